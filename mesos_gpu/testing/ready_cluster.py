@@ -2,9 +2,9 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from itertools import count
 from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
@@ -23,13 +23,61 @@ CPUS: Final = 1e6  # of each agent
 MEM_MIB: Final = 1e9
 
 
+@dataclass(frozen=True, slots=True)
+class ReadyAgent:
+    """An agent of a `ReadyCluster`, as its offers and its monitor show it.
+
+    Args:
+        hostname: Name of its host.
+        gpus: Its cards.
+        cpus: Processors beside its cards.
+        mem_mib: Memory in MiB.
+        attributes: Attributes of its offers.
+        zone: Zone of its fault domain; empty: it has no domain.
+    """
+
+    hostname: str
+    gpus: tuple[Gpu, ...] = ()
+    cpus: float = CPUS
+    mem_mib: float = MEM_MIB
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    zone: str = ""
+
+
+@dataclass(slots=True)
+class _Room:
+    """Amounts, in thousandths, and ports that are in one offer or in none."""
+
+    amounts: "Counter[str]" = field(default_factory=Counter)
+    ports: list[PortRange] = field(default_factory=list)
+
+    def add(self, amounts: Mapping[str, int], ports: Iterable[PortRange]) -> None:
+        """Add what an offer or a task leaves."""
+        self.amounts.update(amounts)
+        joined: list[PortRange] = []
+        for span in sorted((*self.ports, *ports), key=lambda each: each.begin):
+            if joined and joined[-1].end + 1 == span.begin:
+                span = PortRange(joined.pop().begin, span.end)
+            joined.append(span)
+        self.ports = joined
+
+    def take(self, amounts: Mapping[str, int], ports: Iterable[int]) -> None:
+        """Take what a task needs."""
+        self.amounts.subtract(amounts)
+        for port in ports:
+            (span,) = [each for each in self.ports if each.begin <= port <= each.end]
+            self.ports.remove(span)
+            rest = (PortRange(span.begin, port - 1), PortRange(port + 1, span.end))
+            self.add({}, [each for each in rest if each.begin <= each.end])
+
+
 @dataclass(slots=True)
 class _Agent:
     id: AgentId
     url: str
-    left: "Counter[str]"  # thousandths of each resource
-    offer: OfferId | None = None  # what the scheduler has of it
-    used: set[int] = field(default_factory=set)  # ports
+    spec: ReadyAgent
+    gpus: list[Gpu]  # as its monitor sees them now
+    room: _Room  # in no task and no offer
     monitor: TaskId | None = None
     said: bytes = b""  # its monitor's last report
     unheard: bool = False  # that report is not acknowledged
@@ -40,7 +88,7 @@ class ReadyCluster:
 
     def __init__(
         self,
-        agents: int,
+        agents: int | Sequence[ReadyAgent],
         put: Callable[[ev.Event], None],
         now: Callable[[], float],
         gpus: int = 0,
@@ -48,13 +96,23 @@ class ReadyCluster:
         cpus: float = CPUS,
         mem_mib: float = MEM_MIB,
     ) -> None:
-        """`put`: where events go. `now`: the scheduler's clock. `gpus`, `cpus`, `mem_mib`: of each agent."""
-        self._put, self._now, self._serial, self._gpus = put, now, count(1), gpus
-        room = {"cpus": round(cpus * 1000), "mem": round(mem_mib * 1000), "gpus": gpus * 1000}
-        self._agents = [_Agent(AgentId(f"a{n}"), _url(n), Counter(room)) for n in range(agents)]
+        """Offer nothing yet.
+
+        Args:
+            agents: Agents, or their number if they are alike.
+            put: Takes events to the scheduler.
+            now: Clock of the scheduler.
+            gpus: Number of cards of each of agents that are alike.
+            cpus: Processors of each of these.
+            mem_mib: Memory in MiB of each of these.
+        """
+        self._put, self._now, self._serial = put, now, count(1)
+        if isinstance(agents, int):
+            agents = [ReadyAgent(f"a{n}.example", _cards(n, gpus), cpus, mem_mib) for n in range(agents)]
+        self._agents = [_agent(number, spec) for number, spec in enumerate(agents)]
         self._by_id = {agent.id: agent for agent in self._agents}
-        self._bare = dict.fromkeys(self._by_id)  # those that are not offered
-        self._of_offer: dict[OfferId, _Agent] = {}
+        self._bare = dict.fromkeys(self._by_id)  # those with room that is not offered
+        self._of_offer: dict[OfferId, tuple[_Agent, _Room]] = {}
         self._tasks: dict[str, tuple[_Agent, list[int], Counter[str]]] = {}  # with its ports and amounts
         self.launched = 0
 
@@ -83,7 +141,7 @@ class ReadyCluster:
         reserve: Sequence[Mapping[str, Any]] = (),
         unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """All of it runs, if the offers are at hand; what is left is offered anew. Reservations change nothing."""
+        """All of it runs, if the offers are at hand; what is left is offered again. Reservations change nothing."""
         if not all(each in self._of_offer for each in offer_ids):
             for info in task_infos:
                 self._drop(info)
@@ -91,8 +149,7 @@ class ReadyCluster:
         agent = self._take(offer_ids)
         for info in task_infos:
             id, ports, amounts = TaskId(info["task_id"]["value"]), list(_ports(info)), _amounts(info)
-            agent.used.update(ports)
-            agent.left.subtract(amounts)
+            agent.room.take(amounts, ports)
             self._tasks[id] = agent, ports, amounts
             self._say(id, agent, "TASK_STARTING")
             if _is_monitor(info):
@@ -106,11 +163,11 @@ class ReadyCluster:
         self._take(offer_ids)
 
     def _take(self, offer_ids: Sequence[str]) -> _Agent:
-        agents = [self._of_offer.pop(OfferId(each)) for each in offer_ids]
-        for agent in agents:
-            agent.offer = None
+        offered = [self._of_offer.pop(OfferId(each)) for each in offer_ids]
+        for agent, room in offered:
+            agent.room.add(room.amounts, room.ports)
             self._bare[agent.id] = None
-        return agents[0]
+        return offered[0][0]
 
     def _drop(self, info: Mapping[str, Any]) -> None:
         id, agent_id = TaskId(info["task_id"]["value"]), AgentId(info["agent_id"]["value"])
@@ -121,18 +178,17 @@ class ReadyCluster:
         self._put(ev.OffersArrived(tuple([self._offer_of(self._by_id[agent_id]) for agent_id in bare])))
 
     def _offer_of(self, agent: _Agent) -> Offer:
-        agent.offer = OfferId(f"o{next(self._serial)}")
-        self._of_offer[agent.offer] = agent
-        edges = [PORTS.start - 1, *sorted(agent.used), PORTS.stop]
-        free = tuple(
-            PortRange(before + 1, after - 1) for before, after in pairwise(edges) if after - before > 1
-        )
-        room = tuple([Scalar(name, amount / 1000) for name, amount in agent.left.items() if amount > 0])
-        host = f"{agent.id}.example"
-        return Offer(agent.offer, agent.id, host, agent.url, room, {}, self._now(), ports=free)
+        id, spec, room = OfferId(f"o{next(self._serial)}"), agent.spec, agent.room
+        self._of_offer[id], agent.room = (agent, room), _Room()
+        scalars = tuple([Scalar(name, amount / 1000) for name, amount in room.amounts.items() if amount > 0])
+        return Offer(
+            id, agent.id, spec.hostname, agent.url, scalars, spec.attributes, self._now(),
+            region="local" if spec.zone else None, zone=spec.zone or None, ports=tuple(room.ports),
+        )  # fmt: skip
 
-    def _say(self, id: str, agent: _Agent, state: str, data: bytes = b"") -> None:
-        self._put(ev.StatusArrived(Status(TaskId(id), state, agent.id, uuid=uuid.uuid4().hex, data=data)))
+    def _say(self, id: str, agent: _Agent, state: str, data: bytes = b"", message: str = "") -> None:
+        status = Status(TaskId(id), state, agent.id, message=message, uuid=uuid.uuid4().hex, data=data)
+        self._put(ev.StatusArrived(status))
 
     def report(self, number: int, *, uses: bool = False) -> bool:
         """Let an agent's monitor report, as it does every ten seconds; on any thread. Whether it did: one whose last
@@ -152,22 +208,30 @@ class ReadyCluster:
         return True
 
     def _inventory(self, agent: _Agent, used_at: float | None = None) -> bytes:
-        gpus = tuple(
-            Gpu(GpuId(f"GPU-{agent.id}-{n}"), "A100", 81920, n, f"0000:{n:02x}:00.0", health=Health.OK)
-            for n in range(self._gpus)
-        )
-        uses = [] if used_at is None else [_use(gpu.id, used_at) for gpu in gpus]
-        return report.encode(Inventory(gpus, "simulated", "535", "12.2", gpu_uses=tuple(uses)))
+        uses = [] if used_at is None else [_use(gpu.id, used_at) for gpu in agent.gpus]
+        inventory = Inventory(tuple(agent.gpus), "simulated", "535", "12.2", gpu_uses=tuple(uses))
+        return report.encode(inventory)
 
     def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
         """Kill a task, which ends at once."""
+        self.end(task_id, "TASK_KILLED")
+
+    def end(self, task_id: str, state: str = "TASK_FINISHED", message: str = "") -> None:
+        """Let a task end, and offer what it had; one that has ended stays so.
+
+        Args:
+            task_id: Id of the task.
+            state: State that Mesos reports.
+            message: Words of its executor.
+        """
         if task_id in self._tasks:
             agent, ports, amounts = self._tasks.pop(task_id)
-            agent.used.difference_update(ports)
-            agent.left.update(amounts)
             if task_id == agent.monitor:
                 agent.monitor, agent.unheard = None, False
-            self._say(task_id, agent, "TASK_KILLED")
+            self._say(task_id, agent, state, message=message)
+            agent.room.add(amounts, [PortRange(port, port) for port in ports])
+            self._bare[agent.id] = None
+            self._offer()
 
     def revive(self, roles: Sequence[str] = ()) -> None:
         """Offer what is not offered."""
@@ -213,6 +277,22 @@ def _amounts(info: Mapping[str, Any]) -> "Counter[str]":
         if "scalar" in each:
             amounts[each["name"]] += round(each["scalar"]["value"] * 1000)
     return amounts
+
+
+def _agent(number: int, spec: ReadyAgent) -> _Agent:
+    amounts = {"cpus": spec.cpus, "mem": spec.mem_mib, "gpus": len(spec.gpus)}
+    room = _Room(
+        Counter({name: round(amount * 1000) for name, amount in amounts.items()}),
+        [PortRange(PORTS.start, PORTS.stop - 1)],
+    )
+    return _Agent(AgentId(f"a{number}"), _url(number), spec, list(spec.gpus), room)
+
+
+def _cards(number: int, count: int) -> tuple[Gpu, ...]:
+    return tuple(
+        Gpu(GpuId(f"GPU-a{number}-{n}"), "A100", 81920, n, f"0000:{n:02x}:00.0", health=Health.OK)
+        for n in range(count)
+    )
 
 
 def _url(number: int) -> str:

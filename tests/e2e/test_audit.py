@@ -35,10 +35,10 @@ def audit(stack: Stack, *words: str) -> list[list[str]]:
     return [re.split("  +", row) for row in done.stdout.splitlines()[1:]]
 
 
-def test_what_was_answered_is_on_record_after_kill_9(stack: Stack, client: Client) -> None:
+def test_audit_has_what_was_answered_after_kill_9(stack: Stack, client: Client) -> None:
     directory = next(stack.scheduler.log.parent.rglob("audit"))
     jobs = []
-    for i in range(3):
+    for i in range(2):
         jobs.append(
             client.submit({"name": f"job-{i}", "command": "sleep 600", "cpus": 0.1, "mem_mib": 32})["id"]
         )
@@ -53,15 +53,13 @@ def test_what_was_answered_is_on_record_after_kill_9(stack: Stack, client: Clien
     assert [(row[2], row[3]) for row in rows] == [
         (right, f"job:{job}") for job in jobs for right in ("job:run", "job:kill")
     ]
-    assert len(audit(stack, "--what", "audit:begin")) >= 4, "each start is on record, in both chains"
+    assert len(audit(stack, "--what", "audit:begin")) >= 3, "each start is on record, in both chains"
     said = call("audit", "--verify", "--dir", str(directory)).stdout
     assert re.match(r"changes: lines 1 to \d+ in 1 files: sound", said), said
     assert (directory.stat().st_mode & 0o777, directory.parent.stat().st_mode & 0o077) == (0o700, 0)
 
 
-def test_a_job_says_who_changed_it_and_a_line_of_the_log_has_the_request(
-    stack: Stack, client: Client
-) -> None:
+def test_audit_of_a_job_names_its_changes_and_the_request_in_the_log(stack: Stack, client: Client) -> None:
     job = client.submit({"name": "shown", "command": "true", "cpus": 0.1, "mem_mib": 32})["id"]
     text = call("show", "--url", stack.url, job).stdout
     assert re.search(r"\nchanged by +\S+  .*  POST /v1/jobs", text), text

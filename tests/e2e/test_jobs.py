@@ -14,6 +14,7 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
+from tests.contract.cli.cli_rig import call
 
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-80GB"
 pytestmark = [pytest.mark.cluster]
@@ -56,10 +57,10 @@ def mesos_gpu(stack: Stack, *words: str, **more: object) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload, no-any-return]
 
 
-def test_lines_come_with_their_times_and_since_leaves_out_what_is_older(stack: Stack, client: Client) -> None:
+def test_logs_have_times_and_since_leaves_out_older_lines(stack: Stack, client: Client) -> None:
     job = submit(client, "echo one; echo bad >&2; sleep 4; echo two; sleep 1.5; printf three")
     end = end_of(client, job)
-    lines = mesos_gpu(stack, "logs", job["id"], "--timestamps", "--stdout").stdout.splitlines()
+    lines = call("--url", stack.url, "logs", job["id"], "--timestamps", "--stdout").stdout.splitlines()
     assert [line.rpartition(" ")[2] for line in lines] == ["one", "two", "three"]
     at = [datetime.fromisoformat(line.rpartition(" ")[0]).timestamp() for line in lines]
     assert 3 <= at[1] - at[0] <= 7
@@ -68,14 +69,14 @@ def test_lines_come_with_their_times_and_since_leaves_out_what_is_older(stack: S
     assert ended is not None
     assert started - 2 <= at[0] <= at[1] <= at[2] <= ended + 2
     since = datetime.fromtimestamp(at[0] + 2).isoformat()
-    got = mesos_gpu(stack, "logs", job["id"], "--since", since)
+    got = call("--url", stack.url, "logs", job["id"], "--since", since)
     assert (got.stdout, got.stderr) == ("two\nthree", "")
     quiet = submit(client, "true")
     end_of(client, quiet)
-    assert mesos_gpu(stack, "logs", quiet["id"], "--since", "1h", "--timestamps").returncode == 0
+    assert call("--url", stack.url, "logs", quiet["id"], "--since", "1h", "--timestamps").exit_code == 0
 
 
-def test_a_job_sees_its_gpu_and_no_other_setting_wins(client: Client) -> None:
+def test_environment_of_a_job_names_its_gpu_whatever_the_job_sets(client: Client) -> None:
     env = {
         "NVIDIA_VISIBLE_DEVICES": "all",
         "CUDA_VISIBLE_DEVICES": "0,1,2,3",
@@ -92,13 +93,13 @@ def test_a_job_sees_its_gpu_and_no_other_setting_wins(client: Client) -> None:
     assert "MESOS_GPU_NODE_DIR" not in seen
 
 
-def test_a_job_without_gpus_sees_none(client: Client) -> None:
+def test_environment_of_a_job_without_gpus_names_none(client: Client) -> None:
     job = end_of(client, submit(client, 'echo "[$NVIDIA_VISIBLE_DEVICES][$CUDA_VISIBLE_DEVICES]"'))
     assert output_of(client, job) == "[void][]\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_jobs_do_not_run_as_root(client: Client) -> None:
+def test_user_of_a_job_is_not_root(client: Client) -> None:
     job = end_of(client, submit(client, "id -un; touch here && echo wrote; echo err >&2"))
     assert output_of(client, job) == "nobody\nwrote\n"
     assert output_of(client, job, "stderr") == "err\n"
@@ -107,7 +108,7 @@ def test_jobs_do_not_run_as_root(client: Client) -> None:
     assert refused.value.problems[0]["path"] == "/user"
 
 
-def test_exit_status_and_signal(client: Client) -> None:
+def test_exit_code_of_a_job_has_status_and_signal(client: Client) -> None:
     job = end_of(client, submit(client, "exit 7"))
     assert (job["state"], job["exit_code"], job["attempts"]) == ("failed", 7, 1)
     job = end_of(client, submit(client, "kill -9 $$"))
@@ -125,7 +126,7 @@ def test_argv_is_not_a_shell(client: Client) -> None:
     assert output_of(client, end_of(client, job)) == "$HOME a  b\n"
 
 
-def test_a_command_that_is_not_there(client: Client) -> None:
+def test_command_that_does_not_exist_fails_with_127(client: Client) -> None:
     job = client.submit({"name": "nope", "argv": ["/no/such/command"], "cpus": 0.1, "mem_mib": 32})
     job = end_of(client, job)
     assert (job["state"], job["exit_code"]) == ("failed", 127)
@@ -150,18 +151,18 @@ def _sleeps(mark: str) -> list[int]:
     return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", mark]]
 
 
-def test_a_timeout_is_a_failure(client: Client) -> None:
+def test_timeout_of_a_job_is_a_failure(client: Client) -> None:
     job = end_of(client, submit(client, "sleep 60", timeout_s=0.5, kill_grace_s=0.2))
     assert job["state"] == "failed"
     assert "timeout_s of 0.5" in (job["message"] or "")
 
 
-def test_models_choose_the_node(client: Client) -> None:
+def test_gpu_model_of_a_job_chooses_the_node(client: Client) -> None:
     job = end_of(client, submit(client, "true", gpus=2, gpu_model=["NVIDIA H200", A100]))
     assert job["hostname"] == "127.0.0.12"
 
 
-def test_what_can_never_run_says_so(client: Client) -> None:
+def test_why_names_jobs_that_can_never_run(client: Client) -> None:
     unknown, many = submit(client, "true", gpus=1, gpu_model="RIVA 128"), submit(client, "true", gpus=5)
     why = client.why(unknown["id"])
     assert (why["can_ever_run"], why["state"]) == (False, "pending")
@@ -173,13 +174,13 @@ def test_what_can_never_run_says_so(client: Client) -> None:
         assert end_of(client, job)["state"] == "killed"
 
 
-def test_a_bad_request_names_all_its_problems(client: Client) -> None:
+def test_submit_refuses_a_bad_request_with_all_its_problems(client: Client) -> None:
     with pytest.raises(Refused) as refused:
         client.submit({"command": "true", "cpus": -1, "gpus": 1.5, "colour": "red"})
     assert {p["path"] for p in refused.value.problems} == {"/cpus", "/gpus", "/colour"}
 
 
-def test_a_sick_gpu_is_left_out_until_it_is_well(stack: Stack, client: Client) -> None:
+def test_health_of_a_gpu_keeps_jobs_off_while_it_is_sick(stack: Stack, client: Client) -> None:
     path = stack.inventory(2)
     first, second = (reading.gpu.id for reading in SimulatedProbe(path).survey().readings)
     change_gpu(path, first, health="sick", reason="XID 79")
@@ -192,7 +193,7 @@ def test_a_sick_gpu_is_left_out_until_it_is_well(stack: Stack, client: Client) -
     assert end_of(client, job)["state"] == "finished"
 
 
-def test_mesos_shows_what_we_say(stack: Stack, client: Client) -> None:
+def test_mesos_shows_gpus_labels_and_url_of_a_job(stack: Stack, client: Client) -> None:
     job = submit(client, "sleep 60", gpus=3, gpu_model=T4, labels={"team": "vision"})
     wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
     framework = stack.cluster.master.state()["frameworks"][0]
@@ -207,18 +208,18 @@ def test_mesos_shows_what_we_say(stack: Stack, client: Client) -> None:
     end_of(client, job)
 
 
-def test_the_command_line_streams_and_exits_with_the_jobs_code(stack: Stack) -> None:
+def test_run_streams_output_and_exits_with_the_code_of_the_job(stack: Stack) -> None:
     done = mesos_gpu(stack, "run", "--gpus", "1", "--shell", "--", "echo out; echo err >&2; exit 5")
     assert (done.returncode, done.stdout) == (5, "out\n")
     assert "err\n" in done.stderr
 
 
-def test_logs_work_after_the_end(stack: Stack, client: Client) -> None:
+def test_logs_are_there_after_the_end_of_a_job(stack: Stack, client: Client) -> None:
     job = end_of(client, submit(client, "seq 3"))
-    assert mesos_gpu(stack, "logs", job["id"]).stdout == "1\n2\n3\n"
+    assert call("--url", stack.url, "logs", job["id"]).stdout == "1\n2\n3\n"
 
 
-def test_a_second_scheduler_on_the_same_state_is_refused(stack: Stack) -> None:
+def test_scheduler_refuses_a_state_that_another_one_uses(stack: Stack) -> None:
     state = stack.scheduler.directory / "state.sqlite"
     words = ["scheduler", "--master", "127.0.0.1:1", "--state", str(state), "--port", "0"]
     done = mesos_gpu(stack, *words)

@@ -21,7 +21,7 @@ def run(client: Client, command: str) -> str:
     return str(client.submit(request)["id"])
 
 
-def test_a_real_life_is_replayed(open_directory: Path) -> None:
+def test_journal_of_a_killed_scheduler_replays_to_the_same_decisions(open_directory: Path) -> None:
     with Stack(open_directory / "stack", [NodeSpec(2)]) as stack, Client(stack.url) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == 2)
         first, long = run(client, "true"), run(client, "sleep 600")

@@ -13,6 +13,7 @@ from mesos_gpu.cli.bench.starts import await_containers, containers
 from mesos_gpu.cli.client import Client
 from mesos_gpu.libmesos import fetch, helpers
 from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -32,10 +33,10 @@ FAILED = {
 }  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def counting(open_directory: Path) -> Iterator[tuple[Stack, Client, Path]]:
-    """A node whose executors write down, at their ends, which modules they have; and where."""
-    launcher, told = open_directory / "stack/mesos/libexec/mesos-gpu-executor", open_directory / "imported"
+    """Start a node whose executors write down, at their ends, which modules they have; and where."""
+    launcher, told = open_directory / "counting/mesos/libexec/mesos-gpu-executor", open_directory / "imported"
     program = open_directory / "executor.py"
     program.write_text(
         f"text = open({str(launcher)!r}).read()\n"
@@ -46,12 +47,24 @@ def counting(open_directory: Path) -> Iterator[tuple[Stack, Client, Path]]:
     command = f"exec {shlex.join([helpers.python(), '-IS', str(program)])}"
     with (
         Stack(
-            open_directory / "stack", [NodeSpec(1)], scheduler_arguments=["--executor-command", command]
+            open_directory / "counting", [NodeSpec(1)], scheduler_arguments=["--executor-command", command]
         ) as stack,
         Client(stack.url) as client,
     ):
         wait_until("the node reports", lambda: len(client.gpus()) == 1)
         yield stack, client, told
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(2)]) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with client_of(stack, 2) as client:
+        yield client
 
 
 def submit(client: Client, command: str) -> str:
@@ -63,10 +76,11 @@ def submit(client: Client, command: str) -> str:
     ("command", "state", "more"),
     [("true", "finished", set[str]()), ("exit 3", "failed", FAILED), ("sleep 600", "killed", FAILED)],
 )
-def test_what_an_executor_imports_in_its_whole_life_is_bounded(
+def test_launch_imports_a_bounded_set_of_modules_to_its_end(
     counting: tuple[Stack, Client, Path], command: str, state: str, more: set[str]
 ) -> None:
     _, client, told = counting
+    told.unlink(missing_ok=True)
     job = submit(client, command)
     if state == "killed":
         wait_until("it runs", lambda: client.job(job)["state"] == "running")
@@ -88,38 +102,35 @@ def first_mapping(process: psutil.Process) -> str:
     return Path(f"/proc/{process.pid}/maps").read_text().partition(" ")[0]
 
 
-def test_a_task_starts_in_one_interpreter_and_without_the_library_of_mesos(open_directory: Path) -> None:
-    with Stack(open_directory / "stack", [NodeSpec(1)]) as stack, Client(stack.url) as client:
-        wait_until("the node reports", lambda: len(client.gpus()) == 1)
-        agent = psutil.Process(stack.cluster.agents[0].pid)
-        before = {each.pid for each in agent.children()}
-        job = submit(client, "sleep 600")
-        wait_until("it runs", lambda: client.job(job)["state"] == "running")
-        (helper,) = (each for each in agent.children() if each.pid not in before)
-        (executor,) = helper.children()
-        library = fetch.library_path().name
-        assert library in Path(f"/proc/{agent.pid}/maps").read_text(), "agents do have it"
-        for process in (helper, executor):
-            assert library not in Path(f"/proc/{process.pid}/maps").read_text()
-        assert first_mapping(executor) == first_mapping(helper), "the executor was forked, not executed"
-        assert executor.cmdline()[2].endswith("/mesos-gpu-executor")
-        client.kill(job)
-        wait_until("it is killed", lambda: client.job(job)["state"] == "killed")
+def test_launch_forks_the_executor_without_the_library_of_mesos(stack: Stack, client: Client) -> None:
+    agent = psutil.Process(stack.cluster.agents[0].pid)
+    before = {each.pid for each in agent.children()}
+    job = submit(client, "sleep 600")
+    wait_until("it runs", lambda: client.job(job)["state"] == "running")
+    (helper,) = (each for each in agent.children() if each.pid not in before)
+    (executor,) = helper.children()
+    library = fetch.library_path().name
+    assert library in Path(f"/proc/{agent.pid}/maps").read_text(), "agents do have it"
+    for process in (helper, executor):
+        assert library not in Path(f"/proc/{process.pid}/maps").read_text()
+    assert first_mapping(executor) == first_mapping(helper), "the executor was forked, not executed"
+    assert executor.cmdline()[2].endswith("/mesos-gpu-executor")
+    client.kill(job)
+    wait_until("it is killed", lambda: client.job(job)["state"] == "killed")
+    wait_until("its processes have ended", lambda: not helper.is_running())
 
 
-def test_a_launch_takes_four_processes(open_directory: Path) -> None:
+def test_launch_takes_four_processes(stack: Stack, client: Client) -> None:
     exits, why = listener()
     if exits is None and not IS_HOST:
         pytest.skip(f"needs the host's pid namespace: {why}")
     assert exits is not None, why
-    with Stack(open_directory / "stack", [NodeSpec(2)]) as stack, Client(stack.url) as client:
-        wait_until("the node reports", lambda: len(client.gpus()) == 2)
-        resident = containers(stack)
-        with exits:
-            jobs = [submit(client, "true") for _ in range(4)]
-            wait_until("they end", lambda: all(client.job(job)["state"] == "finished" for job in jobs))
-            await_containers(stack, resident)
-        parts = exits.parts([agent.pid for agent in stack.cluster.agents])
+    resident = containers(stack)
+    with exits:
+        jobs = [submit(client, "true") for _ in range(4)]
+        wait_until("they end", lambda: all(client.job(job)["state"] == "finished" for job in jobs))
+        await_containers(stack, resident)
+    parts = exits.parts([agent.pid for agent in stack.cluster.agents])
     assert parts is not None
     processes = (
         "its helper, its executor, the task, and the process that commands in the task are forked from"

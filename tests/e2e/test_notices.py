@@ -28,7 +28,7 @@ STAYS = """
 trap 'echo signalled' USR1
 trap 'echo sigterm; exit 0' TERM
 echo ready
-while :; do sleep 0.05; done
+while :; do sleep 600 & wait $!; done
 """
 
 
@@ -76,7 +76,7 @@ def file_of(stack: Stack) -> dict[str, object] | None:
     return json.loads(max(files, key=lambda path: path.stat().st_mtime).read_text()) if files else None
 
 
-def test_a_preempted_job_keeps_its_work_in_its_notice_and_runs_again(
+def test_notice_of_preemption_lets_a_job_keep_its_work_and_run_again(
     client: Client, open_directory: Path
 ) -> None:
     work = open_directory / "work"
@@ -101,7 +101,7 @@ def test_a_preempted_job_keeps_its_work_in_its_notice_and_runs_again(
     assert body["at"] - 3 <= job["checkpoint_at"] <= started_at
 
 
-def test_who_does_not_end_within_its_notice_has_sigterm_then(client: Client) -> None:
+def test_notice_ends_with_sigterm_for_a_job_that_does_not_end(client: Client) -> None:
     low = submit(client, STAYS, notice_s=3.0)
     ready(client, low)
     (first,) = client.tasks(low)
@@ -120,7 +120,7 @@ def test_who_does_not_end_within_its_notice_has_sigterm_then(client: Client) -> 
     assert client.job(low)["attempts"] == 0
 
 
-def test_a_notice_that_is_called_off_lets_the_task_go_on(stack: Stack, client: Client) -> None:
+def test_notice_that_is_called_off_lets_the_task_go_on(stack: Stack, client: Client) -> None:
     low = submit(client, STAYS, notice_s=600.0)
     ready(client, low)
     (gpu, _) = client.job(low)["gpu_ids"]
@@ -141,7 +141,7 @@ def test_a_notice_that_is_called_off_lets_the_task_go_on(stack: Stack, client: C
     )
 
 
-def test_a_scheduler_that_is_killed_between_notice_and_end_comes_to_the_same(
+def test_notice_has_the_same_outcome_when_the_scheduler_is_killed_before_its_end(
     stack: Stack, client: Client
 ) -> None:
     low = submit(client, STAYS, notice_s=6.0)
@@ -163,7 +163,7 @@ def test_a_scheduler_that_is_killed_between_notice_and_end_comes_to_the_same(
     assert ended_at >= notice["until"] - 0.1
 
 
-def test_a_time_limit_is_told_and_is_an_attempt_as_ever(client: Client) -> None:
+def test_notice_of_a_time_limit_comes_before_an_attempt_that_counts(client: Client) -> None:
     job = submit(client, STAYS, notice_s=3.0, timeout_s=5.0, preemptible=False)
     wait_until("it has ended", lambda: client.job(job)["state"] == "failed")
     said = client.job(job)
@@ -172,8 +172,10 @@ def test_a_time_limit_is_told_and_is_an_attempt_as_ever(client: Client) -> None:
     assert output(client, job) == "ready\nsignalled\nsigterm\n"
 
 
-def test_all_of_a_gang_are_told_and_their_work_is_kept(client: Client) -> None:
-    command = 'trap "touch $MESOS_GPU_CHECKPOINT; exit 75" USR1; echo ready; while :; do sleep 0.05; done'
+def test_notice_reaches_all_members_of_a_gang_and_their_work_is_kept(client: Client) -> None:
+    command = (
+        'trap "touch $MESOS_GPU_CHECKPOINT; exit 75" USR1; echo ready; while :; do sleep 600 & wait $!; done'
+    )
     low = submit(client, command, gpus=1, tasks=2, notice_s=120.0)
     wait_until("it runs", lambda: client.job(low)["state"] == "running")
     tasks = [task["id"] for task in client.tasks(low)]
@@ -186,7 +188,7 @@ def test_all_of_a_gang_are_told_and_their_work_is_kept(client: Client) -> None:
     assert job["checkpoint_at"] is not None
 
 
-def test_a_job_is_told_of_by_its_checkpoint_over_the_interface(client: Client) -> None:
+def test_checkpoint_of_a_job_is_noted_over_the_interface(client: Client) -> None:
     job = submit(client, STAYS)
     ready(client, job)
     said = client.call("POST", f"/v1/jobs/{job}/checkpoint", dict)

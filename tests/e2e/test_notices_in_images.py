@@ -72,7 +72,9 @@ def client(
 
 
 @pytest.mark.parametrize("engine_of", ["mesos", "docker"])
-def test_it_is_read_signalled_called_off_and_answered_by_a_checkpoint(client: Client, engine_of: str) -> None:
+def test_notice_in_an_image_is_read_signalled_called_off_and_answered_by_a_checkpoint(
+    client: Client, engine_of: str
+) -> None:
     job = client.submit(
         {
             "name": "told", "image": "plain:1", "container_engine": engine_of, "command": COMMAND, "gpus": 1,

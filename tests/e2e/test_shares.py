@@ -1,8 +1,6 @@
 """Shares of GPUs on the real Mesos: what its master counts, and who gets what it does not."""
 
-import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +68,6 @@ def running(client: Client, *jobs: Job) -> None:
     wait_until(f"{len(jobs)} jobs run", all_run, 60)
 
 
-def test_a_share_runs_and_mesos_counts_its_card(stack: Stack, client: Client) -> None:
-    job = submit(client, "sleep 600")
-    running(client, job)
-    assert used(stack) == 1
-    (cover,) = cover_tasks(stack)
-    gpu = client.job(job["id"])["gpu_ids"][0]
-    assert cover["name"] == f"shared-{gpu}"
-    assert cover["resources"]["gpus"] == 1
-    client.kill(job["id"])
-    wait_until("the end", lambda: ended(client.job(job["id"])))
-    wait_until("Mesos has the card back", lambda: used(stack) == 0 and not cover_tasks(stack))
-
-
 def gone(stack: Stack, client: Client, *jobs: Job) -> None:
     """Kill the jobs; all that they had is free again, and nothing of ours holds a card."""
     for job in jobs:
@@ -95,7 +80,9 @@ def cards_of(client: Client, *jobs: Job) -> list[str]:
     return [gpu for job in jobs for gpu in client.job(job["id"])["gpu_ids"]]
 
 
-def test_four_quarters_share_one_card_beside_a_whole_one(stack: Stack, client: Client) -> None:
+def test_shares_of_a_quarter_have_one_card_beside_a_whole_one_and_mesos_counts_both(
+    stack: Stack, client: Client
+) -> None:
     quarters = [submit(client, "sleep 600") for _ in range(4)]
     whole = submit(client, "sleep 600", gpus=1)
     running(client, *quarters, whole)
@@ -103,6 +90,7 @@ def test_four_quarters_share_one_card_beside_a_whole_one(stack: Stack, client: C
     assert not set(cards_of(client, whole)) & set(cards_of(client, *quarters))
     assert used(stack) == 2
     (cover,) = cover_tasks(stack)
+    assert cover["resources"]["gpus"] == 1
     fractions = [task for task in framework_of(stack)["tasks"] if task["name"] == "part"]
     labels = [{label["key"]: label["value"] for label in task["labels"]} for task in fractions]
     shared = [each for each in labels if "mesos_gpu.share" in each]
@@ -113,47 +101,17 @@ def test_four_quarters_share_one_card_beside_a_whole_one(stack: Stack, client: C
     gone(stack, client, *quarters, whole)
 
 
-def test_twelve_jobs_at_once_onto_two_cards_all_start_or_wait_with_a_reason(
-    stack: Stack, client: Client
-) -> None:
-    """KAI #2153: pods that come at once over-pack a card, or keep each other from it for ever."""
-    whole = [submit(client, "sleep 600", gpus=1) for _ in range(2)]
-    running(client, *whole)
-
-    def one(_: int) -> Job:
-        with Client(stack.url) as own:
-            return submit(own, "sleep 600")
-
-    with ThreadPoolExecutor(12) as pool:
-        jobs = list(pool.map(one, range(12)))
-    wait_until("eight run", lambda: states(client, jobs).count("running") == 8, 60)
-    assert sorted(states(client, jobs)) == ["pending"] * 4 + ["running"] * 8
-    runs = [job for job in jobs if client.job(job["id"])["state"] == "running"]
-    assert sorted(map(cards_of(client, *runs).count, set(cards_of(client, *runs)))) == [4, 4]
-    waits = [client.why(job["id"])["summary"] for job in jobs if job not in runs]
-    full_or_whole = re.compile(
-        r"lacks 1 GPU with room for its share: .* (is full by memory|is used by part-)"
-    )
-    assert all(full_or_whole.search(words) for words in waits), waits
-    assert used(stack) == 4
-    for gpu in client.gpus():
-        if gpu["sharing"]:
-            capacity_mib = gpu["sharing"]["memory_mib"]
-            assert capacity_mib is not None
-            assert sum(share["memory_mib"] for share in gpu["shares"]) <= capacity_mib
-    for job in runs:
-        client.kill(job["id"])
-    rest = [job for job in jobs if job not in runs]
-    running(client, *rest)
-    assert {client.job(job["id"])["launches"] for job in jobs} == {1}, "nobody was refused by a host"
-    gone(stack, client, *jobs, *whole)
+def test_shares_of_a_second_card_are_held_by_the_keeper_of_the_node(stack: Stack, client: Client) -> None:
+    both = submit(client, "sleep 600", gpus=2, gpu_compute_pct=60, gpu_memory_mib=1024)
+    running(client, both)
+    wait_until("Mesos has heard of both", lambda: all(task["statuses"] for task in cover_tasks(stack)))
+    assert [len(cover_tasks(stack)), len({task["executor_id"] for task in cover_tasks(stack)})] == [2, 1]
+    assert used(stack) == 2
+    gone(stack, client, both)
 
 
-def states(client: Client, jobs: list[Job]) -> list[str]:
-    return [client.job(job["id"])["state"] for job in jobs]
-
-
-def test_a_second_card_of_a_node_is_held_by_the_keeper_that_is_there(stack: Stack, client: Client) -> None:
+@pytest.mark.long
+def test_shares_of_a_second_card_wait_for_no_start_of_a_keeper(stack: Stack, client: Client) -> None:
     exact = {"gpus": 1, "gpu_compute_pct": 60, "gpu_memory_mib": 1024}
     other_node = submit(client, "sleep 600", gpus=2)
     running(client, other_node)
@@ -172,13 +130,7 @@ def test_a_second_card_of_a_node_is_held_by_the_keeper_that_is_there(stack: Stac
         client.kill(second["id"])
         wait_until("the card is given back", lambda: len(cover_tasks(stack)) == 1, 60)
     assert min(took_ms) < first_ms / 2, (first_ms, took_ms)
-    client.kill(first["id"])
-    wait_until("the node is free", lambda: not cover_tasks(stack), 60)
-    both = submit(client, "sleep 600", **{**exact, "gpus": 2})
-    running(client, both)
-    assert len({task["executor_id"] for task in cover_tasks(stack)}) == 1
-    assert used(stack) == 4
-    gone(stack, client, both, other_node)
+    gone(stack, client, first, other_node)
 
 
 def _held_after_ms(stack: Stack, task_id: str) -> float:

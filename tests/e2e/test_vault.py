@@ -74,14 +74,14 @@ def waits(client: Client, job: str, *words: str) -> None:
     assert TOKEN not in json.dumps(client.why(job))
 
 
-def test_a_job_has_what_vault_has(client: Client) -> None:
+def test_vault_gives_a_job_its_secret(client: Client) -> None:
     ends(client, submit(client))
 
 
 @pytest.mark.parametrize(
     ("answer", "word"), [(SEALED, "sealed"), (DENIED, "token has expired"), ((500, b""), "answered 500")]
 )
-def test_a_job_waits_while_vault_gives_nothing_and_runs_then(
+def test_vault_that_gives_nothing_keeps_a_job_waiting_until_it_does(
     client: Client, vault: Scripted, answer: tuple[int, bytes], word: str
 ) -> None:
     vault.answer = lambda _: answer
@@ -91,7 +91,7 @@ def test_a_job_waits_while_vault_gives_nothing_and_runs_then(
     ends(client, job)
 
 
-def test_what_is_missing_is_named(client: Client, vault: Scripted) -> None:
+def test_vault_secrets_that_are_missing_are_named(client: Client, vault: Scripted) -> None:
     job, field = submit(client, "team/none"), submit(client, "team/hf#nothing")
     waits(client, job, "Vault has no secret team/none of its store secret")
     waits(client, field, "the secret team/hf in Vault has no field nothing")
@@ -100,7 +100,7 @@ def test_what_is_missing_is_named(client: Client, vault: Scripted) -> None:
     ends(client, job)
 
 
-def test_an_app_of_marathon_has_what_vault_has(client: Client, stack: Stack) -> None:
+def test_vault_gives_an_app_its_secret(client: Client, stack: Stack) -> None:
     app = {
         "id": "/vault",
         "cmd": f"{COMMAND}; sleep 600",

@@ -51,7 +51,7 @@ def in_mesos(stack: Stack, task_id: str | None) -> list[tuple[str, bool | None]]
     return [(status["state"], status.get("healthy")) for status in shown["statuses"]]
 
 
-def test_a_job_that_falls_ill_is_ended_and_tried_again(
+def test_health_check_that_fails_ends_the_task_and_uses_an_attempt(
     stack: Stack, client: Client, open_directory: Path
 ) -> None:
     down = open_directory / "down"
@@ -72,7 +72,7 @@ def test_a_job_that_falls_ill_is_ended_and_tried_again(
 
 
 @pytest.mark.skipif(bool(dockerd.missing()), reason=f"needs images: {dockerd.missing()}")
-def test_an_image_is_checked_inside_as_its_user(stack: Stack, client: Client) -> None:
+def test_health_check_of_an_image_runs_inside_as_its_user(stack: Stack, client: Client) -> None:
     check = {
         "protocol": "COMMAND",
         "command": "test $(id -u) = 65534 && test -e up && test ! -e /etc/debian_version",

@@ -25,6 +25,7 @@ from tests.conftest import wait_until
 HAPROXY = shutil.which("haproxy")
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.skipif(HAPROXY is None, reason="no haproxy: apt-get install haproxy"),
 ]
 # Says its version; not ready at once; once told to end it serves until nobody has asked for a second.
@@ -189,7 +190,9 @@ def colours(directory: Path, colour: str, port: int) -> dict[str, Any]:
     return app(directory, f"/{colour}", colour, 2, **labels)
 
 
-def test_no_request_fails_while_apps_change_and_shares_hold(stack: Stack, open_directory: Path) -> None:
+def test_services_behind_haproxy_fail_no_request_while_apps_change(
+    stack: Stack, open_directory: Path
+) -> None:
     url, directory, port, shop = stack.url, open_directory, free_port(), free_port()
     for each in (
         app(directory, "/a", "a1", 2),

@@ -181,7 +181,7 @@ def get(url: str, path: str) -> Any:
     return answer.json()
 
 
-def test_all_of_them_run_and_are_healthy(url: str) -> None:
+def test_templates_all_run_and_are_healthy(url: str) -> None:
     embed = "?embed=apps.counts&embed=apps.lastTaskFailure"
     apps = {app["id"]: app for app in get(url, f"/v2/apps{embed}")["apps"]}
     assert len(apps) == 12
@@ -208,7 +208,7 @@ def cards(devices: str) -> int:
     return sum(name.removeprefix("nvidia").isdigit() for name in devices.split())
 
 
-def test_servers_get_their_cards_ports_and_directories(url: str) -> None:
+def test_templates_of_servers_get_their_cards_ports_and_directories(url: str) -> None:
     for app, instances, gpus, files, write in (
         ("/notebooks/jupyter", 1, 1, "", "yes"),
         ("/inference/triton", 2, 1, "resnet", "touch: /models/mine: Read-only file system"),
@@ -229,7 +229,7 @@ def test_servers_get_their_cards_ports_and_directories(url: str) -> None:
 
 
 @pytest.mark.long
-def test_the_burn_says_what_it_tried(url: str) -> None:
+def test_template_of_gpu_burn_names_the_gpus_it_tried(url: str) -> None:
     (task,) = get(url, "/v2/apps/smoke/gpu-burn/tasks")["tasks"]
     said = requests.get(f"http://127.0.0.1:{task['ports'][0]}/result.txt", timeout=60).text.splitlines()
     assert [line.partition(":")[0] for line in said] == ["GPU 0 of a test", "GPU 1 of a test"]
@@ -245,7 +245,7 @@ def written(directory: Path, kind: str, count: int) -> dict[str, Any]:
     }
 
 
-def test_torch_has_a_process_for_each_card(url: str, data: Path) -> None:
+def test_template_of_torch_has_a_process_for_each_card(url: str, data: Path) -> None:
     alone = written(data / "out/torch", "torch_train_pytorch", 2)
     assert sorted(alone) == ["0", "1"]
     assert {len(each["devices"]) for each in alone.values()} == {2}
@@ -257,7 +257,7 @@ def test_torch_has_a_process_for_each_card(url: str, data: Path) -> None:
     assert len({card for cards in granted for card in cards.split(",")}) == 6, "no card is given twice"
 
 
-def test_tensorflow_knows_the_others_and_reaches_them(url: str, data: Path) -> None:
+def test_template_of_tensorflow_connects_its_members(url: str, data: Path) -> None:
     members = written(data / "out/tensorflow", "tensorflow", 4)
     assert sorted(members) == ["chief-0", "ps-0", "worker-0", "worker-1"]
     assert [members[name]["host"] for name in sorted(members)] == [NODES[0], NODES[1], *NODES]
@@ -272,7 +272,7 @@ def test_tensorflow_knows_the_others_and_reaches_them(url: str, data: Path) -> N
     ]
 
 
-def test_the_scheduler_runs_as_an_app_of_another(url: str, data: Path) -> None:
+def test_template_of_the_scheduler_runs_as_an_app_of_another(url: str, data: Path) -> None:
     (task,) = get(url, "/v2/apps/mesos-gpu/scheduler/tasks")["tasks"]
     health = get(f"http://127.0.0.1:{task['ports'][0]}", "/v1/health")
     assert health["connected"] is True

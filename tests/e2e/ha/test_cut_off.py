@@ -97,7 +97,7 @@ def zookeepers_of(stack: Stack) -> list[str]:
     return [each.ip for each in stack.cluster.zookeepers]
 
 
-def test_a_standby_that_does_not_reach_the_leader_reads_on_and_changes_nothing(
+def test_standby_that_does_not_reach_the_leader_reads_on_and_changes_nothing(
     stack: Stack, client: Client, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     """Both reach ZooKeeper and Mesos: nobody else is elected, and the log goes on to the standby."""
@@ -128,7 +128,7 @@ def test_a_standby_that_does_not_reach_the_leader_reads_on_and_changes_nothing(
     assert [each["name"] for each in client.jobs() if each["name"] in ("refused", "taken")] == ["taken"]
 
 
-def test_a_change_whose_answer_is_lost_on_the_way_is_said_to_be_unknown_and_done_once(
+def test_change_whose_answer_is_lost_is_reported_as_unknown_and_done_once(
     stack: Stack, client: Client, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     def is_connected() -> bool:
@@ -155,7 +155,7 @@ def test_a_change_whose_answer_is_lost_on_the_way_is_said_to_be_unknown_and_done
     )
 
 
-def test_a_standby_that_zookeeper_does_not_hear_says_how_old_it_is_and_never_leads(
+def test_standby_without_zookeeper_shows_its_age_and_never_leads(
     stack: Stack, client: Client, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     """What is asked of it for the leader goes on, for it reaches that one."""
@@ -177,7 +177,7 @@ def test_a_standby_that_zookeeper_does_not_hear_says_how_old_it_is_and_never_lea
     assert leading(stack) == [leader.url]
 
 
-def test_a_leader_that_zookeeper_does_not_hear_changes_nothing_and_another_leads(
+def test_leader_without_zookeeper_changes_nothing_and_another_leads(
     stack: Stack, client: Client, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     """Mesos' masters hear it still."""

@@ -16,6 +16,7 @@ from tests.starts.needs import NAMESPACES, ZOOKEEPER
 DEMO_S = 120  # on a machine that does nothing else
 needs_hosts = [
     pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.timeout(4 * DEMO_S),
     *NAMESPACES,
     ZOOKEEPER,
@@ -31,7 +32,7 @@ def told(*words: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 class TestDemo:
     pytestmark = needs_hosts
 
-    def test_the_leader_of_each_kind_is_killed_and_nothing_is_lost(self, tmp_path: Path) -> None:
+    def test_demo_of_a_cluster_kills_the_leader_of_each_kind_and_loses_nothing(self, tmp_path: Path) -> None:
         demo = told("--cluster", tmp_path=tmp_path)
         print(demo.stdout)
         assert demo.returncode == 0, demo.stdout + demo.stderr
@@ -49,7 +50,7 @@ class TestDemo:
         assert lines[-1].endswith("all is stopped and removed")
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_of_a_cluster_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     told = CliRunner().invoke(main, ["demo", "--cluster"])
     assert told.exit_code == 69, told.output
@@ -57,7 +58,7 @@ def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "To fix: run it as root" in told.output
 
 
-def test_who_has_no_zookeeper_is_told_what_to_install(
+def test_demo_of_a_cluster_names_the_package_of_zookeeper(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(network, "check", lambda: None)
@@ -67,7 +68,7 @@ def test_who_has_no_zookeeper_is_told_what_to_install(
     assert "apt-get install -y zookeeper" in told.output
 
 
-def test_two_stories_at_once_are_refused() -> None:
+def test_demo_refuses_two_stories_at_once() -> None:
     told = CliRunner().invoke(main, ["demo", "--cluster", "--tenants"])
     assert told.exit_code == 2
     assert "choose one" in told.output

@@ -6,14 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
-from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from mesos_gpu.local.stack import SchedulerProcess, Stack
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import other_than
@@ -21,23 +17,6 @@ from tests.e2e.ha.test_switch import pytestmark as pytestmark
 
 HELD_S: Final = 4.0  # for so long what was reached stays
 LIVE: Final = ("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
-
-
-@pytest.fixture(scope="module")
-def running(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(4)], schedulers=2) as stack:
-        yield stack
-
-
-@pytest.fixture
-def stack(running: Stack) -> Stack:
-    for each in running.schedulers:
-        if not each.running:
-            each.start()
-        each.wait()
-    with Client(running.await_leader().url) as client:
-        wait_until("all nodes report", lambda: len(client.gpus()) == 4)
-    return running
 
 
 def ask(one: SchedulerProcess, verb: str, path: str, body: object = None) -> Any:
@@ -101,7 +80,7 @@ def never_more(stack: Stack, app: str, count: int) -> Iterator[None]:
     assert max(seen) <= count, seen
 
 
-def test_scale_an_app_while_the_leader_is_killed(stack: Stack) -> None:
+def test_scaling_of_an_app_goes_on_when_the_leader_is_killed(stack: Stack) -> None:
     first = stack.await_leader()
     ask(
         first,
@@ -118,7 +97,7 @@ def test_scale_an_app_while_the_leader_is_killed(stack: Stack) -> None:
         stays(stack, "/scaled", 6)
 
 
-def test_destroy_an_app_while_the_leader_is_killed(stack: Stack) -> None:
+def test_deletion_of_an_app_goes_on_when_the_leader_is_killed(stack: Stack) -> None:
     first = stack.await_leader()
     app = {"id": "/gone", "cmd": "sleep 600", "instances": 3, "cpus": 0.1, "mem": 32}
     ask(first, "POST", "/v2/apps", app)
@@ -137,7 +116,7 @@ def test_destroy_an_app_while_the_leader_is_killed(stack: Stack) -> None:
     assert is_gone()
 
 
-def test_leader_abdication_while_the_master_is_killed_loses_no_app_and_no_task(stack: Stack) -> None:
+def test_abdication_while_the_master_is_killed_loses_no_app_and_no_task(stack: Stack) -> None:
     """Who leads next finds no master, and then one that has just come and has not heard of all agents."""
     first = stack.await_leader()
     app = {"id": "/kept", "cmd": "sleep 600", "instances": 3, "cpus": 0.1, "mem": 32}

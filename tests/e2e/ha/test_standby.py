@@ -7,16 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from mesos_gpu.local.stack import SchedulerProcess, Stack
 from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import other_than
 from tests.e2e.ha.test_switch import pytestmark as pytestmark
@@ -24,25 +23,6 @@ from tests.e2e.test_jobs import end_of, submit
 from tests.web.browser import NEEDED, Browser
 
 LEADER = "mesos-gpu-standby"
-
-
-@pytest.fixture(scope="module")
-def running(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(2)], schedulers=2) as stack:
-        with Client(stack.await_leader().url) as client:
-            wait_until("all nodes report", lambda: len(client.gpus()) == 2)
-        yield stack
-
-
-@pytest.fixture
-def leader(running: Stack) -> SchedulerProcess:
-    return running.await_leader()
-
-
-@pytest.fixture
-def standby(running: Stack, leader: SchedulerProcess) -> SchedulerProcess:
-    [one] = running.standbys()
-    return one.wait()
 
 
 def ask(
@@ -62,7 +42,7 @@ def ask(
         )
 
 
-def test_reads_are_answered_here_with_their_age_and_say_who_leads(
+def test_standby_answers_reads_with_their_age_and_the_leader(
     leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     with Client(leader.url) as client:
@@ -88,7 +68,9 @@ def are_same(one: SchedulerProcess, other: SchedulerProcess, path: str) -> bool:
     return bool(ask(one, "GET", path)[2] == ask(other, "GET", path)[2])
 
 
-def test_what_the_leader_alone_knows_is_sent_on(leader: SchedulerProcess, standby: SchedulerProcess) -> None:
+def test_standby_sends_on_reads_that_the_leader_alone_can_answer(
+    leader: SchedulerProcess, standby: SchedulerProcess
+) -> None:
     for path in ("/v1/nodes", "/v1/gpus", "/v1/cards", "/v1/queue", "/v2/info", "/v1/plan/nothing"):
         here, there = ask(standby, "GET", path), ask(leader, "GET", path)
         assert (here[0], "age" in here[1], here[1][LEADER]) == (there[0], False, leader.url), path
@@ -98,7 +80,7 @@ def test_what_the_leader_alone_knows_is_sent_on(leader: SchedulerProcess, standb
     assert (status, body) == (200, b"")
 
 
-def test_a_change_that_is_sent_on_is_done_and_read_here(standby: SchedulerProcess) -> None:
+def test_standby_sends_on_changes_and_reads_them_at_once(standby: SchedulerProcess) -> None:
     with Client(standby.url) as client:
         job = submit(client, "echo from here; sleep 60", gpus=1)
         assert client.job(job["id"])["id"] == job["id"]  # who made it reads it, at once
@@ -127,7 +109,7 @@ def test_a_change_that_is_sent_on_is_done_and_read_here(standby: SchedulerProces
         assert (refused[0], refused[2]["error"]["code"]) == (422, "invalid")
 
 
-def test_who_claims_to_be_a_standby_is_not_believed_and_nothing_goes_in_circles(
+def test_standby_refuses_forged_words_of_standbys_and_loops(
     leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     status, _, body = ask(leader, "GET", "/v1/nodes", **{"Mesos-Gpu-Standby-Word": "e30=.00"})
@@ -137,8 +119,8 @@ def test_who_claims_to_be_a_standby_is_not_believed_and_nothing_goes_in_circles(
     assert int(headers["retry-after"]) > 0
 
 
-def test_who_leads_is_told_by_both(
-    running: Stack, leader: SchedulerProcess, standby: SchedulerProcess
+def test_leader_is_named_by_leader_and_standby(
+    stack: Stack, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     told = leader.get("/v1/leader")
     assert (told["leader"], told["leads"], told["age_s"], told["candidates"]) == (leader.url, True, None, 2)
@@ -152,8 +134,8 @@ def test_who_leads_is_told_by_both(
     assert here["age_s"] < 30
 
 
-def test_streams_of_events_end_with_who_led_and_none_is_left(
-    running: Stack, leader: SchedulerProcess, standby: SchedulerProcess
+def test_event_streams_end_with_the_leader_and_none_is_left(
+    stack: Stack, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
     """Directly, and through a standby that leads next."""
     streams = [listening(each) for each in (leader, standby)]
@@ -167,20 +149,20 @@ def test_streams_of_events_end_with_who_led_and_none_is_left(
     finally:
         for stream in streams:
             stream.close()
-    assert other_than(running, leader) is standby
+    assert other_than(stack, leader) is standby
     wait_until("none is left", lambda: listeners(standby) == 0, 20)
     leader.start().wait()
 
 
 @NEEDED
-def test_a_page_of_a_standby_says_that_it_is_a_copy_and_follows_when_that_one_leads(
-    running: Stack, leader: SchedulerProcess, standby: SchedulerProcess, tmp_path: Path
+def test_page_of_a_standby_shows_that_it_is_a_copy_until_that_one_leads(
+    stack: Stack, leader: SchedulerProcess, standby: SchedulerProcess, tmp_path: Path
 ) -> None:
     with contextlib.closing(Browser(tmp_path)) as browser:
         page = browser.page(f"{standby.url}/#/jobs")
         page.when("This scheduler stands by", f"{leader.url} leads", "are shown from a copy")
         leader.kill()
-        assert other_than(running, leader) is standby
+        assert other_than(stack, leader) is standby
         hidden = "document.getElementById('standby').hidden"
         wait_until("the same page says that it leads", lambda: page.run(hidden), 60)
         with Client(standby.url) as client:

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.code.send import upload
 from mesos_gpu.local.processes import poll
-from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from mesos_gpu.local.stack import SchedulerProcess, Stack
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from tests.conftest import wait_until
 from tests.contract.events.receiver import Receiver, told
@@ -34,27 +35,6 @@ pytestmark = [
     pytest.mark.cluster,
     ZOOKEEPER,
 ]
-
-
-@pytest.fixture(scope="module")
-def running(open_directory: Path) -> Iterator[Stack]:
-    hooks = ["--webhook-to", "127.0.0.1:*"]
-    with Stack(open_directory / "stack", [NodeSpec(4)], schedulers=2, scheduler_arguments=hooks) as stack:
-        yield stack
-
-
-@pytest.fixture
-def stack(running: Stack) -> Stack:
-    """With all schedulers up, whatever a test before did to one."""
-    for each in running.schedulers:
-        if not each.running:
-            each.start()
-        each.wait()
-    leader = running.await_leader()
-    with Client(leader.url) as client:
-        wait_until("all nodes report", lambda: len(client.gpus()) == 4)
-    wait_until("a standby has all", lambda: running.standbys()[0].get("/v1/leader")["batch"] > 0)
-    return running
 
 
 def other_than(stack: Stack, one: SchedulerProcess) -> SchedulerProcess:
@@ -88,12 +68,15 @@ def is_connected(process: "subprocess.Popen[str]", scheduler: SchedulerProcess) 
     return any(each.raddr[1:] == (scheduler.port,) for each in connections)  # () of one that listens
 
 
-def read_jobs(scheduler: SchedulerProcess, headers: Mapping[str, str]) -> tuple[str, bytes] | None:
-    """The age and the body of an answer; None: it refuses, or has gone."""
+def read_jobs(
+    scheduler: SchedulerProcess, headers: Mapping[str, str], sent: threading.Semaphore
+) -> tuple[str, bytes] | None:
+    """Ask for jobs, and release `sent` once the kernel has the request; return age and body of a 200, or nothing."""
     connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=20)
     with contextlib.closing(connection):
         try:
             connection.request("GET", "/v1/jobs", headers=dict(headers))
+            sent.release()
             response = connection.getresponse()
             body = response.read()
         except (OSError, http.client.HTTPException):
@@ -101,7 +84,7 @@ def read_jobs(scheduler: SchedulerProcess, headers: Mapping[str, str]) -> tuple[
         return (response.headers.get("Age", "0"), body) if response.status == 200 else None
 
 
-def test_a_leader_is_killed_and_the_other_goes_on_with_its_tasks(stack: Stack) -> None:
+def test_switch_after_a_kill_goes_on_with_the_tasks_of_the_leader(stack: Stack) -> None:
     first = stack.await_leader()
     [framework] = framework_of(stack)
     with Client(first.url) as client:
@@ -129,9 +112,7 @@ def test_a_leader_is_killed_and_the_other_goes_on_with_its_tasks(stack: Stack) -
     assert took_s < 3 * SWITCH_S  # on a machine that is busy, or three times slower
 
 
-def test_code_that_came_along_runs_though_the_leader_that_got_it_is_killed(
-    stack: Stack, tmp_path: Path
-) -> None:
+def test_switch_keeps_code_that_was_uploaded_to_the_killed_leader(stack: Stack, tmp_path: Path) -> None:
     first = stack.await_leader()
     [standby] = stack.standbys()
     (tmp_path / "said.txt").write_text("it came along\n")
@@ -149,7 +130,7 @@ def test_code_that_came_along_runs_though_the_leader_that_got_it_is_killed(
         assert output_of(client, waits) == "it came along\n"
 
 
-def test_a_webhook_is_told_by_the_next_leader_what_the_killed_one_had_not_told(stack: Stack) -> None:
+def test_switch_delivers_to_webhooks_what_the_killed_leader_had_not(stack: Stack) -> None:
     first = stack.await_leader()
     with Receiver() as receiver, Client(first.url) as client:
         hook = {"url": f"{receiver.url}/ops", "kinds": ["finished"]}
@@ -172,7 +153,7 @@ def test_a_webhook_is_told_by_the_next_leader_what_the_killed_one_had_not_told(s
             other.call("DELETE", "/v1/webhooks/ops", dict[str, object])
 
 
-def test_a_leader_that_is_asked_to_goes_and_stands_by_when_it_is_started_anew(stack: Stack) -> None:
+def test_switch_by_abdication_makes_the_leader_a_standby(stack: Stack) -> None:
     first = stack.await_leader()
     connection = http.client.HTTPConnection("127.0.0.1", first.port, timeout=10)
     with contextlib.closing(connection):
@@ -220,7 +201,7 @@ def paused(stack: Stack) -> Iterator[list[SchedulerProcess]]:
         each.send(signal.SIGCONT)
 
 
-def test_a_leader_that_was_paused_with_a_launch_before_it_wakes_ends_and_launches_nothing(
+def test_switch_ends_a_paused_leader_that_wakes_and_it_launches_nothing(
     stack: Stack, paused: list[SchedulerProcess], open_directory: Path, tmp_path: Path
 ) -> None:
     """A job waits, and what it needs is offered to the leader while that cannot move: when it wakes, the offer is the
@@ -251,10 +232,10 @@ def test_a_leader_that_was_paused_with_a_launch_before_it_wakes_ends_and_launche
     with Client(second.url) as client:
         assert end_of(client, waits, 60)["state"] == "finished"
         with ThreadPoolExecutor(2) as readers:  # what is asked while it sleeps is read when it wakes
-            asked = [
-                readers.submit(read_jobs, first, headers) for headers in ({}, {"Cache-Control": "no-cache"})
-            ]
-            time.sleep(1)  # the kernel has them; nothing says when
+            sent = threading.Semaphore(0)
+            kinds: tuple[dict[str, str], ...] = ({}, {"Cache-Control": "no-cache"})
+            asked = [readers.submit(read_jobs, first, headers, sent) for headers in kinds]
+            assert all(sent.acquire(timeout=60) for _ in kinds)
             first.send(signal.SIGCONT)
         old, latest = (each.result() for each in asked)
         assert latest is None, "the job whose end it does not know of is not said to wait"

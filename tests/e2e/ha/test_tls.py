@@ -93,7 +93,7 @@ def serial_of(stack: Stack, one: SchedulerProcess) -> str:
         return str(shown["serialNumber"])
 
 
-def test_each_has_its_certificate_and_what_is_sent_on_is_done(stack: Stack) -> None:
+def test_standby_sends_changes_on_by_tls_with_a_certificate_of_its_own(stack: Stack) -> None:
     leader, [standby] = stack.await_leader(), stack.standbys()
     assert serial_of(stack, leader) != serial_of(stack, standby)
     status, _, job = ask(stack, standby, "POST", "/v1/jobs", {"command": "echo by TLS; sleep 60", "gpus": 1})
@@ -113,7 +113,7 @@ def test_each_has_its_certificate_and_what_is_sent_on_is_done(stack: Stack) -> N
     assert ask(stack, standby, "DELETE", where)[0] == 202
 
 
-def test_the_other_leads_when_one_is_killed_and_follows_it_by_tls(stack: Stack) -> None:
+def test_switch_is_followed_by_tls(stack: Stack) -> None:
     first = stack.await_leader()
     first.kill()
     second = other_than(stack, first)
@@ -125,7 +125,7 @@ def test_the_other_leads_when_one_is_killed_and_follows_it_by_tls(stack: Stack) 
     wait_until("it is known here", lambda: ask(stack, first, "GET", where)[2]["state"] == "finished", 60)
 
 
-def test_a_leader_that_is_not_verified_is_sent_nothing(stack: Stack) -> None:
+def test_standby_sends_nothing_to_a_leader_that_is_not_verified(stack: Stack) -> None:
     leader, [standby] = stack.await_leader(), stack.standbys()
     standby.kill()
     other = authority_of(stack).parents[1] / "other" / "Other-CA.pem"

@@ -2,24 +2,16 @@
 
 import time
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from mesos_gpu.cli.client import Client, Refused, Unreachable
-from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from mesos_gpu.local.stack import SchedulerProcess, Stack
 from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import pytestmark as pytestmark
 from tests.e2e.test_jobs import end_of, submit
 
 AWAY_S = {"two sessions": 8.0, "a minute": 60.0}
-
-
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(2)], schedulers=2) as stack:
-        yield stack
 
 
 def sample(scheduler: SchedulerProcess, name: str) -> float | None:
@@ -43,7 +35,7 @@ def has_standby(stack: Stack) -> bool:
     return leader is not None and sample(leader, "mesos_gpu_standbys") == 1
 
 
-def test_a_leader_without_a_standby_says_so_on_its_page_of_metrics(stack: Stack) -> None:
+def test_metrics_of_a_leader_count_its_standbys(stack: Stack) -> None:
     wait_until("one stands by", lambda: has_standby(stack))
     leader = stack.await_leader()
     [standby] = stack.standbys()
@@ -59,7 +51,7 @@ def test_zookeeper_is_killed_and_comes_back_and_no_task_is_lost_or_doubled(stack
     leader = stack.await_leader()
     [zookeeper] = stack.cluster.zookeepers
     with Client(leader.url) as client:
-        wait_until("all nodes report", lambda: len(client.gpus()) == 2)
+        wait_until("all nodes report", lambda: len(client.gpus()) == 4)
         runs = submit(client, f"sleep {AWAY_S[away] + 7}", gpus=1)
         wait_until("it runs", lambda: client.job(runs["id"])["state"] == "running")
         assert sample(leader, "mesos_gpu_zookeeper_answers") == 1

@@ -47,7 +47,7 @@ def client(request: pytest.FixtureRequest, open_directory: Path) -> Iterator[Cli
         yield client
 
 
-def test_a_job_runs_with_its_gpu(client: Client) -> None:
+def test_agent_flags_let_a_job_run_with_its_gpu(client: Client) -> None:
     job = end_of(client, submit(client, "echo $NVIDIA_VISIBLE_DEVICES", gpus=1))
     assert (job["state"], job["exit_code"]) == ("finished", 0), job
     assert output_of(client, job).split() == job["gpu_ids"]

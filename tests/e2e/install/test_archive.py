@@ -42,7 +42,7 @@ def client(stack: Stack) -> Iterator[Client]:
         yield client
 
 
-def test_a_job_runs_by_the_archive(stack: Stack, client: Client) -> None:
+def test_archive_runs_a_job(stack: Stack, client: Client) -> None:
     job = end_of(client, submit(client, "echo $NVIDIA_VISIBLE_DEVICES; exit 7", gpus=1))
     assert (job["state"], job["exit_code"]) == ("failed", 7), job
     assert output_of(client, job).split() == job["gpu_ids"]
@@ -54,7 +54,7 @@ def test_a_job_runs_by_the_archive(stack: Stack, client: Client) -> None:
     assert str(Path(archive.__file__).parents[2]) not in log
 
 
-def test_a_job_gets_secrets_where_no_package_opens_them(stack: Stack, client: Client) -> None:
+def test_archive_gives_a_job_secrets_without_a_package_that_opens_them(stack: Stack, client: Client) -> None:
     job = end_of(client, submit(client, "echo $TOKEN", secrets={"TOKEN": "token"}))
     assert (job["state"], output_of(client, job)) == ("finished", "of the team\n"), job
     keys = json.loads((stack.directory / "nodes/1/secret-keys.json").read_text())
@@ -62,7 +62,7 @@ def test_a_job_gets_secrets_where_no_package_opens_them(stack: Stack, client: Cl
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_task_can_change_nothing_of_it(stack: Stack, client: Client) -> None:
+def test_archive_cannot_be_changed_by_a_task(stack: Stack, client: Client) -> None:
     programs = stack.directory / "nodes/1/programs"
     job = end_of(client, submit(client, f"touch {programs}/x; rm -f {programs}/*.pyz; ls {programs}; true"))
     assert job["state"] == "finished"

@@ -57,14 +57,14 @@ def packages(open_directory: Path) -> list[Path]:
     return built(open_directory / "built", 0o022)
 
 
-def test_the_same_commit_gives_the_same_bytes(packages: list[Path], tmp_path: Path) -> None:
+def test_packages_of_the_same_commit_have_the_same_bytes(packages: list[Path], tmp_path: Path) -> None:
     again = built(tmp_path, 0o077)
     assert [path.name for path in packages] == [path.name for path in again]
     for one, other in zip(packages, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
 
 
-def test_everything_in_it_is_roots_and_nobody_elses_to_write(packages: list[Path]) -> None:
+def test_packages_belong_to_root_and_are_not_writable_by_others(packages: list[Path]) -> None:
     lines = [line.split() for path in packages for line in done(["dpkg-deb", "-c", path]).splitlines()]
     assert len(lines) > 3000
     assert {line[1] for line in lines} == {"root/root"}
@@ -158,7 +158,7 @@ def stack(debian: Path, open_directory: Path) -> Iterator[Stack]:
         yield running
 
 
-def test_it_is_installed_runs_a_job_is_upgraded_and_purged(debian: Path, stack: Stack) -> None:
+def test_packages_are_installed_run_a_job_are_upgraded_and_purged(debian: Path, stack: Stack) -> None:
     assert inside(debian, "mesos-gpu", "--version").startswith("mesos-gpu ")
     assert not list(debian.glob("usr/lib/python3*/**/site-packages/click")), (
         "a Python that has nothing of ours"

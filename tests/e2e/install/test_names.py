@@ -23,6 +23,7 @@ from tests.kernel.conftest import needs
 
 IMAGE = "small:1"
 pytestmark = [
+    pytest.mark.on_change("install"),
     pytest.mark.cluster,
     pytest.mark.skipif(
         bool(dockerd.missing()), reason=f"needs images, an engine and a static busybox: {dockerd.missing()}"
@@ -83,7 +84,7 @@ def stack(open_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sta
         yield running
 
 
-def test_jobs_run_by_names_that_were_written_and_nobody_else_is_answered(stack: Stack) -> None:
+def test_secrets_that_install_writes_let_jobs_run_and_strangers_out(stack: Stack) -> None:
     with Client(stack.reach) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == 1)
         job = end_of(client, submit(client, "echo $NVIDIA_VISIBLE_DEVICES", gpus=1))

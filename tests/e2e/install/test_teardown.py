@@ -1,19 +1,19 @@
 """`mesos-gpu teardown` against a real master that asks for names."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import Result
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.host.teardown import chosen
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
+from tests.contract.cli.cli_rig import call
 from tests.e2e.test_jobs import submit
 
 ONE, OTHER = {"id": "f-1", "name": "mesos_gpu"}, {"id": "f-2", "name": "marathon"}
@@ -25,16 +25,12 @@ def stack(open_directory: Path) -> Iterator[Stack]:
         yield running
 
 
-def teardown(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
-    master = f"127.0.0.1:{stack.cluster.master.port}"
-    command = [sys.executable, "-m", "mesos_gpu", "teardown", *words, "--master", master]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False
-    )
+def teardown(stack: Stack, *words: str) -> Result:
+    return call("teardown", *words, "--master", f"127.0.0.1:{stack.cluster.master.port}")
 
 
 @pytest.mark.cluster
-def test_all_tasks_end_and_nobody_ends_them_without_a_name_or_a_yes(stack: Stack, tmp_path: Path) -> None:
+def test_teardown_ends_all_tasks_and_needs_a_proof_and_a_yes(stack: Stack, tmp_path: Path) -> None:
     assert stack.secure is not None
     proof = ("--mesos-credentials", str(stack.secure.operator))
     mark = tmp_path / "mark"
@@ -49,23 +45,23 @@ def test_all_tasks_end_and_nobody_ends_them_without_a_name_or_a_yes(stack: Stack
     assert pids
 
     nameless = teardown(stack, "mesos_gpu", "--yes")
-    assert (nameless.returncode, "refuses: 401" in nameless.stderr) == (78, True), nameless.stderr
+    assert (nameless.exit_code, "refuses: 401" in nameless.stderr) == (78, True), nameless.stderr
     unsure = teardown(stack, "mesos_gpu", *proof)
-    assert unsure.returncode == 1
+    assert unsure.exit_code == 1
     assert "its scheduler is connected?" in unsure.stderr
     absent = teardown(stack, "other", "--yes", *proof)
-    assert (absent.returncode, "it has: mesos_gpu (" in absent.stderr) == (66, True), absent.stderr
+    assert (absent.exit_code, "it has: mesos_gpu (" in absent.stderr) == (66, True), absent.stderr
     assert all(os.path.exists(f"/proc/{pid}") for pid in pids)
 
     stack.scheduler.kill()
     done = teardown(stack, "mesos_gpu", "--yes", *proof)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("mesos_gpu (")
     wait_until("the task has ended", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
-    assert teardown(stack, "mesos_gpu", "--yes", *proof).returncode == 66
+    assert teardown(stack, "mesos_gpu", "--yes", *proof).exit_code == 66
 
 
-def test_an_id_comes_before_a_name_and_a_name_of_two_is_refused() -> None:
+def test_teardown_prefers_an_id_and_refuses_a_name_of_two_frameworks() -> None:
     assert chosen([ONE, OTHER], "marathon") is OTHER
     assert chosen([ONE, {"id": "f-3", "name": "f-1"}], "f-1") is ONE
     with pytest.raises(Conflict, match="2 frameworks are called 'marathon'"):

@@ -15,7 +15,7 @@ from scripts import locks
 from tests.cuda import compiler_or_skip
 
 ROOT = Path(__file__).parents[3]
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.on_change("install"), pytest.mark.cluster]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def run(program: Path, home: Path, *words: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_it_has_the_schedulers_driver_and_requires_what_can_be_installed(
+def test_wheel_has_the_driver_and_requirements_that_can_be_installed(
     program: Path, open_directory: Path
 ) -> None:
     (site,) = (open_directory / "bare").glob("lib/python*/site-packages")
@@ -101,9 +101,7 @@ def home(program: Path, open_directory: Path) -> Iterator[Path]:
     run(program, home, "down")
 
 
-def test_it_runs_a_job_against_a_real_master_and_a_laptop_sees_it(
-    program: Path, client: Path, home: Path
-) -> None:
+def test_wheel_runs_a_job_and_a_client_shows_it(program: Path, client: Path, home: Path) -> None:
     done = run(program, home, "up", "--detach", "--agents", "1", "--gpus", "2")
     assert done.returncode == 0, done.stderr
     job = run(program, home, "run", "--gpus", "1", "--", "printenv", "NVIDIA_VISIBLE_DEVICES")

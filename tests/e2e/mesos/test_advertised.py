@@ -75,7 +75,7 @@ def state_of(port: int, path: str = "/state") -> Any:
     return None
 
 
-def test_a_master_and_an_agent_tell_each_other_the_addresses_that_they_are_told(open_directory: Path) -> None:
+def test_advertised_addresses_of_master_and_agent_are_those_they_use(open_directory: Path) -> None:
     first, second = free_port(HERE), free_port(HERE)
     with ExitStack() as both:
         master = both.enter_context(service(open_directory / "master", "master", first, "--quorum=1"))

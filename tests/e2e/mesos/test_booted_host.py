@@ -89,7 +89,7 @@ def applied(site: Site) -> Site:
     return site
 
 
-def test_services_run_by_systemd_and_are_there_again_after_a_power_cut(applied: Site) -> None:
+def test_services_of_systemd_run_again_after_a_power_cut(applied: Site) -> None:
     site = applied
     host = site.host
     states = host.run('systemctl is-enabled "$@"; systemctl is-active "$@"', *UNITS).output.split()
@@ -112,7 +112,7 @@ def test_services_run_by_systemd_and_are_there_again_after_a_power_cut(applied: 
     assert site.apply().output == "one: nothing to change\n"
 
 
-def test_the_journal_tells_when_a_service_was_started_and_how_it_ended(applied: Site) -> None:
+def test_journal_of_systemd_has_start_and_end_of_a_service(applied: Site) -> None:
     host = applied.host
     pid = host.run("systemctl show --property=MainPID --value mesos-gpu-scheduler").output.strip()
     assert host.run("kill -9 $1", pid).code == 0

@@ -26,6 +26,7 @@ from tests.starts.needs import ZOOKEEPER
 PROGRAM = str(Path(sys.executable).with_name("mesos-gpu"))
 INVENTORY = "/var/lib/mesos-gpu-inventory.json"
 pytestmark = [
+    pytest.mark.on_change("install"),
     pytest.mark.cluster,
     pytest.mark.timeout(900),  # three servers of ZooKeeper and three masters start one after the other
     pytest.mark.skipif(bool(missing()), reason=missing()),
@@ -134,7 +135,7 @@ def described(open_directory: Path) -> Iterator[Described]:
         yield made
 
 
-def test_a_dry_run_asks_and_changes_nothing(described: Described) -> None:
+def test_cluster_apply_dry_run_asks_and_changes_nothing(described: Described) -> None:
     hosts = {each["name"]: each["changes"] for each in json.loads(described.dry)["hosts"]}
     assert "write /etc/mesos-gpu/agent.env" in hosts["c"]
     assert "add the user mesos-gpu" in hosts["a"]
@@ -142,7 +143,7 @@ def test_a_dry_run_asks_and_changes_nothing(described: Described) -> None:
     assert all("No such file" in each for each in described.after_dry)
 
 
-def test_a_cluster_comes_up_from_its_file_and_runs_a_job(described: Described) -> None:
+def test_cluster_apply_starts_a_cluster_that_runs_a_job(described: Described) -> None:
     assert "Changed: a, b, c" in described.first
     assert re.search(r"^The scheduler of [ab] leads\.$", described.first, re.MULTILINE), described.first
     wait_until(
@@ -158,7 +159,7 @@ def test_a_cluster_comes_up_from_its_file_and_runs_a_job(described: Described) -
     assert re.findall("nothing to change", described.applied()) == ["nothing to change"] * 3
 
 
-def test_modes_and_owners_on_hosts_are_those_of_the_plan(described: Described) -> None:
+def test_cluster_apply_gives_files_the_modes_and_owners_of_the_plan(described: Described) -> None:
     planned = CliRunner().invoke(main, ["cluster", "plan", str(described.file), "--json"])
     for host in json.loads(planned.stdout)["hosts"]:
         files = host["files"]
@@ -170,7 +171,9 @@ def test_modes_and_owners_on_hosts_are_those_of_the_plan(described: Described) -
     assert described.hosts["b"].run("stat -c %a /etc/mesos-gpu/secrets").output == "700\n"
 
 
-def test_what_masters_write_in_zookeeper_nobody_else_may_and_no_flag_tells_it(described: Described) -> None:
+def test_zookeeper_of_masters_is_written_by_masters_alone_and_no_flag_has_its_password(
+    described: Described,
+) -> None:
     name = wait_until("a master leads", described.leader, 120)
     host = described.hosts[name]
     asked = host.run('curl -fsS -u "$1" http://$2:5050/flags', described.operator(), host.host.ip)
@@ -189,7 +192,7 @@ def test_what_masters_write_in_zookeeper_nobody_else_may_and_no_flag_tells_it(de
     )
 
 
-def test_only_the_host_that_the_file_changes_is_changed(described: Described) -> None:
+def test_cluster_apply_changes_only_hosts_that_the_file_changes(described: Described) -> None:
     described.write(more=", master_flags: {offer_timeout: 10mins}")
     try:
         told = described.applied()
@@ -203,7 +206,7 @@ def test_only_the_host_that_the_file_changes_is_changed(described: Described) ->
 
 
 @pytest.mark.long
-def test_rules_of_the_firewall_let_in_who_is_named_and_nobody_else(described: Described) -> None:
+def test_firewall_rules_let_in_named_addresses_alone(described: Described) -> None:
     ports = {"a": (2181, 2182, 5050), "c": (2181, 2182, 5050, 5051)}
 
     def reached(name: str, port: int) -> bool:
@@ -230,7 +233,7 @@ def test_rules_of_the_firewall_let_in_who_is_named_and_nobody_else(described: De
         described.write()
 
 
-def test_a_host_that_fails_in_the_middle_is_told_and_gone_on_with(described: Described) -> None:
+def test_cluster_apply_names_a_host_that_fails_and_goes_on_next_time(described: Described) -> None:
     """Three change, and the second has a full disk: the first is done, the third is not begun."""
     described.write()
     described.applied()
@@ -257,7 +260,7 @@ def test_a_host_that_fails_in_the_middle_is_told_and_gone_on_with(described: Des
     described.applied()
 
 
-def test_a_host_that_is_away_keeps_all_as_they_are(described: Described) -> None:
+def test_cluster_apply_changes_nothing_while_a_host_is_away(described: Described) -> None:
     described.write(top="people: [192.0.2.0/24]\n", user="nobody-of-ours")
     told = described.apply("--only", "files", "--only", "services")
     described.write()
@@ -268,7 +271,7 @@ def test_a_host_that_is_away_keeps_all_as_they_are(described: Described) -> None
 
 
 @pytest.mark.parametrize("rule", ["", "ALL=(root) /usr/bin/true"])
-def test_who_may_not_become_root_is_told_what_mends_it(described: Described, rule: str) -> None:
+def test_cluster_apply_names_the_remedy_for_a_user_without_sudo(described: Described, rule: str) -> None:
     user = "limited" if rule else "nobody-special"
     let_in(described.hosts["b"], user, rule)
     described.write(top="people: [192.0.2.0/24]\n", user=user)
@@ -281,7 +284,7 @@ def test_who_may_not_become_root_is_told_what_mends_it(described: Described, rul
 
 
 @pytest.mark.long
-def test_an_agent_that_leaves_is_drained_and_nothing_of_it_stays(described: Described) -> None:
+def test_cluster_apply_drains_an_agent_that_leaves_and_removes_all_of_it(described: Described) -> None:
     """The host stays, with what the master there needs. A job that ran there waits, and runs when the agent is back."""
     wait_until(
         "its cards are there", lambda: len(json.loads(described.mesos_gpu("gpus", "--json"))) == 2, 120
@@ -324,7 +327,7 @@ def test_an_agent_that_leaves_is_drained_and_nothing_of_it_stays(described: Desc
 
 
 @pytest.mark.long
-def test_a_master_that_a_quorum_needs_stays(described: Described) -> None:
+def test_cluster_apply_keeps_masters_that_a_quorum_needs(described: Described) -> None:
     described.write()
     text = described.file.read_text()
     described.file.write_text(

@@ -56,7 +56,7 @@ def see_it_left(described: Described, name: str, *roles: str) -> None:
         assert [line for line in there.splitlines() if line.startswith("/")] == []
 
 
-def test_a_cluster_gets_smaller_host_by_host_under_a_job(described: Described) -> None:
+def test_cluster_apply_shrinks_a_cluster_host_by_host_under_a_job(described: Described) -> None:
     wait_until("its cards are there", lambda: described.mesos_gpu("gpus", "--json").count('"uuid"') == 2, 120)
     job = described.mesos_gpu(
         "run", "--detach", "--gpus", "1", "--cpus", "0.1", "--", "sleep", "3600"

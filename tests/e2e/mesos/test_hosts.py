@@ -70,7 +70,7 @@ def test_jobs_run_on_hosts_of_their_own(stack: Stack, client: Client) -> None:
     assert gpus == job["gpu_ids"]
 
 
-def test_a_leader_that_others_do_not_hear_is_followed_by_another(stack: Stack, client: Client) -> None:
+def test_master_that_others_do_not_hear_is_followed_by_another(stack: Stack, client: Client) -> None:
     """What it says reaches nobody, and its ZooKeeper is cut off with it: the others have the quorum."""
     first = stack.cluster.await_leader()
     job = submit(client, "sleep 6", gpus=1)
@@ -115,7 +115,7 @@ def test_agents_that_are_cut_off_come_back_with_their_tasks(stack: Stack, client
         )
 
 
-def test_over_links_that_are_slow_and_lose_packets_each_job_is_done_once(
+def test_links_that_are_slow_and_lose_packets_let_each_job_run_once(
     stack: Stack, client: Client, open_directory: Path
 ) -> None:
     """An update that is not acknowledged in time comes again, and calls are made again."""
@@ -176,7 +176,7 @@ def lines_of(said: Path) -> list[str]:
     return [line.split()[0] for line in said.read_text().splitlines()]
 
 
-def test_an_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_used_again(
+def test_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_used_again(
     stack: Stack, hasty: Client, open_directory: Path
 ) -> None:
     """The copy that was started elsewhere meanwhile is left alone, and is the only one that comes to its end."""
@@ -206,7 +206,7 @@ def test_an_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_u
 
 
 @pytest.mark.long
-def test_an_agent_that_never_returns_is_shown_so_and_nothing_waits_for_it(
+def test_agent_that_never_returns_is_shown_as_lost_and_nothing_waits_for_it(
     stack: Stack, hasty: Client, open_directory: Path
 ) -> None:
     """The card of a lost host is held until another agent is in its place: a task there may still use it."""

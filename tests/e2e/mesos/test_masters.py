@@ -54,7 +54,9 @@ def elections(master: Master) -> int:
     return master.log.read_text().count("Elected as the leading master")
 
 
-def test_a_leader_is_killed_and_its_cluster_goes_on_with_the_next(stack: Stack, client: Client) -> None:
+def test_masters_elect_another_when_the_leader_is_killed_and_work_goes_on(
+    stack: Stack, client: Client
+) -> None:
     """Agents, framework and job are known to a master that never saw them begin."""
     job = submit(client, "sleep 3", gpus=2)
     wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
@@ -77,7 +79,7 @@ def test_a_leader_is_killed_and_its_cluster_goes_on_with_the_next(stack: Stack, 
     poll("a standby", lambda: first.get("/flags") and stack.cluster.leader() is second)
 
 
-def test_a_leader_that_was_paused_ends_when_it_wakes(stack: Stack, client: Client) -> None:
+def test_master_that_was_paused_while_it_led_ends_when_it_wakes(stack: Stack, client: Client) -> None:
     """Another leads, for the session was lost: the first ends itself, to be started again, before it does anything."""
     first = led(stack)
     first.kill(signal.SIGSTOP)
@@ -91,7 +93,7 @@ def test_a_leader_that_was_paused_ends_when_it_wakes(stack: Stack, client: Clien
 
 
 @pytest.mark.long
-def test_without_a_quorum_of_masters_nobody_leads_and_work_goes_on(stack: Stack, client: Client) -> None:
+def test_masters_without_a_quorum_elect_none_and_work_goes_on(stack: Stack, client: Client) -> None:
     """The registry could not be kept: whoever is left must not lead. Tasks know nothing of it."""
     first = led(stack)
     others = [master for master in stack.cluster.masters if master is not first]
@@ -134,7 +136,7 @@ with Stack(Path(sys.argv[1]), [NodeSpec(1)], masters=3) as stack, Client(stack.u
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_three_masters_run_for_a_user_without_rights(open_directory: Path) -> None:
+def test_masters_run_for_a_user_without_rights(open_directory: Path) -> None:
     own = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
     home = open_directory / "home"
     home.mkdir()

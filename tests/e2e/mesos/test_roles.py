@@ -1,28 +1,30 @@
 """Mesos' own quotas and reservations, derived from the tree of queues, beside a framework that takes every GPU."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.mesos.master import Master
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.wire.mesos.operator.quotas import update_weights
-from tests.clients import client_of
+from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from mesos_gpu.wire.mesos.operator.quotas import update_quota, update_weights
+from tests.clients import client_of, end_all
 from tests.conftest import wait_until
+from tests.contract.cli.cli_rig import call
+from tests.e2e.tenancy.story import apply
 from tests.frameworks.greedy import Greedy, greedy_gpus
 
 pytestmark = pytest.mark.cluster
+QUEUES = {"prod": {"guarantee_gpus": 3, "limit_gpus": 3, "weight": 5}, "default": {"limit_gpus": 1}}
+ROLES = ("gpu", "gpu-prod", "gpu/sub", "*")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
     with Stack(open_directory / "stack", [NodeSpec(4)], scheduler_arguments=["--role", "gpu"]) as running:
         yield running
@@ -30,24 +32,25 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
+    """Return a client of the cluster with the same queues for each test; afterwards no quota or job is left."""
     with client_of(stack, 4) as client:
-        queues = {"prod": {"guarantee_gpus": 3, "limit_gpus": 3, "weight": 5}, "default": {"limit_gpus": 1}}
-        client.call("PUT", "/v1/queues", dict, body={"version": 0, "queues": queues})
+        apply(client, QUEUES)
         yield client
+        end_all(client)
+        master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
+        master.call(update_quota([{"role": role} for role in ROLES], force=True))
+        master.call(update_weights(dict.fromkeys(ROLES, 1.0)))
 
 
 def mesos(stack: Stack, *words: str) -> dict[str, Any]:
     done = tried(stack, *words, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def tried(stack: Stack, *words: str) -> "subprocess.CompletedProcess[str]":
+def tried(stack: Stack, *words: str) -> Result:
     where = ("--master", f"127.0.0.1:{stack.cluster.master.port}", "--url", stack.reach)
-    return subprocess.run(
-        [sys.executable, "-m", "mesos_gpu", "mesos", *words, *where],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
+    return call("mesos", *words, *where)
 
 
 def by_role(document: dict[str, Any]) -> dict[str, tuple[float | None, float | None]]:
@@ -59,16 +62,16 @@ def job(client: Client, gpus: int, queue: str = "prod") -> str:
     return client.submit(spec)["id"]
 
 
-def test_a_quota_keeps_others_off_what_queues_are_guaranteed(stack: Stack, client: Client) -> None:
+def test_quota_of_mesos_keeps_other_frameworks_off_guarantees(stack: Stack, client: Client) -> None:
     with Greedy(stack):
         wait_until("it has all", lambda: greedy_gpus(stack) == 4)
         planned = by_role(mesos(stack, "quota", "plan"))
         assert planned == {"gpu": (4, 6.0), "*": (1, None)}
         refused = tried(stack, "quota", "apply", "--yes")
-        assert refused.returncode == 73
+        assert refused.exit_code == 73
         assert "* has more GPUs than its limit would be" in refused.stderr
     wait_until("it is gone", lambda: greedy_gpus(stack) == 0)
-    assert tried(stack, "quota", "apply").returncode == 1, "nobody can be asked"
+    assert tried(stack, "quota", "apply").exit_code == 1, "nobody can be asked"
     changed = mesos(stack, "quota", "apply", "--yes", "--other", "*")
     assert [each["role"] for each in changed["roles"] if each["changes"]] == ["gpu", "*"]
     assert not any(each["changes"] for each in mesos(stack, "quota", "plan", "--other", "*")["roles"])
@@ -83,15 +86,12 @@ def test_a_quota_keeps_others_off_what_queues_are_guaranteed(stack: Stack, clien
 
 
 def mesos_of_master(stack: Stack, *words: str) -> dict[str, Any]:
-    where = ("--master", f"127.0.0.1:{stack.cluster.master.port}", "--json")
-    done = subprocess.run(
-        [sys.executable, "-m", "mesos_gpu", "mesos", *words, *where],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=True,
-    )  # fmt: skip
+    done = call("mesos", *words, "--master", f"127.0.0.1:{stack.cluster.master.port}", "--json")
+    assert done.exit_code == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def test_agents_of_a_pool_are_reserved_whole_and_given_back(stack: Stack, client: Client) -> None:
+def test_reservation_of_a_pool_takes_whole_agents_and_gives_them_back(stack: Stack, client: Client) -> None:
     running = job(client, 1)
     wait_until("it runs", lambda: client.job(running)["state"] == "running")
     (before,) = mesos(stack, "reserve", "plan", "default")["agents"]
@@ -121,7 +121,7 @@ def test_agents_of_a_pool_are_reserved_whole_and_given_back(stack: Stack, client
         wait_until("others have them", lambda: greedy_gpus(stack) > 0)
 
 
-def test_the_doctor_compares_roles_with_the_tree(stack: Stack, client: Client) -> None:
+def test_doctor_compares_roles_with_the_tree_of_queues(stack: Stack, client: Client) -> None:
     with Greedy(stack):
         wait_until("it has all", lambda: greedy_gpus(stack) == 4)
         said = doctor(stack)
@@ -140,16 +140,12 @@ def test_the_doctor_compares_roles_with_the_tree(stack: Stack, client: Client) -
 
 def doctor(stack: Stack) -> str:
     where = ("--master", f"127.0.0.1:{stack.cluster.master.port}")
-    done = subprocess.run(
-        [sys.executable, "-m", "mesos_gpu", "doctor", *where, "--json"],
-        env={**os.environ, "MESOS_GPU_URL": stack.reach},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
+    done = call("--url", stack.reach, "doctor", *where, "--json")
     findings = [each for each in json.loads(done.stdout) if each["check"] == "roles"]
     return "\n".join(f"{each['text']}: {each['remedy']}" for each in findings)
 
 
-def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
+def test_quota_and_reservation_need_a_proof_of_the_operator(open_directory: Path) -> None:
     words = ["--role", "gpu", "--mesos-role-of", "research=gpu-research"]
     with (
         Stack(open_directory / "s", [NodeSpec(2)], secure=True, scheduler_arguments=words) as stack,
@@ -164,11 +160,11 @@ def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
         wait_until("it has ended", lambda: client.job(of_research)["state"] == "killed")
         proof = ("--mesos-credentials", str(stack.secure.operator))
         nameless = tried(stack, "quota", "apply", "--yes")
-        assert (nameless.returncode, "refuses: 401" in nameless.stderr) == (78, True), nameless.stderr
+        assert (nameless.exit_code, "refuses: 401" in nameless.stderr) == (78, True), nameless.stderr
         framework = tried(
             stack, "quota", "apply", "--yes", "--mesos-credentials", str(stack.secure.framework)
         )
-        assert (framework.returncode, "refuses: 403" in framework.stderr) == (78, True), framework.stderr
+        assert (framework.exit_code, "refuses: 403" in framework.stderr) == (78, True), framework.stderr
         roles = by_role(mesos(stack, "quota", "apply", "--yes", *proof))
         assert roles == {"gpu": (1, 2.0), "gpu-research": (None, 1.0)}
 
@@ -190,10 +186,9 @@ def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
         wait_until("all is given back", lambda: reserved("release") == 0)
 
 
-def test_a_limit_shrinks_offers_and_is_not_taken_for_the_size_of_a_node(stack: Stack, client: Client) -> None:
+def test_quota_of_a_role_is_not_taken_for_the_size_of_a_node(stack: Stack, client: Client) -> None:
     master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
-    queues = {"prod": {"guarantee_gpus": 4}, "default": {}}
-    client.call("PUT", "/v1/queues", dict, body={"version": 1, "queues": queues})
+    apply(client, {"prod": {"guarantee_gpus": 4}, "default": {}})
     limited = {"role": "gpu", "limits": {"gpus": {"value": 3}}}
     master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})
     whole = job(client, 4)
@@ -206,13 +201,13 @@ def test_a_limit_shrinks_offers_and_is_not_taken_for_the_size_of_a_node(stack: S
     wait_until("it runs", lambda: client.job(whole)["state"] == "running", 60)
 
 
-def test_what_cannot_be_is_refused(stack: Stack, client: Client) -> None:
+def test_reservation_and_quota_refuse_unknown_names(stack: Stack, client: Client) -> None:
     unknown = tried(stack, "reserve", "plan", "a100")
-    assert (unknown.returncode, "there are: default" in unknown.stderr) == (66, True), unknown.stderr
+    assert (unknown.exit_code, "there are: default" in unknown.stderr) == (66, True), unknown.stderr
     other = tried(stack, "reserve", "plan", "default", "--role", "spark")
-    assert (other.returncode, "has not the role spark" in other.stderr) == (78, True), other.stderr
+    assert (other.exit_code, "has not the role spark" in other.stderr) == (78, True), other.stderr
     queue = tried(stack, "quota", "plan", "--role-of", "research=r")
-    assert (queue.returncode, "no top queue" in queue.stderr) == (78, True), queue.stderr
+    assert (queue.exit_code, "no top queue" in queue.stderr) == (78, True), queue.stderr
 
 
 def used(stack: Stack) -> dict[str, float]:
@@ -220,11 +215,22 @@ def used(stack: Stack) -> dict[str, float]:
     return {each["name"]: each["used"].get("gpus", 0.0) for each in roles if each["frameworks"]}
 
 
-def test_a_queue_has_a_role_of_its_own_from_the_next_start_on(stack: Stack, client: Client) -> None:
+@pytest.fixture
+def own_role(stack: Stack, client: Client) -> Iterator[SchedulerProcess]:
+    """Return the scheduler, which may be started with other roles; afterwards it has its first ones."""
+    yield stack.scheduler
+    end_all(client)
+    stack.scheduler.kill()
+    stack.scheduler.start().wait()
+
+
+def test_role_of_a_queue_holds_from_the_next_start_on(
+    stack: Stack, client: Client, own_role: SchedulerProcess
+) -> None:
     first = job(client, 1)
     wait_until("it runs", lambda: client.job(first)["state"] == "running")
-    stack.scheduler.kill()
-    stack.scheduler.start("--mesos-role-of", "prod=gpu-prod")
+    own_role.kill()
+    own_role.start("--mesos-role-of", "prod=gpu-prod")
     wait_until("it is back", lambda: _state(client, first) == "running", 60)
     planned = by_role(mesos(stack, "quota", "plan"))
     assert {role: limit for role, (limit, _) in planned.items()} == {"gpu": 1, "gpu-prod": 3}

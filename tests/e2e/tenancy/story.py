@@ -1,4 +1,4 @@
-"""A pool of two teams on the real Mesos: dev borrows all of it, production is owed half."""
+"""A pool of two teams on the real Mesos: dev borrows all of it, half of it is guaranteed to production."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,39 +14,41 @@ from tests.conftest import wait_until
 NOTICE_S: Final = 3
 NODES: Final = 4
 GPUS: Final = 2  # of each
-QUEUES: Final[Mapping[str, Any]] = {
-    "production": {"guarantee_gpus": [{"nodes": 2, "gpus": GPUS}]},
-    "dev": {"notice_s": NOTICE_S},
-}
-#: Says what its notice says, and goes on until it is ended. Many run at once, and each look starts processes.
+#: Prints its notice at each change, and goes on until it is ended. Only `sleep` is a process: many run at once.
 WORKS: Final = """\
 trap 'echo TERM; exit 75' TERM
+told=
 while :; do
-  if ! cmp -s "$MESOS_GPU_NOTICE" told && cp "$MESOS_GPU_NOTICE" told 2> /dev/null; then tr -d '\\n' < told; echo; fi
+  text=
+  if [ -e "$MESOS_GPU_NOTICE" ]; then
+    while read -r line || [ -n "$line" ]; do text="$text$line"; done < "$MESOS_GPU_NOTICE"
+  fi
+  if [ "$text" != "$told" ]; then told="$text"; printf '%s\\n' "$text"; fi
   sleep 0.5
 done"""
 
 
 @contextmanager
-def pool(directory: Path) -> Iterator[tuple[Stack, Client]]:
-    """Four nodes of two GPUs, the tree applied."""
+def pool(directory: Path, nodes: int = NODES) -> Iterator[tuple[Stack, Client]]:
+    """Start nodes of two GPUs, of which half are guaranteed to production."""
     arguments = ["--share-linger", "1", "--report-interval", "2"]
     with (
-        Stack(directory / "stack", [NodeSpec(GPUS)] * NODES, scheduler_arguments=arguments) as stack,
-        client_of(stack, GPUS * NODES) as client,
+        Stack(directory / "stack", [NodeSpec(GPUS)] * nodes, scheduler_arguments=arguments) as stack,
+        client_of(stack, GPUS * nodes) as client,
     ):
-        apply(client, QUEUES)
+        guarantee = [{"nodes": nodes // 2, "gpus": GPUS}]
+        apply(client, {"production": {"guarantee_gpus": guarantee}, "dev": {"notice_s": NOTICE_S}})
         yield stack, client
 
 
 def apply(client: Client, queues: Mapping[str, Any]) -> None:
-    """Let the tree be that, whatever it was."""
+    """Apply a tree of queues in place of the present one."""
     version = client.call("GET", "/v1/queues", dict[str, Any])["version"]
     client.call("PUT", "/v1/queues", dict[str, Any], body={"version": version, "queues": queues})
 
 
 def submit(client: Client, name: str, queue: str, command: str = WORKS, **fields: object) -> str:
-    """The job's id."""
+    """Submit a job; return its id."""
     request = {
         "name": name,
         "command": command,
@@ -58,11 +60,12 @@ def submit(client: Client, name: str, queue: str, command: str = WORKS, **fields
     return client.submit({**request, **fields})["id"]
 
 
-def borrow_all(client: Client) -> tuple[list[str], list[str]]:
-    """Jobs of dev on all GPUs: of two nodes whole ones, of two nodes halves."""
-    whole = [submit(client, "whole", "dev", gpus=GPUS, preemptible=True) for _ in range(2)]
+def borrow_all(client: Client, nodes: int = NODES) -> tuple[list[str], list[str]]:
+    """Start jobs of dev on all GPUs: on half of the nodes whole ones, on the others halves; return their ids."""
+    half = nodes // 2
+    whole = [submit(client, "whole", "dev", gpus=GPUS, preemptible=True) for _ in range(half)]
     runs(client, whole)
-    halves = [submit(client, "half", "dev", gpus=0.5, preemptible=True) for _ in range(4 * GPUS)]
+    halves = [submit(client, "half", "dev", gpus=0.5, preemptible=True) for _ in range(2 * half * GPUS)]
     runs(client, halves)
     return whole, halves
 
@@ -73,6 +76,6 @@ def runs(client: Client, jobs: Sequence[str], within_s: float = 60) -> None:
 
 
 def notices(client: Client, job: str, task_id: str) -> list[dict[str, Any]]:
-    """What a launch has read in its sandbox."""
+    """Return the notices that a launch has read in its sandbox."""
     text = client.logs(job, stream="stdout", offset=0, length=100_000, task_id=task_id)["data"]
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]

@@ -1,4 +1,4 @@
-"""Bookings on real Mesos: one begins on time though its node was killed just before; who is in the way has notice."""
+"""Bookings on real Mesos: one begins on time though its node was killed just before; jobs in its place have notice."""
 
 import shutil
 import tempfile
@@ -47,7 +47,7 @@ def submit(client: Client, name: str, **fields: object) -> str:
     return client.submit(request)["id"]
 
 
-def test_it_begins_on_time_though_its_node_was_killed_just_before(stack: Stack) -> None:
+def test_booking_begins_on_time_though_its_node_was_killed_just_before(stack: Stack) -> None:
     """Two nodes are in use, and one of them is chosen as who is there must be told; the third is free from then on."""
     with Client(stack.url) as client:
         spare = stack.cluster.agents[2].ip

@@ -1,4 +1,4 @@
-"""Borrowing on the real Mesos: a team has a pool that another is owed a half of, from the notice to the return."""
+"""Borrowing on the real Mesos: a team uses a pool of which half is guaranteed to another, from notice to return."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +9,23 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
 from tests.clients import end_all
 from tests.conftest import wait_until
-from tests.e2e.tenancy.story import GPUS, NOTICE_S, borrow_all, notices, pool, runs, submit
+from tests.e2e.tenancy.story import GPUS, NODES, NOTICE_S, borrow_all, notices, pool, runs, submit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
+#: Nodes of the pool; nightly with gangs over two of four.
+SIZES = [2, pytest.param(NODES, marks=pytest.mark.long)]
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def nodes(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def cluster(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
-    with pool(open_directory) as made:
+def cluster(open_directory: Path, nodes: int) -> Iterator[tuple[Stack, Client]]:
+    with pool(open_directory / f"of-{nodes}", nodes) as made:
         yield made
 
 
@@ -26,13 +35,15 @@ def client(cluster: tuple[Stack, Client]) -> Iterator[Client]:
     end_all(cluster[1])
 
 
-def test_who_is_owed_half_the_pool_has_it_after_notice_and_borrowers_come_back(client: Client) -> None:
-    whole, halves = borrow_all(client)
-    gang = submit(client, "gang", "production", "sleep 600", gpus=GPUS, tasks=2)
+def test_borrowing_ends_with_a_notice_for_a_guarantee_and_borrowers_come_back(
+    client: Client, nodes: int
+) -> None:
+    whole, halves = borrow_all(client, nodes)
+    gang = submit(client, "gang", "production", "sleep 600", gpus=GPUS, tasks=nodes // 2)
     runs(client, [gang])
     jobs = {job["id"]: job for job in client.jobs() if job["queue"] == "dev"}
     stopped = [job for job in (*whole, *halves) if jobs[job]["state"] != "running"]
-    assert 2 <= len(stopped) <= 4 * GPUS, "no more than two nodes' worth"
+    assert nodes // 2 <= len(stopped) <= nodes * GPUS, "no more than half of the nodes"
     for job in stopped:
         (launch, *_) = client.tasks(job)
         (notice,) = notices(client, job, launch["id"])
@@ -45,15 +56,16 @@ def test_who_is_owed_half_the_pool_has_it_after_notice_and_borrowers_come_back(c
     assert all(len(client.tasks(job)) == 2 for job in stopped)
 
 
-def test_a_notice_is_recalled_when_nobody_needs_the_room_any_more(client: Client) -> None:
-    whole, halves = borrow_all(client)
-    gang = submit(client, "gang", "production", "sleep 600", gpus=GPUS, tasks=2)
+@pytest.mark.long
+def test_borrowing_goes_on_when_the_room_is_not_needed_any_more(client: Client, nodes: int) -> None:
+    whole, halves = borrow_all(client, nodes)
+    gang = submit(client, "gang", "production", "sleep 600", gpus=GPUS, tasks=nodes // 2)
 
     def told() -> list[tuple[str, str]]:
         launches = [(job, client.tasks(job)[-1]["id"]) for job in (*whole, *halves)]
         return [(job, launch) for job, launch in launches if notices(client, job, launch)]
 
-    readers = wait_until("somebody has read a notice", told, 60)
+    readers = wait_until("a job has read a notice", told, 60)
     client.kill(gang)
     job, launch = readers[0]
     wait_until("it was recalled", lambda: notices(client, job, launch)[-1]["recalled"], 60)

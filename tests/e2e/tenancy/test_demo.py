@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 @pytest.mark.long
-def test_the_story_of_several_teams_is_told_to_its_end(tmp_path: Path) -> None:
+def test_demo_of_tenants_runs_to_its_end(tmp_path: Path) -> None:
     env = {**os.environ, "MESOS_GPU_HOME": str(tmp_path), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "mesos_gpu", "demo", "--tenants"]
     told = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)

@@ -1,4 +1,4 @@
-"""Pools and hours on the real Mesos: jobs go on to the next pool; who is owed GPUs from a moment on has them then."""
+"""Pools and hours on the real Mesos: jobs go on to the next pool; a guarantee of some hours holds from their begin."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from tests.clients import end_all
 from tests.conftest import wait_until
 from tests.e2e.tenancy.story import GPUS, NODES, apply, notices, pool, runs, submit
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(300)]
 AHEAD_S = 12  # from the document to the hours that change
 NOTICE_S = 6
 OTHERS: dict[str, Any] = {"team": {}, "owner": {}, "dev": {}}  # jobs of them may be about to end
@@ -35,7 +35,7 @@ def host_of(client: Client, job: str) -> str:
     return str(client.tasks(job)[-1]["hostname"])
 
 
-def test_jobs_go_on_from_pool_to_pool_and_keep_out_of_those_of_others(client: Client) -> None:
+def test_pools_are_used_in_order_and_dedicated_ones_by_their_queue_alone(client: Client) -> None:
     first, second, *others = sorted({node["hostname"] for node in client.nodes()})
     pools = {
         "first": {"constraints": [["hostname", "IS", first]]},
@@ -72,7 +72,7 @@ def test_jobs_go_on_from_pool_to_pool_and_keep_out_of_those_of_others(client: Cl
     )
 
 
-def test_who_is_owed_gpus_from_a_moment_on_has_them_then(client: Client) -> None:
+def test_hours_give_a_queue_its_guarantee_from_their_begin_on(client: Client) -> None:
     day = {"notice_s": NOTICE_S, "guarantee_gpus": GPUS * NODES}
     apply(client, {**OTHERS, "day": day, "night": {}})
     holds = [submit(client, "day", "day", gpus=GPUS, preemptible=True) for _ in range(NODES)]

@@ -1,10 +1,8 @@
-"""Idle GPUs on the real Mesos: who does nothing is warned and ended, whoever restarts, or only for somebody who waits;
-who works, is kept, or of whom nobody can tell, is not; and records say to the second what the inventories' scripts did.
+"""Idle GPUs on the real Mesos: idle jobs are warned and ended, also over restarts, or only for a job that waits; busy,
+kept and unknown ones are not; records have to the second the use that scripts of inventories simulate.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +22,7 @@ from mesos_gpu.wire.journal import decode_batch
 from mesos_gpu.wire.mesos import report
 from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
+from tests.contract.cli.cli_rig import call
 from tests.e2e.tenancy.story import apply, notices, runs, submit
 from tests.fault.test_kill9 import kill_monitor, kill_scheduler
 
@@ -95,24 +94,18 @@ def started(
     rules = {"notice_s": 1, "idle": {**RULES, "policy": policy}}
     apply(client, {**dict.fromkeys(QUEUES, rules), "others": {}})
     labels = {"exempt": {"demo": "1"}}
-    command = 'while :; do cat "$MESOS_GPU_NOTICE" 2> /dev/null | tr -d "\\n"; echo; sleep 0.5; done'
-    jobs = {name: submit(client, name, queue, command, gpus=1, labels=labels.get(name, {})) for name in names}
+    jobs = {name: submit(client, name, queue, gpus=1, labels=labels.get(name, {})) for name in names}
     runs(client, list(jobs.values()))
     return jobs
 
 
 def said_by(stack: Stack, *words: str) -> tuple[int, str]:
-    """How a command line ends, and all that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mesos_gpu", *words, "--url", stack.reach],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
+    """Run a command; return its exit code and all that it prints."""
+    done = call(*words, "--url", stack.reach)
+    return done.exit_code, done.output
 
 
-def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(
-    stack: Stack, client: Client
-) -> None:
+def test_idle_jobs_are_warned_and_ended_and_records_have_their_use(stack: Stack, client: Client) -> None:
     jobs = started(client, "lab")
     ledger = Ledger(stack.directory / "nodes" / "1" / "ledger.sqlite")
     since_ms = {held.task: round(1000 * held.since) for held in ledger.holdings()}
@@ -171,7 +164,7 @@ def waits(client: Client) -> str:
 
 
 @pytest.mark.long
-def test_who_idles_is_ended_for_somebody_who_waits_and_only_for_him(stack: Stack, client: Client) -> None:
+def test_idle_jobs_are_ended_for_a_job_that_waits_and_for_no_other(stack: Stack, client: Client) -> None:
     def keep(*words: str) -> tuple[int, str]:
         return said_by(stack, "keep", *words)
 
@@ -262,7 +255,7 @@ def is_what_the_script_did(record: dict[str, Any], script: Any) -> None:
 
 
 @pytest.mark.long
-def test_it_goes_on_through_restarts_of_monitor_and_scheduler(stack: Stack, client: Client) -> None:
+def test_idle_rules_go_on_through_restarts_of_monitor_and_scheduler(stack: Stack, client: Client) -> None:
     jobs = started(client, "restarted")
     wait_until("it is warned", lambda: standing(client, jobs["forgotten"]) in ("warned", "notice"), 60)
     kill_monitor(stack)

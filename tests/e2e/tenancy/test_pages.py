@@ -62,7 +62,7 @@ def shows(page: Page, what: str, *row: str) -> None:
     assert page.run("window.stays")
 
 
-def test_pages_follow_what_becomes_of_a_booking_and_of_idle_gpus(
+def test_pages_follow_a_booking_and_idle_gpus(
     stack: Stack,
     client: Client,
     browser: Browser,  # noqa: F811

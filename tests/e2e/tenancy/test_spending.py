@@ -66,7 +66,7 @@ def paid_s(records: list[Mapping[str, Any]], since: float, until: float) -> floa
 
 
 @pytest.mark.long
-def test_a_budget_is_empty_until_the_next_period_and_shares_pay_by_thousandths(
+def test_budget_is_empty_until_the_next_period_and_shares_pay_by_thousandths(
     client: Client, zones: Path
 ) -> None:
     quarter = submit(client, "quarter", "lab", "sleep 600", gpus=0.25)

@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.upgrade.earlier import unpacked
 from tests.skips import ALLOWED, allowed
 
+pytestmark = [pytest.mark.on_change("upgrade")]
+
 
 @pytest.fixture
 def first(tmp_path: Path) -> str:
@@ -28,7 +30,7 @@ def git(where: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_shallow_clone_fetches_the_commit(first: str, tmp_path: Path) -> None:
+def test_earlier_program_is_fetched_into_a_shallow_clone(first: str, tmp_path: Path) -> None:
     clone = tmp_path / "shallow"
     head = git(clone, "rev-parse", "HEAD")
     tree = unpacked(tmp_path / "tree", first, clone=clone, parts=["program"])
@@ -37,7 +39,7 @@ def test_a_shallow_clone_fetches_the_commit(first: str, tmp_path: Path) -> None:
     assert git(clone, "status", "--porcelain") == ""
 
 
-def test_without_its_remote_it_is_skipped_for_a_reason_that_is_allowed(first: str, tmp_path: Path) -> None:
+def test_earlier_program_without_a_remote_is_an_allowed_skip(first: str, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "origin")
     with pytest.raises(pytest.skip.Exception) as skipped:
         unpacked(tmp_path / "tree", first, clone=tmp_path / "shallow", parts=["program"])

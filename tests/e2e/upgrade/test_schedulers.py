@@ -109,7 +109,7 @@ def anew(scheduler: AnyScheduler, tree: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_standby_first_then_the_leader_and_what_the_earlier_one_began_is_seen_to_its_end(
+def test_upgrade_of_the_standby_and_then_of_the_leader_keeps_running_work(
     site: Site,
 ) -> None:
     stack = site.stack

@@ -25,7 +25,7 @@ from tests.e2e.upgrade.earlier import ROOT, AnyScheduler, archive_of, unpacked, 
 
 DEBIAN = "/usr/sbin:/usr/bin:/sbin:/bin"  # its python3, and not that of these tests
 LONGEST_S = 240
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.on_change("upgrade"), pytest.mark.cluster, pytest.mark.timeout(480)]
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,7 @@ def all_new(site: Site, digest: str) -> None:
     wait_until("both monitors are replaced", lambda: digests(site) == [digest, digest], LONGEST_S)
 
 
-def test_what_the_earlier_one_began_is_seen_to_its_end_by_this_one(
-    old_site: Site, old_client: Client
-) -> None:
+def test_upgrade_keeps_work_that_the_earlier_release_began(old_site: Site, old_client: Client) -> None:
     site, client = old_site, old_client
     sick = GpuId(min(gpu["uuid"] for gpu in client.gpus()))
     number = next(n for n in (1, 2) if sick in site.stack.inventory(n).read_text())
@@ -227,9 +225,7 @@ def refused_by_the_earlier(site: Site) -> None:
     assert re.search(r"_mark_of\(db\)(?s:.*)ValueError: invalid literal for int\(\)[^\n]*#[^\n]*\n*$", words)
 
 
-def test_a_state_of_this_one_is_not_taken_up_by_the_earlier_one_and_what_runs_runs_on(
-    site: Site, client: Client
-) -> None:
+def test_downgrade_is_refused_by_the_earlier_release_and_work_runs_on(site: Site, client: Client) -> None:
     job = begun(client, site, "back")
     (executors,) = site.scheduler.get("/v1/upgrade")["executors"]
     assert (executors["wire"], executors["tasks"]) == (WIRE, 1)
@@ -243,9 +239,7 @@ def test_a_state_of_this_one_is_not_taken_up_by_the_earlier_one_and_what_runs_ru
 
 
 @pytest.mark.long
-def test_a_program_of_hosts_with_which_nothing_can_be_spoken_is_not_spoken_to(
-    site: Site, client: Client
-) -> None:
+def test_upgrade_of_hosts_stops_at_a_program_without_a_common_wire(site: Site, client: Client) -> None:
     ours = site.hosts_have("ours")
     all_new(site, ours)
     later = site.hosts_have("later")

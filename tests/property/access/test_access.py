@@ -17,7 +17,9 @@ PATHS = st.text("a/", max_size=8)
 
 @given(PATTERNS, PATTERNS, PATHS)
 @settings(max_examples=250, deadline=None)
-def test_what_a_covered_pattern_is_for_the_wider_one_is_for(wide: str, narrow: str, text: str) -> None:
+def test_pattern_that_covers_another_is_for_all_that_the_other_is_for(
+    wide: str, narrow: str, text: str
+) -> None:
     if covers(wide, narrow) and fits(narrow, text):
         assert fits(wide, text)
 
@@ -74,7 +76,7 @@ BOUND = st.builds(Binding, st.just(("ann",)), st.just(()), st.just(("r1",)), QUE
 
 @given(ROLES, BOUND, ROLES, BOUND, st.integers(0, len(RIGHTS) - 1), SUBJECTS)
 @settings(max_examples=200, deadline=None)
-def test_nobody_gives_another_one_what_he_may_not_do_himself(
+def test_roles_are_given_only_within_the_givers_own_rights(
     mine: Role, my_binding: Binding, given_role: Role, binding: Binding, right: int, subject: Subject | None
 ) -> None:
     """Who may write the document binds a role to himself: he may do no more after it than before."""
@@ -149,7 +151,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*document.KNOWN, "x"]), JSON, max_size=4))
 @settings(max_examples=200, deadline=None)
-def test_whatever_is_sent_is_a_document_or_has_problems(value: dict[str, object]) -> None:
+def test_document_of_any_content_is_read_or_has_problems(value: dict[str, object]) -> None:
     made = document.decode(value)
     if isinstance(made, AccessDocument):
         assert all(role.rights and all(parse(text).rights for text in role.rights) for role in made.roles)

@@ -59,7 +59,7 @@ def is_taken(data: bytes, directory: Path) -> bool:
 
 @settings(max_examples=120, derandomize=True, deadline=None)
 @given(st.lists(members(), min_size=1, max_size=6))
-def test_what_is_taken_changes_nothing_outside(infos: list[tarfile.TarInfo]) -> None:
+def test_archive_that_is_taken_changes_nothing_outside(infos: list[tarfile.TarInfo]) -> None:
     with TemporaryDirectory() as name:
         above = Path(name)
         if not is_taken(gzip.compress(packed(infos), mtime=0), above):

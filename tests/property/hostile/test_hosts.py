@@ -107,7 +107,7 @@ def test_lines_of_a_journal_are_read_or_damaged(line: bytes) -> None:
 
 @QUICK
 @given(documents(CONFIG, REPORT))
-def test_what_was_read_can_be_written_again(data: bytes) -> None:
+def test_documents_that_were_read_can_be_written_again(data: bytes) -> None:
     try:
         value = parsed(data)
     except ValueError:

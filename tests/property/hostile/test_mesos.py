@@ -154,7 +154,7 @@ def test_a_report_concerns_its_own_cards(data: bytes, store: SqliteStore) -> Non
     message=st.sampled_from(["", "\ud800", "a\0b", "\x1b[2J", "x" * 100_000]),
     at=st.sampled_from([None, 1.0, 1e300, -1e300, float("nan"), float("inf"), 10**400]),
 )
-def test_what_an_executor_says_concerns_its_own_task(
+def test_message_of_an_executor_concerns_its_own_task(
     data: bytes, state: str, message: str, at: Any, store: SqliteStore
 ) -> None:
     made, _, task = world()
@@ -239,7 +239,7 @@ def test_a_label_says_something_or_nothing(launch: Any, gpus: Any) -> None:
     assert label is None or label.job_id == JobId("j1")
 
 
-def test_what_is_too_long_is_cut() -> None:
+def test_text_that_is_too_long_is_cut() -> None:
     update = translate(pd.Update(status_of("t", "TASK_FAILED", b"", message="x" * 10**6)), 0.0)
     assert isinstance(update, ev.StatusArrived)
     assert len(update.status.message) == 10_000

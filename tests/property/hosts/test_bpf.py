@@ -97,7 +97,7 @@ def test_the_program_for_binds_is_the_grant_without_denied_ports(
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_of_all_ports_exactly_those_of_others_are_denied(family: int) -> None:
+def test_ports_that_are_denied_are_exactly_those_of_others(family: int) -> None:
     grant = PortGrant(((9000, 9019), (31000, 32000)), ((31007, 31008),))
     program = encode(compile_binds((), grant, family))
     address = "::1" if family == socket.AF_INET6 else "127.0.0.1"

@@ -185,7 +185,7 @@ VERSIONS = st.tuples(*[st.integers(0, 255)] * 3)
     st.none() | VERSIONS,
     st.binary(max_size=50),
 )
-def test_what_is_written_is_read(
+def test_cache_that_was_written_is_read_back(
     machine: tuple[str, int],
     soname: str | None,
     needed: list[str],
@@ -207,7 +207,7 @@ LINES = st.builds(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(LINES, max_size=8), st.sampled_from("<>"), st.booleans())
-def test_what_is_listed_is_read(lines: list[CacheLine], order: str, marked: bool) -> None:
+def test_listing_that_was_written_is_read_back(lines: list[CacheLine], order: str, marked: bool) -> None:
     wanted = [(line.name, line.path, line.flags, line.hwcap) for line in lines]
     for data in (ld_cache.new(lines, order=order, marked=marked), ld_cache.compat(lines)):
         entries = parse(data)

@@ -83,7 +83,7 @@ def test_there_is_room_exactly_if_nothing_keeps_a_task_off(node: NodeCapacity, w
 
 @settings(max_examples=300, deadline=None)
 @given(nodes(), requests)
-def test_as_many_tasks_can_be_taken_as_there_is_room_for(node: NodeCapacity, wanted: Request) -> None:
+def test_room_is_for_as_many_tasks_as_can_be_taken(node: NodeCapacity, wanted: Request) -> None:
     node, wanted = replace(node, ports=None), replace(wanted, tasks=1)
     slots, taken = room_for(wanted, node).slots, 0
     while isinstance(fit(wanted, replace(node, kept=())), Fit):

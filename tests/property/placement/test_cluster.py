@@ -118,7 +118,7 @@ def _check(view: View, cluster: list[Row], running: list[tuple[int, int, tuple[i
 @given(
     st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=20), policies, st.data()
 )
-def test_where_memory_and_compute_are_equal_every_decision_is_that_of_one_dimension(
+def test_equal_memory_and_compute_give_the_decisions_of_one_dimension(
     cluster: list[Row], asked: list[Shape], make: Callable[[list[Shape]], Policy], data: st.DataObject
 ) -> None:
     apart = [replace(shape, gpu_memory_milli=shape.gpu_milli) if shape.is_part else shape for shape in asked]

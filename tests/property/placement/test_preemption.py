@@ -77,7 +77,7 @@ def test_a_plan_makes_room_and_none_of_it_can_be_left_out(
 
 @settings(max_examples=300, deadline=None)
 @given(clusters(), asks())
-def test_for_one_task_nothing_is_cheaper(
+def test_plan_for_one_task_is_the_cheapest(
     cluster: tuple[list[NodeCapacity], dict[JobId, Victim]], ask: Request
 ) -> None:
     grounds, victims = cluster

@@ -173,9 +173,7 @@ def ran(works: list[Work], agents: int, restart: bool = False) -> Cluster:
 
 @settings(max_examples=20, deadline=None)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3), st.booleans())
-def test_everything_that_can_run_runs_within_its_limits(
-    asked: list[Work], agents: int, restart: bool
-) -> None:
+def test_jobs_that_can_run_run_within_their_limits(asked: list[Work], agents: int, restart: bool) -> None:
     cluster = ran(asked, agents, restart)
     never = {job_id for job_id, work in cluster.works.items() if work.gpus > LIMITS.get(work.queue, CARDS)}
     assert set(cluster.works) - set(cluster.started) == never
@@ -222,7 +220,7 @@ def delayed(cluster: Cluster) -> dict[JobId, tuple[float, float]]:
 
 @settings(max_examples=15, deadline=None)
 @given(works(limited=st.just(True), shares=True), works(limited=st.just(True)), st.integers(1, 2))
-def test_nor_is_one_among_shares_delayed(shares: list[Work], whole: list[Work], agents: int) -> None:
+def test_reserved_job_among_shares_is_not_delayed(shares: list[Work], whole: list[Work], agents: int) -> None:
     mixed = [work for pair in zip(shares, whole, strict=False) for work in pair]
     assert not delayed(ran(mixed, agents))
 
@@ -235,7 +233,7 @@ def test_the_same_events_give_the_same_order(asked: list[Work], agents: int) -> 
 
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(5, 15), st.booleans()), min_size=1, max_size=5))
-def test_nothing_starves_under_an_endless_stream_of_higher_priority(
+def test_jobs_do_not_starve_under_an_endless_stream_of_higher_priority(
     stream: list[tuple[int, int, bool]],
 ) -> None:
     """The cluster is always full of younger jobs of higher priority; aging brings the old one to its turn."""

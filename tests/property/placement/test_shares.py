@@ -186,7 +186,7 @@ class Cluster:
 @given(
     nodes(), st.lists(st.tuples(st.booleans(), requests(), st.integers(0, 99), st.booleans()), max_size=14)
 )
-def test_whatever_starts_and_ends_nobody_has_too_much(
+def test_shares_that_start_and_end_never_exceed_a_card(
     node: NodeCapacity, steps: list[tuple[bool, Request, int, bool]]
 ) -> None:
     cluster, before = Cluster(node), node
@@ -231,7 +231,7 @@ def test_there_is_room_for_a_share_exactly_if_nothing_keeps_it_off(
 
 @settings(max_examples=150, deadline=None)
 @given(used(), requests(shares_only=True))
-def test_as_many_shares_of_one_card_start_as_there_is_room_for(node: NodeCapacity, wanted: Request) -> None:
+def test_shares_of_one_card_start_as_long_as_there_is_room(node: NodeCapacity, wanted: Request) -> None:
     wanted = replace(wanted, gpu=replace(wanted.gpu, count=1))
     slots, cluster = room_for(wanted, node).slots, Cluster(node)
     started = 0
@@ -266,7 +266,7 @@ def started(wanted: Request, node: NodeCapacity, open_to: NodeCapacity) -> tuple
 
 @settings(max_examples=200, deadline=None)
 @given(used(), requests(), st.lists(requests(), max_size=8), st.integers(1, 2))
-def test_what_is_kept_for_a_job_is_there_when_what_it_waits_for_has_ended(
+def test_reservation_of_a_share_is_free_when_its_blockers_have_ended(
     node: NodeCapacity, wanted: Request, others: list[Request], tasks: int
 ) -> None:
     # Of whole GPUs Mesos' count is not kept, only which they are: it must be offered as many as are free.

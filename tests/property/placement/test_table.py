@@ -52,7 +52,7 @@ def test_a_kept_table_decides_as_a_new_one(
     assert launches > 3
 
 
-def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_looks_only_at_changed_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     made = World(settings=Settings("executor", "monitor"))
     made.register()
     for i in range(50):

@@ -181,7 +181,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 @settings(max_examples=100, deadline=None)
 @given(worlds(), WANTS, PLACES)
-def test_what_fits_is_what_the_matcher_launches(
+def test_funnel_has_room_exactly_if_the_matcher_launches(
     world: World, want: dict[str, object], place: dict[str, object]
 ) -> None:
     world.feed()

@@ -18,7 +18,7 @@ from mesos_gpu.access.guesses import (
 )
 
 
-def test_a_few_cost_nothing_and_then_each_costs_twice_as_much() -> None:
+def test_guesses_beyond_a_few_double_the_wait() -> None:
     guesses, now, waits = Guesses(), 0.0, []
     for _ in range(FREE + 12):
         wait_s = guesses.wrong("1.2.3.4", "", now)
@@ -30,7 +30,7 @@ def test_a_few_cost_nothing_and_then_each_costs_twice_as_much() -> None:
     assert guesses.wait_s("1.2.3.4", "", now + FORGET_S) == 0.0
 
 
-def test_it_is_forgotten_after_a_while() -> None:
+def test_guesses_are_forgotten_after_a_while() -> None:
     guesses = Guesses()
     for _ in range(FREE + 1):
         guesses.wrong("1.2.3.4", "", 0.0)
@@ -38,7 +38,7 @@ def test_it_is_forgotten_after_a_while() -> None:
     assert guesses.wrong("1.2.3.4", "", later) == 0.0
 
 
-def test_a_name_that_many_addresses_guess_at_waits_but_not_where_it_was_right() -> None:
+def test_guesses_at_a_name_from_many_addresses_delay_all_but_its_own() -> None:
     guesses = Guesses()
     guesses.right("7.7.7.7", "ann", 0.0)
     for i in range(FREE + 20):
@@ -48,7 +48,7 @@ def test_a_name_that_many_addresses_guess_at_waits_but_not_where_it_was_right() 
     assert guesses.wait_s("8.8.8.8", "bob", 0.0) == 0.0
 
 
-def test_one_name_that_is_right_does_not_clear_its_address_for_guesses_at_others() -> None:
+def test_guesses_of_an_address_stay_when_one_of_its_names_is_right() -> None:
     guesses = Guesses()
     for i in range(FREE + 3):
         guesses.wrong("9.9.9.9", f"name{i}", 0.0)
@@ -56,14 +56,14 @@ def test_one_name_that_is_right_does_not_clear_its_address_for_guesses_at_others
     assert guesses.wait_s("9.9.9.9", "ann", 0.0) > 0
 
 
-def test_who_was_right_and_guesses_now_waits_as_others_do() -> None:
+def test_guesses_after_a_right_proof_wait_as_others() -> None:
     guesses = Guesses()
     guesses.right("7.7.7.7", "ann", 0.0)
     waits = [guesses.wrong("7.7.7.7", "ann", 0.0) for _ in range(FREE + 3)]
     assert waits[-1] > 0
 
 
-def test_all_addresses_of_an_ipv6_network_are_one() -> None:
+def test_guesses_of_an_ipv6_network_count_as_one_address() -> None:
     guesses = Guesses()
     for i in range(FREE + 1):
         guesses.wrong(f"2001:db8::{i:x}", "", 0.0)

@@ -31,7 +31,7 @@ def run(*arguments: str, code: int = 0) -> Result:
     return result
 
 
-def test_build_prints_where_the_libraries_are(host: Path) -> None:
+def test_shim_build_prints_the_paths_of_the_libraries(host: Path) -> None:
     compiler_or_skip()
     paths = run("build").stdout.split()
     assert [Path(path).name for path in paths] == list(build.FILES)
@@ -40,26 +40,26 @@ def test_build_prints_where_the_libraries_are(host: Path) -> None:
     assert made == {"digest": sources.digest(), "machine": platform.machine(), "paths": paths}
 
 
-def test_build_into_a_directory_is_for_a_package(host: Path) -> None:
+def test_shim_build_into_a_directory_is_for_a_package(host: Path) -> None:
     compiler_or_skip()
     run("build", "--into", str(host / "built" / "x"))
     assert {path.name for path in (host / "built" / "x").iterdir()} == {*build.FILES, "digest"}
 
 
-def test_build_without_a_compiler_says_what_to_do(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shim_build_without_a_compiler_says_what_to_do(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(host))
     assert "apt-get install gcc libc6-dev" in run("build", code=69).output
     assert "add --zig" in run("build", "--into", str(host / "x"), code=69).output
 
 
-def test_build_for_another_machine_needs_a_compiler_for_it(host: Path) -> None:
+def test_shim_build_for_another_machine_needs_its_compiler(host: Path) -> None:
     other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
     assert (
         f"this host's compiler does not build for {other}" in run("build", "--machine", other, code=69).output
     )
 
 
-def test_check_names_what_is_missing_and_its_exit_code_says_so(host: Path) -> None:
+def test_shim_check_names_missing_libraries_and_fails(host: Path) -> None:
     answer = run("check", code=69).output
     assert "mesos-gpu node shim build" in answer
     assert "this host has none" in answer

@@ -50,7 +50,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return host
 
 
-def test_build_says_what_it_did(host: Host) -> None:
+def test_volume_build_prints_its_result(host: Host) -> None:
     first = host.run("build").stdout
     assert f"{host.store}/nvidia_{V} built in " in first
     assert "by hard link)" in first
@@ -59,7 +59,7 @@ def test_build_says_what_it_did(host: Host) -> None:
     assert not (host.store.parent / "node").exists(), "to look is not to make a ledger"
 
 
-def test_options_go_before_the_environment(host: Host, tmp_path: Path) -> None:
+def test_volume_options_precede_the_environment(host: Host, tmp_path: Path) -> None:
     driver_tree(tmp_path / "other", NEW)
     place = ("--store", str(tmp_path / "elsewhere"))
     built = host.json("build", "--root", str(tmp_path / "other"), *place)
@@ -68,7 +68,7 @@ def test_options_go_before_the_environment(host: Host, tmp_path: Path) -> None:
     assert host.json("list") == []
 
 
-def test_the_plan_gives_a_reason_for_all_that_is_left_out(host: Host) -> None:
+def test_volume_plan_gives_a_reason_for_each_omitted_file(host: Host) -> None:
     text = host.run("plan").stdout
     assert f"lib64/libcuda.so.{V}" in text
     assert "it loads kernel modules, which is the host's matter" in text
@@ -80,7 +80,7 @@ def test_the_plan_gives_a_reason_for_all_that_is_left_out(host: Host) -> None:
     assert not host.store.exists(), "nothing is done"
 
 
-def test_list_and_show(host: Host) -> None:
+def test_volume_list_and_show_print_volumes(host: Host) -> None:
     assert host.run("list").stdout.split() == [
         "DRIVER",
         "BUILD",
@@ -107,7 +107,7 @@ def test_list_and_show(host: Host) -> None:
     )
 
 
-def test_verify_names_what_changed(host: Host) -> None:
+def test_volume_verify_names_changed_files(host: Host) -> None:
     build = host.build()
     assert "files as they were built" in host.run("verify").stdout
     (build / "bin/nvidia-smi").unlink()
@@ -118,7 +118,7 @@ def test_verify_names_what_changed(host: Host) -> None:
     assert json.loads(printed) == {"volumes": {build.name: {"problems": ["bin/nvidia-smi is missing"]}}}
 
 
-def test_gc_leaves_what_is_held_and_what_the_driver_needs(host: Host) -> None:
+def test_volume_gc_keeps_held_volumes_and_that_of_the_driver(host: Host) -> None:
     build = host.build()
     driver_tree(host.root, NEW)
     host.run("build")
@@ -150,7 +150,7 @@ def test_wrong_words_for_a_volume_are_refused(
     assert text in host.run(*arguments, code=code).output
 
 
-def test_a_disagreement_is_refused(host: Host) -> None:
+def test_volume_disagreement_is_refused(host: Host) -> None:
     driver_tree(host.root, V, kernel=NEW)
     text = host.run("build", code=73).output
     assert f"the kernel module is of driver {NEW}, and of that there are no libraries" in text

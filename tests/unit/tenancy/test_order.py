@@ -62,7 +62,7 @@ def best(path: str, firsts: dict[str, Entry[str]], dues: Dues, held: Held) -> st
     st.randoms(use_true_random=False),
     st.booleans(),
 )
-def test_each_job_is_given_when_it_is_the_best(jobs, dues, start, random, told) -> None:  # type: ignore[no-untyped-def]
+def test_line_gives_each_job_when_it_is_the_best(jobs, dues, start, random, told) -> None:  # type: ignore[no-untyped-def]
     named = {
         leaf: [Entry(f"{leaf}#{i}", *each) for i, each in enumerate(entries)]
         for leaf, entries in jobs.items()

@@ -24,27 +24,27 @@ def test_guarantees_come_first_and_what_is_left_goes_by_weight() -> None:
     assert due(tree, 32) == {"a": 8 + 5, "b": 4 + 15, "idle": 0}
 
 
-def test_a_higher_band_is_served_before_any_of_a_lower_one() -> None:
+def test_higher_band_is_served_before_any_lower_one() -> None:
     tree = [Branch("a", demand=20, band=1), Branch("b", demand=20, weight=100)]
     assert due(tree, 30) == {"a": 20, "b": 10}
 
 
-def test_what_is_not_lent_stays_idle() -> None:
+def test_lend_limit_leaves_gpus_idle() -> None:
     tree = [Branch("a", guarantee=8, lend_limit=2, demand=1), Branch("b", demand=99)]
     assert due(tree, 16) == {"a": 1, "b": 16 - 1 - 5}
 
 
-def test_nobody_borrows_more_than_he_may() -> None:
+def test_borrow_limit_bounds_what_a_queue_is_due() -> None:
     tree = [Branch("a", guarantee=2, borrow_limit=1, demand=99), Branch("b", limit=4, demand=99)]
     assert due(tree, 100) == {"a": 3, "b": 4}
 
 
-def test_too_many_guarantees_are_scaled_in_proportion() -> None:
+def test_guarantees_beyond_what_there_is_are_scaled_in_proportion() -> None:
     tree = [Branch("a", guarantee=30, demand=99), Branch("b", guarantee=10, demand=99)]
     assert due(tree, 20) == {"a": 15, "b": 5}
 
 
-def test_an_inner_queue_hands_on_what_it_is_due() -> None:
+def test_inner_queue_hands_its_share_to_its_children() -> None:
     below = Branch("r/a", guarantee=6, demand=99), Branch("r/b", demand=2)
     tree = [Branch("r", guarantee=10, children=below), Branch("s", guarantee=10, demand=99)]
     assert due(tree, 20) == {"r": 10, "s": 10, "r/a": 8, "r/b": 2}
@@ -100,7 +100,7 @@ def most_of(branch: Branch) -> int:
 
 
 @given(TREES, st.integers(0, 100), st.sampled_from([0, 50, 100, 300]))
-def test_every_division_is_whole_and_within_all_limits(root: Branch, amount: int, history: int) -> None:
+def test_tree_shares_are_whole_and_within_all_limits(root: Branch, amount: int, history: int) -> None:
     shares_by_path = shares(root, amount, history)
     line = [(root, amount)]
     while line:
@@ -134,7 +134,7 @@ def _guarantees_hold(parent: Branch, mine: list[Share], given: int) -> None:
 
 
 @given(TREES, st.integers(0, 100))
-def test_who_asks_for_more_never_gets_less(root: Branch, amount: int) -> None:
+def test_tree_share_never_falls_with_more_demand(root: Branch, amount: int) -> None:
     first = root.children[0]
     if first.children:
         return

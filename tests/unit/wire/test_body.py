@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.wire import body
@@ -24,7 +24,19 @@ DOCUMENTS = st.recursive(
 
 
 @given(DOCUMENTS)
-def test_what_is_within_the_limits_is_what_was_sent(value: Any) -> None:
+@settings(max_examples=20)
+def test_json_body_within_the_limits_is_what_was_sent(value: Any) -> None:
+    assert_decoded(value)
+
+
+@pytest.mark.long
+@given(DOCUMENTS)
+def test_json_bodies_of_many_kinds_are_what_was_sent(value: Any) -> None:
+    assert_decoded(value)
+
+
+def assert_decoded(value: Any) -> None:
+    """Assert that a value comes back as the standard library decodes it."""
     raw = json.dumps(value).encode("utf-8", "surrogatepass")
     try:
         sent = json.loads(raw)
@@ -74,7 +86,7 @@ def test_what_is_within_the_limits_is_what_was_sent(value: Any) -> None:
         (b'"a\0b"', ""),
     ],
 )  # fmt: skip
-def test_what_is_beyond_is_refused_with_its_place(raw: bytes, why: str) -> None:
+def test_json_body_beyond_a_limit_is_refused_with_its_place(raw: bytes, why: str) -> None:
     began = time.process_time()
     with pytest.raises(ValueError, match=r".") as refused:
         decoded(raw)
@@ -91,11 +103,11 @@ def test_what_is_beyond_is_refused_with_its_place(raw: bytes, why: str) -> None:
 @pytest.mark.parametrize(
     "raw", [b"[" * 64 + b"]" * 64, b"1" * 100, b"[" + b"1," * 9_999 + b"1]", b'{"a":1,"b":1}']
 )
-def test_what_reaches_a_limit_is_taken(raw: bytes) -> None:
+def test_json_body_at_a_limit_is_taken(raw: bytes) -> None:
     assert decoded(raw) == json.loads(raw)
 
 
-def test_minus_zero_is_zero() -> None:
+def test_json_number_of_minus_zero_is_zero() -> None:
     spec = spec_from_mapping({"command": "true", "kill_grace_s": -0.0})
     assert not isinstance(spec, list)
     assert str(spec.kill_grace_s) == "0.0"
@@ -124,6 +136,6 @@ def test_environment_and_labels_are_bounded_for_jobs_and_apps(
     assert why in str(of_app.details)
 
 
-def test_as_many_as_there_may_be_are_taken() -> None:
+def test_json_body_with_as_many_values_as_allowed_is_taken() -> None:
     assert excess_of({str(n): "" for n in range(MOST_ENTRIES)}) == ""
     assert excess_of({"A": "x" * (MOST_CHARACTERS - 1)}) == ""

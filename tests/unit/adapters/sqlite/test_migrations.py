@@ -81,7 +81,7 @@ def loaded(path: Path) -> Saved:
         store.close()
 
 
-def test_there_is_a_state_of_each_earlier_schema_and_each_table_of_it_has_rows(tmp_path: Path) -> None:
+def test_migration_data_has_rows_in_each_table_of_each_earlier_schema(tmp_path: Path) -> None:
     assert sorted(int(each.stem) for each in STATES.glob("*.sql")) == list(EARLIER)
     declared = {noun.table or noun.plural for noun in NOUNS if noun.key} | {"facts", *RECORDS}
     for version in EARLIER:
@@ -93,7 +93,7 @@ def test_there_is_a_state_of_each_earlier_schema_and_each_table_of_it_has_rows(t
 
 
 @pytest.mark.parametrize("version", EARLIER)
-def test_nothing_is_lost_of_a_state_of_an_earlier_schema(version: int, path: Path) -> None:
+def test_migration_keeps_all_of_a_state_of_an_earlier_schema(version: int, path: Path) -> None:
     old_state(path, version)
     there = {table: rows(path, table) for table in tables(path)}
     saved = loaded(path)
@@ -125,7 +125,7 @@ def test_nothing_is_lost_of_a_state_of_an_earlier_schema(version: int, path: Pat
 
 
 @pytest.mark.parametrize("version", EARLIER)
-def test_a_state_that_was_brought_up_is_written_and_read_as_any_other(version: int, path: Path) -> None:
+def test_migration_leaves_a_state_that_is_written_and_read(version: int, path: Path) -> None:
     saved = loaded(old_state(path, version))
     store = SqliteStore(path)
     store.save([SaveFramework("another")])
@@ -135,7 +135,7 @@ def test_a_state_that_was_brought_up_is_written_and_read_as_any_other(version: i
     assert (again.jobs, again.tasks, again.nodes) == (saved.jobs, saved.tasks, saved.nodes)
 
 
-def test_a_copy_is_kept_of_what_was_there_before(path: Path) -> None:
+def test_migration_keeps_a_copy_of_the_state_before(path: Path) -> None:
     old_state(path, 7)
     HookStore(hooks_of(path)).close()
     before = {table: rows(path, table) for table in tables(path)}
@@ -152,7 +152,7 @@ def test_a_copy_is_kept_of_what_was_there_before(path: Path) -> None:
     assert copy.stat().st_mtime_ns == taken, "only where there is something to do"
 
 
-def test_a_new_state_has_nothing_to_copy(path: Path) -> None:
+def test_migration_of_a_new_state_copies_no_file(path: Path) -> None:
     loaded(path)
     assert not schema.before(path, LATEST).exists()
 
@@ -192,7 +192,7 @@ def killed_at(path: Path, at: int) -> str:
     return done.stdout
 
 
-def test_a_kill_in_the_middle_leaves_what_was_there_or_what_is_to_be(path: Path, tmp_path: Path) -> None:
+def test_migration_that_is_killed_leaves_the_old_or_the_new_state(path: Path, tmp_path: Path) -> None:
     statements = int(killed_at(old_state(tmp_path / "whole" / "state.sqlite", 3), 1000))
     assert statements > 10
     whole = loaded(tmp_path / "whole" / "state.sqlite")
@@ -206,9 +206,7 @@ def test_a_kill_in_the_middle_leaves_what_was_there_or_what_is_to_be(path: Path,
     assert [each.name for each in path.parent.glob(".*.part")] == []
 
 
-def test_an_earlier_program_says_which_copy_brings_it_back(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_migration_copy_is_named_by_an_earlier_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded(old_state(path, 7))
     every = schema.steps()
     monkeypatch.setattr(schema, "steps", lambda: every[:7])
@@ -227,7 +225,7 @@ def test_an_earlier_program_says_which_copy_brings_it_back(
     assert loaded(path).jobs
 
 
-def test_a_step_that_fails_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migration_step_that_fails_leaves_the_old_state(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old_state(path, 5)
     every = schema.steps()
     monkeypatch.setattr(schema, "steps", lambda: [*every, (LATEST + 1, "CREATE TABLE jobs (id TEXT);")])

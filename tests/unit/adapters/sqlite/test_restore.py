@@ -83,7 +83,7 @@ def copy(path: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def test_the_backup_is_the_state_and_what_was_there_is_beside(path: Path, copy: Path) -> None:
+def test_restore_puts_the_backup_in_place_and_the_old_state_beside(path: Path, copy: Path) -> None:
     placed, followed = restore(copy, path)
     assert (placed.has_hooks, followed) == (True, False)
     assert (jobs_in(path), hooks_in(path)) == (["old"], ["old"])
@@ -96,14 +96,14 @@ def test_the_backup_is_the_state_and_what_was_there_is_beside(path: Path, copy: 
     ] == []
 
 
-def test_what_it_may_not_know_is_looked_for_before_anything_is_launched(path: Path, copy: Path) -> None:
+def test_restored_state_is_doubtful_until_reconciled(path: Path, copy: Path) -> None:
     restore(copy, path)
     store = SqliteStore(path)  # without --accept-older-state
     assert store.load().doubtful
     store.close()
 
 
-def test_the_state_that_was_replaced_is_the_older_one_from_then_on(path: Path, copy: Path) -> None:
+def test_restore_makes_the_replaced_state_the_older_one(path: Path, copy: Path) -> None:
     placed, _ = restore(copy, path)
     assert placed.kept is not None
     placed.kept.replace(path)
@@ -113,7 +113,7 @@ def test_the_state_that_was_replaced_is_the_older_one_from_then_on(path: Path, c
     assert jobs_in(path) == ["old"]
 
 
-def test_what_was_only_in_the_wal_is_kept_too(path: Path, copy: Path) -> None:
+def test_restore_keeps_the_write_ahead_log_of_the_replaced_state(path: Path, copy: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path\n"
         "from mesos_gpu.adapters.sqlite_store import SqliteStore\n"
@@ -131,7 +131,7 @@ def test_what_was_only_in_the_wal_is_kept_too(path: Path, copy: Path) -> None:
     assert framework.startswith("in the wal")
 
 
-def test_a_scheduler_that_runs_keeps_its_state(path: Path, copy: Path) -> None:
+def test_restore_under_a_running_scheduler_is_refused(path: Path, copy: Path) -> None:
     store = SqliteStore(path)
     with pytest.raises(Conflict, match="another scheduler uses the state"):
         restore(copy, path)
@@ -172,7 +172,7 @@ def torn_hooks(copy: Path) -> None:
     [a_later_schema, a_torn_one, no_state, another_database, an_empty_file, torn_hooks],
     ids=lambda f: f.__name__,
 )
-def test_what_cannot_be_read_takes_nothings_place(path: Path, copy: Path, harm: object) -> None:
+def test_restore_of_an_unreadable_backup_changes_no_file(path: Path, copy: Path, harm: object) -> None:
     harm(copy)  # type: ignore[operator]
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
     with pytest.raises(Damaged) as refused:
@@ -184,7 +184,7 @@ def test_what_cannot_be_read_takes_nothings_place(path: Path, copy: Path, harm: 
     assert jobs_in(path) == ["new", "old"]
 
 
-def test_there_must_be_a_backup_and_a_place_for_it(path: Path, copy: Path, tmp_path: Path) -> None:
+def test_restore_needs_a_backup_and_a_directory(path: Path, copy: Path, tmp_path: Path) -> None:
     for source, target, error in (
         (tmp_path / "none", path, NotFound),
         (path, path, Conflict),
@@ -199,7 +199,7 @@ def test_there_must_be_a_backup_and_a_place_for_it(path: Path, copy: Path, tmp_p
     assert (jobs_in(new / "state.sqlite"), hooks_in(new / "state.sqlite")) == (["old"], ["old"])
 
 
-def test_a_backup_without_webhooks_brings_none(path: Path, copy: Path) -> None:
+def test_restore_of_a_backup_without_webhooks_brings_none(path: Path, copy: Path) -> None:
     hooks_of(copy).unlink()
     placed, _ = restore(copy, path)
     assert (placed.has_hooks, hooks_in(path)) == (False, [])
@@ -207,7 +207,7 @@ def test_a_backup_without_webhooks_brings_none(path: Path, copy: Path) -> None:
     assert hooks_in(placed.kept) == ["new", "old"]
 
 
-def test_a_state_of_an_earlier_schema_is_brought_up(path: Path, copy: Path, tmp_path: Path) -> None:
+def test_restore_brings_up_a_state_of_an_earlier_schema(path: Path, copy: Path, tmp_path: Path) -> None:
     old = tmp_path / "first"
     with closing(sqlite3.connect(old)) as db:
         db.executescript((Path(__file__).parents[3] / "data" / "states" / "03.sql").read_text())
@@ -217,7 +217,7 @@ def test_a_state_of_an_earlier_schema_is_brought_up(path: Path, copy: Path, tmp_
         assert version_of(db) == 3, "the backup is left as it is"
 
 
-def test_it_follows_no_log_any_more(path: Path, tmp_path: Path) -> None:
+def test_restored_state_follows_no_log(path: Path, tmp_path: Path) -> None:
     write(path, "one")
     store = SqliteStore(path)
     store.follow(store.key(), {"history": "h1", "history_begun": "h1"})
@@ -264,9 +264,7 @@ print(at)
 MOST: Final = 40  # points at which a restore is killed
 
 
-def test_a_kill_at_any_point_leaves_the_old_state_the_new_one_or_none_that_starts(
-    copy: Path, tmp_path: Path
-) -> None:
+def test_restore_killed_at_any_point_leaves_the_old_the_new_or_no_state(copy: Path, tmp_path: Path) -> None:
     """Done again, it is done."""
     write(tmp_path / "0" / "state.sqlite", "old", "new")
     add_hook(tmp_path / "0" / "state.sqlite", "new")
@@ -297,7 +295,7 @@ def _after_a_kill(path: Path, copy: Path) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can write where another user can")
-def test_root_writes_nothing_where_another_user_can_change_names(path: Path, copy: Path) -> None:
+def test_restore_as_root_refuses_directories_of_other_users(path: Path, copy: Path) -> None:
     os.chown(path.parent, 12345, -1)
     with pytest.raises(BadConfiguration, match="is of another user") as refused:
         restore(copy, path)
@@ -309,7 +307,7 @@ def call(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_command_says_what_it_has_done(path: Path, copy: Path) -> None:
+def test_restore_command_prints_its_result(path: Path, copy: Path) -> None:
     store = SqliteStore(path)
     code, said = call("restore", str(copy), "--state", str(path))
     assert (code, "another scheduler uses the state" in said) == (73, True)

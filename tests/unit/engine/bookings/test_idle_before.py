@@ -46,14 +46,14 @@ def idle_gpu_s(load: dict[str, object], *, drain: bool) -> float:
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_no_gpu_stands_idle_longer_than_its_drain_needs(name: str) -> None:
+def test_booking_leaves_no_gpu_idle_longer_than_its_drain_needs(name: str) -> None:
     load, most = LOADS[name]
     late, drained = idle_gpu_s(load, drain=False), idle_gpu_s(load, drain=True)
     assert late <= most
     assert drained == 4 * HOUR
 
 
-def test_where_work_waits_a_booking_costs_a_small_part_of_what_a_drain_does() -> None:
+def test_booking_costs_a_small_part_of_a_drain_where_jobs_wait() -> None:
     """The table of docs/bookings.md, at its highest load and for one hour."""
     none, booked, drained = (cost_of(1.2, way, ahead_s=HOUR) for way in WAYS)
     of_drain = drained.idle_gpu_s - none.idle_gpu_s

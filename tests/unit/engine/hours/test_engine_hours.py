@@ -75,7 +75,7 @@ NIGHTS = {
 
 
 @pytest.mark.parametrize(("evening", "morning"), NIGHTS.values(), ids=NIGHTS)
-def test_who_is_owed_gpus_when_hours_change_starts_on_time(evening: str, morning: str) -> None:
+def test_job_owed_gpus_by_new_hours_starts_on_time(evening: str, morning: str) -> None:
     world = world_at(at(evening) - 3000, night_and_day())
     world.runs("notebook", "notebooks", 4)
     assert world.seat_of("notebook") == "notebooks"
@@ -100,7 +100,7 @@ def test_who_is_owed_gpus_when_hours_change_starts_on_time(evening: str, morning
     assert (world.job("notebook").state, world.seat_of("notebook")) == (JobState.RUNNING, "notebooks")
 
 
-def test_nobody_ends_because_a_clock_changed_if_nobody_waits() -> None:
+def test_change_of_hours_ends_no_job_if_none_waits() -> None:
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 300, night_and_day())
     world.runs("notebook", "notebooks", 4)
@@ -112,7 +112,7 @@ def test_nobody_ends_because_a_clock_changed_if_nobody_waits() -> None:
     assert notice_of(world, "notebook") is not None, "hours spare nobody as a new document does"
 
 
-def test_who_comes_shortly_before_hours_change_waits_for_the_whole_notice() -> None:
+def test_job_submitted_shortly_before_new_hours_waits_for_the_whole_notice() -> None:
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 300, night_and_day())
     world.runs("notebook", "notebooks", 4)
@@ -123,7 +123,7 @@ def test_who_comes_shortly_before_hours_change_waits_for_the_whole_notice() -> N
     assert notice_of(world, "notebook").until >= told_at + 60
 
 
-def test_a_notice_is_called_off_if_who_waited_is_gone() -> None:
+def test_notice_for_new_hours_is_called_off_if_the_waiting_job_is_gone() -> None:
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 300, night_and_day())
     world.runs("notebook", "notebooks", 4)
@@ -135,7 +135,7 @@ def test_a_notice_is_called_off_if_who_waited_is_gone() -> None:
     assert notice_of(world, "notebook") is None
 
 
-def test_a_limit_by_the_hour_holds_back_by_day_and_lets_start_on_time() -> None:
+def test_limit_by_the_hour_holds_back_by_day_and_lets_start_on_time() -> None:
     evening = at("2026-11-24T21:00")
     batch = QueueSpec(
         limit_gpus={"default": 0},
@@ -165,7 +165,7 @@ def test_a_limit_by_the_hour_holds_back_by_day_and_lets_start_on_time() -> None:
     assert world.job("batch").state is JobState.RUNNING
 
 
-def test_a_job_that_could_start_in_other_hours_is_taken_in() -> None:
+def test_job_that_could_start_in_other_hours_is_taken_in() -> None:
     world = world_at(at("2026-11-24T12:00"), night_and_day())
     world.submit("firm", queue="batch", gpus=4)
     assert world.job("firm").state is JobState.PENDING
@@ -174,7 +174,7 @@ def test_a_job_that_could_start_in_other_hours_is_taken_in() -> None:
 
 
 @pytest.mark.parametrize("back_s", [5.0, MOST_BACK_S - 1])
-def test_a_clock_that_is_set_back_a_little_lets_no_hours_come_twice(back_s: float) -> None:
+def test_hours_do_not_come_twice_when_a_clock_is_set_back_a_little(back_s: float) -> None:
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 300, night_and_day())
     goes_to(world, evening + 2)
@@ -188,7 +188,7 @@ def test_a_clock_that_is_set_back_a_little_lets_no_hours_come_twice(back_s: floa
     assert world.state.tree is not night
 
 
-def test_a_scheduler_that_starts_believes_its_clock() -> None:
+def test_scheduler_that_starts_believes_its_clock() -> None:
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 300, night_and_day())
     goes_to(world, evening + 2)
@@ -198,7 +198,7 @@ def test_a_scheduler_that_starts_believes_its_clock() -> None:
         assert tree.specs["batch"].guarantee_gpus == guarantee
 
 
-def test_a_clock_that_was_far_ahead_is_believed_when_it_is_right_again() -> None:
+def test_clock_that_was_far_ahead_is_believed_when_it_is_right_again() -> None:
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 3600, night_and_day())
     world.now = evening + 60
@@ -210,7 +210,7 @@ def test_a_clock_that_was_far_ahead_is_believed_when_it_is_right_again() -> None
     assert world.state.tree.specs["batch"].guarantee_gpus == {}
 
 
-def test_what_hours_make_of_a_document_is_checked_too() -> None:
+def test_queue_document_is_checked_with_each_of_its_hours() -> None:
     world = world_at(at("2026-11-24T12:00"), night_and_day())
     queues = night_and_day()
     queues["notebooks"] = QueueSpec(guarantee_gpus=owed(4))
@@ -224,7 +224,7 @@ def test_what_hours_make_of_a_document_is_checked_too() -> None:
     assert not found_of(world.state, world.settings, QueueDocument(queues=night_and_day()), world.now).faults
 
 
-def test_a_new_document_still_spares_those_whose_seats_it_takes() -> None:
+def test_new_document_of_hours_still_spares_jobs_whose_seats_it_takes() -> None:
     world = world_at(at("2026-11-24T12:00"), night_and_day())
     world.runs("notebook", "notebooks", 4)
     other = {"batch": QueueSpec(guarantee_gpus=owed(4)), "notebooks": QueueSpec()}

@@ -95,7 +95,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_random_day_of_a_tree(compared: list[int], seed: int) -> None:
+def test_seat_lines_equal_a_full_look_on_a_random_day(compared: list[int], seed: int) -> None:
     chance = random.Random(seed)
     queues = {
         "lab": QueueSpec(guarantee_gpus=owed(4), limit_gpus=most(9)),
@@ -126,7 +126,7 @@ def test_a_random_day_of_a_tree(compared: list[int], seed: int) -> None:
     assert sum(compared) > 100
 
 
-def test_who_asks_is_worked_out_as_far_as_somebody_asks_and_once() -> None:
+def test_seat_asks_are_worked_out_lazily_and_once() -> None:
     made: list[int] = []
 
     def asks() -> Iterator[Ask]:
@@ -144,7 +144,7 @@ def test_who_asks_is_worked_out_as_far_as_somebody_asks_and_once() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 17])
-def test_chaos_with_queues(compared: list[int], seed: int) -> None:
+def test_seat_lines_equal_a_full_look_in_chaos_with_queues(compared: list[int], seed: int) -> None:
     acts = chaos._acts(random.Random(seed), 600, chaos.QUEUES)
     chaos.replay(seed, acts)
     assert sum(compared) > 20

@@ -61,7 +61,7 @@ def same(sums: Sums, other: Sums) -> None:
 
 
 @given(st.lists(st.tuples(ENTRIES, st.booleans()), max_size=30))
-def test_sums_are_those_of_what_was_not_undone(steps: list[tuple[Entry, bool]]) -> None:
+def test_held_sums_are_those_of_tasks_not_undone(steps: list[tuple[Entry, bool]]) -> None:
     sums, owners, standing = Sums(), dict[JobId, str](), list[Entry]()
     for (job_id, charge), undoes in steps:
         if undoes and standing:
@@ -92,7 +92,7 @@ ACTS = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(ACTS)
-def test_what_is_kept_from_match_to_match_is_what_a_look_at_all_tasks_finds(
+def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(
     acts: list[tuple[str, int]],
 ) -> None:
     world = tree_world(TREE)

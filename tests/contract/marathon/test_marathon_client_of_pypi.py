@@ -2,28 +2,22 @@
 
 import collections
 import collections.abc
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.adapters.clock import SystemClock
+from mesos_gpu.local.stack import NodeSpec
 from tests.conftest import wait_until
+from tests.contract.decisions.site import site_of
 
-pytestmark = [pytest.mark.cluster]
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def url() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="mesos-gpu-test-") as directory:
-        Path(directory).chmod(0o755)
-        with Stack(Path(directory) / "cluster", [NodeSpec(2)] * 2) as stack, Client(stack.url) as client:
-            wait_until("the nodes report", lambda: len(client.gpus()) == 4)
-            yield stack.url
+    with site_of([NodeSpec(2)] * 2, SystemClock()) as site:
+        yield site.client.url
 
 
 @pytest.fixture
@@ -42,7 +36,7 @@ def settled(marathon: Any) -> None:
 
 @pytest.fixture
 def heard(marathon: Any) -> Iterator[list[Any]]:
-    """What the client's own event stream gives meanwhile."""
+    """Collect the events of the client's own stream meanwhile."""
     events: list[Any] = []
     ended = threading.Event()
 
@@ -73,7 +67,7 @@ def marathon_group(id: str) -> Any:
     return MarathonGroup(id=id)
 
 
-def test_apps_and_their_tasks(marathon: Any, heard: list[Any]) -> None:
+def test_marathon_client_creates_scales_restarts_and_deletes_an_app(marathon: Any, heard: list[Any]) -> None:
     from marathon.models import MarathonApp
 
     assert marathon.ping() == b'"pong"'
@@ -134,7 +128,7 @@ def told_of_it(heard: list[Any]) -> None:
     assert {event.run_spec_id for event in changes} == {"/my-app"}
 
 
-def test_a_group_is_made_scaled_and_deleted(marathon: Any) -> None:
+def test_marathon_client_creates_scales_and_deletes_a_group(marathon: Any) -> None:
     from marathon.models import MarathonGroup
 
     apps = [{"id": name, "cmd": "sleep 100", "cpus": 0.1, "mem": 32} for name in ("db", "web")]
