@@ -146,3 +146,8 @@ def host(
             process.wait(60)
         process.kill()
         process.wait()
+
+
+def small_tree(root: Path, version: str, kernel: str = "") -> None:
+    """Fill a directory with the fewest files that a driver has on a host."""
+    driver_tree(root, version, machine="aarch64", kernel=kernel, beside=False)

@@ -31,7 +31,7 @@ class Node:
             "MESOS_GPU_CACHE": str(path / "cache"),
             "PATH": os.environ["PATH"],
         }
-        driver_tree(self.root, V)
+        driver_tree(self.root, V, beside=False)
 
     def build(self, libraries: tuple[Path, dict[str, str]]) -> Path:
         """Build the volume with ours; the driver's own are the doubles."""
