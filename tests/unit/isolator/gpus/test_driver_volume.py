@@ -17,7 +17,7 @@ from isolator.gpus.probing import ChildProbe
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
 from tests.conftest import wait_until
-from tests.hosts import small_tree
+from tests.hosts import memory_directory, small_tree
 from volumes.build import make
 from volumes.shim import Shim
 from volumes.store import Store, verify
@@ -61,8 +61,9 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def node() -> Iterator[Node]:
+    with memory_directory() as path:
+        yield Node(path)
 
 
 def test_the_running_drivers_volume_is_built_and_reported(node: Node) -> None:
