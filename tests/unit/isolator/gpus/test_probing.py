@@ -145,7 +145,7 @@ def heard(probe: ChildProbe) -> int:
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Driver] = []
-    counts = {}
+    counts: dict[str, int] = {}
     monkeypatch.setattr(
         "isolator.gpus.probing.start", lambda command, env: Forked(Path(command[0]), counts[command[0]])
     )
