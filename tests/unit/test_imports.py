@@ -159,5 +159,5 @@ def test_modules_named_after_python_m_exist(graph: grimp.ImportGraph) -> None:
         if ".venv" not in path.parts
         for module in re.findall(r"-m ((?:mesos_gpu|isolator|volumes|tests)(?:\.\w+)*)", path.read_text())
     }
-    assert "tests.run" in named
+    assert "tests.runner.run" in named
     assert {module for module in named if module not in graph.modules} == set()

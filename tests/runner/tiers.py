@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 GROUPS, PASSED = TESTS / "tiers.toml", TESTS / "passed.toml"
 QUICK = ("unit", "contract", "property")
