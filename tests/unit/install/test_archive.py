@@ -47,11 +47,11 @@ def trees(node: Path) -> list[Path]:
     return sorted(path for path in (node / "programs").iterdir() if path.is_dir())
 
 
-def test_whatever_its_modules_import_is_in_it_or_in_python() -> None:
+def test_archive_has_all_imports_of_its_modules() -> None:
     assert archive.unmet() == {}
 
 
-def test_every_module_in_it_is_found_by_a_python_that_has_nothing_else(unpacked: Path) -> None:
+def test_archive_modules_are_found_by_a_bare_python(unpacked: Path) -> None:
     names = [
         ".".join(path.relative_to(unpacked).with_suffix("").parts).removesuffix(".__init__")
         for top in archive.OWN
@@ -71,7 +71,7 @@ def test_every_module_in_it_is_found_by_a_python_that_has_nothing_else(unpacked:
     assert len(names) > 200
 
 
-def test_it_begins_as_an_executor_and_unpacks_once(built: Path, tmp_path: Path) -> None:
+def test_archive_begins_as_an_executor_and_unpacks_once(built: Path, tmp_path: Path) -> None:
     assert BEGUN in start(built, tmp_path, "executor").stderr
     (tree,) = trees(tmp_path)
     made = tree.stat().st_ino
@@ -84,7 +84,7 @@ def test_it_begins_as_an_executor_and_unpacks_once(built: Path, tmp_path: Path) 
     assert [path.stat().st_ino for path in trees(tmp_path)] == [made]
 
 
-def test_it_says_whether_the_host_is_fit(built: Path, tmp_path: Path) -> None:
+def test_archive_says_whether_the_host_is_fit(built: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     write_inventory(inventory, simulated_gpus(1, "NVIDIA A100-SXM4-80GB", seed="fit"))
     env = {
@@ -113,7 +113,7 @@ def test_many_first_starts_at_once_make_one_directory(built: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("which", ["tree", "above"])
-def test_it_runs_nothing_that_others_could_have_changed(built: Path, tmp_path: Path, which: str) -> None:
+def test_archive_runs_nothing_that_others_could_have_changed(built: Path, tmp_path: Path, which: str) -> None:
     start(built, tmp_path, "executor")
     (tree,) = trees(tmp_path)
     weak = tree if which == "tree" else tree.parent
@@ -125,7 +125,9 @@ def test_it_runs_nothing_that_others_could_have_changed(built: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("words", [(), ("sh",), ("executor", "monitor")])
-def test_wrong_words_are_told_the_right_ones(built: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_archive_names_the_right_words_for_wrong_ones(
+    built: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     done = start(built, tmp_path, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "executor|monitor|keeper" in done.stderr
@@ -150,14 +152,14 @@ def test_the_same_sources_give_the_same_bytes_and_others_another_directory(built
     assert len(ast.literal_eval(line.value)) == 32
 
 
-def test_the_licences_of_what_is_in_it_are_in_it_too() -> None:
+def test_archive_has_the_licences_of_its_packages() -> None:
     names = archive.contents()
     for distribution in archive.OTHERS:
         of_it = [name for name in names if name.lower().replace("_", "-").startswith(distribution)]
         assert any(name.endswith(("LICENSE", "METADATA")) for name in of_it), distribution
 
 
-def test_what_has_to_be_in_it_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_contents_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "OTHERS", {"no-such-distribution": "none"})
     with pytest.raises(MesosGpuError, match="no-such-distribution is not installed"):
         archive.contents()
@@ -179,7 +181,7 @@ def fetch(
     return subprocess.run(words, env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_it_is_fetched_once_and_then_run_from_where_only_root_writes(built: Path, tmp_path: Path) -> None:
+def test_archive_is_fetched_once_and_run_from_a_directory_of_root(built: Path, tmp_path: Path) -> None:
     copy = tmp_path / "of the server.pyz"
     copy.write_bytes(built.read_bytes())
     digest = hashlib.sha256(built.read_bytes()).hexdigest()
@@ -211,6 +213,6 @@ def test_another_archive_than_the_one_named_is_not_run(built: Path, tmp_path: Pa
         "",
     ],
 )
-def test_what_names_no_archive_is_refused_with_both_forms(where: str) -> None:
+def test_archive_option_is_refused_with_both_forms(where: str) -> None:
     with pytest.raises(click.BadParameter, match=r"absolute path.*#sha256="):
         parse.archive(None, None, where)  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def reached() -> Iterator[tuple[str, str]]:
                 wanted.append(each)
 
 
-def test_it_imports_no_package_that_it_does_not_require() -> None:
+def test_client_imports_only_packages_that_it_requires() -> None:
     required = set(locks.needs("mesos_gpu"))
     names = {required_name for name in required for required_name in (name, *locks.needs(name))}
     provided = {
@@ -54,7 +54,7 @@ def test_it_imports_no_package_that_it_does_not_require() -> None:
     assert {top for _, top in used} >= {"click", "msgspec", "requests", "rich", "websockets"}
 
 
-def test_it_requires_no_package_that_only_others_import() -> None:
+def test_client_requires_only_packages_that_it_imports() -> None:
     by_name = metadata.packages_distributions()
     used = {each.lower() for _, top in reached() for each in by_name.get(top, ())}
     # Python's zoneinfo reads it: periods of budgets.

@@ -158,7 +158,7 @@ def test_a_module_that_is_made_lean_refuses_the_same(both: Any, name: str) -> No
     assert raised[1] is raised[0]
 
 
-def test_nothing_that_only_readers_need_is_left() -> None:
+def test_lean_code_has_no_imports_and_docstrings_for_readers() -> None:
     code = compile(lean(SOURCE), "leaned", "exec", dont_inherit=True)
     assert {"os", "json", "nowhere", "typing", "collections.abc"}.isdisjoint(code.co_names)
     assert b"Of a" not in b"".join(pickle.dumps(text) for text in constants(code))
@@ -231,7 +231,7 @@ def shape(one: Any) -> dict[str, object]:
     }
 
 
-def test_what_replaces_functions_of_dataclasses_goes_as_deep(both: Any) -> None:
+def test_lean_asdict_and_astuple_go_as_deep_as_dataclasses(both: Any) -> None:
     for one in both:
         noun = one.Open(one.Noun(1, {"a": one.Row(2)}), [one.Noun(3)])
         assert written.asdict(noun) == dataclasses.asdict(noun)

@@ -133,7 +133,7 @@ def test_secrets_of_another_role_or_that_others_could_read_are_refused(tmp_path:
         other.text("zookeeper/masters")
 
 
-def test_who_needs_a_port_is_let_in_and_nobody_else(kept: Kept) -> None:
+def test_firewall_plan_opens_ports_to_their_users_only(kept: Kept) -> None:
     made = plans(kept)
     by_port = {opening.ports: opening.sources for opening in made["g1"].openings}
     masters = ("10.0.0.3", "10.0.0.1", "10.0.0.2")

@@ -188,7 +188,7 @@ def test_only_the_culprit_fails_as_its_own(
         )
 
 
-def test_who_is_alone_met_its_own_fault(place: Beside) -> None:
+def test_fault_with_one_client_is_that_clients_own(place: Beside) -> None:
     place.play(clients=(MINE,))
     place.limits = {"t1": QUARTER}
     watch = place.watch()
@@ -214,7 +214,7 @@ def test_a_success_stays_one_while_the_daemon_fails(place: Beside) -> None:
     assert watch.explained(Ended(exit_status=0)) == Ended(exit_status=0)
 
 
-def test_who_was_evicted_has_not_succeeded(place: Beside) -> None:
+def test_evicted_task_has_not_succeeded(place: Beside) -> None:
     """A command that takes SIGTERM for its end exits with 0, and is to run again."""
     place.play("FAULT")
     watch = place.watch()
@@ -256,7 +256,7 @@ def test_a_task_that_cannot_be_ended_now_is_ended_at_the_next_look(
     assert len(ends) == 3
 
 
-def test_who_found_the_daemon_hung_and_died_leaves_no_closed_card(place2: Beside) -> None:
+def test_watch_that_died_on_a_hung_daemon_leaves_no_closed_card(place2: Beside) -> None:
     place2.play()
     place2.ledger.note(CardTrace(GPU, CLOSED, "its MPS daemon is hung"))
     place2.watch().look()
@@ -398,9 +398,7 @@ def test_a_look_under_way_when_the_task_is_over_closes_nothing(
     assert (place2.closed(), place2.evictions) == ([], 0)
 
 
-def test_what_nobody_thought_of_does_not_end_the_watch(
-    place2: Beside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watch_survives_an_unforeseen_exception(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mps_watch, "PIDS_S", 0.02)
     monkeypatch.setattr(mps_watch, "LOOK_S", 0.02)
     place2.play()

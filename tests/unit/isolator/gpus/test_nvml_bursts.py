@@ -133,7 +133,7 @@ def test_two_tasks_on_a_card_each_have_their_own_time(bench: Bench, pids: list[i
     assert 0 < idle.busy_ms < idle.seen_ms * 0.01
 
 
-def test_of_two_tasks_one_that_only_holds_memory_is_idle(bench: Bench, pids: list[int]) -> None:
+def test_task_that_only_holds_memory_beside_another_is_idle(bench: Bench, pids: list[int]) -> None:
     for task, pid in zip(("a.1", "b.1"), pids, strict=True):
         bench.ledger.claim(task, [GPU.id], Owner.of(pid), share=HALF)
     kernels: dict[int, Kernels] = {pids[0]: bursts(1000, 2), pids[1]: []}

@@ -129,7 +129,7 @@ def test_a_tree_may_be_as_wide_as_it_likes(sandbox: Path, monkeypatch: pytest.Mo
     assert peak_bytes < 4000 * 200 / 4, "the names of all directories at once are more"
 
 
-def test_what_is_mounted_in_it_is_left_and_said(sandbox: Path, tmp_path: Path) -> None:
+def test_sealing_leaves_and_names_a_mount(sandbox: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     given(data, 0o777)
@@ -168,7 +168,7 @@ except OSError as error:
 """
 
 
-def test_who_moves_directories_about_meanwhile_hides_none(sandbox: Path) -> None:
+def test_sealing_misses_no_directory_that_is_moved_meanwhile(sandbox: Path) -> None:
     (sandbox / "d").mkdir()
     given(sandbox / "d", 0o777)
     for number in range(50):

@@ -71,7 +71,7 @@ def test_a_mesos_that_asks_everybody_is_right(tmp_path: Path) -> None:
     assert (wrong.level, "--jwt_secret_key" in wrong.text) == (Level.FAIL, True)
 
 
-def test_what_does_not_answer_is_said() -> None:
+def test_doctor_names_a_master_that_does_not_answer() -> None:
     (finding,) = of_master("127.0.0.1:1", {})
     assert (finding.check, finding.level) == (MASTER, Level.FAIL)
 
@@ -95,7 +95,7 @@ def test_files_that_others_can_read_are_named(tmp_path: Path) -> None:
     assert next(finding.text for finding in private_files(gone)).endswith("typo is not there")
 
 
-def test_each_that_is_kept_is_looked_at(tmp_path: Path) -> None:
+def test_doctor_looks_at_each_kept_file(tmp_path: Path) -> None:
     for kept in KEPT:
         path = tmp_path / kept.variable
         path.touch()
@@ -113,7 +113,7 @@ def test_a_link_is_not_followed_out_of_a_directory(tmp_path: Path) -> None:
     assert list(seen_by_others(directory, "it", alone=True)) == []
 
 
-def test_the_command_looks_at_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_command_looks_at_the_named_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = tmp_path / "backup.sqlite"
     backup.touch()
     backup.chmod(0o644)

@@ -63,7 +63,7 @@ def test_names_are_read_as_docker_reads_them(name: str, host: str, repository: s
     "name",
     ["", "/etc/app", "../app", "a/../b", "./a", "a:b/c", "a:..", "A", "a@sha256:1", "-a.b/c", "a b", "a\n", "a:1:2"],
 )  # fmt: skip
-def test_what_is_no_name(tmp_path: Path, name: str) -> None:
+def test_image_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(NotFound, match="not the name of an image"):
         read_config(name, registry=str(tmp_path))
 
@@ -400,7 +400,7 @@ def test_no_redirect_leads_out_of_http(front: Any, silent: socket.socket) -> Non
     "host",
     ["127.0.0.1", "127.9.9.9", "[::1]", "[::]", "0", "2130706433", "169.254.1.1", "[fe80::1]", "localhost"],
 )
-def test_what_is_on_this_host_is_not_for_a_registry_elsewhere(silent: socket.socket, host: str) -> None:
+def test_registry_elsewhere_cannot_refer_to_this_host(silent: socket.socket, host: str) -> None:
     reach = Reach("https://192.0.2.1")
     reach.check(Request("https://192.0.2.1/v2/"), "192.0.2.1", 443)
     port = silent.getsockname()[1]

@@ -108,7 +108,7 @@ def test_a_neighbours_instance_stays(host: Host) -> None:
     assert [row.what for row in host.ledger.cards()] == ["3g.40gb@0"]
 
 
-def test_what_a_dead_executor_left_is_removed_by_the_monitor_also_beside_a_neighbour(host: Host) -> None:
+def test_instance_of_a_dead_executor_is_removed_beside_a_neighbour(host: Host) -> None:
     host.enforcing().divide()
     host.enforcing(replace(SHARE, instance="1g.10gb@5"), "t2").divide()
     host.ledger.release("t1", host.owner)  # and it died before it removed its instance
@@ -119,7 +119,7 @@ def test_what_a_dead_executor_left_is_removed_by_the_monitor_also_beside_a_neigh
     assert (host.made(), host.ledger.cards()) == ([], ())
 
 
-def test_a_place_that_an_operator_took_sends_the_task_elsewhere(host: Host) -> None:
+def test_instance_place_taken_by_an_operator_sends_the_task_elsewhere(host: Host) -> None:
     host.say(made=[[1, 9, 4, [0]]])
     with pytest.raises(NotStarted, match="another MIG instance") as error:
         host.enforcing().divide()
@@ -148,7 +148,7 @@ def test_an_instance_that_was_there_is_neither_made_nor_removed(host: Host) -> N
     assert host.made() == [(9, 4)]
 
 
-def test_a_host_whose_operator_did_not_allow_it_makes_none(tmp_path: Path) -> None:
+def test_host_without_permission_makes_no_instances(tmp_path: Path) -> None:
     tenancy = Tenancy("t", "c", (GPU,), SHARE, tmp_path, {})
     assert Instance().lacks(tenancy) == "MESOS_GPU_MIG is not dynamic here: no instances are made"
     assert Instance().lacks(replace(tenancy, own=DYNAMIC)) == ""

@@ -148,7 +148,7 @@ def test_a_limit_that_is_not_there_when_it_is_read_back_fails(host: Host) -> Non
         ("misc", {"broken": "driver"}, "NVML failed: Driver Not Loaded"),
     ],
 )
-def test_a_host_that_cannot_says_why(
+def test_host_without_limits_says_why(
     tmp_path: Path, memacct: str | None, change: dict[str, Any], says: str
 ) -> None:
     host = Host(tmp_path, memacct)
@@ -236,7 +236,7 @@ def test_a_kernel_without_the_controller_is_left_alone(tmp_path: Path) -> None:
     assert (host.tree / "cgroup.subtree_control").read_text() == "memory"
 
 
-def test_what_the_cgroups_can_is_seen(tmp_path: Path) -> None:
+def test_cgroup_controllers_for_limits_are_detected(tmp_path: Path) -> None:
     dmem, misc = Host(tmp_path / "a", "dmem").tree, Host(tmp_path / "b", "misc").tree
     assert (has_dmem(dmem), has_dmem(misc)) == (True, False)
     assert (unfit(dmem), unfit(misc)) == ("", "")

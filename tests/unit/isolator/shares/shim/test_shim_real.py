@@ -98,7 +98,7 @@ def look(volume: Path) -> dict[str, Any]:
     return seen
 
 
-def test_every_export_comes_through_and_every_answer_is_the_right_one(volume: Path) -> None:
+def test_shim_passes_on_every_export_and_answers_with_its_own_functions(volume: Path) -> None:
     seen = look(volume)
     assert seen["cuInit"] == NO_DEVICE, "as without us"
     assert seen["exports"] >= 600
@@ -110,7 +110,7 @@ def test_every_export_comes_through_and_every_answer_is_the_right_one(volume: Pa
     assert seen["nvml not coming through"] == []
 
 
-def test_the_list_of_proven_drivers_is_that_of_these_tests() -> None:
+def test_proven_drivers_are_those_of_these_tests() -> None:
     assert tuple(version.partition(".")[0] for version in (CURRENT, NEXT)) == PROVEN
 
 
@@ -119,7 +119,7 @@ def test_the_drivers_export_no_way_past_us(volumes_of_real_drivers: dict[str, Pa
         assert unknown(exports(path / "lib64/libmgpu-real-cuda.so")) == (), version
 
 
-def test_of_each_way_to_memory_that_is_not_ours_is_known_why(
+def test_driver_functions_that_are_not_counted_have_a_reason(
     volumes_of_real_drivers: dict[str, Path],
 ) -> None:
     for version, path in volumes_of_real_drivers.items():
@@ -131,7 +131,7 @@ def test_of_each_way_to_memory_that_is_not_ours_is_known_why(
         assert len(known) > 50
 
 
-def test_without_a_share_the_real_driver_is_not_even_asked(volume: Path) -> None:
+def test_shim_without_a_share_does_not_ask_the_real_driver(volume: Path) -> None:
     shutil.rmtree(volume / "share")
     assert look(volume)["cuInit"] == NOT_PERMITTED
 
