@@ -144,14 +144,19 @@ class _Stopped(Exception):
     """The child did not go on in time, or crashed."""
 
 
+def start(command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """Start a child that is asked and answers by lines."""
+    return subprocess.Popen(
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
 class _Child:
     """A child process that reads NVML, and the thread that reads what it says."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], clock: Clock) -> None:
         self._clock = clock
-        self._process = subprocess.Popen(
-            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+        self._process = start(command, env)
         self._lines: Lines = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._xids: dict[str, list[int]] = {}

@@ -16,9 +16,13 @@ import pytest
 from isolator.devices import bpf, bpf_sys, cgroups
 from isolator.devices.cgroups import Cgroup, Version
 from isolator.devices.rules import DriverFacts, Rule, nvidia_devices, rules_of
+from isolator.node.doctor import diagnose
+from isolator.node.findings import Finding, Level
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.nodes.gpu import Inventory
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs
+from tests.unit.isolator.node.test_doctor import Probe
 
 pytestmark = pytest.mark.kernel
 FACTS = DriverFacts()
@@ -292,3 +296,16 @@ def test_rules_of_several_tasks_hold_at_once(nodes: Path) -> None:
     finally:
         assert [cgroup.remove() for cgroup in made] == [[]] * 16
     assert not root.exists() or not list(root.glob(f"many-{os.getpid()}-*"))
+
+
+@pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
+def test_doctor_finds_cgroups_and_namespaces_on_this_machine(tmp_path: Path, version: str) -> None:
+    needs(version)
+    findings = diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": version})
+    texts = {f.check: f for f in findings}
+    assert texts["isolation"].level is Level.OK
+    assert texts["isolation"].text.startswith(f"{version}: a device cgroup was made, set and removed")
+    assert texts["ports"].level is Level.OK, texts["ports"]
+    assert texts["namespaces"] == Finding("namespaces", Level.OK, "a mount namespace can be made")
+    for mount in cgroups.mounted().values():
+        assert not list((mount / cgroups.OWN_ROOT).glob(f".doctor-{os.getpid()}"))

@@ -175,6 +175,7 @@ def test_another_build_of_python_has_its_own_library(packages: Path) -> None:
         assert where(packages, file, told) == f"{whose} Flat\n"
 
 
+@pytest.mark.on_change("install")
 def test_all_other_modules_of_the_isolator_go_with_those_of_the_file(launcher: Path) -> None:
     """They are imported later, if at all, and as they were written."""
     root = Path(helpers.ROOT)

@@ -199,6 +199,7 @@ def classes(one: Any) -> dict[str, type]:
     }
 
 
+@pytest.mark.on_change("install")
 def test_all_classes_that_executors_import_are_as_they_were() -> None:
     compared = 0
     for each in flat.reached(Path(ROOT), STARTS):
@@ -251,6 +252,7 @@ def test_regular_expressions_of_a_module_are_compiled_when_they_are_first_used()
         module["OTHER"].pattern  # noqa: B018 - what cannot be compiled says so then
 
 
+@pytest.mark.on_change("install")
 def test_no_function_of_re_is_given_what_is_not_compiled_yet() -> None:
     """A regular expression that is compiled late has the methods of a compiled one, and is none."""
     trees = [module.tree for module in flat.reached(Path(ROOT), STARTS)]

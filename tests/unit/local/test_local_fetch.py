@@ -110,7 +110,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[tuple[type[Index], st
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Index]]:
     with serving() as (own, url):
-        monkeypatch.setenv("PIP_INDEX_URL", url)
+        monkeypatch.setattr(fetch, "pip_settings", lambda: {"index-url": url})
         yield own
 
 
@@ -140,14 +140,16 @@ def test_a_download_damaged_on_the_way_is_refused(tmp_path: Path, index: type[In
 def test_index_without_the_library_is_named(
     tmp_path: Path, index: type[Index], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", os.environ["PIP_INDEX_URL"] + "elsewhere/")
+    elsewhere = fetch.pip_settings()["index-url"] + "elsewhere/"
+    monkeypatch.setattr(fetch, "pip_settings", lambda: {"index-url": elsewhere})
     refusal = refused_download(tmp_path)
     assert isinstance(refusal, Unavailable)
     assert "check the network" in refusal.remedy
 
 
 def test_fetch_without_network_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")  # tcpmux: nothing listens there
+    nowhere = "http://127.0.0.1:1/simple/"  # tcpmux: nothing listens there
+    monkeypatch.setattr(fetch, "pip_settings", lambda: {"index-url": nowhere})
     refusal = refused_download(tmp_path)
     assert isinstance(refusal, Unavailable)
     assert "cannot download" in refusal.what
@@ -185,6 +187,7 @@ def test_fetch_shows_a_bar_on_a_terminal(
     assert "once" not in seen
 
 
+@pytest.mark.long
 def test_pips_own_settings_lead_to_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
     monkeypatch.setenv("PIP_CERT", "/etc/company.pem")

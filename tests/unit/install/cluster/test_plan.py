@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from mesos_gpu.adapters.replicated.place import parsed as place_of
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, Conflict
+from mesos_gpu.install import archive
 from mesos_gpu.install.cluster.description import Cluster
 from mesos_gpu.install.cluster.document import decode
 from mesos_gpu.install.cluster.kept import Kept
@@ -37,6 +38,12 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 def call(*words: str) -> Result:
     return CliRunner().invoke(main, ["cluster", *words])
+
+
+@pytest.fixture(autouse=True)
+def small_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have executors' archives contain little: plans name them by their digests."""
+    monkeypatch.setattr(archive, "contents", lambda: {"isolator/__init__.py": b""})
 
 
 def plans(kept: Kept) -> dict[str, HostPlan]:

@@ -94,8 +94,8 @@ def test_damage_is_refused_and_nothing_is_declared_free(
 ) -> None:
     path = tmp_path / "ledger.sqlite"
     keeper, ledger = Ledger(path, keep=keep), Ledger(path)
-    for number in range(200):  # so many that some of them are in the file itself, and not in its log alone
-        keeper.claim("t1", [A], me, traces=[Trace("nodes", f"{number}" * 1000)])
+    for number in range(50):  # so large that some of them are in the file itself, and not in its log alone
+        keeper.claim("t1", [A], me, traces=[Trace("nodes", f"{number:02}" * 50_000)])
     ledger.claim("t1", [A], me)
     if damage == "empty":
         path.write_bytes(b"")

@@ -71,7 +71,7 @@ def work(uses: tuple[TaskUse, ...]) -> Work:
     return use.work
 
 
-@pytest.mark.parametrize("look_s", [1, 3, 10])
+@pytest.mark.parametrize("look_s", [pytest.param(1, marks=pytest.mark.long), 3, 10])
 def test_a_kernel_of_50_ms_every_20_s_is_busy_time_to_within_a_fifth(
     bench: Bench, pids: list[int], look_s: float
 ) -> None:

@@ -6,33 +6,29 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from isolator.gpus.probing import ChildProbe, Clock, Line, Lines
+from isolator.gpus.probing import ChildProbe, Clock, Line, Lines, serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.policy.gpus.health import at_first_sight
+from mesos_gpu.testing.nvml.fake import FakeNvml
 from tests.conftest import wait_until
 
 HANGS = {"hangs": True}  # the line of a child whose driver hangs
 PROGRAM = """
-import os, sys, time
+import os, sys
 from pathlib import Path
 from isolator.gpus.probing import serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.testing.nvml import fake
-def hang():
-    sys.stdout.write('{"hangs": true}\\n')
-    sys.stdout.flush()
-    time.sleep(3600)
-if sys.argv[3:]:
-    fake._hang = hang
 with open(sys.argv[1] + ".pids", "a") as file:
     file.write(f"{os.getpid()}\\n")
 sys.exit(serve(fake.FakeNvml(simulated_gpus(int(sys.argv[2]), "Tesla T4", seed="fake"), Path(sys.argv[1]))))
@@ -72,16 +68,53 @@ class HangClock(Clock):
         raise queue.Empty
 
 
+class Forked(subprocess.Popen[str]):
+    """A child of a probe that is forked: an interpreter of its own takes ten times as long to start.
+
+    Args:
+        path: State of the driver; the child adds its pid to a list beside it, and says when the driver hangs.
+        count: GPUs of the driver.
+    """
+
+    def __init__(self, path: Path, count: int) -> None:
+        asked, asks = os.pipe()
+        answers, answered = os.pipe()
+        self.args, self.returncode, self.stderr = "forked", None, None
+        self._waitpid_lock, self._child_created = threading.Lock(), True  # of subprocess
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                os.dup2(asked, 0)
+                os.dup2(answered, 1)
+                os.closerange(3, 4096)
+                sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", buffering=1)
+                with open(f"{path}.pids", "a") as file:
+                    file.write(f"{os.getpid()}\n")
+                serve(SayingFake(simulated_gpus(count, "Tesla T4", seed="fake"), path))
+            finally:
+                os._exit(1)
+        os.close(asked)
+        os.close(answered)
+        self.stdin, self.stdout = os.fdopen(asks, "w", buffering=1), os.fdopen(answers)
+
+
+class SayingFake(FakeNvml):
+    """A driver that says in a line of stdout when it begins to hang."""
+
+    def hang(self) -> None:
+        print(json.dumps(HANGS), flush=True)
+        super().hang()
+
+
 class Driver:
     """A probe, and the state of the driver that its children see."""
 
-    def __init__(self, path: Path, count: int, **settings: Any) -> None:
+    def __init__(self, path: Path, **settings: Any) -> None:
         self.path = path
         self.says()
         self.clock = HangClock()
-        command = [sys.executable, "-c", PROGRAM, str(path), str(count), "says that it hangs"]
         self.probe = ChildProbe(
-            command=command, deadline_s=1.5, recheck_s=RECHECK_S, clock=self.clock, **settings
+            command=[str(path)], deadline_s=1.5, recheck_s=RECHECK_S, clock=self.clock, **settings
         )
 
     def says(self, **state: Any) -> None:
@@ -110,11 +143,17 @@ def heard(probe: ChildProbe) -> int:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Driver] = []
+    counts = {}
+    monkeypatch.setattr(
+        "isolator.gpus.probing.start", lambda command, env: Forked(Path(command[0]), counts[command[0]])
+    )
 
     def driver(count: int = 8, **settings: Any) -> Driver:
-        made.append(Driver(tmp_path / f"{len(made)}.json", count, **settings))
+        path = tmp_path / f"{len(made)}.json"
+        counts[str(path)] = count
+        made.append(Driver(path, **settings))
         return made[-1]
 
     yield driver
@@ -196,7 +235,7 @@ def test_probe_child_that_cannot_be_killed_keeps_its_card_from_being_tried(
         driver.says(cards={"1": {"hang": True}})
         assert driver.unreadable() == [1]
     driver.says()
-    for _ in range(10):
+    for _ in range(3):
         driver.clock.at += RECHECK_S
         assert driver.unreadable() == [1]
         assert not driver.probe._hung[1].tries

@@ -1,4 +1,4 @@
-"""The doctor: on hosts made of files, on this machine, and on the flags of a real agent."""
+"""The doctor: on hosts made of files, and on this machine."""
 
 import json
 import os
@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from isolator.devices import cgroups
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
 from isolator.gpus.share_claims import CLOSED, CardTrace, Room, ShareClaim
 from isolator.node import doctor, port_proof
@@ -22,7 +21,7 @@ from isolator.node.findings import Finding, Host, Level
 from isolator.shares.shim.region import CardLimits, region_of
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
+from mesos_gpu.local.cluster import free_port
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.health import Reading, Survey
@@ -422,58 +421,6 @@ def test_flags_of_an_agent_that_spoil_gpu_tasks_are_named(
     assert all(text in f.text for f, (_, text) in zip(problems, wanted, strict=True))
 
 
-# --- for real
-
-
-@pytest.mark.cluster
-def test_doctor_reads_the_flags_of_a_real_agent(scene: Scene, tmp_path: Path) -> None:
-    spec = AgentSpec(resources={"cpus": 1, "mem": 64, "gpus": 2})
-    with Cluster(tmp_path / "cluster", [spec]) as cluster:
-        scene.env["MESOS_GPU_AGENT"] = cluster.agents[0].url.removeprefix("http://")
-        findings = scene.findings("agent")
-    assert any("its GPUs have no role" in f.text for f in findings), findings
-    assert not any(f.level is Level.FAIL for f in findings)
-
-
-@pytest.mark.cluster
-def test_doctor_asks_an_agent_with_credentials(scene: Scene, tmp_path: Path) -> None:
-    known = tmp_path / "known"
-    known.write_text(json.dumps({"credentials": [{"principal": "p", "secret": "s"}]}))
-    scene.file("etc/own", "p s")
-    scene.root.joinpath("etc/own").chmod(0o600)
-    flags = {
-        "authenticate_http_readwrite": "true", "authenticate_http_readonly": "true", "http_credentials": str(known),
-    }  # fmt: skip
-    spec = AgentSpec(resources={"cpus": 1, "mem": 64, "gpus": 2}, flags=flags)
-    with Cluster(tmp_path / "cluster", [spec]) as cluster:
-        scene.env |= {
-            "MESOS_GPU_AGENT": cluster.agents[0].url.removeprefix("http://"),
-            "MESOS_GPU_CONTROL_PORTS": "off",
-        }
-        (refused,) = scene.findings("agent")
-        scene.env["MESOS_GPU_AGENT_CREDENTIALS"] = "/etc/own"
-        findings, (ports,) = scene.findings("agent"), scene.findings("ports")
-    assert (refused.level, "MESOS_GPU_AGENT_CREDENTIALS" in refused.remedy) == (Level.FAIL, True)
-    assert not any(f.level is Level.FAIL for f in findings)
-    assert (ports.level, "asks for credentials" in ports.text) == (Level.WARN, True)
-
-
-@pytest.mark.kernel
-@root_only
-@pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
-def test_doctor_finds_cgroups_and_namespaces_on_this_machine(tmp_path: Path, version: str) -> None:
-    if version not in cgroups.mounted():
-        pytest.skip(f"no {version} that controls devices is mounted")
-    findings = diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": version})
-    texts = {f.check: f for f in findings}
-    assert texts["isolation"].level is Level.OK
-    assert texts["isolation"].text.startswith(f"{version}: a device cgroup was made, set and removed")
-    assert texts["ports"].level is Level.OK, texts["ports"]
-    assert texts["namespaces"] == Finding("namespaces", Level.OK, "a mount namespace can be made")
-    for mount in cgroups.mounted().values():
-        assert not list((mount / cgroups.OWN_ROOT).glob(f".doctor-{os.getpid()}"))
-
-
 @pytest.mark.parametrize(
     ("env", "flags", "level"),
     [
@@ -558,9 +505,12 @@ def test_kernel_setting_that_is_open_is_a_warning(scene: Scene) -> None:
         assert (finding.level, finding.remedy[:7]) == (Level.WARN, "sysctl ")
 
 
-def test_the_command_prints_every_finding_and_fails_with_one(
+def test_doctor_command_prints_every_finding_and_fails_with_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(
+        doctor.CHECKS, "own code"
+    )  # it looks at all files of this interpreter: test_own_code.py
     monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(tmp_path))
     monkeypatch.setenv("MESOS_GPU_ISOLATION", "off")
     simulated = tmp_path / "gpus.json"

@@ -23,7 +23,7 @@ from isolator.host.control_ports import Denial, metadata_denials
 from isolator.runs.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
 from isolator.runs.registry_reach import Reach
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
-from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
+from mesos_gpu.local.cluster import free_port
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
 from tests.conftest import wait_until
 
@@ -488,15 +488,6 @@ def test_registry_that_never_ends() -> None:
 
 
 # --- the agent
-
-
-@pytest.mark.cluster
-def test_flags_of_a_real_agent(tmp_path: Path) -> None:
-    with Cluster(tmp_path / "cluster", [AgentSpec(flags={"docker_registry": str(tmp_path)})]) as cluster:
-        flags = flags_of(cluster.agents[0].url.removeprefix("http://"), prefix="/slave(1)")
-    assert flags["docker_registry"] == str(tmp_path)
-    assert "isolation" in flags
-    assert registry_of(flags, {}) == str(tmp_path)
 
 
 def test_the_environment_names_another_registry() -> None:

@@ -143,6 +143,7 @@ def test_an_id_that_is_no_name_is_refused(name: str) -> None:
             Kept.of(Kept(*ids, nested=False, as_root=False).text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["get", "list"])
 def test_names_beyond_the_memory_of_the_monitor_are_not_listed(sandbox: Path, what: str) -> None:
     many = sandbox / "out/many"

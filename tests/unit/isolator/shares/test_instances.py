@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from isolator.devices import facts
 from isolator.devices.rules import DriverFacts
 from isolator.gpus.ledger import Ledger, Owner
-from isolator.gpus.nvml_child import NvmlCalls
 from isolator.gpus.share_claims import CardTrace
 from isolator.host.not_started import NotStarted
 from isolator.shares import card
@@ -27,16 +25,9 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.shares.card import MigInstance, Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.unit.isolator.shares.near_nvml import NearCalls
 
 H100 = "NVIDIA H100 80GB HBM3"
-PROGRAM = f"""
-import sys
-from pathlib import Path
-from isolator.gpus.nvml_child import serve
-from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml.fake import FakeNvml
-sys.exit(serve(FakeNvml(simulated_gpus(1, {H100!r}, seed="made"), Path(sys.argv[1]))))
-"""
 GPU = replace(
     simulated_gpus(1, H100, seed="made")[0],
     sharing=Sharing(80000, mig=True, profiles=MIG_TABLES[H100].profiles()),
@@ -54,7 +45,7 @@ class Host:
         self._state.write_text(json.dumps({"cards": {"0": {"mig": {"mode": 1, "made": []}}}}))
         self.ledger = Ledger(path / "ledger.sqlite")
         self.owner = Owner.of(os.getpid())
-        calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(self._state)), deadline_s=60.0)
+        calls = NearCalls([GPU], self._state)
         monkeypatch.setattr(instances, "calls_of", lambda env: calls)
 
     def made(self) -> list[Any]:

@@ -19,6 +19,7 @@ from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.shares.share import Method, Share
+from tests.unit.isolator.shares.near_nvml import NearCalls
 
 PROGRAM = """
 import sys
@@ -50,7 +51,7 @@ class Host:
             (self.tree / "dmem.capacity").write_text("nvidia/0000:10:00.0/vidmem 85520809984\n")
             for directory in (self.cgroup.parent, self.cgroup):
                 (directory / "dmem.min").write_text("0")
-        self.calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(self._state)), deadline_s=60.0)
+        self.calls = NearCalls(GPUS, self._state)
         self.measure = CgroupLimits(self.calls, self.tree)
 
     def say(self, **state: Any) -> None:
@@ -208,6 +209,15 @@ def test_a_limit_that_cannot_be_set_at_the_gate_lets_nobody_through(host: Host) 
     host.say(ignores=True)
     with pytest.raises(Unavailable, match="after they were set to"):
         limit(host.cgroup, lambda _: None)
+
+
+def test_limits_are_set_and_read_by_children(tmp_path: Path) -> None:
+    host = Host(tmp_path, "misc")
+    calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(tmp_path / "nvml.json")), deadline_s=600.0)
+    cgroup, uuid = str(host.cgroup), GPUS[0].id
+    calls.ask("limit", uuids=[uuid], cgroup=cgroup, soft_mib=1, hard_mib=2)
+    assert calls.ask("limits", uuid=uuid, cgroup=cgroup) == host.calls.ask("limits", uuid=uuid, cgroup=cgroup)
+    assert host.set() == {"0": [1, 2]}
 
 
 def test_a_container_without_a_gate_is_refused(host: Host) -> None:
