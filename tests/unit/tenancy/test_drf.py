@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -88,16 +89,23 @@ PARTIES = st.lists(
 POOL = st.tuples(*[st.integers(1, 60).map(lambda n: n * 1000)] * 3)
 
 
-@given(POOL, PARTIES)
-@example((2000, 1000, 1000), [party((0, 0, 1000), (1000, 0, 0), (22000, 0, 1000))])  # each kind is rounded
-def test_drf_division_is_within_demands_and_the_pool(pool: Amounts, parties: list[Party]) -> None:
-    got = raised(pool, pool, parties)
-    for r in range(3):
-        assert sum(total(each)[r] for each in got) <= pool[r]
-    for each, mine in zip(parties, got, strict=True):
-        for kind, amounts in mine.items():
-            assert all(0 <= a <= b for a, b in zip(amounts, each.wants[kind], strict=True))
-    _nothing_is_left_that_somebody_may_have(pool, parties, got)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_drf_division_is_within_demands_and_the_pool(count: int) -> None:
+    @settings(max_examples=count)
+    @given(POOL, PARTIES)
+    @example(
+        (2000, 1000, 1000), [party((0, 0, 1000), (1000, 0, 0), (22000, 0, 1000))]
+    )  # each kind is rounded
+    def check(pool: Amounts, parties: list[Party]) -> None:
+        got = raised(pool, pool, parties)
+        for r in range(3):
+            assert sum(total(each)[r] for each in got) <= pool[r]
+        for each, mine in zip(parties, got, strict=True):
+            for kind, amounts in mine.items():
+                assert all(0 <= a <= b for a, b in zip(amounts, each.wants[kind], strict=True))
+        _nothing_is_left_that_somebody_may_have(pool, parties, got)
+
+    check()
 
 
 def _nothing_is_left_that_somebody_may_have(
@@ -127,14 +135,18 @@ def test_drf_level_is_the_highest_for_which_there_is_enough(
         assert division.short(there, level) == {r for r in counted if more[r] > there[r]} != set()
 
 
-@settings(max_examples=40)
-@given(POOL, PARTIES)
-def test_drf_division_equals_that_by_small_steps(pool: Amounts, parties: list[Party]) -> None:
-    got = [total(each) for each in raised(pool, pool, parties)]
-    steps = stepped(pool, parties)
-    for mine, other in zip(got, steps, strict=True):
-        for r in range(3):
-            assert abs(mine[r] - other[r]) <= pool[r] / 20 + 100
+@pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.long)])
+def test_drf_division_equals_that_by_small_steps(count: int) -> None:
+    @settings(max_examples=count)
+    @given(POOL, PARTIES)
+    def check(pool: Amounts, parties: list[Party]) -> None:
+        got = [total(each) for each in raised(pool, pool, parties)]
+        steps = stepped(pool, parties)
+        for mine, other in zip(got, steps, strict=True):
+            for r in range(3):
+                assert abs(mine[r] - other[r]) <= pool[r] / 20 + 100
+
+    check()
 
 
 STEPS = 400

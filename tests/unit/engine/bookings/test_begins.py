@@ -144,7 +144,7 @@ def test_booking_over_the_change_to_winter_time_begins_on_another_node_than_the_
     (started,) = world.told(1)
     assert started == ("booking_started", "it has begun, and lasts until Sun 2026-10-25 06:30")
     assert world.now == made.begins
-    world.go(61)  # who was told a second before the begin has all of his notice
+    world.go(66)  # a notice given right before the begin has its whole length
     assert world.on("exam") == set(map(str, place.gpus))
 
 
