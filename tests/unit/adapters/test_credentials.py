@@ -68,6 +68,13 @@ def test_mesos_credentials_of_an_executor_follow_its_token(tmp_path: Path) -> No
     assert Settings.from_environment(known).proofs() == (bearer, basic)
 
 
+@pytest.fixture(scope="module")
+def _scheduler() -> None:
+    """Import the scheduler, which takes longer than the test."""
+    import mesos_gpu.scheduler.__main__  # noqa: F401
+
+
+@pytest.mark.usefixtures("_scheduler")
 def test_mesos_credentials_file_that_is_missing_stops_the_scheduler(tmp_path: Path) -> None:
     words = ["scheduler", "--master", "m:1", "--state", str(tmp_path / "s"), "--port", "0"]
     done = CliRunner().invoke(main, [*words, "--mesos-credentials", str(tmp_path / "none")])

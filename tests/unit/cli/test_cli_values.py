@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.adapters.files.text import BadFile
@@ -157,8 +157,23 @@ _FIELDS = st.sampled_from(["command", "argv", "cpus", "env", "name", "gpu_model"
 _PLAIN = st.none() | st.booleans() | st.floats() | st.text()
 
 
-@given(st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionaries(_FIELDS, inner)))
+_DOCUMENTS = st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionaries(_FIELDS, inner))
+
+
+@given(_DOCUMENTS)
+@settings(max_examples=10)
 def test_job_file_of_any_content_is_read_or_refused(value: object) -> None:
+    assert_read_or_refused(value)
+
+
+@pytest.mark.long
+@given(_DOCUMENTS)
+def test_job_files_of_many_contents_are_read_or_refused(value: object) -> None:
+    assert_read_or_refused(value)
+
+
+def assert_read_or_refused(value: object) -> None:
+    """Assert that a document is read as jobs, or refused as a bad file."""
     try:
         jobs = read_jobs(json.dumps(value), name="x.json")
     except BadFile:

@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from click.testing import CliRunner, Result
@@ -11,6 +13,9 @@ from isolator.gpus import driver_volume
 from isolator.gpus.ledger import Ledger, Owner
 from mesos_gpu.cli import main
 from mesos_gpu.testing.elf_files import driver_tree
+from volumes import discover
+from volumes.elf import read_elf
+from volumes.model import Elf
 from volumes.store import Store
 
 V, NEW = "535.129.03", "550.54.14"
@@ -39,6 +44,25 @@ class Host:
         current = Store(self.store).current(V)
         assert current is not None
         return current
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_library_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Read equal libraries of several trees once: the reader has tests of its own."""
+    seen: dict[bytes, Elf | None] = {}
+
+    def read(file: BinaryIO) -> Elf | None:
+        content = file.read()
+        if content not in seen:
+            seen[content] = read_elf(file)
+        return seen[content]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discover, "read_elf", read)
+        for version in (V, NEW):
+            driver_tree(root := tmp_path_factory.mktemp("root"), version)
+            discover.discover(root)
+        yield
 
 
 @pytest.fixture
