@@ -15,7 +15,7 @@ from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import other_than
 from tests.e2e.ha.test_switch import pytestmark as pytestmark
 
-HELD_S: Final = 4.0  # for so long what was reached stays
+HELD_S: Final = 2.0  # for so long what was reached stays
 LIVE: Final = ("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
 
 
@@ -55,7 +55,7 @@ def stays(stack: Stack, app: str, count: int) -> None:
     until = time.monotonic() + HELD_S
     while time.monotonic() < until:
         assert counts(stack, app) == (count, count)
-        time.sleep(0.1)
+        time.sleep(0.25)
 
 
 @contextlib.contextmanager
@@ -64,7 +64,7 @@ def never_more(stack: Stack, app: str, count: int) -> Iterator[None]:
     seen, done = list[int](), threading.Event()
 
     def look() -> None:
-        while not done.wait(0.1):
+        while not done.wait(0.25):
             # There is no master now.
             with contextlib.suppress(OSError, http.client.HTTPException, Unavailable):
                 seen.append(len(tasks_of(stack, app)))

@@ -21,7 +21,7 @@ from tests.frameworks.greedy import Greedy, greedy_gpus
 
 pytestmark = pytest.mark.cluster
 QUEUES = {"prod": {"guarantee_gpus": 3, "limit_gpus": 3, "weight": 5}, "default": {"limit_gpus": 1}}
-ROLES = ("gpu", "gpu-prod", "gpu/sub", "*")
+ROLES = ("gpu", "gpu-prod", "*")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def client(stack: Stack) -> Iterator[Client]:
         end_all(client)
         master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
         master.call(update_quota([{"role": role} for role in ROLES], force=True))
-        master.call(update_weights(dict.fromkeys(ROLES, 1.0)))
+        master.call(update_weights(dict.fromkeys([*ROLES, "gpu/sub"], 1.0)))
 
 
 def mesos(stack: Stack, *words: str) -> dict[str, Any]:

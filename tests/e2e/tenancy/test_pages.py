@@ -16,7 +16,7 @@ from tests.e2e.tenancy.story import apply, submit
 from tests.web.browser import NEEDED, Browser, Page
 from tests.web.conftest import browser, started  # noqa: F401  fixtures
 
-pytestmark = [pytest.mark.cluster, NEEDED]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, NEEDED]
 GPUS: Final = 2  # of each of two nodes
 IDLE: Final[dict[str, Any]] = {
     "policy": "always", "warn_after_s": 3, "return_after_s": 3600, "start_grace_s": 1,
