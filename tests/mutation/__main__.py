@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.mutation.stages import stages
-from tests.mutation.worker import ROOT, Worker
+from tests.mutation.stages import ROOT
+from tests.mutation.worker import Worker
 
 BUILD: Final = ROOT / "build"
 MUTATED: Final = (
@@ -83,7 +83,7 @@ def run(mutants: Sequence[Mutant], workers: int, last_stage: int) -> Iterator[Fa
 
     def fate(mutant: Mutant) -> Fate:
         worker = idle.get()
-        known = worker.try_one(mutant.path, mutant.source, stages(mutant.path)[:last_stage])
+        known = worker.try_one(mutant.path, mutant.source, last_stage)
         idle.put(worker)
         return Fate(mutant, *known)
 
@@ -98,7 +98,7 @@ def unreliable(fates: Iterable[Fate]) -> str:
     """Run the tests that noticed mutants without a mutant; the first that fails, empty if none does."""
     names = sorted({fate.test for fate in fates if "::" in fate.test})
     worker = Worker(0)
-    failed, _ = worker.try_one("", "", [names])
+    failed = worker.run(names)
     worker.close()
     return failed
 

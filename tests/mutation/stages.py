@@ -28,6 +28,9 @@ WIDER: Final[Mapping[str, Sequence[str]]] = {
         "tests/contract/bookings",
         "tests/contract/queues",
         "tests/contract/arrays",
+        "tests/contract/usage",
+        "tests/contract/marathon",
+        "tests/contract/api",
     ),
     "isolator": (
         "tests/unit/isolator",

@@ -10,13 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.mutation.stages import ROOT, stages
+
 #: What nearly all tests import beside the product.
 LIBRARIES: Final = ("hypothesis", "msgspec", "numpy", "requests", "rich", "starlette.applications", "uvicorn")
 CPU_S: Final = 200  # of one stage; a mutant that takes more is noticed
@@ -56,15 +57,18 @@ class Worker:
             cwd=self._root, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def try_one(self, path: str, source: str, tests: Sequence[Sequence[str]]) -> tuple[str, int]:
-        """Run the stages of a mutant, or with an empty path tests alone; the failure and the stage."""
+    def try_one(self, path: str, source: str, last_stage: int) -> tuple[str, int]:
+        """Run tests on a mutant; the failure, empty if there is none, and the stage."""
+        return self._ask({"path": path, "source": source, "last_stage": last_stage})
+
+    def run(self, tests: Sequence[str]) -> str:
+        """Run tests without a mutant; the first that fails, empty if none does."""
+        return self._ask({"tests": tests})[0]
+
+    def _ask(self, order: Mapping[str, object]) -> tuple[str, int]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(
-            json.dumps({"path": path, "source": source, "stages": tests}),
-            file=self._process.stdin,
-            flush=True,
-        )
+        print(json.dumps(order), file=self._process.stdin, flush=True)
         failed, number = json.loads(self._process.stdout.readline())
         return failed, number
 
@@ -133,10 +137,10 @@ def run_stage(names: Sequence[str]) -> str:
     return words.decode().strip() if words else "pytest died"
 
 
-def run_stages(stages: Sequence[Sequence[str]]) -> tuple[str, int]:
+def run_stages(names_by_stage: Sequence[Sequence[str]]) -> tuple[str, int]:
     """Run stages until one has a failure; the failure, and the number of the last stage that ran."""
     number, failed = 0, ""
-    for names in stages:
+    for names in names_by_stage:
         number += 1
         if names and (failed := run_stage(names)):
             break
@@ -160,16 +164,22 @@ def work() -> None:
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         order = json.loads(line)
-        path = ROOT / order["path"] if order["path"] else None
-        original = path.read_bytes() if path else b""
-        if path:
-            path.write_text(order["source"])
-            for kept in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
-                kept.unlink()
-        failed, number = run_stages(order["stages"])
-        if path:
-            path.write_bytes(original)
-        print(json.dumps([failed, number]), file=answers, flush=True)
+        if "tests" in order:
+            answer = run_stage(order["tests"]), 0
+        else:
+            answer = run_mutant(ROOT / order["path"], order["source"], order["last_stage"])
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def run_mutant(path: Path, source: str, last_stage: int) -> tuple[str, int]:
+    """Run the stages of a module with a fault; the failure, and the number of the last stage that ran."""
+    original = path.read_bytes()
+    path.write_text(source)
+    for kept in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+        kept.unlink()
+    failed, number = run_stages(stages(str(path.relative_to(ROOT)))[:last_stage])
+    path.write_bytes(original)
+    return failed, number
 
 
 if __name__ == "__main__":

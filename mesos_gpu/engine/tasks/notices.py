@@ -59,8 +59,8 @@ def on_tick(turn: Turn) -> None:
         notice = task.notice
         if notice is None or notice.told >= notice.number or task.evicted:
             continue
-        number, sent_at = turn.state.notified.get(task_id, (0, 0.0))
-        if number != notice.number or turn.now - sent_at >= _patience_s(turn, notice):
+        sent = turn.state.notified.get(task_id)  # the number of a notice, and when it was sent
+        if sent is None or sent[0] != notice.number or turn.now - sent[1] >= _patience_s(turn, notice):
             _send(turn, task, notice)
 
 
