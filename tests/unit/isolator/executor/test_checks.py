@@ -53,6 +53,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def prober() -> Iterator[Prober]:
+    closed_port()  # its socket stays open
     before = set(os.listdir("/proc/self/fd"))
     prober = Prober(spread=lambda: 0.0)
     yield prober
