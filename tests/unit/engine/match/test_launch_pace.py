@@ -367,7 +367,8 @@ def test_instances_of_a_lost_agent_are_replaced_at_the_pace_of_launches(world: W
         offered(world, "a1")
         running(world, "a1", FIRST_SIZE)
     assert Counter(t.state for t in world.state.tasks.values()) == {TaskState.RUNNING: 4 * FIRST_SIZE}
-    world.tick(61)
+    world.now += 60
+    world.tick(1)
     world.feed(ev.AgentLost(AgentId("a1")))
     ids = cut_off(world, "a1")
     world.tick(3)

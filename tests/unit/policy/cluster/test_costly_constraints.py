@@ -82,6 +82,7 @@ def test_costly_constraint_is_compared_with_all_agents_in_the_end(world: World, 
     assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS, "what is known is not compared again"
 
 
+@pytest.mark.usefixtures("work")
 def test_costly_job_starts_as_soon_as_one_agent_is_known_to_do(world: World) -> None:
     world.feed(submitted("costly", constraints=costly(1)))
     for _ in range(20):
