@@ -1,6 +1,5 @@
 """Constraints: Marathon's seven operators with Marathon's own cases, and how the engine keeps them."""
 
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -198,10 +197,9 @@ def test_patterns_that_are_refused() -> None:
 
 
 def test_constraint_patterns_take_no_long_time() -> None:
-    began = time.perf_counter()
+    """By going back and forth none of these comparisons would end within the time limit of a test."""
     for pattern in ("(a+)+!", "(a|a)*!", "(.*a){20}", ".*.*.*.*.*.*.*.*!"):
         assert matches(pattern, "a" * 250) is (pattern == "(.*a){20}")
-    assert time.perf_counter() - began < 30
 
 
 # --- wire
