@@ -111,7 +111,7 @@ def test_drf_division_is_within_demands_and_the_pool(count: int) -> None:
 def _nothing_is_left_that_somebody_may_have(
     pool: Amounts, parties: list[Party], got: list[dict[int, Amounts]]
 ) -> None:
-    """Whoever wants more of a kind lacks one of its resources, but for what rounding leaves over."""
+    """Demand for more of a kind lacks one of its resources, but for what rounding leaves over."""
     left = [pool[r] - sum(total(each)[r] for each in got) for r in range(3)]
     for each, mine in zip(parties, got, strict=True):
         for kind, wanted in each.wants.items():

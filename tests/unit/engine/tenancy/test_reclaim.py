@@ -1,4 +1,4 @@
-"""Who is guaranteed GPUs gets them from borrowers: on real nodes, at the least loss, and from nobody who has a seat."""
+"""Reclaim of guaranteed GPUs from borrowers: on real nodes, at the least loss, and from no job with a seat."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_reclaim_stops_no_job_with_a_seat_though_gpus_are_guaranteed_twice(world
 
 
 def test_jobs_of_one_queue_do_not_end_each_other_by_turns(world: Tenants) -> None:
-    """What chaos found: the one had a seat, and the other a higher priority."""
+    """Found by chaos: one job had a seat, and the other a higher priority."""
     world.agents(1, 3)
     world.document(dev=queue(2))
     world.runs("urgent", "dev", 3, priority=5)
@@ -171,7 +171,7 @@ def test_reclaim_makes_a_bounded_number_of_plans_a_match(
 
 
 def test_room_that_is_being_made_for_another_is_not_made_again(world: Tenants) -> None:
-    """What was kept for the first counted twice, and the second had two jobs stopped for one GPU."""
+    """Room kept for the first counted twice, and the second had two jobs stopped for one GPU."""
     world.agents(1, 4)
     world.document(dev=queue(notice_s=60.0), prod=queue(2))
     for i in range(4):
@@ -406,7 +406,7 @@ def test_job_that_a_limit_keeps_waiting_has_no_seat(world: Tenants) -> None:
 
 
 def test_reclaim_stops_no_job_for_a_seat_that_would_still_be_too_small(world: Tenants) -> None:
-    """What chaos found: a job that starts only with a seat had one of its own queue stopped, for too small a seat."""
+    """Found by chaos: a job that starts only with a seat had one of its own queue stopped, for too small a seat."""
     world.agents(1, 2)
     world.document(dev=queue(1), other=queue(1))
     world.runs("small", "dev", 1)
@@ -424,7 +424,7 @@ def test_reclaim_stops_no_job_for_a_seat_that_would_still_be_too_small(world: Te
 
 
 def test_reclaim_room_is_dropped_for_a_job_that_a_new_document_holds(world: Tenants) -> None:
-    """What chaos found: it was kept for ever, and whoever might have started waited for ever."""
+    """Found by chaos: the room was kept for ever, and jobs that could have started waited for ever."""
     world.agents(1, 2)
     world.document(dev=queue(2), other=queue())
     world.runs("lent", "other", 2)
@@ -454,7 +454,7 @@ def test_reclaim_notices_are_withdrawn_for_a_job_that_may_not_start_any_more(wor
 
 
 def test_reclaim_stops_no_job_for_one_that_lacks_ports(world: Tenants) -> None:
-    """What chaos found: plans counted GPUs, and the ports of the node were all taken."""
+    """Found by chaos: plans counted GPUs, and the ports of the node were all taken."""
     world.agents(1, 2)
     world.document(dev=queue(2), lent=queue())
     port = PortWish(None, 0, 31000)

@@ -1,4 +1,4 @@
-"""Who asks for a seat: what is kept of each leaf from match to match gives the lines that a look at every job gives."""
+"""Lines of jobs that ask for seats, kept from match to match, against a look at every job."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def plain(turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_st
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many lines were compared in each match."""
+    """Record the number of lines compared in each match."""
     seen: list[int] = []
 
     def lines(

@@ -1,4 +1,4 @@
-"""What queues and users hold against the plain sum over all tasks, whatever starts, ends, grows and is undone."""
+"""Sums of what queues and users hold, against the plain sum over all tasks."""
 
 from collections import Counter
 

@@ -153,7 +153,7 @@ def test_limit_charges_gpus_by_the_model_granted() -> None:
 
 
 def test_job_that_fits_nowhere_does_not_starve_the_next_of_its_queue() -> None:
-    """What chaos found: the first of a queue is kept room when it starves, but this one no node could serve."""
+    """Found by chaos: room is kept for the first of a queue when it starves, but this one fits on no node."""
     world = Tenants()
     world.register()
     world.agents(1, 2)

@@ -1,4 +1,4 @@
-"""Where checks of the scheduler may go."""
+"""Addresses that checks of the scheduler may go to."""
 
 from ipaddress import ip_address, ip_network
 

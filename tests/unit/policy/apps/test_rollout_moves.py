@@ -1,4 +1,4 @@
-"""What a deployment does to one app: scale, update, stop; and what it waits for."""
+"""Moves of a deployment for one app: scale, update, stop, and wait."""
 
 from dataclasses import replace
 

@@ -343,7 +343,7 @@ ELSEWHERE = {
 }
 
 
-def test_every_field_of_an_app_is_accounted_for() -> None:
+def test_app_fields_are_all_accounted_for() -> None:
     names = {field.name for kind in (App, Container, DockerImage, LinuxInfo) for field in fields(kind)}
     inner = {"type": "container.type", "image": "container", "docker": "container", "linux_info": "seccomp"}
     known = HONOURED.keys() | REFUSED.keys() | ELSEWHERE.keys()

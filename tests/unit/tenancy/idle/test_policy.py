@@ -1,4 +1,4 @@
-"""When GPUs that do nothing come back: what counts as idle, and that nobody is ended without being told."""
+"""Rules for idle GPUs: what counts as idle, and that each end comes after a warning."""
 
 from dataclasses import replace
 
