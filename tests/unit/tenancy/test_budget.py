@@ -1,4 +1,4 @@
-"""Budgets in a bare engine: periods, thresholds, who waits, who is told to end, and what a refund is of."""
+"""Budgets in a bare engine: periods, thresholds, waiting jobs, notices, and refunds."""
 
 import re
 from collections.abc import Mapping

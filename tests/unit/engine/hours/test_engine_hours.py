@@ -1,4 +1,4 @@
-"""Queues by day and by night in a bare engine: who is owed what, who is told before, and who is left alone."""
+"""Queues by day and by night in a bare engine: guarantees, notices before a change, and jobs that are spared."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What GPUs did while tasks held them, from counts of monitors that begin anew, through restarts of the scheduler."""
+"""GPU time of tasks, from counts of monitors that start again, through restarts of the scheduler."""
 
 from dataclasses import dataclass, field
 
