@@ -1,4 +1,4 @@
-"""What a soak takes for left over in a master's state."""
+"""Leftovers in a master's state after a soak."""
 
 from typing import Any
 
