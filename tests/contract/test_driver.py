@@ -293,7 +293,7 @@ def on_mesos(address: str, put: Callable[[ev.Event], None], role: str = "*") -> 
     return pd.PymesosDriver(framework, address, sink)
 
 
-def test_after_the_start_it_is_registered_and_has_offers(rig: Rig) -> None:
+def test_driver_that_has_started_is_registered_and_has_offers(rig: Rig) -> None:
     offer = rig.offer()
     assert isinstance(rig.events[0], ev.Registered)
     assert rig.events[0].framework_id
@@ -306,7 +306,7 @@ def test_a_launch_runs_on_the_agent_of_its_offer(rig: Rig) -> None:
     assert rig.status(task_id, "TASK_STARTING", "TASK_RUNNING").agent_id == offer.agent_id
 
 
-def test_what_a_launch_leaves_of_an_offer_is_offered_again(rig: Rig) -> None:
+def test_offer_left_by_a_launch_comes_again(rig: Rig) -> None:
     rig.running()
     assert rig.offer().id
 
@@ -327,7 +327,7 @@ def test_a_task_that_is_killed_says_so_and_no_more(rig: Rig) -> None:
 
 
 @pytest.mark.cluster
-def test_what_is_reserved_comes_back_with_its_framework_s_id_until_it_is_given_back(
+def test_reservation_comes_back_with_its_framework_s_id_until_it_is_given_back(
     mesos: Callable[[], Cluster],
 ) -> None:
     events: list[ev.Event] = []
@@ -371,7 +371,7 @@ def test_a_declined_offer_comes_again_under_another_id(rig: Rig) -> None:
     assert again.agent_id == offer.agent_id
 
 
-def test_nothing_is_offered_while_offers_are_suppressed(rig: Rig) -> None:
+def test_offers_do_not_come_while_suppressed(rig: Rig) -> None:
     offer = rig.offer()
     rig.driver.suppress()
     rig.driver.decline([offer.id], refuse_s=0.0)
@@ -401,7 +401,7 @@ def test_a_reconciliation_of_a_task_that_nobody_knows_says_that_it_is_gone(rig: 
 
 @pytest.mark.parametrize("driver", [pd.PymesosDriver, ReadyCluster, FakeDriver, ChaosDriver])
 @pytest.mark.parametrize("name", METHODS)
-def test_each_call_has_the_parameters_of_the_port(driver: type, name: str) -> None:
+def test_driver_calls_have_the_parameters_of_the_port(driver: type, name: str) -> None:
     wanted, given = getattr(Driver, name), getattr(driver, name)
     assert inspect.signature(given).parameters == inspect.signature(wanted).parameters
     assert get_type_hints(given) == get_type_hints(wanted)

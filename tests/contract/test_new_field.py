@@ -56,7 +56,7 @@ def with_the_field(code: str, *words: str) -> str:
     return done.stdout
 
 
-def test_it_is_accepted_bounded_and_answered() -> None:
+def test_new_field_is_accepted_bounded_and_answered() -> None:
     with_the_field("""
 from mesos_gpu.api.v1 import views
 from tests.sights import ALL_SEEING
@@ -75,7 +75,7 @@ assert views.job(StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job,
 """)
 
 
-def test_it_is_saved_and_read_back_and_is_at_its_default_in_what_was_saved_before(tmp_path: Path) -> None:
+def test_new_field_is_saved_and_has_its_default_in_older_states(tmp_path: Path) -> None:
     with_the_field(
         """
 import json, sqlite3
@@ -113,7 +113,7 @@ store.close()
     )
 
 
-def test_it_is_an_option_of_run_and_of_plan_and_show_tells_it() -> None:
+def test_new_field_is_an_option_of_run_and_plan_and_is_shown() -> None:
     out = with_the_field("""
 from click.testing import CliRunner
 from mesos_gpu.cli import main
@@ -138,7 +138,7 @@ with FakeRest() as rest:
     assert "booking, shm_mib)." in " ".join(out.split())
 
 
-def test_it_is_in_the_openapi_document() -> None:
+def test_new_field_is_in_the_openapi_document() -> None:
     with_the_field("""
 from mesos_gpu.api import openapi
 
@@ -171,7 +171,7 @@ assert "/gpu/shm_mib" in refused and "is greater than 4096" in refused, refused
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)
-def test_each_table_has_an_entry_for_the_kind_of_each_field(field: Field) -> None:
+def test_field_tables_have_an_entry_for_each_kind(field: Field) -> None:
     tables = [job_fields._READERS, job_fields._WRITERS, spec._REQUESTED, spec._ANSWERED, show._TEXTS]
     tables += [options._TOLD] if field.option else []
     tables += [gpu._KINDS] if field.of_app else []
@@ -193,6 +193,6 @@ def test_options_of_apps_have_the_defaults_of_jobs() -> None:
         ("docs/reference/marathon.md", list(PASSED_ON)),
     ],
 )
-def test_each_field_is_on_its_page(page: str, names: list[str]) -> None:
+def test_fields_are_on_their_pages(page: str, names: list[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in text and f'"{name}"' not in text] == []

@@ -184,7 +184,7 @@ def test_a_cut_between_two_pages_of_a_piece_is_seen(agent: Agent, reader: Reader
     assert (chunk.offset, chunk.next_offset) == (begin, begin + 90)
 
 
-def test_what_a_task_prints_like_it_is_not_believed(agent: Agent, reader: Reader) -> None:
+def test_log_marks_printed_by_a_task_are_not_believed(agent: Agent, reader: Reader) -> None:
     lie = head(1 << 60, 7)[:200]
     agent.files[f"{VIRTUAL}/stdout"] = lie + b"\nrest\n"
     chunk = reader.read(launch(agent.url), "fw", "stdout", 0, 1000)
@@ -218,7 +218,7 @@ def test_a_sandbox_that_is_not_there_yet(reader: Reader, agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b"7", b'{"frameworks": 1}', b'{"frameworks": [{}]}'])
-def test_what_is_no_agent(agent: Agent, reader: Reader, answer: bytes) -> None:
+def test_logs_of_something_that_is_no_agent_are_refused(agent: Agent, reader: Reader, answer: bytes) -> None:
     agent.state = answer
     with pytest.raises((Unavailable, NotFound)):
         reader.read(launch(agent.url), "fw", "stdout", 0, 100)
@@ -245,7 +245,7 @@ def test_any_bytes_in_any_pieces_are_the_same_text(content: bytes, length: int) 
     assert pieces(read) == content.decode("utf-8", "replace")
 
 
-def test_when_it_was_written(agent: Agent, reader: Reader) -> None:
+def test_log_lines_have_their_time(agent: Agent, reader: Reader) -> None:
     task = launch(agent.url)
     agent.files[f"{VIRTUAL}/stdout"] = b"x" * 100
     assert reader.times(task, "fw", "stdout") is None, "an executor that notes none"

@@ -219,7 +219,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     assert got.stderr == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (instances?)\n"
 
 
-def test_what_is_refused_of_a_file_is_told_with_its_line(rig: Played, tmp_path: Path) -> None:
+def test_app_file_refusal_tells_the_line(rig: Played, tmp_path: Path) -> None:
     good("app", "create", "-", stdin={"id": "/there", **APP})
     file = tmp_path / "apps.yaml"
     app = "cmd: sleep 1\n{0}mem: -5\n{0}healthChecks:\n{0}- protocol: HTTQ\n"
@@ -308,7 +308,7 @@ def test_an_update_is_undone(rig: Played) -> None:
     assert (app["args"], "cmd" in app, app["instances"], app["mem"]) == (["sleep", "8"], False, 2, 16)
 
 
-def test_what_fails_is_the_reason(rig: Played) -> None:
+def test_command_why_gives_failures_of_an_app_as_the_reason(rig: Played) -> None:
     rig.works = False
     good("app", "create", "-", stdin={"id": "/sad", **APP})
     words = (
@@ -323,7 +323,9 @@ def test_what_fails_is_the_reason(rig: Played) -> None:
     assert json.loads(good("deployment", "list", "--json")) == []
 
 
-def test_nor_is_one_whose_deployment_was_over_at_once(rig: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_app_whose_deployment_was_over_at_once_is_not_waited_for(
+    rig: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig.ends_as, looks, find = "TASK_FAILED", [], rolling.find
 
     def over_at_the_second_look(marathon: Marathon, id: str) -> Any:
