@@ -3,10 +3,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 MINUTES ?= 30 # of `make soak`
-WORKERS ?= 6 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
-RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
+WORKERS ?= auto # processes of `make test`; auto: half as many again as processors; 0: one, without xdist
+RUN := $(BIN)/python -m tests.runner.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants demo-cluster up down test test-long soak test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel deb lock audit sbom clean
+.PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long soak test-kernel test-gpu test-bare budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -31,11 +31,15 @@ down: setup ## Stop it
 
 test: setup ## All tests but the long ones; installs what they need
 	@scripts/install_test_tools.sh
-	@$(BIN)/python -m tests.compiled
-	@$(RUN) --again -p tests.skips -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations 15 --durations-min 5
+	@$(RUN) --again -p tests.runner.skips -p tests.runner.budget --budget --costs build/test-costs.jsonl --changed -n $(WORKERS) --max-worker-restart 0 tests
 
-test-long: setup ## The long ones
-	@$(RUN) --limit 28800 --stuck 7500 -m long --timeout 900
+test-change: setup ## The tests of documents, packages, upgrades and the like whose files have changed since they passed
+	@scripts/install_test_tools.sh
+	@$(RUN) --again -p tests.runner.skips --changed -n $(WORKERS) --max-worker-restart 0 -m "on_change and not long" tests
+
+test-long: setup ## All seeds, kills, hosts and looks; then the tests of `make test` beside two busy processes
+	@MESOS_GPU_TEST_RANDOM=1 $(RUN) --limit 28800 --stuck 7500 -n 0 -m "long or on_change" --timeout 900 tests
+	@$(RUN) --again --burn 2 -p tests.runner.skips -n $(WORKERS) --max-worker-restart 0 --timeout 480 tests
 
 soak: setup ## Random load and faults on a cluster of network namespaces for MINUTES (30), by SEED; needs root
 	@scripts/install_test_tools.sh
@@ -43,15 +47,18 @@ soak: setup ## Random load and faults on a cluster of network namespaces for MIN
 
 test-kernel: setup ## Tests that need root and cgroups
 	@scripts/install_test_tools.sh
-	@$(RUN) --again -m kernel
+	@$(RUN) --again -n 0 -m kernel tests
 
 test-gpu: setup ## Tests that need a GPU and its driver
-	@$(RUN) -m gpu
+	@$(RUN) -n 0 -m gpu tests
 
 test-bare: ## `make demo` and `make test` in a fresh clone on a fresh Debian 12; needs root and debootstrap
 	@scripts/test_bare.sh
 
-check: setup ## Format, lint, types, layers, faults of security, spelling
+budget: ## Take the CPU seconds of the last `make test` over into tests/budget.toml and docs/development.md
+	@$(BIN)/python -m tests.runner.budget build/test-costs.jsonl
+
+check: setup ## Format, lint, types, layers, faults of security, language, spelling
 	@$(BIN)/ruff format --check --quiet . || { echo 'make check: run .venv/bin/ruff format .'; exit 1; }
 	@$(BIN)/ruff check --quiet --no-cache . # its cache forgets that what is first-party depends on which files there are
 	@$(BIN)/mypy
@@ -59,6 +66,7 @@ check: setup ## Format, lint, types, layers, faults of security, spelling
 	@rm -f .lint-imports.log
 	@$(BIN)/bandit --quiet -ll --recursive mesos_gpu isolator volumes scripts > .bandit.log 2>&1 || { cat .bandit.log; exit 1; }
 	@rm -f .bandit.log
+	@$(BIN)/python -m scripts.prose
 	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin,te --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
 
 bench: setup ## Measure, on the embedded cluster

@@ -73,13 +73,16 @@ def drawn(contract: str, graph: grimp.ImportGraph) -> str:
     return "\n".join(lines)
 
 
-def rendered(text: str) -> str:
-    """A document with each graph as it is now, between `<!-- imports: NAME -->` and `<!-- end -->`.
+def rendered(text: str, graph: grimp.ImportGraph) -> str:
+    """Return a document with its graphs redrawn between `<!-- imports: NAME -->` and `<!-- end -->`.
+
+    Args:
+        text: The document.
+        graph: Imports of the packages in `ROOTS`.
 
     Raises:
         LookupError: A graph has no place in it.
     """
-    graph = grimp.build_graph(*ROOTS, cache_dir=None)
     for name in DRAWN:
         mark = f"<!-- imports: {name} -->\n"
         before, begin, rest = text.partition(mark)
@@ -92,4 +95,5 @@ def rendered(text: str) -> str:
 
 if __name__ == "__main__":
     DOCUMENT = Path(sys.argv[1])
-    DOCUMENT.write_text(rendered(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    GRAPH = grimp.build_graph(*ROOTS, cache_dir=None)
+    DOCUMENT.write_text(rendered(DOCUMENT.read_text(encoding="utf-8"), GRAPH), encoding="utf-8")

@@ -1,6 +1,7 @@
 """Servers on real ports of the loopback that behave, and that do not: for tests of health checks."""
 
 import contextlib
+import functools
 import socket
 import ssl
 import subprocess
@@ -113,10 +114,17 @@ def answering(
         server.close()
 
 
+@functools.cache
+def _bound() -> socket.socket:
+    """Bind a socket that does not listen: its port refuses connections, and no other process gets it."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    return bound
+
+
 def closed_port() -> int:
-    """A port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a port that nothing listens on as long as this process runs."""
+    return int(_bound().getsockname()[1])
 
 
 def server_context(directory: Path) -> ssl.SSLContext:

@@ -3,10 +3,9 @@
 import gc
 import os
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +14,14 @@ import pytest
 
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, stack, task_ports
-from tests import compiled, progress
+from tests.runner import progress
+from tests.runner.parts import (
+    pytest_configure_node,
+    pytest_ignore_collect,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
+from tests.runner.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_configure
 from tests.starts import forked
 
 if TYPE_CHECKING:
@@ -23,6 +29,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TESTS = Path(__file__).parent
+#: Hooks of pytest that other modules implement.
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_configure_node",
+    "pytest_ignore_collect",
+    "pytest_xdist_auto_num_workers",
+    "pytest_xdist_make_scheduler",
+]
 # No deadline: a slow example shows a busy machine, and pytest-timeout bounds each test. Examples are the same in each
 # run, so that a change is not refused for a defect of other code; MESOS_GPU_TEST_RANDOM=1 draws new ones.
 hypothesis.settings.register_profile(
@@ -35,7 +51,7 @@ hypothesis.settings.load_profile("gate")
 
 if (
     os.geteuid() == 0 and os.path.isdir("/srv") and progress.VARIABLE not in os.environ
-):  # else tests/run.py says
+):  # else tests/runner/run.py says
     tempfile.tempdir = "/srv"  # where tasks see what tests make: each has a /tmp of its own
 
 
@@ -49,45 +65,6 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 120.0) 
             min(0.02 + 0.1 * waited_s, 0.25)
         )  # what takes long leaves the processor to what it waits for
     return value
-
-
-#: Files and folders of tests, below this one, that keep one worker of xdist busy for longest: they begin in this order.
-LONGEST = (
-    "e2e/mesos/test_cluster_apply.py",
-    "unit/test_run.py",
-    "e2e/local/test_documents.py",
-    "e2e/local/test_pages.py",
-    "e2e/upgrade",
-    "unit/simulate",
-)
-#: Folders whose tests compute; those of others start processes, and mostly wait for them.
-COMPUTING = ("contract", "property", "unit")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files come first. Of the others, those that wait are spread among those that compute, so that workers
-    of both kinds are always under way; at the end are short ones, and no worker ends long after the others."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    long = [path for each in LONGEST for path in files if path.is_relative_to(TESTS / each)]
-    waiting, computing = [], []
-    for path, tests in files.items():
-        if path in long:
-            continue
-        if tests[0].get_closest_marker("cluster") or path.relative_to(TESTS).parts[0] not in COMPUTING:
-            waiting.append(path)
-        else:
-            computing.append(path)
-    ordered = [*long, *spread(waiting, computing)]
-    items[:] = [item for path in ordered for item in files[path]]
-
-
-def spread(some: Sequence[T], others: Sequence[T]) -> list[T]:
-    """Both in their orders, `some` evenly among the first three quarters of `others`."""
-    placed = [(0.75 * number / len(some), each) for number, each in enumerate(some)]
-    placed += [((number + 1) / len(others), each) for number, each in enumerate(others)]
-    return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -133,10 +110,8 @@ def own_ports() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_schedulers() -> Iterator[None]:
-    """Schedulers of clusters start in less time: tests/starts/forked.py, or tests/compiled.py where none is forked."""
+    """Fork the schedulers of clusters from a process that has imported what they need: tests/starts/forked.py."""
     with pytest.MonkeyPatch.context() as patch:
-        if compiled.KEPT.exists():
-            patch.setattr(stack, "SCHEDULER", (sys.executable, compiled.__file__, forked.PROGRAM))
         parent = forked.Parent()
         patch.setattr(stack, "spawn", parent)
         yield

@@ -1,12 +1,16 @@
-"""Hosts for tests of MPS: NVIDIA's real daemon of 535 where no GPU is, and bindings of NVML that have one."""
+"""Hosts for tests of MPS: NVIDIA's real daemon of 535 where no GPU is, fakes of daemons in the process of the test, and
+bindings of NVML that have a GPU."""
 
 import json
 import os
 import shutil
+import socket
+import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,11 @@ import pytest
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.compute_mode import Nvml
 from isolator.shares.mps.daemon import Domain, Host
+from mesos_gpu.adapters.mps_control import Control
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.driver_packages import CURRENT, install
+from mesos_gpu.testing.mps import fake_mps
 from tests.kernel.conftest import needs
 
 USER, OTHER = 65534, 65533
@@ -58,6 +64,59 @@ class Bindings:
         """The card's compute mode; 0: the default."""
         modes = json.loads(self._file.read_text())["modes"]
         return int(modes.get(gpu, 0))
+
+
+class Near:
+    """The daemon of a fake in this process, and the side of its control program. A socket listens while it lives."""
+
+    def __init__(self, pipes: Path, protocol: int) -> None:
+        self._pipes, self._protocol = pipes, protocol
+        self._daemon: fake_mps.Daemon2 | fake_mps.Daemon3 | None = None
+        self._listener: socket.socket | None = None
+
+    def start(self, percent: str) -> None:
+        """Start it without settings. `percent`: of each client, by protocol 2."""
+        pipes = str(self._pipes)
+        self._daemon = fake_mps.Daemon3(pipes) if self._protocol == 3 else fake_mps.Daemon2(pipes, percent)
+        self._listener = socket.socket(socket.AF_UNIX)
+        (self._pipes / "control").unlink(missing_ok=True)
+        self._listener.bind(f"{pipes}/control")
+        self._listener.listen(128)
+
+    def end(self) -> None:
+        """End it, if it lives; its settings are lost."""
+        if self._listener is not None:
+            self._listener.close()
+        self._daemon = self._listener = None
+
+    def ask(self, commands: Iterable[str]) -> "subprocess.CompletedProcess[str]":
+        """Give it commands, and return the exit code and output of the control program."""
+        if self._daemon is None:
+            return subprocess.CompletedProcess((), 1, "", "Cannot find MPS control daemon process\n")
+        lines: list[str] = []
+        for command in filter(None, map(str.strip, commands)):
+            try:
+                answer = self._daemon.answer(command)
+            except SystemExit:
+                self.end()
+                break
+            if answer and answer[0].startswith(fake_mps.REFUSED):
+                return subprocess.CompletedProcess((), 1, "", answer[0].removeprefix(fake_mps.REFUSED))
+            lines += answer
+        return subprocess.CompletedProcess((), 0, "".join(f"{line}\n" for line in lines), "")
+
+
+@dataclass(frozen=True, slots=True)
+class NearControl(Control):
+    """`Control` that runs no process."""
+
+    near: Near | None = None
+
+    def _run(
+        self, arguments: tuple[str, ...], what: str, text: str = ""
+    ) -> "subprocess.CompletedProcess[str]":
+        assert self.near is not None
+        return self.near.ask([" ".join(arguments)] if arguments else text.splitlines())
 
 
 def real_program(directory: Path) -> Path:

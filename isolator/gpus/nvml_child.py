@@ -100,14 +100,20 @@ def serve(lib: Any) -> int:
     """Carry out the order on stdin. `lib`: the pynvml module, or a fake of it."""
     order = json.load(sys.stdin)
     try:
-        answer = {"answer": _carried_out(lib, order["what"], order["arguments"])}
+        answer = {"answer": carry_out(lib, order["what"], order["arguments"])}
     except MesosGpuError as error:
         answer = {"failed": error.what, "remedy": error.remedy, "conflict": isinstance(error, Conflict)}
     print(json.dumps(answer), flush=True)
     return 0
 
 
-def _carried_out(lib: Any, what: str, arguments: Mapping[str, Any]) -> Any:
+def carry_out(lib: Any, what: str, arguments: Mapping[str, Any]) -> Any:
+    """Carry out one of `ORDERS` in this process.
+
+    Raises:
+        Conflict: What is in use forbids it.
+        Unavailable: The driver fails, or is not there.
+    """
     if lib is None:
         raise Unavailable(
             "the Python package nvidia-ml-py is not installed", remedy="pip install nvidia-ml-py"

@@ -42,6 +42,8 @@ RESET_S: Final = 120.0
 _LAST_MINOR: Final = (1 << 20) - 1  # of a placeholder, counted downwards
 COMMAND: Final = program.command("probe")
 RESET_COMMAND: Final = ("nvidia-smi", "--gpu-reset", "-i")
+Line = dict[str, Any] | None
+Lines = queue.SimpleQueue[Line]
 logger = logging.getLogger(__name__)
 
 # --- the child
@@ -122,24 +124,46 @@ def _listen(nvml: Nvml, lib: Any, skip: Sequence[int], say: Callable[..., None])
 # --- the parent
 
 
+class Clock:
+    """The time on which a probe measures its deadlines, and its waits for lines of a child."""
+
+    def now(self) -> float:
+        """Return seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def next_line(self, lines: Lines, timeout_s: float) -> Line:
+        """Return the next line of a child; None stands for the end of its output.
+
+        Raises:
+            queue.Empty: The time is over.
+        """
+        return lines.get(timeout=timeout_s)
+
+
 class _Stopped(Exception):
     """The child did not go on in time, or crashed."""
+
+
+def start(command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """Start a child that is asked and answers by lines."""
+    return subprocess.Popen(
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
 
 
 class _Child:
     """A child process that reads NVML, and the thread that reads what it says."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], clock: Clock) -> None:
+        self._clock = clock
+        self._process = start(command, env)
+        self._lines: Lines = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._xids: dict[str, list[int]] = {}
         self.told = threading.Event()  # an event came
         self.index: int | None = None  # what it is at
         self.names: dict[int, GpuId] = {}  # by index
-        self._since, self._started = time.monotonic(), False
+        self._since, self._started = clock.now(), False
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -166,7 +190,7 @@ class _Child:
     def ask(self, skip: Sequence[int], alone: int | None = None) -> None:
         """Have it read the cards; `answer` gives what it says."""
         assert self._process.stdin is not None
-        self.index, self._since = None, time.monotonic()
+        self.index, self._since = None, self._clock.now()
         with contextlib.suppress(OSError):  # it ended: `answer` will say so
             print(json.dumps({"skip": list(skip), "alone": alone}), file=self._process.stdin, flush=True)
 
@@ -179,9 +203,9 @@ class _Child:
         """
         while True:
             patience_s = self._patience_s(deadline_s)
-            left_s = self._since + patience_s - time.monotonic()
+            left_s = self._since + patience_s - self._clock.now()
             try:
-                line = self._lines.get(timeout=max(left_s, 0.0)) if wait else self._lines.get_nowait()
+                line = self._clock.next_line(self._lines, max(left_s, 0.0) if wait else 0.0)
             except queue.Empty:
                 if not wait and left_s > 0:
                     return None
@@ -189,7 +213,7 @@ class _Child:
             if line is None:
                 raise _Stopped("made the probe crash")
             if "at" in line:
-                self.index, self._since, self._started = line["at"], time.monotonic(), True
+                self.index, self._since, self._started = line["at"], self._clock.now(), True
                 if line["uuid"]:
                     self.names[line["at"]] = GpuId(line["uuid"])
             elif "failed" in line:
@@ -230,15 +254,15 @@ class _Hung:
     """A card, or the driver as a whole, that did not answer."""
 
     why: str
-    retry_at: float  # monotonic
+    retry_at: float  # seconds on the probe's clock
     count: int = 1
     child: _Child | None = None  # that tries it again, or that cannot be killed
     tries: bool = False  # it tries
 
-    def again(self, why: str, recheck_s: float) -> None:
+    def again(self, why: str, recheck_s: float, now: float) -> None:
         """Count a failure, and put the next try off for longer each time (seconds, with back-off)."""
         self.count, self.why, self.tries = self.count + 1, why, False
-        self.retry_at = time.monotonic() + delay_s(self.count, first_s=recheck_s, most_s=RETRY_MOST_S)
+        self.retry_at = now + delay_s(self.count, first_s=recheck_s, most_s=RETRY_MOST_S)
 
 
 class ChildProbe:
@@ -252,6 +276,7 @@ class ChildProbe:
         command: Sequence[str] = COMMAND,
         reset_command: Sequence[str] = RESET_COMMAND,
         libraries: Callable[[], Path | None] = lambda: None,
+        clock: Clock | None = None,
     ) -> None:
         """No child runs yet.
 
@@ -261,8 +286,10 @@ class ChildProbe:
             command: What serves as the child.
             reset_command: What resets a card; its UUID is added.
             libraries: A directory of NVML's library to go before the host's; asked at each start of a child.
+            clock: The time of all deadlines; by default this host's.
         """
         self._deadline_s, self._recheck_s = deadline_s, recheck_s
+        self._clock = clock or Clock()
         self._command, self._reset_command, self._libraries = command, reset_command, libraries
         self._child: _Child | None = None
         self._hung: dict[int | None, _Hung] = {}  # by index; None: the driver as a whole
@@ -283,13 +310,13 @@ class ChildProbe:
         """
         for index in list(self._hung):
             self._try_again(index)
-        if self._renew_at is not None and time.monotonic() >= self._renew_at:
+        if self._renew_at is not None and self._clock.now() >= self._renew_at:
             self._renew_at = None
             self._drop_child()  # a session does not see that a card was reset, or is back
         survey = self._read()
         readings = (*survey.readings, *self._unreadable({reading.gpu.id for reading in survey.readings}))
         if self._renew_at is None and any(reading.lost or reading.unreadable for reading in readings):
-            self._renew_at = time.monotonic() + self._recheck_s
+            self._renew_at = self._clock.now() + self._recheck_s
         self._collect_xids()
         xids, self._xids = self._xids, {}  # those of a card that is not ours are dropped
         if survey.note != self._note:
@@ -341,7 +368,7 @@ class ChildProbe:
                 raise _silent(self._hung[None].why)
             if self._child is None or self._child.ended():
                 self._drop_child()
-                self._child = _Child(self._command, self._env())
+                self._child = _Child(self._command, self._env(), self._clock)
             child = self._child
             child.ask([index for index in self._hung if index is not None])
             try:
@@ -375,16 +402,16 @@ class ChildProbe:
         index = child.index
         name = "the driver" if index is None else self._names.get(index) or f"GPU {index} of this host"
         logger.error("%s %s: it is left alone for %g s", name, why, self._recheck_s)
-        hung = self._hung.setdefault(index, _Hung(why, time.monotonic() + self._recheck_s))
+        hung = self._hung.setdefault(index, _Hung(why, self._clock.now() + self._recheck_s))
         hung.child, hung.tries = (None if child.end() else child), False
 
     def _try_again(self, index: int | None) -> None:
         """A card alone, in a child of its own that nobody waits for; none while an old one cannot be killed."""
         hung = self._hung[index]
         if hung.child is None:
-            if time.monotonic() < hung.retry_at:
+            if self._clock.now() < hung.retry_at:
                 return
-            hung.child, hung.tries = _Child(self._command, self._env()), True
+            hung.child, hung.tries = _Child(self._command, self._env(), self._clock), True
             hung.child.ask([], alone=-1 if index is None else index)
         if not hung.tries:
             hung.child = None if hung.child.ended() else hung.child
@@ -394,7 +421,7 @@ class ChildProbe:
                 return
         except (_Stopped, Unavailable) as error:
             why = error.what if isinstance(error, Unavailable) else str(error)
-            hung.again(why, self._recheck_s)
+            hung.again(why, self._recheck_s, self._clock.now())
             hung.child = None if hung.child.end() else hung.child
         else:
             hung.child.end()

@@ -4,7 +4,7 @@ them. It has no other duty: without it the shares of those cards run on, and the
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
@@ -13,13 +13,20 @@ from isolator.agent.agent_api import TERMINAL, Connection, Settings
 LINGER_S: Final = 1.0
 
 
+def call_later(action: Callable[[], None]) -> None:
+    """Call a function after `LINGER_S`, on another thread."""
+    timer = threading.Timer(LINGER_S, action)
+    timer.daemon = True
+    timer.start()
+
+
 class Keeper:
     """`Handler` of the agent's events."""
 
-    def __init__(self, settings: Settings, linger_s: float = LINGER_S) -> None:
-        """Nothing runs yet. `linger_s`: how long it stays when its last task has ended."""
+    def __init__(self, settings: Settings, later: Callable[[Callable[[], None]], None] = call_later) -> None:
+        """Nothing runs yet. `later`: calls a function some time after the keeper's last task has ended."""
         self._connection = Connection(settings, self)
-        self._linger_s = linger_s
+        self._later = later
         self._lock = threading.Lock()
         self._tasks: set[str] = set()  # whose end the agent has not acknowledged
         self._ending: set[str] = set()
@@ -55,10 +62,10 @@ class Keeper:
             return
         with self._lock:
             self._tasks.discard(task_id)
-            if not self._tasks:
-                timer = threading.Timer(self._linger_s, self._finish, (self._launches,))
-                timer.daemon = True
-                timer.start()
+            if self._tasks:
+                return
+            launches = self._launches
+        self._later(lambda: self._finish(launches))
 
     def message(self, data: bytes) -> None:
         """Nothing is said to a keeper."""

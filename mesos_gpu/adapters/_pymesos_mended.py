@@ -160,6 +160,7 @@ class Timings:
         answer_s: For a connection and for the answer to SUBSCRIBE.
         call_s: For the answer to any other call.
         missed_heartbeats: That many heartbeat intervals without a byte end a subscription.
+        clock: Monotonic time, in seconds.
     """
 
     first_pause_s: float = 0.2
@@ -169,6 +170,7 @@ class Timings:
     answer_s: float = 10.0
     call_s: float = 10.0
     missed_heartbeats: float = 5.0
+    clock: Callable[[], float] = time.monotonic
 
     def pause_s(self, failures: int) -> float:
         """A random pause, between half of what is due and all of it."""
@@ -420,12 +422,13 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
 
     def _follow(self, stream: EventStream, home: str) -> None:
         """Take events until the stream fails, the driver stops, or another master is to be followed."""
-        heard_at, wakeup = time.monotonic(), self._wakeup_fd()
+        now = self._timings.clock
+        heard_at, wakeup = now(), self._wakeup_fd()
         with selectors.PollSelector() as selector:
             selector.register(wakeup, selectors.EVENT_READ)
             selector.register(stream, stream.wanted)
             while self._started and self._new_master == home and self._stale is not stream:
-                left_s = heard_at + self._patience_s - time.monotonic()
+                left_s = heard_at + self._patience_s - now()
                 ready = {key.fileobj: mask for key, mask in selector.select(max(left_s, 0))}
                 if wakeup in ready:
                     os.read(wakeup, 4096)
@@ -436,7 +439,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                     stream.write()
                     selector.modify(stream, stream.wanted)
                 if mask & selectors.EVENT_READ:
-                    heard_at = time.monotonic()
+                    heard_at = now()
                     for event in stream.read():
                         self.process_event(event)
                     selector.modify(stream, stream.wanted)
@@ -455,7 +458,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
 
     def _settled(self) -> bool:
         since = self._subscribed_at
-        return since is not None and time.monotonic() - since >= self._timings.settled_s
+        return since is not None and self._timings.clock() - since >= self._timings.settled_s
 
     def _disconnect(self) -> None:
         was_linked, self._link = self._link is not None, None
@@ -492,7 +495,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         self.framework_id = info["framework_id"]["value"]
         interval_s = float(info.get("heartbeat_interval_seconds", DEFAULT_HEARTBEAT_S))
         self._patience_s = interval_s * self._timings.missed_heartbeats
-        self._subscribed_at = time.monotonic()
+        self._subscribed_at = self._timings.clock()
         self._link = _Link(*self._stream.peer, self._stream.stream_id or "", self._stream.name)
         hostname, port = split_address(self._master)
         master_info = {"hostname": hostname, "port": port, "scheme": "http" if self._tls is None else "https"}

@@ -24,7 +24,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import Part, charged
 from mesos_gpu.policy.admission.limits import charge_percent
-from mesos_gpu.policy.tenancy.pools import pool_of
+from mesos_gpu.policy.tenancy.pools import pool_of, pools_of_unreported
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 ALL: Final = "*"  # in the place of a user: everybody; nobody has that name
@@ -235,6 +235,13 @@ def pool_of_node(tree: Tree, node: Node | None) -> str:
     if not pools or node is None:
         return DEFAULT_POOL
     return pool_of(pools, {gpu.model for gpu in node.gpus}, node)
+
+
+def pools_of_node(tree: Tree, node: Node | None) -> frozenset[str]:
+    """Return the pools that a node may be in: one, or several while its monitor has not reported its GPUs."""
+    if node is not None and node.is_unreported:
+        return pools_of_unreported(tree.document.pools, node)
+    return frozenset((pool_of_node(tree, node),))
 
 
 def cost_of_granted(

@@ -1,6 +1,7 @@
 """Build `mesos-gpu-executor.pyz`: all that a GPU host runs, in one file that needs a Python and nothing else."""
 
 import ast
+import functools
 import io
 import sys
 import zipfile
@@ -104,14 +105,16 @@ def _sources() -> dict[str, Path]:
     return modules
 
 
-def imports(source: str) -> Iterator[str]:
-    """The modules that a source may import: of `from a import b`, both `a` and `a.b`."""
+@functools.cache
+def imports(source: str) -> tuple[str, ...]:
+    """Return the modules that a source may import: of `from a import b`, both `a` and `a.b`."""
+    modules: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            modules += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            modules += (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+    return tuple(modules)
 
 
 def _name(path: Path) -> str:

@@ -29,13 +29,11 @@ class Stream:
     Args:
         events: Bytes are sent as they are, as a record.
         heartbeat_s: What SUBSCRIBED promises.
-        silent: Break that promise.
         then_end: Close the stream after `events`.
     """
 
     events: tuple[Mapping[str, Any] | bytes, ...] = ()
     heartbeat_s: float = 15.0
-    silent: bool = False
     then_end: bool = False
 
 
@@ -226,7 +224,7 @@ class ScriptedMaster:
                 write(event)
             while not (self._closing or stream.then_end):
                 try:
-                    event_or_end = feed.get(timeout=None if stream.silent else stream.heartbeat_s)
+                    event_or_end = feed.get(timeout=stream.heartbeat_s)
                 except queue.Empty:
                     event_or_end = _HEARTBEAT
                 if event_or_end is None:

@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import pytest
+import requests
 
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.engine import effects as fx
@@ -37,10 +39,10 @@ from mesos_gpu.testing.fake_driver import FakeDriver
 from mesos_gpu.testing.ready_cluster import ReadyCluster
 from mesos_gpu.wire.mesos.reservations import is_others, is_ours, owner_of, reserved
 from mesos_gpu.wire.mesos.v1 import resources_to_json
+from tests.conftest import wait_until
 from tests.e2e.local.test_local_cluster import EXECUTOR
 
 WAIT_S: Final = 60.0
-QUIET_S: Final = 1.0
 METHODS: Final = [
     name for name, _ in inspect.getmembers(Driver, inspect.isfunction) if not name.startswith("_")
 ]
@@ -140,7 +142,17 @@ class Rig:
     events: list[ev.Event]
     pump: Callable[[], None]
     executor: str = ""  # the command of an executor that says that its tasks run, until they are killed
+    cycles: Callable[[], int] | None = None  # allocations of the master; None where `pump` is one
     serial: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def cycle(self) -> None:
+        """Let the cluster offer what is free as often as makes sure that it is offered."""
+        if self.cycles is None:
+            for _ in range(3):
+                self.pump()
+            return
+        before = self.cycles()
+        wait_until("resources are allocated again", lambda: self.cycles() >= before + 3)  # type: ignore[misc]
 
     def until(self, happened: Callable[[list[ev.Event]], Any], what: str) -> Any:
         """What `happened` finds in the events, which may be yet to come."""
@@ -236,6 +248,12 @@ def executor_text() -> str:
     return "".join(lines).replace("# more\n", kill)
 
 
+def _allocations(port: int) -> int:
+    """Return how often a master has allocated resources since it began."""
+    answer = requests.get(f"http://127.0.0.1:{port}/metrics/snapshot", timeout=60)
+    return int(answer.json()["allocator/mesos/allocation_runs"])
+
+
 def _nothing() -> None:
     """What moves by itself needs no pump."""
 
@@ -244,7 +262,7 @@ def _nothing() -> None:
 def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterator[Rig]:
     events: list[ev.Event] = []
     driver: Driver
-    pump, executor = _nothing, ""
+    pump, executor, cycles = _nothing, "", None
     match request.param:
         case "ready":
             driver = ReadyCluster(1, events.append, time.time)
@@ -255,8 +273,9 @@ def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterato
             cluster = mesos()
             driver = on_mesos(f"127.0.0.1:{cluster.master.port}", events.append)
             executor = f"exec {helpers.python()} -IS {cluster.directory}/executor.py"
+            cycles = partial(_allocations, cluster.master.port)
     driver.start()
-    yield Rig(driver, events, pump, executor)
+    yield Rig(driver, events, pump, executor, cycles)
     driver.stop(teardown=True)
 
 
@@ -357,10 +376,7 @@ def test_nothing_is_offered_while_offers_are_suppressed(rig: Rig) -> None:
     rig.driver.suppress()
     rig.driver.decline([offer.id], refuse_s=0.0)
     rig.events.clear()
-    until = time.monotonic() + QUIET_S
-    while time.monotonic() < until:
-        rig.pump()
-        time.sleep(0.01)
+    rig.cycle()
     assert _last_offer(rig.events) is None
     rig.driver.revive()
     assert rig.offer().id

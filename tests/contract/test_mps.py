@@ -5,23 +5,24 @@ import select
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
+from typing import Final
 
 import pytest
 
 from mesos_gpu.adapters.mps2 import Mps2
 from mesos_gpu.adapters.mps3 import LEAST, Mps3, namespace_of
-from mesos_gpu.adapters.mps_control import Absent, Busy, Control, Disobeyed, Limits, Mps, Silent
+from mesos_gpu.adapters.mps_control import PERCENT, Absent, Busy, Control, Disobeyed, Limits, Mps, Silent
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.driver_packages import CURRENT, install
 from mesos_gpu.testing.mps import fake_mps
 from tests.conftest import wait_until
+from tests.mps_hosts import Near, NearControl
 
 GPU, UID = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 65534
 QUARTER, HALF = Limits(25, 20480), Limits(50, 1500)
@@ -47,7 +48,7 @@ class Daemon:
         wait_until("it answers", self.answers)
 
     def answers(self) -> bool:
-        """Whether it does."""
+        """Return whether it answers."""
         try:
             self.mps.servers()
         except Unavailable:
@@ -55,7 +56,7 @@ class Daemon:
         return True
 
     def send(self, number: int) -> None:
-        """Signal it; wait for its end if that is what comes."""
+        """Signal it; wait for its end after SIGKILL."""
         assert self.process is not None
         self.process.send_signal(number)
         if number == signal.SIGKILL:
@@ -66,16 +67,54 @@ class Daemon:
         fake_mps.play(str(self.mps.control.pipes), **state)
 
     def end(self) -> None:
-        """Whatever state it is in."""
+        """Kill it, if it lives."""
         if self.process is not None and self.process.poll() is None:
             self.send(signal.SIGKILL)
 
 
-def made(kind: str, directory: Path, program: Path) -> Daemon:
-    pipes = directory / "p"
+class NearDaemon(Daemon):
+    """A fake daemon in this process."""
+
+    def start(self, most: Limits = QUARTER) -> None:
+        """Start it."""
+        _, more = self.mps.daemon(most)
+        self._near.start(more.get(PERCENT, "100"))
+
+    def send(self, number: int) -> None:
+        """Kill it."""
+        assert number == signal.SIGKILL
+        self._near.end()
+
+    def end(self) -> None:
+        """End it."""
+        self._near.end()
+
+    @property
+    def _near(self) -> Near:
+        control = self.mps.control
+        assert isinstance(control, NearControl)
+        assert control.near is not None
+        return control.near
+
+
+def made(kind: str, program: Path) -> Daemon:
+    """Return a daemon of a kind, not started: "near 2" and "near 3" in this process, others as processes."""
+    pipes = short_directory() / "p"
     pipes.mkdir()
-    control = Control(program, pipes, deadline_s=20.0)  # a fake is a Python, and the machine may be busy
-    return Daemon(Mps3(control) if kind == "fake 3" else Mps2(control))
+    where, protocol = kind.split()
+    if where == "near":
+        control: Control = NearControl(program, pipes, near=Near(pipes, int(protocol)))
+    else:
+        control = Control(program, pipes, deadline_s=20.0)  # a fake is a Python, and the machine may be busy
+    mps = Mps3(control) if protocol == "3" else Mps2(control)
+    return NearDaemon(mps) if where == "near" else Daemon(mps)
+
+
+def short_directory() -> Path:
+    """Make the directory of a test: sockets need short paths."""
+    path = Path(f"/tmp/mgm-{os.getpid()}")
+    path.mkdir()
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -87,59 +126,60 @@ def real_program(open_directory: Path) -> Path:
     return open_directory / "usr/bin/nvidia-cuda-mps-control"
 
 
-@pytest.fixture
-def real(real_program: Path) -> Iterator[Daemon]:
-    """NVIDIA's, started and opened."""
-    short = Path(f"/tmp/mgm-{os.getpid()}")
-    short.mkdir()
-    daemon = made("real 2", short, real_program)
+@contextmanager
+def daemon_of(kind: str, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """Give a daemon of a kind, and end it."""
+    if kind == "real 2":
+        program = request.getfixturevalue("real_program")
+    else:
+        program = Path(fake_mps.program(str(request.getfixturevalue("tmp_path")), int(kind[-1])))
+    daemon = made(kind, program)
     try:
+        yield daemon
+    finally:
+        daemon.end()
+        shutil.rmtree(daemon.mps.control.pipes.parent)
+
+
+PROCESSES: Final = [pytest.param(f"fake {protocol}", marks=pytest.mark.long) for protocol in (2, 3)]
+
+
+@pytest.fixture
+def real(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """NVIDIA's, started and opened."""
+    with daemon_of("real 2", request) as daemon:
         daemon.start()
         daemon.mps.open(GPU, UID, QUARTER)
         yield daemon
-    finally:
-        daemon.end()
-        shutil.rmtree(short)
+
+
+@pytest.fixture(params=["real 2", "near 2", "near 3", *PROCESSES])
+def daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """Each kind; not started."""
+    with daemon_of(request.param, request) as daemon:
+        yield daemon
 
 
 @pytest.fixture(params=["real 2", "fake 2", "fake 3"])
-def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
-    """By turns each; not started."""
-    short = Path(f"/tmp/mgm-{os.getpid()}")  # sockets need short paths
-    short.mkdir()
-    if request.param == "real 2":
-        program = request.getfixturevalue("real_program")
-    else:
-        program = Path(fake_mps.program(str(tmp_path), int(request.param[-1])))
-    daemon = made(request.param, short, program)
-    yield daemon
-    daemon.end()
-    shutil.rmtree(short)
+def process(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """Each kind that is a process; not started."""
+    with daemon_of(request.param, request) as daemon:
+        yield daemon
 
 
-@contextmanager
-def fake_of(protocol: int, directory: Path) -> Iterator[Daemon]:
-    """A fake of that protocol, started."""
-    short = Path(f"/tmp/mgm-{os.getpid()}")
-    short.mkdir()
-    daemon = made(f"fake {protocol}", short, Path(fake_mps.program(str(directory), protocol)))
-    try:
+@pytest.fixture(params=["near 2", "near 3", *PROCESSES])
+def fake(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """A fake, started."""
+    with daemon_of(request.param, request) as daemon:
         daemon.start()
         yield daemon
-    finally:
-        daemon.end()
-        shutil.rmtree(short)
 
 
-@pytest.fixture(params=[2, 3])
-def fake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
-    with fake_of(request.param, tmp_path) as daemon:
-        yield daemon
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[Daemon]:
-    with fake_of(3, tmp_path) as daemon:
+@pytest.fixture(params=["near 3", PROCESSES[1]])
+def three(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """A fake of protocol 3, started."""
+    with daemon_of(request.param, request) as daemon:
+        daemon.start()
         yield daemon
 
 
@@ -228,25 +268,23 @@ def test_where_no_daemon_is_it_says_so(daemon: Daemon) -> None:
         daemon.mps.servers()
 
 
-def test_a_killed_one_is_absent(daemon: Daemon) -> None:
-    daemon.start()
-    daemon.send(signal.SIGKILL)
+def test_mps_daemon_that_was_killed_is_absent(process: Daemon) -> None:
+    process.start()
+    process.send(signal.SIGKILL)
     with pytest.raises(Absent):
-        daemon.mps.servers()
+        process.mps.servers()
 
 
-def test_a_stopped_one_is_silent_within_the_deadline(daemon: Daemon) -> None:
-    daemon.start()
-    control = Control(daemon.mps.control.program, daemon.mps.control.pipes, deadline_s=0.5)
-    daemon.mps.control = control
-    daemon.send(signal.SIGSTOP)
-    begun = time.monotonic()
+def test_mps_daemon_that_is_stopped_is_silent(process: Daemon) -> None:
+    process.start()
+    control = Control(process.mps.control.program, process.mps.control.pipes, deadline_s=0.5)
+    process.mps.control = control
+    process.send(signal.SIGSTOP)
     with pytest.raises(Silent, match=r"did not answer .* within 0\.5 s"):
-        daemon.mps.servers()
-    assert time.monotonic() - begun < 10
-    daemon.send(signal.SIGCONT)
-    daemon.mps.control = Control(control.program, control.pipes, deadline_s=20.0)
-    daemon.mps.servers()
+        process.mps.servers()
+    process.send(signal.SIGCONT)
+    process.mps.control = Control(control.program, control.pipes, deadline_s=20.0)
+    process.mps.servers()
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:

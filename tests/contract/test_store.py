@@ -4,7 +4,7 @@
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -458,47 +458,48 @@ def test_a_new_store_is_empty(opened: Reopened) -> None:
     assert opened.store.load() == EMPTY
 
 
-@pytest.mark.parametrize("name", NOUNS)
-def test_what_is_saved_comes_back_as_it_was_last_and_in_its_order(name: str, opened: Reopened) -> None:
-    batch, _ = NOUNS[name]
-    opened.store.save(reversed(batch[1:]))
-    assert opened.after_a_restart() == saved(**{name: latest(batch[1:])})
+def faults(found: Saved, wanted: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a state that are not as wanted; those that are not named must be empty."""
+    expected = saved(**wanted)
+    return {
+        each.name: getattr(found, each.name)
+        for each in fields(Saved)
+        if getattr(found, each.name) != getattr(expected, each.name)
+    }
 
 
-@pytest.mark.parametrize("name", NOUNS)
-def test_a_later_save_of_one_thing_takes_the_place_of_the_earlier(name: str, opened: Reopened) -> None:
-    batch, _ = NOUNS[name]
-    opened.store.save(batch[:1])
-    opened.store.save(batch[1:2])
-    assert opened.after_a_restart() == saved(**{name: (noun_of(batch[1]),)})
+def test_store_gives_back_what_was_saved_last_and_in_its_order(opened: Reopened) -> None:
+    opened.store.save(save for batch, _ in NOUNS.values() for save in reversed(batch[1:]))
+    wanted = {name: latest(batch[1:]) for name, (batch, _) in NOUNS.items()}
+    assert faults(opened.after_a_restart(), wanted) == {}
 
 
-@pytest.mark.parametrize("name", SINGLE)
-def test_there_is_one_of_it_the_last(name: str, opened: Reopened) -> None:
-    first, last = SINGLE[name]
-    opened.store.save([first])
-    assert opened.after_a_restart() == saved(**{name: noun_of(first)})
-    opened.store.save([last])
-    assert opened.after_a_restart() == saved(**{name: noun_of(last)})
+def test_store_replaces_a_thing_by_its_later_save(opened: Reopened) -> None:
+    for number in (0, 1):
+        opened.store.save(batch[number] for batch, _ in NOUNS.values())
+    wanted = {name: (noun_of(batch[1]),) for name, (batch, _) in NOUNS.items()}
+    assert faults(opened.after_a_restart(), wanted) == {}
 
 
-@pytest.mark.parametrize("name", [name for name, (_, forget) in NOUNS.items() if forget])
-def test_what_is_forgotten_is_gone_and_nothing_else_and_may_be_forgotten_twice(
-    name: str, opened: Reopened
-) -> None:
-    batch, forget = NOUNS[name]
-    assert forget is not None
-    opened.store.save(batch)
-    opened.store.save([forget])
-    kept = tuple(
-        noun
-        for noun in latest(batch)
-        if noun not in [noun_of(save) for save in batch if saves.subject(save) == saves.subject(forget)]
-    )
-    assert len(kept) == len(latest(batch)) - 1
-    assert opened.after_a_restart() == saved(**{name: kept})
-    opened.store.save([forget])
-    assert opened.after_a_restart() == saved(**{name: kept})
+def test_store_has_one_of_a_single_thing_the_last(opened: Reopened) -> None:
+    for number in (0, 1):
+        opened.store.save(pair[number] for pair in SINGLE.values())
+        wanted = {name: noun_of(pair[number]) for name, pair in SINGLE.items()}
+        assert faults(opened.after_a_restart(), wanted) == {}
+
+
+def test_store_forgets_one_thing_alone_and_may_forget_it_twice(opened: Reopened) -> None:
+    opened.store.save(save for batch, _ in NOUNS.values() for save in batch)
+    wanted = {name: latest(batch) for name, (batch, _) in NOUNS.items()}
+    for name, (batch, forget) in NOUNS.items():
+        if forget is None:
+            continue
+        gone = [noun_of(save) for save in batch if saves.subject(save) == saves.subject(forget)]
+        wanted[name] = tuple(noun for noun in latest(batch) if noun not in gone)
+        assert len(wanted[name]) == len(latest(batch)) - 1
+    for _ in range(2):
+        opened.store.save(forget for _, forget in NOUNS.values() if forget)
+        assert faults(opened.after_a_restart(), wanted) == {}
 
 
 def test_a_jobs_tasks_are_forgotten_with_it(opened: Reopened) -> None:
@@ -529,14 +530,13 @@ def test_an_empty_batch_changes_nothing(opened: Reopened) -> None:
     assert opened.after_a_restart() == saved(jobs=(job(),))
 
 
-@pytest.mark.parametrize("name", [*NOUNS, *SINGLE])
-def test_a_batch_may_be_given_again(name: str, opened: Reopened) -> None:
+def test_store_takes_a_batch_again(opened: Reopened) -> None:
     """After a disk was full it is not known whether the first time has come through."""
-    batch = NOUNS[name][0] if name in NOUNS else SINGLE[name]
-    forget = [each for each in (NOUNS[name][1],) if each] if name in NOUNS else []
-    opened.store.save([*batch, *forget])
+    batch = [save for each in (*(each for each, _ in NOUNS.values()), *SINGLE.values()) for save in each]
+    batch += [forget for _, forget in NOUNS.values() if forget]
+    opened.store.save(batch)
     once = opened.store.load()
-    opened.store.save([*batch, *forget])
+    opened.store.save(batch)
     assert opened.after_a_restart() == once
 
 

@@ -1,10 +1,12 @@
 """Programs that use CUDA, as tests have them: they evaluate expressions, one after the other."""
 
+import fcntl
+import hashlib
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -15,6 +17,7 @@ from isolator.shares.shim import build, sources
 from isolator.shares.shim.region import CardLimits, CardUsage, Region, uuid_bytes
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.policy.sharing.windows import Window
+from mesos_gpu.testing import cuda as doubles
 from mesos_gpu.testing.cuda import MIB, Cards, Host, compile_stubs
 from mesos_gpu.testing.elf_files import driver_tree
 from volumes.build import make
@@ -22,6 +25,7 @@ from volumes.shim import Shim
 
 UUID_AT: Final = 32  # of the file that is a card
 PROGRAM: Final = Path(__file__).with_name("program.py")
+_KEPT: Final = Path(__file__).parent / "__pycache__"
 
 
 class Program:
@@ -167,9 +171,37 @@ def card_of(path: Path, gpu: GpuId) -> Cards:
 
 
 def compiled(path: Path) -> tuple[Path, dict[str, str]]:
-    """Compile the doubles, and ours if they are not cached: where the doubles are, and our files by their names."""
-    command = compiler_or_skip()
-    compile_stubs(path, command)
-    ours = path / "ours"
-    build.compile_into(ours, command)
-    return path, {name: str(ours / name) for name in build.FILES}
+    """Copy the doubles of the driver's libraries, and ours, to a directory; they are compiled once for all processes
+    of a checkout and for each content of their sources.
+
+    Returns:
+        The directory of the doubles, and paths of our files by their names.
+    """
+    shutil.copytree(_kept(compiler_or_skip()), path, dirs_exist_ok=True)
+    return path, {name: str(path / "ours" / name) for name in build.FILES}
+
+
+def _kept(command: Sequence[str]) -> Path:
+    """Compile the libraries unless another process has done it."""
+    _KEPT.mkdir(exist_ok=True)
+    kept = _KEPT / f"libraries-{_digest(command)}"
+    with open(_KEPT / "libraries.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            for old in _KEPT.glob("libraries-*"):
+                shutil.rmtree(old)
+            part = _KEPT / "libraries-part"
+            compile_stubs(part, command)
+            build.compile_into(part / "ours", command)
+            part.rename(kept)
+    return kept
+
+
+def _digest(command: Sequence[str]) -> str:
+    """Return the digest of all that decides what is compiled."""
+    digest = hashlib.blake2b(f"{command} {sources.digest()}".encode(), digest_size=16)
+    program = Path(shutil.which(command[0]) or command[0]).resolve()
+    digest.update(f"{program} {program.stat().st_mtime_ns}".encode())
+    for source in (Path(build.__file__), *sorted(doubles.HERE.glob("*.[chp]*"))):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()

@@ -342,11 +342,11 @@ def grid(us: int = 0) -> int:
     return call("cuLaunchGrid", None, us, 1)
 
 
-def phase() -> float:
-    """How far into a second of CLOCK_MONOTONIC it is."""
+def now() -> float:
+    """Return seconds of CLOCK_MONOTONIC."""
     import time
 
-    return time.monotonic() % 1.0
+    return time.monotonic()
 
 
 def sync() -> int:

@@ -20,7 +20,7 @@ _MARK: Final = re.compile(r"<!-- (.*?): (.*) -->")
 
 
 def documents() -> list[str]:
-    """Paths of all that people read, from the top of the repository."""
+    """Return the paths of all pages for readers, from the top of the repository."""
     paths = [ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")]
     return sorted({str(path.relative_to(ROOT)) for path in paths} - set(OTHERS))
 
@@ -52,7 +52,7 @@ class Block:
 
 
 def blocks(document: str) -> list[Block]:
-    """All fences of a document."""
+    """Return all fences of a document."""
     text = (ROOT / document).read_text(encoding="utf-8")
     return [
         Block(
@@ -64,6 +64,11 @@ def blocks(document: str) -> list[Block]:
         )
         for each in _BLOCK.finditer(text)
     ]
+
+
+def without_fences(text: str) -> str:
+    """Return a document without its fences; its lines keep their numbers."""
+    return re.sub(r"(?ms)^```.*?^```", lambda fence: "\n" * fence[0].count("\n"), text)
 
 
 def _script(text: str) -> Iterator[Command]:

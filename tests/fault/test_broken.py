@@ -39,7 +39,7 @@ def scheduler(directory: Path, bug: str, master: str) -> Iterator[tuple["subproc
             process.terminate()
 
 
-def test_a_message_that_it_breaks_on_costs_itself_and_is_not_heard_for_ever(tmp_path: Path) -> None:
+def test_message_that_breaks_the_scheduler_is_passed_over(tmp_path: Path) -> None:
     status = {
         "task_id": {"value": "poison"},
         "agent_id": {"value": "a1"},
@@ -59,7 +59,7 @@ def test_a_message_that_it_breaks_on_costs_itself_and_is_not_heard_for_ever(tmp_
     assert "ZeroDivisionError: a bug" in said
 
 
-def test_when_a_thread_dies_the_process_ends_with_an_error(tmp_path: Path) -> None:
+def test_scheduler_whose_thread_dies_ends_with_an_error(tmp_path: Path) -> None:
     with ScriptedMaster() as master, scheduler(tmp_path, THREAD_DIES, master.address) as (process, log):
         assert wait_until("it ends", lambda: process.poll() is not None)
         assert process.returncode == 1

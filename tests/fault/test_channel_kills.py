@@ -68,7 +68,7 @@ VICTIMS: list[Callable[[Stack, "subprocess.Popen[str]", int], None]] = [
 
 
 @pytest.mark.parametrize("kill", VICTIMS, ids=lambda each: each.__name__)
-def test_nothing_is_left_of_a_command_and_its_client_is_told(
+def test_channel_kill_leaves_no_process_and_ends_its_client(
     stack: Stack, kill: Callable[[Stack, "subprocess.Popen[str]", int], None]
 ) -> None:
     with Client(stack.url) as client:

@@ -126,7 +126,7 @@ def interrupt_clients(copies: Copies) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_nothing_is_half_under_its_name_and_no_process_is_left(
+def test_copy_whose_part_is_killed_leaves_no_half_file_and_no_process(
     stack: Stack, tmp_path: Path, kill: Callable[[Copies], None], left_here: bool, left_there: bool
 ) -> None:
     with Client(stack.url) as client, Copies(stack, client, tmp_path) as copies:

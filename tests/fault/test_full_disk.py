@@ -94,7 +94,9 @@ def fill(directory: Path) -> Path:
     return path
 
 
-def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_directory: Path) -> None:
+def test_full_disk_refuses_changes_and_launches_until_there_is_room(
+    stack: Stack, client: Client, small: Path, open_directory: Path
+) -> None:
     flag = open_directory / "flag"
     request = {"command": f"while [ ! -e {flag} ]; do sleep 0.1; done", "gpus": 1, "cpus": 0.1, "mem_mib": 32}
     job = client.submit({**request, "name": "works"})["id"]
@@ -155,7 +157,7 @@ def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_
     flag.unlink()
 
 
-def test_a_kill_on_a_full_disk_loses_nothing(stack: Stack, client: Client, small: Path) -> None:
+def test_full_disk_and_a_killed_scheduler_lose_nothing(stack: Stack, client: Client, small: Path) -> None:
     job = client.submit({"name": "lasts", "command": "sleep 600", "gpus": 1, "cpus": 0.1, "mem_mib": 32})[
         "id"
     ]
@@ -183,7 +185,7 @@ def test_a_kill_on_a_full_disk_loses_nothing(stack: Stack, client: Client, small
     wait_until("it ends", lambda: client.job(job)["state"] == "killed", 60)
 
 
-def test_up_lives_through_it_and_down_leaves_nothing(open_directory: Path) -> None:
+def test_full_disk_does_not_end_up_and_down_leaves_nothing(open_directory: Path) -> None:
     """Fill the disk that has its own log, the agents', and the note of what it runs."""
     home = open_directory / "home"
     home.mkdir()

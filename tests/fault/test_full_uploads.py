@@ -73,9 +73,7 @@ def is_in(stack: Stack, job: str, state: str) -> bool:
     return bool(call(stack, VICTIM, "GET", f"/v1/jobs/{job}").json()["state"] == state)
 
 
-def test_names_that_fill_the_disk_with_archives_prevent_no_launch_and_no_kill(
-    stack: Stack, small: Path
-) -> None:
+def test_uploads_that_fill_the_disk_prevent_no_launch_and_no_kill(stack: Stack, small: Path) -> None:
     wait_until("the node reports", lambda: call(stack, VICTIM, "GET", "/v1/gpus").json().get("gpus"), 60)
     lasts = {"name": "lasts", "command": "sleep 600", "cpus": 0.1, "mem_mib": 32, "user": VICTIM}
     first = call(stack, VICTIM, "POST", "/v1/jobs", json=lasts).json()["id"]

@@ -86,7 +86,7 @@ GROUPS = [(kill,) for kill in VICTIMS] + list(combinations(VICTIMS, 2))
     ],
     ids=lambda kills: " and ".join(kill.__name__ for kill in kills),
 )
-def test_the_same_jobs_finish_each_once(
+def test_jobs_finish_once_each_after_a_kill(
     stack: Stack, client: Client, open_directory: Path, kills: Sequence[Callable[[Stack], None]]
 ) -> None:
     done = open_directory / f"done-{time.monotonic_ns()}"
@@ -138,7 +138,7 @@ def monitors(client: Client) -> int:
     return sum(node["state"] == "up" for node in client.nodes())
 
 
-def test_what_happens_is_told_each_once_though_the_scheduler_is_killed_while_it_tells(
+def test_events_are_sent_once_each_though_the_scheduler_is_killed_meanwhile(
     stack: Stack, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MESOS_GPU_URL", stack.url)

@@ -39,7 +39,7 @@ def fight(path: Path, seed: int, held: "SynchronizedArray[int]", wins: "Synchron
         ledger.release(task, owner)
 
 
-def test_no_gpu_is_ever_held_twice(tmp_path: Path) -> None:
+def test_ledger_never_holds_a_gpu_twice(tmp_path: Path) -> None:
     context = mp.get_context("spawn")
     held, wins = context.Array("i", len(GPUS)), context.Array("i", PROCESSES)
     path = tmp_path / "ledger.sqlite"
@@ -76,7 +76,7 @@ def race(
         ledger.release(f"task-{seed}-{number}", owner)
 
 
-def test_of_those_who_race_for_the_last_mib_one_wins(tmp_path: Path) -> None:
+def test_ledger_gives_the_last_mib_to_one_racer(tmp_path: Path) -> None:
     context = mp.get_context("spawn")
     held, wins = context.Array("i", [CARD_MIB - 1]), context.Array("i", RACERS)
     start = context.Barrier(RACERS)

@@ -94,7 +94,7 @@ def empty_it(path: Path) -> None:
     [lose_the_wal, *(pytest.param(harm, marks=pytest.mark.long) for harm in (tear_the_wal, empty_it))],
     ids=lambda f: f.__name__,
 )
-def test_it_is_refused_and_nothing_is_killed(
+def test_old_state_is_refused_and_no_task_is_killed(
     stack: Stack, client: Client, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     job = start_job(client, "precious")
@@ -280,7 +280,7 @@ def test_a_state_that_was_cut_off_is_refused_and_a_backup_of_it_brings_it_back(
     assert running.items() <= mesos_says(stack).items()
 
 
-def test_nobody_else_reads_the_state(stack: Stack, client: Client) -> None:
+def test_state_is_closed_to_other_users(stack: Stack, client: Client) -> None:
     """Environments are in the state, the journal, and what the agents keep of tasks."""
     job = start_job(client, "secretive")
     here = state_of(stack).parent
@@ -314,7 +314,7 @@ def readable_by_nobody(directory: Path, word: bytes) -> list[str]:
     return readable
 
 
-def test_what_others_could_read_is_mended_at_the_start(stack: Stack, client: Client) -> None:
+def test_state_that_others_could_read_is_closed_at_the_start(stack: Stack, client: Client) -> None:
     here = state_of(stack).parent
     stack.scheduler.kill()
     here.chmod(0o755)

@@ -115,7 +115,7 @@ def all_gone(stack: Stack, client: Client, *jobs: Job) -> None:
 # --- another framework
 
 
-def test_with_a_reservation_another_framework_never_gets_a_shared_card(open_directory: Path) -> None:
+def test_shared_card_with_a_reservation_never_goes_to_another_framework(open_directory: Path) -> None:
     with cluster(open_directory / "reserved", "--role", "gpu") as (stack, client):
         jobs = [submit(client) for _ in range(2)]
         wait_until("both run", lambda: run(client, *jobs), PATIENCE_S)
@@ -134,7 +134,7 @@ def test_with_a_reservation_another_framework_never_gets_a_shared_card(open_dire
             wait_until("the card is everybody's again", lambda: greedy_gpus(stack) == 2, PATIENCE_S)
 
 
-def test_without_one_the_card_is_shown_uncovered_and_takes_no_more(open_directory: Path) -> None:
+def test_shared_card_without_a_reservation_is_shown_uncovered_and_takes_no_more(open_directory: Path) -> None:
     with cluster(open_directory / "open") as (stack, client):
         jobs = [submit(client) for _ in range(2)]
         wait_until("both run", lambda: run(client, *jobs), PATIENCE_S)

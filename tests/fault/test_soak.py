@@ -37,7 +37,7 @@ def kinds(outcome: Outcome) -> set[str]:
     return {finding.what for finding in outcome.verdict.findings}
 
 
-def test_kills_under_load_lose_nothing_and_do_nothing_twice(player: Player) -> None:
+def test_soak_kills_under_load_lose_nothing_and_do_nothing_twice(player: Player) -> None:
     load = [
         Act(kind, 5 * at, at / 2) for at, kind in enumerate(["job", "share", "gang", "app", "job", "endless"])
     ]
@@ -50,24 +50,24 @@ def test_kills_under_load_lose_nothing_and_do_nothing_twice(player: Player) -> N
     assert outcome.verdict.done >= 4 + len(kills), "the jobs, and a probe after each kill"
 
 
-def test_a_card_with_two_owners_is_seen(player: Player) -> None:
+def test_soak_finds_a_card_with_two_owners(player: Player) -> None:
     """Who holds the first card is no task: whoever is given it next cannot lock it."""
     outcome = player.play(Act("planted double", 0, 0.0), Act("burst", 1, 0.5))
     assert "card" in kinds(outcome), outcome.verdict
 
 
-def test_work_that_says_that_it_is_done_and_is_not_is_seen(player: Player) -> None:
+def test_soak_finds_work_that_is_lost(player: Player) -> None:
     assert kinds(player.play(Act("planted lost", 0, 0.0))) == {"lost"}
 
 
-def test_work_that_was_done_again_for_nobody_is_seen_also_beside_a_drain(player: Player) -> None:
+def test_soak_finds_work_that_was_repeated_also_beside_a_drain(player: Player) -> None:
     """Others may displace it, and another node is drained meanwhile: neither is why it was done again."""
     outcome = player.play(Act("planted again", 0, 0.0), Act("drain", 2, 0.1, 1.0))
     assert kinds(outcome) == {"doubled"}, outcome.verdict
 
 
 @pytest.mark.parametrize("what", ["process", "cgroup"])
-def test_what_a_task_left_is_seen(player: Player, what: str) -> None:
+def test_soak_finds_processes_and_cgroups_that_a_task_left(player: Player, what: str) -> None:
     outcome = player.play(Act(f"planted {what}", 0, 0.0), clean_s=CLEAN_S)
     assert kinds(outcome) == {"left"}
     assert [finding.text.partition(":")[0] for finding in outcome.verdict.findings] == [what]

@@ -28,9 +28,7 @@ def test_a_fault_of_one_tenant_is_its_own(site: Site, record: Record) -> None:
         assert free_mib >= SHARE_MIB - 1024, "what the dead one had is given back; a context takes the rest"
 
 
-def test_what_a_fault_does_under_mps_is_recorded_and_is_over_when_its_clients_are(
-    mps: Mps, record: Record
-) -> None:
+def test_fault_under_mps_is_recorded_and_ends_with_its_clients(mps: Mps, record: Record) -> None:
     with mps.program() as culprit, mps.program() as neighbour:
         rounds = ready(neighbour).ask("gauge(1.0, 0.1)")
         ready(culprit)

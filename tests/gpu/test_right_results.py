@@ -65,7 +65,7 @@ def test_products_are_right_at_every_percentage_that_is_handed_out(
 
 
 @pytest.mark.parametrize("percentage", DOUBTED)
-def test_whether_the_card_is_affected_is_recorded(
+def test_card_that_is_affected_is_recorded(
     card: Gpu, mps: Mps, torch_python: str, record: Record, percentage: int
 ) -> None:
     wrong, sms = products(torch_python, mps.env, percentage)

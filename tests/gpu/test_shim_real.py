@@ -73,7 +73,7 @@ def test_a_share_is_resized_while_it_is_used(site: Site) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
-def test_what_a_context_takes_is_measured(site: Site, record: Record, processes: int) -> None:
+def test_memory_of_a_context_is_measured(site: Site, record: Record, processes: int) -> None:
     """What the driver says of each process, without what it allocated: what a share must leave for contexts."""
     bare = site.task()
     with contextlib.ExitStack() as programs:
@@ -89,7 +89,7 @@ def test_what_a_context_takes_is_measured(site: Site, record: Record, processes:
         assert all(0 <= mib < 2048 for mib in contexts_mib)
 
 
-def test_without_limits_nothing_starts(site: Site) -> None:
+def test_shim_without_limits_starts_no_program(site: Site) -> None:
     shared = site.task(SHARE_MIB)
     Path(shared.region.path, "limits").unlink()
     with shared.program() as program:

@@ -23,7 +23,7 @@ def torch_program(python: str, task: RealTask | None, **more: str) -> Program:
 
 
 @pytest.mark.parametrize("way", [{}, EXPANDABLE], ids=["segments", "expandable segments"])
-def test_it_takes_its_share_and_no_more(site: Site, torch_python: str, way: dict[str, str]) -> None:
+def test_torch_takes_its_share_and_no_more(site: Site, torch_python: str, way: dict[str, str]) -> None:
     with torch_program(torch_python, site.task(SHARE_MIB), **way) as program:
         free_mib, total_mib = eval(program.ask("info()"))
         assert total_mib == SHARE_MIB

@@ -16,9 +16,13 @@ import pytest
 from isolator.devices import bpf, bpf_sys, cgroups
 from isolator.devices.cgroups import Cgroup, Version
 from isolator.devices.rules import DriverFacts, Rule, nvidia_devices, rules_of
+from isolator.node.doctor import diagnose
+from isolator.node.findings import Finding, Level
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.nodes.gpu import Inventory
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs
+from tests.unit.isolator.node.test_doctor import Probe
 
 pytestmark = pytest.mark.kernel
 FACTS = DriverFacts()
@@ -124,7 +128,7 @@ print(count, sorted(seen))
 """
 
 
-def test_there_is_never_a_gap(cgroup: Cgroup, nodes: Path, tmp_path: Path) -> None:
+def test_rules_are_replaced_without_a_gap(cgroup: Cgroup, nodes: Path, tmp_path: Path) -> None:
     """While the rules are exchanged again and again, card 0 is always allowed and card 255+ never; card 1 comes and
     goes, so each exchange is a real one."""
     cgroup.allow(granted(0))
@@ -195,7 +199,7 @@ def names(path: Path) -> list[str]:
         return [program.name for program in bpf_sys.query(fd)]
 
 
-def test_ours_stands_beside_others_and_both_must_allow(second: Cgroup, nodes: Path) -> None:
+def test_program_stands_beside_others_and_both_must_allow(second: Cgroup, nodes: Path) -> None:
     attach_other(second.path, (*granted(0, 1), Rule("c", 195, 255, "rw")), bpf_sys.F_ALLOW_MULTI)
     second.allow(granted(0))
     second.allow(granted(0))
@@ -203,7 +207,7 @@ def test_ours_stands_beside_others_and_both_must_allow(second: Cgroup, nodes: Pa
     assert asked(second, nodes / "0", nodes / "1") == [errno.ENXIO, errno.EPERM]
 
 
-def test_what_stands_alone_by_its_owners_wish_is_not_pushed_aside(second: Cgroup, nodes: Path) -> None:
+def test_program_that_its_owner_wants_alone_is_not_pushed_aside(second: Cgroup, nodes: Path) -> None:
     attach_other(second.path, granted(), 0)
     with pytest.raises(MesosGpuError, match="cannot attach a device program") as error:
         second.allow(granted(0))
@@ -212,7 +216,7 @@ def test_what_stands_alone_by_its_owners_wish_is_not_pushed_aside(second: Cgroup
     assert asked(second, nodes / "0") == [errno.EPERM]
 
 
-def test_two_of_ours_from_a_crash_become_one(second: Cgroup, nodes: Path) -> None:
+def test_programs_left_by_a_crash_become_one(second: Cgroup, nodes: Path) -> None:
     """Before Linux 5.6 the new one is attached before the old one goes; who dies between leaves both."""
     with directory_fd(second.path) as fd:
         for minors in ((0,), (1,)):
@@ -246,7 +250,7 @@ def test_a_kernel_that_cannot_replace_gets_the_new_before_the_old_goes(
     assert asked(second, nodes / "0", nodes / "1") == [errno.EPERM, errno.ENXIO]
 
 
-def test_the_verifiers_word_is_in_the_error(second: Cgroup) -> None:
+def test_error_of_the_verifier_is_in_the_message(second: Cgroup) -> None:
     program = bpf.encode([bpf.Instruction(bpf.MOVE, dst=0, src=7), bpf.Instruction(bpf.EXIT)])
     with pytest.raises(bpf_sys.BpfError, match="R7 !read_ok"):
         bpf_sys.load(program)
@@ -269,7 +273,7 @@ def test_programs_and_descriptors_do_not_leak(second: Cgroup) -> None:
     assert names(second.path) == ["mesos_gpu"]
 
 
-def test_several_tasks_at_once(nodes: Path) -> None:
+def test_rules_of_several_tasks_hold_at_once(nodes: Path) -> None:
     """Sixteen threads, a cgroup each: no program lands on another's."""
     needs("cgroup2")
     root = cgroups.mounted()["cgroup2"] / cgroups.OWN_ROOT
@@ -292,3 +296,16 @@ def test_several_tasks_at_once(nodes: Path) -> None:
     finally:
         assert [cgroup.remove() for cgroup in made] == [[]] * 16
     assert not root.exists() or not list(root.glob(f"many-{os.getpid()}-*"))
+
+
+@pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
+def test_doctor_finds_cgroups_and_namespaces_on_this_machine(tmp_path: Path, version: str) -> None:
+    needs(version)
+    findings = diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": version})
+    texts = {f.check: f for f in findings}
+    assert texts["isolation"].level is Level.OK
+    assert texts["isolation"].text.startswith(f"{version}: a device cgroup was made, set and removed")
+    assert texts["ports"].level is Level.OK, texts["ports"]
+    assert texts["namespaces"] == Finding("namespaces", Level.OK, "a mount namespace can be made")
+    for mount in cgroups.mounted().values():
+        assert not list((mount / cgroups.OWN_ROOT).glob(f".doctor-{os.getpid()}"))

@@ -108,14 +108,16 @@ def test_the_exit_code_of_a_command_is_its_verdict(start: Start, watch: Begin, t
     assert seen.reports[-1].kill == "COMMAND check failed 3 times: exit code 3: it is down"
 
 
-def test_the_tasks_environment_and_directory(start: Start, watch: Begin, tmp_path: Path) -> None:
+def test_check_has_the_tasks_environment_and_directory(start: Start, watch: Begin, tmp_path: Path) -> None:
     task = start("sh", "-c", f"cd {tmp_path} && exec sleep 60", PORT0="31000", ODD="a=b\n\udc80")
     wait_until("it is there", lambda: os.readlink(f"/proc/{task.pid}/cwd") == str(tmp_path))
     text = 'test "$PORT0" = 31000 && test "$(printf "$ODD" | wc -c)" = 5 && test -z "$HOME" && pwd && exit 9'
     assert said(watch(command(text), pid=task.pid).first()) == f"exit code 9: {tmp_path}"
 
 
-def test_one_that_hangs_is_ended_with_all_that_it_started(start: Start, watch: Begin, tmp_path: Path) -> None:
+def test_check_that_hangs_is_ended_with_all_that_it_started(
+    start: Start, watch: Begin, tmp_path: Path
+) -> None:
     task = start("sleep", "60")
     text = f"sleep 61 & setsid sleep 62 & echo $! > {tmp_path}/other; trap '' TERM; echo $$ > {tmp_path}/pid; wait"
     seen = watch(command(text, interval_s=60, timeout_s=10), pid=task.pid)  # time for what it starts
@@ -132,7 +134,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_stop_ends_what_is_under_way(start: Start, watch: Begin, tmp_path: Path) -> None:
+def test_stop_ends_a_check_under_way(start: Start, watch: Begin, tmp_path: Path) -> None:
     task = start("sleep", "60")
     seen = watch(
         command(f"echo $$ > {tmp_path}/p; mv {tmp_path}/p {tmp_path}/pid; sleep 63", timeout_s=60),
@@ -144,9 +146,7 @@ def test_stop_ends_what_is_under_way(start: Start, watch: Begin, tmp_path: Path)
     assert not seen.reports
 
 
-def test_what_stays_in_the_background_of_a_good_check_is_ended(
-    start: Start, watch: Begin, tmp_path: Path
-) -> None:
+def test_check_ends_its_background_processes(start: Start, watch: Begin, tmp_path: Path) -> None:
     task = start("sleep", "60")
     seen = watch(command(f"sleep 64 & echo $! > {tmp_path}/pid", interval_s=60), pid=task.pid)
     assert seen.first().healthy is True, "although the other holds its output open"
@@ -154,20 +154,20 @@ def test_what_stays_in_the_background_of_a_good_check_is_ended(
     wait_until("it is dead", lambda: not is_alive(pid))
 
 
-def test_a_long_output_does_not_stop_it_and_its_end_is_kept(start: Start, watch: Begin) -> None:
+def test_check_with_a_long_output_goes_on_and_its_end_is_kept(start: Start, watch: Begin) -> None:
     task = start("sleep", "60")
     seen = watch(command("head -c 3000000 /dev/zero | tr '\\0' x; echo the end; exit 1"), pid=task.pid)
     assert said(seen.first()).endswith("the end")
     assert len(said(seen.first())) < 400
 
 
-def test_a_signal_is_a_failure(start: Start, watch: Begin) -> None:
+def test_check_ended_by_a_signal_has_failed(start: Start, watch: Begin) -> None:
     task = start("sleep", "60")
     assert said(watch(command("kill -9 $$"), pid=task.pid).first()) == "signal 9"
 
 
 @pytest.mark.parametrize("how", ["auto", "strict"])
-def test_whom_a_check_may_signal(
+def test_check_signals_processes_of_its_user_only(
     start: Start, watch: Begin, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A check that joins its task from outside signals its own children only (Linux 6.12). Its task gains no
@@ -210,7 +210,7 @@ def test_a_check_that_does_not_die_is_not_made_again(
 # --- ports
 
 
-def test_ports_on_the_loopback(watch: Begin, tmp_path: Path) -> None:
+def test_check_reaches_ports_on_the_loopback(watch: Begin, tmp_path: Path) -> None:
     def port(protocol: Protocol, number: int | None, **more: IpProtocol | int) -> HealthCheck:
         once = {"interval_s": 60, "timeout_s": 30, "grace_period_s": 0, "delay_s": 0} | more
         return HealthCheck(protocol, port=number, **once)  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes 
 
 
 @needs_root
-def test_the_tasks_user_and_no_more_rights(start: Start, watch: Begin) -> None:
+def test_check_has_the_tasks_user_and_no_more_rights(start: Start, watch: Begin) -> None:
     task = start(
         *("setpriv", "--reuid=65534", "--regid=65534", "--groups=65534,7", "--no-new-privs"),
         *("--bounding-set=-all,+chown", "sleep", "60"),
@@ -263,7 +263,7 @@ def test_the_tasks_user_and_no_more_rights(start: Start, watch: Begin) -> None:
 
 
 @needs_root
-def test_root_in_the_task_has_no_more_than_it(start: Start, watch: Begin) -> None:
+def test_check_of_roots_task_has_no_more_rights_than_the_task(start: Start, watch: Begin) -> None:
     task = start("setpriv", "--no-new-privs", "--bounding-set=-all,+chown", "sleep", "60")
     wait_until(
         "it has one right", lambda: f"CapEff:\t{1:016x}" in Path(f"/proc/{task.pid}/status").read_text()
@@ -273,7 +273,7 @@ def test_root_in_the_task_has_no_more_than_it(start: Start, watch: Begin) -> Non
 
 
 @needs_root
-def test_the_tasks_mounts_and_processes(start: Start, watch: Begin, tmp_path: Path) -> None:
+def test_check_sees_the_tasks_mounts_and_processes(start: Start, watch: Begin, tmp_path: Path) -> None:
     script = f"mount -t tmpfs none {tmp_path} && touch {tmp_path}/inside && exec sleep 60"
     outer = start(
         "unshare", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", "sh", "-c", script
@@ -289,7 +289,7 @@ def test_the_tasks_mounts_and_processes(start: Start, watch: Begin, tmp_path: Pa
 
 
 @needs_root
-def test_the_tasks_root_directory(start: Start, watch: Begin, tmp_path: Path) -> None:
+def test_check_has_the_tasks_root_directory(start: Start, watch: Begin, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for name in ("bin", "lib", "lib64", "usr", "proc"):
         (tmp_path / name).mkdir()
@@ -309,7 +309,7 @@ def test_the_tasks_root_directory(start: Start, watch: Begin, tmp_path: Path) ->
 
 
 @needs_root
-def test_the_tasks_cgroup(start: Start, watch: Begin) -> None:
+def test_check_runs_in_the_tasks_cgroup(start: Start, watch: Begin) -> None:
     mount = next((mounted_with(name) for name in ("devices", "pids", "") if _is_mounted(name)), None)
     if mount is None or not os.access(mount, os.W_OK):
         pytest.skip("no cgroup can be made here")
@@ -357,7 +357,7 @@ def one(open_directory: Path, agent: ScriptedAgent, isolation: str) -> Iterator[
         yield one
 
 
-def test_beside_an_isolated_task_only_its_card_is_there(one: Host) -> None:
+def test_check_of_an_isolated_task_sees_only_its_card(one: Host) -> None:
     os.mknod(one.sandbox / "other", stat.S_IFCHR | 0o666, os.makedev(195, 1))
     (one.sandbox / "other").chmod(0o666)
     one.launch("sleep 60", user="nobody", gpus=GPUS[:1])

@@ -49,7 +49,7 @@ def lines(one: Host) -> list[str]:
     return one.stdout().splitlines()
 
 
-def test_it_is_read_only_without_devices_and_set_user_id(one: Host) -> None:
+def test_volume_is_mounted_read_only_without_devices_and_set_user_id(one: Host) -> None:
     there = os.path.isdir("/usr/local/nvidia")
     one.launch(
         "grep ' /usr/local/nvidia ' /proc/self/mountinfo | cut -d' ' -f6; command -v nvidia-smi; echo $LD_LIBRARY_PATH;"
@@ -69,7 +69,7 @@ def test_it_is_read_only_without_devices_and_set_user_id(one: Host) -> None:
     assert os.path.isdir("/usr/local/nvidia") == there, "nothing is left on the host"
 
 
-def test_what_the_job_sets_stands_first(one: Host) -> None:
+def test_library_path_of_the_job_comes_before_the_volume(one: Host) -> None:
     env = {"LD_LIBRARY_PATH": "/opt/own", "PATH": "/opt/bin:/usr/bin:/bin"}
     one.launch("echo $LD_LIBRARY_PATH; echo $PATH", user="nobody", gpus=GPUS[:1], env=env)
     one.end("TASK_FINISHED")
@@ -79,7 +79,7 @@ def test_what_the_job_sets_stands_first(one: Host) -> None:
     ]
 
 
-def test_links_and_files_beside_it_stay_what_they_are(one: Host) -> None:
+def test_links_and_files_beside_the_volume_stay_as_they_are(one: Host) -> None:
     one.launch("cd /usr/local; for f in *; do [ -h $f ] && readlink $f; done; stat -c %F *", gpus=GPUS[:1])
     one.end("TASK_FINISHED")
     links = [entry for entry in os.scandir("/usr/local") if entry.is_symlink()]
@@ -88,13 +88,13 @@ def test_links_and_files_beside_it_stay_what_they_are(one: Host) -> None:
     ]
 
 
-def test_a_task_without_gpus_sees_none(one: Host) -> None:
+def test_task_without_gpus_sees_no_driver_volume(one: Host) -> None:
     one.launch('ls /usr/local/nvidia; echo "[$LD_LIBRARY_PATH]"')
     one.end("TASK_FINISHED")
     assert not any("nvidia" in line for line in lines(one))
 
 
-def test_without_a_volume_a_command_has_the_hosts_own_libraries(one: Host) -> None:
+def test_command_without_a_volume_has_the_hosts_own_libraries(one: Host) -> None:
     write_inventory(one.sandbox.parent / "node", inventory(NEW))
     one.launch("mount | grep -c /usr/local/nvidia; echo ran", gpus=GPUS[:1])
     one.end("TASK_FINISHED")

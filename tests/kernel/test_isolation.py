@@ -107,7 +107,7 @@ def test_a_program_above_that_denies_the_card_fails_the_launch(
         above.rmdir()
 
 
-def test_what_the_user_says_in_the_environment_opens_nothing(one: Host) -> None:
+def test_environment_of_the_job_opens_no_card(one: Host) -> None:
     nodes(one)
     (one.sandbox / "probe.py").write_text(PROBE)
     asked = {"NVIDIA_VISIBLE_DEVICES": "all", "CUDA_VISIBLE_DEVICES": "0,1,2", "MESOS_GPU_ISOLATION": "off"}
@@ -208,7 +208,7 @@ def test_a_setuid_helper_gains_nothing(one: Host) -> None:
 # --- nothing stays, and nobody else is touched
 
 
-def test_nothing_is_left_behind(one: Host, isolation: str) -> None:
+def test_isolation_leaves_no_trace_of_an_ended_task(one: Host, isolation: str) -> None:
     one.launch("true", user="nobody", gpus=GPUS)
     one.end("TASK_FINISHED")
     assert one.sandbox.name not in Path("/proc/self/mountinfo").read_text()
@@ -217,7 +217,7 @@ def test_nothing_is_left_behind(one: Host, isolation: str) -> None:
         assert not (mount / cgroups.OWN_ROOT / one.sandbox.name).exists()
 
 
-def test_its_nodes_are_no_way_to_a_card_for_other_users_of_the_host(one: Host) -> None:
+def test_device_nodes_of_a_task_give_other_users_of_the_host_no_card(one: Host) -> None:
     one.launch("echo ready; exec sleep 600", user="nobody", gpus=GPUS)
     one.update("TASK_RUNNING")
     directory = Path("/dev/mesos_gpu", one.sandbox.name)
@@ -227,7 +227,7 @@ def test_its_nodes_are_no_way_to_a_card_for_other_users_of_the_host(one: Host) -
     one.end("TASK_KILLED")
 
 
-def test_what_cannot_be_undone_stays_on_record_and_does_not_change_how_the_task_ended(one: Host) -> None:
+def test_failed_undo_stays_on_record_and_does_not_change_how_the_task_ended(one: Host) -> None:
     one.launch("echo ready; while [ ! -e go ]; do sleep 0.02; done", user="nobody", gpus=GPUS)
     wait_until("it runs", lambda: "ready" in one.stdout())
     node = Path("/dev/mesos_gpu", one.sandbox.name, "nvidia0")
@@ -295,7 +295,9 @@ def test_isolation_that_cannot_be_set_up_fails_the_launch(open_directory: Path, 
         above.rmdir()
 
 
-def test_no_isolation_is_said_and_not_assumed(open_directory: Path, agent: ScriptedAgent) -> None:
+def test_isolation_that_is_off_is_reported_and_not_assumed(
+    open_directory: Path, agent: ScriptedAgent
+) -> None:
     directory = open_directory / f"bad-{time.monotonic_ns()}"
     directory.mkdir()
     with host(directory, agent, MESOS_GPU_ISOLATION="cgroup3") as one:

@@ -51,7 +51,7 @@ def test_a_task_has_only_so_many_processes(
         assert not (mount / cgroups.OWN_ROOT / one.sandbox.name).exists()
 
 
-def test_without_a_controller_the_users_limit_holds(
+def test_users_limit_holds_without_a_pids_controller(
     open_directory: Path,
 ) -> None:
     """The kernel counts all processes of the user on this host."""
@@ -73,7 +73,7 @@ def test_without_a_controller_the_users_limit_holds(
 
 
 @pytest.mark.parametrize("said", ["many", "-1", "15", "4096.0"])
-def test_a_number_is_wanted(said: str) -> None:
+def test_pids_limit_that_is_no_number_is_refused(said: str) -> None:
     with pytest.raises(BadConfiguration, match=f"MESOS_GPU_PIDS is '{said}'"):
         limit_of({"MESOS_GPU_PIDS": said})
 
@@ -87,7 +87,7 @@ def host_with(root: Path, mounts: str, controllers: str = "") -> Path:
     return unified
 
 
-def test_which_cgroup_counts(tmp_path: Path) -> None:
+def test_pids_cgroup_that_counts_is_the_nearest(tmp_path: Path) -> None:
     both = "30 20 0:1 / /c/pids rw - cgroup cgroup rw,pids\n"
     for name, mounts, controllers, where in (
         ("v1", both, "", "/c/pids/mesos_gpu/c1"),

@@ -50,7 +50,7 @@ def children_named(mark: str) -> list[int]:
     ],
     ids=["plain", "setsid", "double fork", "ignores SIGTERM"],
 )
-def test_the_whole_tree_ends(script: str, count: int) -> None:
+def test_process_tree_ends_as_a_whole(script: str, count: int) -> None:
     mark = f"{os.getpid()}.{time.monotonic_ns() % 10**9}"
     process = subprocess.Popen(
         [sys.executable, "-c", REAPER, script.format(mark), str(min(count, 2))],
@@ -69,7 +69,7 @@ def test_the_whole_tree_ends(script: str, count: int) -> None:
     assert children_named(mark) == []
 
 
-def test_what_a_dead_executor_left_is_found_and_ended() -> None:
+def test_processes_of_a_dead_executor_are_found_and_ended() -> None:
     from isolator.host.processes import kill_leftovers, of_task
 
     task = f"job.{time.monotonic_ns()}"

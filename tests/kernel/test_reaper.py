@@ -40,7 +40,7 @@ def cgroup_of(one: Host, isolation: str) -> Path:
     return cgroups.mounted()[version] / cgroups.OWN_ROOT / one.sandbox.name
 
 
-def test_what_is_right_is_left_alone(one: Host, isolation: str) -> None:
+def test_reaper_leaves_right_rules_alone(one: Host, isolation: str) -> None:
     assert audit(one.ledger, INVENTORY, {"MESOS_GPU_ISOLATION": isolation}) == []
 
 

@@ -337,7 +337,7 @@ def test_attempts_to_widen_a_share_are_refused(node: Node) -> None:
     assert neighbour.states()[-1] == "TASK_RUNNING"
 
 
-def test_what_a_task_mounts_in_a_namespace_of_its_own_is_its_own_alone(node: Node) -> None:
+def test_mounts_of_a_tasks_own_namespace_do_not_leave_it(node: Node) -> None:
     """Programs there may be lied to, as by a libcuda of their own: what is cooperative can be gone round. The host's
     limits, and those of all else of the task, stay."""
     neighbour = node.tenant()

@@ -161,7 +161,7 @@ def test_a_task_did_what_all_in_its_cgroup_did_and_a_stranger_did_nothing_for_an
     assert "; " not in said[GPUS[0]]
 
 
-def test_beside_a_stranger_a_task_that_holds_the_card_did_only_its_own_part(
+def test_task_beside_a_stranger_on_its_card_did_only_its_own_part(
     node: Node, isolation: str, stranger: int
 ) -> None:
     host = node.executor()
@@ -177,7 +177,7 @@ def test_beside_a_stranger_a_task_that_holds_the_card_did_only_its_own_part(
     assert seen.did({own: 100}) == {task.name: (1000, 1000)}, "alone, it did all that the card did"
 
 
-def test_what_a_process_did_before_it_ended_is_its_tasks_whoever_has_its_id_now(
+def test_use_of_an_ended_process_stays_with_its_task_when_its_pid_is_reused(
     two: tuple[Task, Task],
 ) -> None:
     one, other = two

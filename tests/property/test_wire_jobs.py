@@ -55,7 +55,7 @@ good = st.fixed_dictionaries(
 
 
 @given(requests)
-def test_any_object_gives_a_job_or_problems(value: dict[str, Any]) -> None:
+def test_job_of_any_object_is_read_or_has_problems(value: dict[str, Any]) -> None:
     spec = decode(json.dumps(value).encode(), permits=Permits())
     if not isinstance(spec, JobSpec):
         assert spec
@@ -63,12 +63,12 @@ def test_any_object_gives_a_job_or_problems(value: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(KNOWN), values | st.integers() | st.floats() | st.text()))
-def test_any_mapping_gives_a_job_or_problems(value: dict[str, Any]) -> None:
+def test_job_of_any_mapping_is_read_or_has_problems(value: dict[str, Any]) -> None:
     assert spec_from_mapping(value)
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_give_the_same_or_are_no_json(body: bytes) -> None:
+def test_job_of_any_bytes_is_read_the_same_or_is_no_json(body: bytes) -> None:
     try:
         assert decode(body, permits=Permits()) is not None
     except BadJson:
@@ -76,7 +76,7 @@ def test_any_bytes_give_the_same_or_are_no_json(body: bytes) -> None:
 
 
 @given(good)
-def test_what_is_good_is_taken_as_it_is(value: dict[str, Any]) -> None:
+def test_job_that_is_valid_is_taken_as_it_is(value: dict[str, Any]) -> None:
     spec = decode(json.dumps(value).encode(), permits=Permits())
     assert isinstance(spec, JobSpec)
     assert list(spec.argv) == value["argv"]

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.local import stack
-from tests import compiled
 
+ROOT: Final = Path(__file__).parents[2]
 PROGRAM: Final = "mesos_gpu.scheduler"
 #: Bytes for the arguments and the environment of each: there /proc/PID/cmdline and environ are read from.
 ROOM: Final = {"cmdline": 1 << 14, "environ": 1 << 16}
@@ -95,7 +95,7 @@ class Parent:
         """Whether it is to be where the parent is, and not in a namespace of a host, say; whether it is of this
         checkout, for Python looks into its directory first; and whether its environment is like the parent's in what
         counts at a start."""
-        if tuple(words[: len(stack.SCHEDULER)]) != stack.SCHEDULER or Path.cwd() != compiled.TESTS.parent:
+        if tuple(words[: len(stack.SCHEDULER)]) != stack.SCHEDULER or Path.cwd() != ROOT:
             return False
         names = (name for name in {*env, *self._env} if name.startswith(_AT_START))
         return all(env.get(name) == self._env.get(name) for name in names)
@@ -105,14 +105,14 @@ class Parent:
         with theirs:
             command = [
                 sys.executable,
-                compiled.__file__,
+                "-m",
                 __name__,
                 str(theirs.fileno()),
                 "-" * ROOM["cmdline"],
             ]
             self._process = subprocess.Popen(
                 command,
-                cwd=compiled.TESTS.parent,
+                cwd=ROOT,
                 env={**self._env, _PAD: "-" * ROOM["environ"]},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
@@ -11,42 +11,77 @@ import pytest
 
 from mesos_gpu.cli import main
 from mesos_gpu.cli.reference import root_context
-from tests.documents.blocks import COMMANDS, ROOT, Block, Command, blocks, documents, printed
+from tests.documents.blocks import (
+    COMMANDS,
+    ROOT,
+    Block,
+    Command,
+    blocks,
+    documents,
+    printed,
+    without_fences,
+)
 
 MARKS = {"not run", "file", "exit", "life cycle", "imports"}
-FEWEST = 15  # letters of a reason
-#: What a line of a terminal begins with.
+MIN_REASON = 15  # letters
+#: The beginning of a line that is typed in a terminal.
 TYPED = re.compile(r"^(\$ |(sudo )?(mesos-gpu|curl|make|pip|systemctl) )", re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", documents())
-def test_blocks_with_commands_say_so(document: str) -> None:
-    """A test runs blocks of `sh` and `console`: in another one a command could hide from it."""
-    hidden = [
-        f"{document}:{block.line}"
-        for block in blocks(document)
-        if block.language not in COMMANDS and "file" not in block.marks and TYPED.search(block.text)
+@pytest.fixture(scope="module")
+def all_blocks() -> list[Block]:
+    return [block for document in documents() for block in blocks(document)]
+
+
+def place(block: Block) -> str:
+    """Return the file and line of a block."""
+    return f"{block.document}:{block.line}"
+
+
+def hidden_commands(block: Block) -> Iterator[str]:
+    """Find commands that no test sees: tests run blocks of `sh` and `console`."""
+    if block.language not in COMMANDS and "file" not in block.marks and TYPED.search(block.text):
+        yield f"{place(block)}: write ```sh or ```console, and <!-- not run: WHY --> above it if it cannot run"
+
+
+def test_document_blocks_with_commands_are_marked_as_such(all_blocks: list[Block]) -> None:
+    assert [fault for block in all_blocks for fault in hidden_commands(block)] == []
+
+
+def mark_faults(block: Block) -> Iterator[str]:
+    """Find marks that are unknown or give no reason, and dialogues without a command."""
+    if unknown_marks := block.marks.keys() - MARKS:
+        yield f"{place(block)}: unknown marks {sorted(unknown_marks)}"
+    if "not run" in block.marks and len(block.marks["not run"]) < MIN_REASON:
+        yield f"{place(block)}: why is it not run?"
+    if block.language == "console" and "not run" not in block.marks and not block.commands:
+        yield f"{place(block)}: no line begins with `$ `"
+
+
+def test_document_blocks_have_known_marks_and_reasons(all_blocks: list[Block]) -> None:
+    assert [fault for block in all_blocks for fault in mark_faults(block)] == []
+
+
+def missing_tests(block: Block) -> Iterator[str]:
+    """Find tests that the reason of a block names and that are not there."""
+    for name in re.findall(r"tests/[\w/]+(?:\.py)?", block.marks.get("not run", "")):
+        if not (ROOT / name).exists():
+            yield f"{place(block)}: {name} is not there"
+
+
+def test_document_blocks_name_tests_that_exist(all_blocks: list[Block]) -> None:
+    assert [fault for block in all_blocks for fault in missing_tests(block)] == []
+
+
+def test_document_block_against_a_rule_is_found() -> None:
+    assert list(hidden_commands(Block("a", 3, "text", "$ mesos-gpu ps\n")))
+    assert not list(hidden_commands(Block("a", 3, "sh", "mesos-gpu ps\n")))
+    assert list(mark_faults(Block("a", 3, "sh", "", {"not rum": "it takes a cluster"})))
+    assert list(mark_faults(Block("a", 3, "sh", "", {"not run": "why"}))) == ["a:3: why is it not run?"]
+    assert list(mark_faults(Block("a", 3, "console", "ps\n")))
+    assert list(missing_tests(Block("a", 3, "sh", "", {"not run": "see tests/gone.py"}))) == [
+        "a:3: tests/gone.py is not there"
     ]
-    assert hidden == [], "write ```sh or ```console, and <!-- not run: WHY --> above it if it cannot run"
-
-
-@pytest.mark.parametrize("document", documents())
-def test_marks_are_known_and_give_reasons(document: str) -> None:
-    for block in blocks(document):
-        assert block.marks.keys() <= MARKS, f"{document}:{block.line}"
-        assert len(block.marks.get("not run", "x" * FEWEST)) >= FEWEST, f"{document}:{block.line}: why?"
-        if block.language == "console" and "not run" not in block.marks:
-            assert block.commands, f"{document}:{block.line}: no line begins with `$ `"
-
-
-@pytest.mark.parametrize("document", documents())
-def test_tests_that_reasons_name_are_there(document: str) -> None:
-    named = [
-        name
-        for block in blocks(document)
-        for name in re.findall(r"tests/[\w/]+(?:\.py)?", block.marks.get("not run", ""))
-    ]
-    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 # --- commands in sentences and tables
@@ -54,8 +89,19 @@ def test_tests_that_reasons_name_are_there(document: str) -> None:
 NAMED = re.compile(r"`mesos-gpu ([^`]+)`")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _all_commands() -> None:
+    """Import every command, which takes longer than all that is asked of them."""
+    context = root_context()
+    groups: list[click.Group] = [main]
+    while groups:
+        group = groups.pop()
+        inner = [group.get_command(context, name) for name in group.list_commands(context)]
+        groups += [each for each in inner if isinstance(each, click.Group)]
+
+
 def unknown(words: str) -> str:
-    """The first word of a command that there is not: `audit --sinc` gives `--sinc`; empty if all is there."""
+    """Return the first word of a command that is unknown: `audit --sinc` gives `--sinc`; empty if all are known."""
     context = root_context()
     command: click.Command = main
     options = _options(main)
@@ -81,7 +127,7 @@ def unknown(words: str) -> str:
 
 
 def _options(command: click.Command) -> dict[str, bool]:
-    """Names of a command's options, and whether each takes a value."""
+    """Return the names of a command's options, and whether each takes a value."""
     takes = {"-h": False, "--help": False}
     for each in command.params:
         if isinstance(each, click.Option):
@@ -90,30 +136,38 @@ def _options(command: click.Command) -> dict[str, bool]:
 
 
 def _short(name: str, options: dict[str, bool]) -> bool:
-    """Several letters at once, as -it."""
+    """Return whether a word is several letters of options at once, as -it."""
     return not name.startswith("--") and all(f"-{letter}" in options for letter in name[1:])
 
 
-def named(document: str) -> Iterator[str]:
-    text = re.sub(r"(?ms)^```.*?^```", "", (ROOT / document).read_text(encoding="utf-8"))
-    yield from (words.replace("\n", " ") for words in NAMED.findall(text))
+def unknown_commands(place: str, commands: Iterable[str]) -> Iterator[str]:
+    """Find words of commands, as they follow `mesos-gpu`, that no command or option has."""
+    for words in commands:
+        if wrong := unknown(words):
+            yield f"{place}: mesos-gpu {words}: there is no {wrong}"
 
 
-@pytest.mark.parametrize("document", documents())
-def test_commands_that_a_sentence_names_are_there(document: str) -> None:
-    wrong = {words: unknown(words) for words in named(document) if unknown(words)}
-    assert wrong == {}
+def named(document: str) -> Iterator[tuple[str, str]]:
+    """Find commands in sentences: place, and words after `mesos-gpu`."""
+    text = without_fences((ROOT / document).read_text(encoding="utf-8"))
+    for each in NAMED.finditer(text):
+        line = text.count("\n", 0, each.start()) + 1
+        yield f"{document}:{line}", each[1].replace("\n", " ")
 
 
-@pytest.mark.parametrize("document", documents())
-def test_commands_that_no_test_runs_are_there(document: str) -> None:
-    kept = [replace(each, marks={}) for each in blocks(document) if "not run" in each.marks]
-    every = [words for block in kept for command in block.commands for words in ours(command.text)]
-    assert {words: unknown(words) for words in every if unknown(words)} == {}
+def test_document_sentences_name_commands_that_exist() -> None:
+    pairs = [pair for document in documents() for pair in named(document)]
+    assert [fault for place, words in pairs for fault in unknown_commands(place, [words])] == []
+
+
+def test_document_commands_without_a_test_exist(all_blocks: list[Block]) -> None:
+    kept = [replace(each, marks={}) for each in all_blocks if "not run" in each.marks]
+    pairs = [(place(each), ours(command.text)) for each in kept for command in each.commands]
+    assert [fault for pair in pairs for fault in unknown_commands(*pair)] == []
 
 
 def ours(line: str) -> Iterator[str]:
-    """What follows `mesos-gpu` in each command of a line of a shell."""
+    """Find the words that follow `mesos-gpu` in each command of a line of a shell."""
     tokens = shlex.shlex(line, posix=True, punctuation_chars=True)
     for is_separator, words in groupby(tokens, lambda token: set(token) <= set("|;&()<>\n")):
         name, *rest = words
@@ -121,12 +175,12 @@ def ours(line: str) -> Iterator[str]:
             yield shlex.join(rest)
 
 
-def test_examples_of_the_help_are_of_commands_that_there_are() -> None:
+def test_help_examples_are_of_commands_that_exist() -> None:
     reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     lines = re.findall(r"(?m)^ {4}((?:\S.* \| )?mesos-gpu \S.*)$", reference)
     every = [words for line in lines for words in ours(line)]
     assert len(every) > 60
-    assert {words: unknown(words) for words in every if unknown(words)} == {}
+    assert list(unknown_commands("docs/reference/cli.md", every)) == []
 
 
 @pytest.mark.parametrize(
@@ -142,11 +196,14 @@ def test_examples_of_the_help_are_of_commands_that_there_are() -> None:
         ("ps --made-up", "--made-up"),
     ],
 )
-def test_a_command_that_there_is_not_is_seen(words: str, wrong: str) -> None:
+def test_document_command_that_is_unknown_is_found(words: str, wrong: str) -> None:
     assert unknown(words) == wrong
+    assert list(unknown_commands("a:3", [words])) == [
+        f"a:3: mesos-gpu {words}: there is no {each}" for each in [wrong] if each
+    ]
 
 
-def test_commands_of_ours_are_found_in_a_line() -> None:
+def test_document_commands_are_found_in_a_line_of_a_shell() -> None:
     line = "echo 'a | b' | mesos-gpu submit - ; cd x && mesos-gpu wait $(mesos-gpu ps -q) > out"
     assert list(ours(line)) == ["submit -", "wait '$'", "ps -q"]
 
@@ -154,17 +211,17 @@ def test_commands_of_ours_are_found_in_a_line() -> None:
 # --- how blocks are read
 
 
-def test_a_block_of_sh_is_lines_without_remarks() -> None:
+def test_document_block_of_sh_is_lines_without_remarks() -> None:
     block = Block("a", 1, "sh", "one --x \\\n  two   # why\n\n# all\nthree '#4'\n")
     assert [each.text for each in block.commands] == ["one --x    two", "three '#4'"]
 
 
-def test_a_block_of_console_has_what_is_printed() -> None:
+def test_document_block_of_console_has_the_printed_lines() -> None:
     block = Block("a", 1, "console", "$ one\nits output\n$ two\n")
     assert block.commands == [Command("one", ["its output"]), Command("two", [])]
 
 
-def test_what_cannot_run_and_files_have_no_commands() -> None:
+def test_document_block_that_is_not_run_or_a_file_has_no_commands() -> None:
     assert Block("a", 1, "sh", "one\n", {"not run": "why"}).commands == []
     assert Block("a", 1, "sh", "one\n", {"file": "x.sh"}).commands == []
 
@@ -179,5 +236,5 @@ def test_what_cannot_run_and_files_have_no_commands() -> None:
         ([], "anything", False),
     ],
 )
-def test_dots_stand_for_anything_in_what_is_printed(expected: list[str], output: str, same: bool) -> None:
+def test_document_output_takes_dots_for_anything(expected: list[str], output: str, same: bool) -> None:
     assert printed(expected, output) is same

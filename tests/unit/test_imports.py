@@ -10,10 +10,12 @@ from pathlib import Path
 import grimp
 import pytest
 
+from scripts import rooms
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("mesos_gpu", "isolator", "volumes", "tests")
-MOST_MODULES = 15  # in a folder, without __init__.py
-MOST_LINES = 600  # in a module
+MAX_MODULES = 15  # in a folder, without __init__.py
+MAX_LINES = 600  # in a module
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def imports_of(graph: grimp.ImportGraph) -> Mapping[str, set[str]]:
 
 
 def circle_in(imports: Mapping[str, set[str]]) -> list[str]:
-    """Modules of one circle, in the order of their imports; none: []."""
+    """Return the modules of one circle in the order of their imports, or an empty list."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
@@ -47,7 +49,7 @@ def circle_in(imports: Mapping[str, set[str]]) -> list[str]:
 
 
 def between_children(graph: grimp.ImportGraph, package: str) -> Mapping[str, set[str]]:
-    """What modules and sub-packages of a package import of each other, each with all that is in it."""
+    """Return the imports between modules and sub-packages of a package, each with all that is in it."""
     depth = package.count(".") + 2
     imports: dict[str, set[str]] = {child: set() for child in graph.find_children(package)}
     for importer, imported in imports_of(graph).items():
@@ -59,21 +61,21 @@ def between_children(graph: grimp.ImportGraph, package: str) -> Mapping[str, set
 
 
 def sub_packages(graph: grimp.ImportGraph) -> list[str]:
-    """Packages within packages, but those of tests."""
+    """Return packages within packages, without those of tests."""
     inner = [m for m in graph.modules if "." in m and graph.find_children(m) and not m.startswith("tests.")]
     return sorted(inner)
 
 
-def test_no_modules_import_each_other_in_a_circle_not_even_inside_functions(graph: grimp.ImportGraph) -> None:
+def test_imports_of_modules_have_no_circle_even_inside_functions(graph: grimp.ImportGraph) -> None:
     assert circle_in(imports_of(graph)) == []
 
 
-def test_no_sub_packages_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> None:
+def test_imports_of_sub_packages_have_no_circle(graph: grimp.ImportGraph) -> None:
     for package in {module.rpartition(".")[0] for module in sub_packages(graph)}:
         assert circle_in(between_children(graph, package)) == [], package
 
 
-def test_each_sub_package_stands_in_a_contract(
+def test_import_contracts_name_each_sub_package(
     graph: grimp.ImportGraph, contracts: configparser.ConfigParser
 ) -> None:
     sections = [contracts[name] for name in contracts.sections() if name.startswith("importlinter:contract:")]
@@ -87,7 +89,7 @@ def test_each_sub_package_stands_in_a_contract(
 
 
 @pytest.mark.parametrize("deferred", ["def use():\n    from {} import x", "if TYPE_CHECKING:\n    import {}"])
-def test_a_circle_that_a_deferred_import_hides_is_seen(
+def test_import_circle_hidden_by_a_deferred_import_is_found(
     deferred: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "ringed"
@@ -100,22 +102,35 @@ def test_a_circle_that_a_deferred_import_hides_is_seen(
     assert set(circle_in(imports_of(graph))) == {"ringed.one", "ringed.two"}
 
 
-def test_no_folder_has_more_modules_than_one_can_overlook() -> None:
+def test_import_graphs_of_documents_are_those_of_the_code(graph: grimp.ImportGraph) -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    other = text.replace("    cli --> local\n", "")
+    assert other != text
+    assert rooms.rendered(other, graph) == text, "run: make docs"
+
+
+def test_import_graphs_leave_out_arrows_that_follow_from_others() -> None:
+    assert rooms.reduced({"a": {"b", "c", "d"}, "b": {"c"}, "c": set(), "d": set()}) == {
+        "a": {"b", "d"}, "b": {"c"}, "c": set(), "d": set()
+    }  # fmt: skip
+
+
+def test_folders_have_a_bounded_number_of_modules() -> None:
     counts = {
         folder: sum(path.name != "__init__.py" for path in folder.glob("*.py"))
         for package in PACKAGES
         for folder in (ROOT / package, *(ROOT / package).rglob("*/"))
     }
-    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+    assert {folder: count for folder, count in counts.items() if count > MAX_MODULES} == {}
 
 
-def test_no_module_is_longer_than_one_can_read() -> None:
+def test_modules_have_a_bounded_length() -> None:
     lengths = {
         path: len(path.read_text().splitlines())
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
     }
-    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
 
 
 def entry_points() -> list[str]:
@@ -123,14 +138,15 @@ def entry_points() -> list[str]:
     return [line.partition("=")[2].strip() for line in lines if line]
 
 
-@pytest.mark.parametrize("entry_point", entry_points())
-def test_a_console_script_names_a_function_that_is_there(entry_point: str) -> None:
-    module, _, name = entry_point.partition(":")
-    function: Callable[[], object] = getattr(import_module(module), name)
-    assert callable(function)
+def test_console_scripts_name_functions_that_exist() -> None:
+    assert entry_points()
+    for entry_point in entry_points():
+        module, _, name = entry_point.partition(":")
+        function: Callable[[], object] = getattr(import_module(module), name)
+        assert callable(function), entry_point
 
 
-def test_what_is_run_as_a_module_is_there(graph: grimp.ImportGraph) -> None:
+def test_modules_named_after_python_m_exist(graph: grimp.ImportGraph) -> None:
     files = [
         ROOT / "Makefile",
         *ROOT.glob("docs/**/*.md"),
@@ -143,5 +159,5 @@ def test_what_is_run_as_a_module_is_there(graph: grimp.ImportGraph) -> None:
         if ".venv" not in path.parts
         for module in re.findall(r"-m ((?:mesos_gpu|isolator|volumes|tests)(?:\.\w+)*)", path.read_text())
     }
-    assert "tests.run" in named
+    assert "tests.runner.run" in named
     assert {module for module in named if module not in graph.modules} == set()

@@ -1,12 +1,12 @@
-"""What is installed: bounded in setup.cfg, by hash in requirements.lock, and nothing that the index cannot give."""
+"""Requirements: bounds in setup.cfg, hashes in the locks, and no package that the index cannot give."""
 
 import configparser
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -20,9 +20,13 @@ def declared(section: str, key: str) -> list[Requirement]:
 
 
 def locked(name: str = "requirements.lock") -> list[tuple[Requirement, list[str]]]:
-    """Each release of a lock with its hashes."""
-    text = (ROOT / name).read_text().replace("\\\n", "")
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    """Return each release of a lock of the repository with its hashes."""
+    return releases((ROOT / name).read_text())
+
+
+def releases(text: str) -> list[tuple[Requirement, list[str]]]:
+    """Return each release of a lock with its hashes."""
+    lines = [line for line in text.replace("\\\n", "").splitlines() if not line.startswith("#")]
     return [(Requirement(line.split("--hash")[0]), re.findall(r"--hash=(\S+)", line)) for line in lines]
 
 
@@ -32,33 +36,66 @@ EXTRAS = [
 RUNTIME = [each for each in (*declared("options", "install_requires"), *EXTRAS) if each.name != "mesos_gpu"]
 
 
-@pytest.mark.parametrize("wanted", RUNTIME, ids=str)
-def test_a_runtime_requirement_has_both_bounds(wanted: Requirement) -> None:
-    assert {one.operator for one in wanted.specifier} == {">=", "<"}
+def without_bounds(requirements: Iterable[Requirement]) -> list[str]:
+    """Return the requirements that do not have a lower and an upper bound."""
+    return [str(each) for each in requirements if {one.operator for one in each.specifier} != {">=", "<"}]
 
 
-@pytest.mark.parametrize("wanted", [*RUNTIME, *declared("options.extras_require", "dev")], ids=str)
-def test_the_lock_holds_what_setup_cfg_asks_for(wanted: Requirement) -> None:
-    names = [
-        pinned for pinned, _ in locked() if canonicalize_name(pinned.name) == canonicalize_name(wanted.name)
-    ]
-    assert names, "run: make lock"
-    for pinned in names:
+def test_runtime_requirements_have_both_bounds() -> None:
+    assert without_bounds(RUNTIME) == []
+    assert without_bounds([Requirement("one>=1,<2"), Requirement("two>=1")]) == ["two>=1"]
+
+
+def not_in_lock(requirements: Iterable[Requirement], lock: Iterable[Requirement]) -> list[str]:
+    """Return the requirements that a lock does not have, or has in another version."""
+    pins: dict[str, list[str]] = {}
+    for pinned in lock:
         version = str(pinned.specifier).removeprefix("==")
-        assert wanted.specifier.contains(version), "run: make lock"
+        pins.setdefault(canonicalize_name(pinned.name), []).append(version)
+    return [
+        str(each)
+        for each in requirements
+        if not (versions := pins.get(canonicalize_name(each.name)))
+        or not all(each.specifier.contains(version) for version in versions)
+    ]
 
 
-@pytest.mark.parametrize(
-    "name", ["requirements.lock", "requirements-run.lock", "requirements-tools.lock", "pymesos.lock"]
-)
-def test_a_lock_has_hashes_and_no_address(name: str) -> None:
-    for requirement, hashes in locked(name):
-        assert hashes, requirement
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), requirement
-    assert "://" not in (ROOT / name).read_text()
+def test_lock_holds_the_requirements_of_setup_cfg() -> None:
+    wanted = [*RUNTIME, *declared("options.extras_require", "dev")]
+    assert not_in_lock(wanted, [pinned for pinned, _ in locked()]) == [], "run: make lock"
 
 
-def test_nothing_asks_for_what_does_not_build() -> None:
+def test_lock_without_a_requirement_is_found() -> None:
+    wanted = [Requirement("one>=1,<2"), Requirement("two>=1"), Requirement("three>=3,<4")]
+    lock = [Requirement("One==1.5"), Requirement("three==3"), Requirement("three==4")]
+    assert not_in_lock(wanted, lock) == ["two>=1", "three<4,>=3"]
+
+
+def lock_faults(name: str, text: str) -> Iterator[str]:
+    """Find releases of a lock without good hashes, and addresses."""
+    for requirement, hashes in releases(text):
+        if not hashes or not all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes):
+            yield f"{name}: {requirement}: no hash, or one that is not sha256"
+    for number, line in enumerate(text.splitlines(), 1):
+        if "://" in line:
+            yield f"{name}:{number}: an address"
+
+
+def test_locks_have_hashes_and_no_address() -> None:
+    names = ("requirements.lock", "requirements-run.lock", "requirements-tools.lock", "pymesos.lock")
+    assert [fault for name in names for fault in lock_faults(name, (ROOT / name).read_text())] == []
+
+
+def test_lock_without_a_hash_or_with_an_address_is_found() -> None:
+    text = f"one==1 --hash=sha256:{'a' * 64}\ntwo==2\nthree==3 --hash=md5:aa\n# from https://x\n"
+    assert list(lock_faults("a.lock", text)) == [
+        "a.lock: two==2: no hash, or one that is not sha256",
+        "a.lock: three==3: no hash, or one that is not sha256",
+        "a.lock:4: an address",
+    ]
+
+
+def test_lock_asks_for_no_package_that_does_not_build() -> None:
     assert not {"http-parser", "pymesos"} & {
         canonicalize_name(requirement.name) for requirement, _ in locked()
     }
@@ -74,7 +111,7 @@ def test_pymesos_is_installed_by_hash_without_its_dependencies() -> None:
     )
 
 
-def test_without_pymesos_the_scheduler_says_how_to_install_it() -> None:
+def test_scheduler_without_pymesos_says_how_to_install_it() -> None:
     code = "import sys; sys.modules['pymesos'] = None; from mesos_gpu.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "scheduler", "--master", "127.0.0.1:1", "--executor-command", "x",

@@ -1,5 +1,6 @@
 """What is installed: nothing known to be bad, nothing unhashed, licences that go with ours, a bill of materials."""
 
+import functools
 import json
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from cyclonedx.output.json import JsonV1Dot6
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -49,12 +51,12 @@ def known(name: str, version: Version) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.name))
-def test_no_locked_release_is_known_to_be_bad(path: Path) -> None:
+def test_locked_releases_have_no_known_advisory(path: Path) -> None:
     bad = [line for each in locks.read(path) for line in known(each.name, each.version)]
     assert bad == [], "raise the bound in setup.cfg and run: make lock"
 
 
-def test_no_bound_lets_in_what_is_known_to_be_bad() -> None:
+def test_lower_bounds_have_no_known_advisory() -> None:
     """Who installs without the lock may get the lowest release that setup.cfg allows."""
     lowest = {
         canonicalize_name(one.name): Version(bound.version)
@@ -65,14 +67,14 @@ def test_no_bound_lets_in_what_is_known_to_be_bad() -> None:
     assert [line for name, version in lowest.items() for line in known(name, version)] == []
 
 
-def test_an_advisory_is_about_what_we_install_and_says_where_it_is_from() -> None:
+def test_advisories_are_about_locked_packages_and_name_their_source() -> None:
     names = {each.name for path in ALL for each in locks.read(path)}
     for each in ADVISORIES:
         assert each.package in names, each
         assert re.fullmatch(r"GHSA(-[0-9a-z]{4}){3}|CVE-\d{4}-\d{4,}|PYSEC-\d{4}-\d+", each.id), each
 
 
-def test_a_bad_release_is_seen() -> None:
+def test_advisory_against_a_bad_release_is_found() -> None:
     assert len(known("starlette", Version("1.0.0"))) == 3
     assert known("starlette", Version("1.3.1")) == []
 
@@ -80,7 +82,7 @@ def test_a_bad_release_is_seen() -> None:
 # --- locks
 
 
-def test_the_lock_of_hosts_is_part_of_the_lock_of_developers() -> None:
+def test_lock_of_hosts_is_part_of_the_lock_of_developers() -> None:
     everything = {
         (each.name, each.version, str(each.marker)): each.hashes for each in locks.read(locks.EVERYTHING)
     }
@@ -88,13 +90,13 @@ def test_the_lock_of_hosts_is_part_of_the_lock_of_developers() -> None:
         assert set(everything[each.name, each.version, str(each.marker)]) == set(each.hashes), each.name
 
 
-def test_the_lock_of_hosts_names_what_the_platform_needs_and_nothing_else() -> None:
+def test_lock_of_hosts_is_exactly_the_needs_of_the_platform() -> None:
     assert {each.name for each in locks.read(locks.RUN) if each.here} == locks.all_needs(
         "mesos_gpu", "all"
     ), "run: make lock"
 
 
-def test_every_installation_from_a_lock_asks_for_its_hashes() -> None:
+def test_lock_installations_require_hashes() -> None:
     texts = [
         *(ROOT / "scripts").glob("*.sh"),
         *(ROOT / "docs").glob("*.md"),
@@ -134,18 +136,19 @@ def allowed(expression: str) -> bool:
     return bool(parsed.subs(terms, simplify=True) == licensing.TRUE)
 
 
+@functools.cache
 def stated() -> dict[str, str]:
-    """The licence of each locked distribution that is installed here."""
+    """Return the licence of each locked distribution that is installed here."""
     here = [each for path in (locks.EVERYTHING, locks.DRIVER) for each in locks.read(path) if each.here]
     return {each.name: locks.licence(locks.installed(each.name).metadata.json) for each in here}
 
 
-def test_every_licence_goes_with_ours() -> None:
+def test_licences_are_compatible_with_ours() -> None:
     others = {name: words for name, words in stated().items() if not allowed(words)}
     assert set(others) == set(EXCEPTIONS), others
 
 
-def test_what_hosts_install_has_no_strong_copyleft() -> None:
+def test_licences_of_hosts_have_no_strong_copyleft() -> None:
     licences = stated()
     names = [each.name for path in (locks.RUN, locks.DRIVER) for each in locks.read(path) if each.here]
     assert {name: licences[name] for name in names if STRONG.search(licences[name])} == {}
@@ -163,7 +166,7 @@ def test_what_hosts_install_has_no_strong_copyleft() -> None:
         ({}, locks.UNKNOWN, False),
     ],
 )
-def test_a_licence_is_read_and_judged(fields: dict[str, Any], expected: str, good: bool) -> None:
+def test_licence_is_read_and_judged(fields: dict[str, Any], expected: str, good: bool) -> None:
     assert locks.licence(fields) == expected
     assert allowed(expected) is good
 
@@ -171,7 +174,7 @@ def test_a_licence_is_read_and_judged(fields: dict[str, Any], expected: str, goo
 # --- what is left out of a check of our code
 
 
-def test_what_bandit_shall_not_see_is_named_and_says_why() -> None:
+def test_bandit_exceptions_name_their_check_and_reason() -> None:
     """By the test that is wrong there, and why."""
     lines = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
@@ -187,15 +190,26 @@ def test_what_bandit_shall_not_see_is_named_and_says_why() -> None:
 # --- bill of materials
 
 
-def test_the_bill_of_materials_is_complete_and_can_be_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    for name in ("one", "two"):
-        assert sbom.main([str(tmp_path / name)]) == 0  # validated against the schema of CycloneDX
-    text = (tmp_path / "one").read_text()
-    assert text == (tmp_path / "two").read_text()
-    bill = json.loads(text)
+EPOCH = ("SOURCE_DATE_EPOCH", "1700000000")
+
+
+@pytest.fixture(scope="module")
+def bill_text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Write the bill of materials, which is validated against the schema of CycloneDX."""
+    path = tmp_path_factory.mktemp("bill") / "bill"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*EPOCH)
+        assert sbom.main([str(path)]) == 0
+    return path.read_text()
+
+
+def test_bill_of_materials_is_reproducible(bill_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(*EPOCH)
+    assert f"{JsonV1Dot6(sbom.bill()).output_as_string(indent=2)}\n" == bill_text
+
+
+def test_bill_of_materials_is_complete(bill_text: str) -> None:
+    bill = json.loads(bill_text)
     assert bill["metadata"]["component"]["licenses"] == [{"license": {"id": "Apache-2.0"}}]
     components = {each["name"]: each for each in bill["components"]}
     locked = {each.name: each for path in (locks.RUN, locks.DRIVER) for each in locks.read(path) if each.here}
@@ -222,12 +236,12 @@ SKIPPED = {"name": "who", "skip_reason": "Dependency not found"}
     [([CLEAN], 0), ([CLEAN, FAULTY], 1), ([CLEAN, SKIPPED], 69), ([FAULTY, SKIPPED], 1), ([], 69)],
     ids=["clean", "faulty", "skipped", "both", "left out"],
 )
-def test_a_report_is_judged(dependencies: list[dict[str, Any]], status: int) -> None:
+def test_audit_report_is_judged(dependencies: list[dict[str, Any]], status: int) -> None:
     wanted = [each["name"] for each in dependencies] or ["good"]
     assert audit.vulnerabilities({"dependencies": dependencies, "fixes": []}, wanted).status == status
 
 
-def test_a_service_that_is_not_reached_is_not_taken_for_good(tmp_path: Path) -> None:
+def test_audit_without_its_service_is_not_a_success(tmp_path: Path) -> None:
     """The program fails as it does for a fault that it knows."""
     program = tmp_path / "pip-audit"
     program.write_text("#!/bin/sh\necho no route to host >&2\nexit 1\n")
@@ -237,7 +251,7 @@ def test_a_service_that_is_not_reached_is_not_taken_for_good(tmp_path: Path) -> 
     assert verdict.not_asked == ["pymesos.lock: pip-audit wrote no report: no route to host"]
 
 
-def test_the_program_is_asked_for_every_release_of_a_lock(tmp_path: Path) -> None:
+def test_audit_asks_for_every_release_of_a_lock(tmp_path: Path) -> None:
     said, program = tmp_path / "said", tmp_path / "pip-audit"
     report = json.dumps(
         {"dependencies": [{"name": "pymesos", "version": "0.3.15", "vulns": []}], "fixes": []}
@@ -288,20 +302,20 @@ def index() -> Iterator[PyPISimple]:
     [("one", "2", "b", 0), ("one", "1", "a", 1), ("one", "3", "c", 69), ("other", "1", "a", 69)],
     ids=["there", "withdrawn", "unknown release", "unknown project"],
 )
-def test_a_withdrawn_release_is_seen(
+def test_audit_finds_a_withdrawn_release(
     index: PyPISimple, name: str, version: str, digit: str, status: int
 ) -> None:
     release = locks.Locked(name, Version(version), None, (digit * 64,))
     assert audit.withdrawn(index, [release]).status == status
 
 
-def test_an_index_that_is_not_reached_is_not_taken_for_good() -> None:
+def test_audit_without_its_index_is_not_a_success() -> None:
     with PyPISimple("http://127.0.0.1:1/simple/") as nobody:
         release = locks.Locked("one", Version("1"), None, ("a" * 64,))
         assert audit.withdrawn(nobody, [release]).status == audit.NOT_ASKED
 
 
-def test_a_lock_that_names_no_version_is_refused(tmp_path: Path) -> None:
+def test_lock_without_a_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.lock").write_text("one>=1 --hash=sha256:" + "a" * 64)
     with pytest.raises(ValueError, match="not one version"):
         locks.read(tmp_path / "a.lock")

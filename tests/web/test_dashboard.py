@@ -149,7 +149,7 @@ def test_a_drained_node_is_said_once_and_a_card_says_whose_it_is(rig: Rig, brows
     )
 
 
-def test_what_runs_stands_first_and_a_long_list_has_pages(rig: Rig, browser: Browser) -> None:
+def test_job_list_begins_with_running_jobs_and_has_pages(rig: Rig, browser: Browser) -> None:
     rig.node()
     runs = rig.submit(name="runs", gpus=1)
     for _ in range(130):
@@ -200,7 +200,7 @@ def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, brow
     assert "a1.example" in page, "what was known stays"
 
 
-def test_what_is_old_is_told_within_five_seconds_and_at_once_without_a_network(
+def test_old_page_is_marked_within_five_seconds_and_at_once_without_a_network(
     rig: Rig, browser: Browser
 ) -> None:
     rig.node()

@@ -25,7 +25,7 @@ def log_in(page: Page, token: str) -> None:
     page.click("button", "Log in with it")
 
 
-def test_who_is_not_known_is_led_to_the_page_to_log_in(browser: Browser) -> None:
+def test_login_page_is_shown_to_unknown_users(browser: Browser) -> None:
     rig = LoginRig([TokenStore().prover()])
     try:
         page = browser.page(rig.url).when("Log in with it")
@@ -34,7 +34,7 @@ def test_who_is_not_known_is_led_to_the_page_to_log_in(browser: Browser) -> None
     assert 'name="password"' not in page, "no passwords are taken"
 
 
-def test_buttons_that_are_of_no_use_to_who_looks_are_not_there(rig: LoginRig, browser: Browser) -> None:
+def test_buttons_without_a_right_to_them_are_hidden(rig: LoginRig, browser: Browser) -> None:
     headers = {USER_HEADER: "ann"}
     job = {"name": "anns", "command": "true"}
     assert rig.call("POST", "/v1/jobs", json=job, headers=headers).status_code == 201
@@ -45,18 +45,18 @@ def test_buttons_that_are_of_no_use_to_who_looks_are_not_there(rig: LoginRig, br
     assert "Kill</button>" not in seen, "nor does a viewer end anything"
 
 
-def test_who_has_no_rights_is_told_so(rig: LoginRig, browser: Browser) -> None:
+def test_user_without_rights_reads_so(rig: LoginRig, browser: Browser) -> None:
     page = browser.page(rig.url, headers={USER_HEADER: "nell"}).when(
         "nell lacks the right cluster:see; ask root to bind a role that gives it"
     )
     assert "does not answer" not in page
 
 
-def test_who_is_known_is_named(rig: LoginRig, browser: Browser) -> None:
+def test_user_who_is_logged_in_is_named(rig: LoginRig, browser: Browser) -> None:
     browser.page(rig.url, headers={USER_HEADER: "root"}).when("<span>root</span>", "roles: admin")
 
 
-def test_who_logs_in_comes_back_to_the_part_that_was_wanted(browser: Browser) -> None:
+def test_login_leads_back_to_the_part_that_was_wanted(browser: Browser) -> None:
     store = TokenStore()
     rig = LoginRig([store.prover()])
     try:

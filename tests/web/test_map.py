@@ -62,7 +62,7 @@ def test_a_shared_card_has_no_one_holder(rig: Rig) -> None:
     assert seen["jobs"] == []
 
 
-def test_what_took_long_is_kept_for_those_who_ask_soon(rig: Rig) -> None:
+def test_answer_that_took_long_is_kept_for_requests_soon_after(rig: Rig) -> None:
     clock, made = [10.0], []
 
     def make(view: View) -> int:
@@ -80,7 +80,7 @@ def test_what_took_long_is_kept_for_those_who_ask_soon(rig: Rig) -> None:
     assert [asked_after(0.1), asked_after(0)] == [2, 2]
 
 
-def test_what_took_no_time_is_made_for_each(rig: Rig) -> None:
+def test_answer_that_took_no_time_is_made_for_each_request(rig: Rig) -> None:
     made: list[int] = []
     kept = Kept(lambda view: made.append(1), now=lambda: 5.0)
     for _ in range(3):
@@ -88,7 +88,7 @@ def test_what_took_no_time_is_made_for_each(rig: Rig) -> None:
     assert len(made) == 3
 
 
-def test_what_is_forgotten_is_made_anew(rig: Rig) -> None:
+def test_answer_that_was_forgotten_is_made_again(rig: Rig) -> None:
     clock, values = iter((0.0, 100.0, 100.1, 100.2, 200.0)), iter("ab")
     kept = Kept(lambda view: next(values), now=lambda: next(clock))
     first = [rig.daemon.read(kept.of).result(60) for _ in range(2)]
@@ -96,7 +96,7 @@ def test_what_is_forgotten_is_made_anew(rig: Rig) -> None:
     assert [*first, rig.daemon.read(kept.of).result(60)] == ["a", "a", "b"]
 
 
-def test_nothing_is_kept_longer_than_three_seconds(rig: Rig) -> None:
+def test_answer_is_kept_for_three_seconds_at_most(rig: Rig) -> None:
     clock = iter((0.0, 100.0, 102.9, 103.1, 103.1))
     values = iter("ab")
     kept = Kept(lambda view: next(values), now=lambda: next(clock))

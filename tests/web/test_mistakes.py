@@ -58,7 +58,7 @@ def test_an_app_is_not_scaled_to_less_than_nothing(rig: Rig, browser: Browser) -
     assert sent(page) == []
 
 
-def test_what_may_no_longer_be_done_says_which_right_it_needs(browser: Browser) -> None:
+def test_act_that_is_no_longer_allowed_names_the_right_it_needs(browser: Browser) -> None:
     proxies = Proxies([ip_network("127.0.0.0/8")])
     rig = LoginRig([ProxyHeaders(proxies)], proxies=proxies)
     try:
@@ -75,7 +75,7 @@ def test_what_may_no_longer_be_done_says_which_right_it_needs(browser: Browser) 
         rig.close()
 
 
-def test_who_confirms_while_nobody_answers_is_told_what_is_open(browser: Browser) -> None:
+def test_confirmation_without_an_answer_says_what_is_open(browser: Browser) -> None:
     rig = Rig()
     try:
         job = rig.submit(name="waits", gpus=1)["id"]

@@ -25,7 +25,7 @@ def prints() -> Iterator[Prints]:
     scene.close()
 
 
-def test_what_a_job_prints_appears_and_only_once(prints: Prints, browser: Browser) -> None:
+def test_output_of_a_job_appears_once(prints: Prints, browser: Browser) -> None:
     (job,) = prints.scene.call("GET", "/v1/jobs?named=train").json()["jobs"]
     page = browser.page(f"{prints.url}/#/jobs/{job['id']}")
     page.when("epoch 1")
@@ -38,7 +38,7 @@ def test_what_a_job_prints_appears_and_only_once(prints: Prints, browser: Browse
     assert page.run("document.querySelector('pre.logs').textContent") == "a warning\n"
 
 
-def test_of_much_output_the_end_is_shown(prints: Prints, browser: Browser) -> None:
+def test_output_that_is_long_is_shown_from_its_end(prints: Prints, browser: Browser) -> None:
     prints.printed["stdout"] = "x" * 70000 + "\nthe end\n"
     (job,) = prints.scene.call("GET", "/v1/jobs?named=train").json()["jobs"]
     page = browser.page(f"{prints.url}/#/jobs/{job['id']}")

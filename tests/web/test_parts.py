@@ -49,7 +49,7 @@ def test_axe_has_nothing_against_any_part(shown: Scene, browser: Browser, look: 
     assert page.run(JUDGE) == []
 
 
-def test_no_part_is_wider_than_a_phone(shown: Scene, browser: Browser) -> None:
+def test_parts_are_no_wider_than_a_phone(shown: Scene, browser: Browser) -> None:
     assert too_wide(browser.page(shown.url), parts(shown)) == {}
 
 
@@ -232,7 +232,7 @@ def test_a_job_is_submitted_from_a_form_and_what_is_wrong_is_told(scene: Scene, 
     assert (made["tasks"], made["gpus"], made["max_attempts"]) == (2, 1, 3)
 
 
-def test_what_is_wrong_stands_at_its_field(scene: Scene, browser: Browser) -> None:
+def test_form_shows_an_error_at_its_field(scene: Scene, browser: Browser) -> None:
     page = browser.page(f"{scene.url}/#/submit")
     page.fill("form.submit input[name=name]", "Not a name!")
     page.fill("form.submit input[name=command]", "true")
@@ -281,7 +281,7 @@ def test_a_group_is_started_from_a_template_that_needs_values(scene: Scene, brow
     assert sorted(each["id"] for each in apps) == ["/train/torch/store", "/train/torch/worker"]
 
 
-def test_what_to_start_from_is_what_the_address_says(scene: Scene, browser: Browser) -> None:
+def test_form_begins_with_the_values_of_the_address(scene: Scene, browser: Browser) -> None:
     page = browser.page(f"{scene.url}/#/submit?from=vllm")
     page.when('name="model"')
     selected = "document.querySelector('label.fill select').value"
@@ -293,7 +293,7 @@ def test_what_to_start_from_is_what_the_address_says(scene: Scene, browser: Brow
     assert page.run("document.querySelector('form.submit')") is None
 
 
-def test_what_is_refused_says_why_and_the_page_goes_on(scene: Scene, browser: Browser) -> None:
+def test_refusal_is_shown_with_its_reason_and_the_page_goes_on(scene: Scene, browser: Browser) -> None:
     page = browser.page(f"{scene.url}/#/jobs/{scene.gang}")
     page.when("Why it waits", "Place in the queue: 1")
     page.click("#view button", "Kill")

@@ -81,7 +81,7 @@ def fed(page: Page, *pieces: bytes, rows: int = 4, columns: int = 10, more: str 
     return dict(page.run(FEED.format(rows=rows, columns=columns, pieces=said, more=more)))
 
 
-def test_what_a_program_writes_is_shown_as_terminals_do(blank: Page) -> None:
+def test_terminal_shows_output_as_terminals_do(blank: Page) -> None:
     wrong = []
     for written, text, place in WRITTEN:
         for pieces in ((written,), tuple(written[i : i + 1] for i in range(len(written)))):
@@ -91,7 +91,7 @@ def test_what_a_program_writes_is_shown_as_terminals_do(blank: Page) -> None:
     assert not wrong
 
 
-def test_colours_and_questions_of_programs(blank: Page) -> None:
+def test_terminal_shows_colours_and_answers_questions_of_programs(blank: Page) -> None:
     shown = fed(
         blank, b"\x1b[1;31ma\x1b[0mb\x1b[38;5;208mc\x1b[48;2;1;2;255md\x1b[39;49me\x1b[6n\x1b[c\x1b[5n"
     )
@@ -101,7 +101,7 @@ def test_colours_and_questions_of_programs(blank: Page) -> None:
     assert shown["told"] == ["\x1b[1;6R\x1b[?6c\x1b[0n"]
 
 
-def test_what_leaves_the_screen_is_kept_up_to_a_bound_and_a_new_size_loses_nothing_of_it(blank: Page) -> None:
+def test_terminal_keeps_lines_that_leave_the_screen_up_to_a_bound_and_at_a_new_size(blank: Page) -> None:
     much = fed(blank, b"".join(b"%d\r\n" % i for i in range(3000)))
     assert (much["kept"], much["text"]) == (2000, "2997\n2998\n2999\n")
     less = fed(blank, b"1\r\n2\r\n3\r\n4", more="one.resize(2, 5)")
@@ -161,7 +161,7 @@ def test_an_open_terminal_shows_all_its_rows_and_axe_has_nothing_against_it(rig:
     host.close()
 
 
-def test_much_output_and_much_that_is_pasted_go_through_with_credits(rig: Playing, page: Page) -> None:
+def test_terminal_passes_much_output_and_input_with_credits(rig: Playing, page: Page) -> None:
     host = Host(rig, page)
     line, sent, credit = b"x" * 998 + b"\r\n", 0, WINDOW
     while sent < 3 << 19:
@@ -198,7 +198,7 @@ def test_a_program_that_asks_the_terminal_without_end_fills_no_memory(rig: Playi
     host.close()
 
 
-def test_who_goes_to_another_part_ends_it_and_a_lost_connection_is_told(rig: Playing, page: Page) -> None:
+def test_terminal_ends_with_its_part_and_reports_a_lost_connection(rig: Playing, page: Page) -> None:
     host = Host(rig, page)
     host.says(Kind.STDOUT, b"$ ")
     wait_until("it is shown", lambda: "$" in shown_lines(page))
@@ -211,7 +211,7 @@ def test_who_goes_to_another_part_ends_it_and_a_lost_connection_is_told(rig: Pla
     host.close()
 
 
-def test_who_may_not_has_no_terminal(rig: Playing, browser: Browser) -> None:
+def test_terminal_is_hidden_without_the_right_to_it(rig: Playing, browser: Browser) -> None:
     waits = rig.submit(gpus=1)["id"]
     page = browser.page(f"{rig.url}/#/jobs/{waits}").when("Why it waits")
     assert "Open a terminal" not in page, "a job that waits has none"

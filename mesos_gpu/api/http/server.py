@@ -21,6 +21,8 @@ from mesos_gpu.wire.channel.frames import MOST_FRAME
 BACKLOG: Final = 1024  # connections that the kernel keeps until they are taken
 TAKEN_AT_ONCE: Final = 8  # of them, before others get their answers
 TICK_S: Final = 1.0
+_SHORTEST_LOOK_S: Final = 0.001  # between two looks at connections that are to close
+_LONGEST_LOOK_S: Final = 0.1
 RETIRE_S: Final = 60.0  # for an answer that is under way to a client whose certificate is to be verified anew
 
 
@@ -40,15 +42,15 @@ class _Uvicorn(uvicorn.Server):
         self.settled = threading.Event()  # it serves, or has failed
         self._app, self._tls = app, tls
         self._listeners: list[TlsListener] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._left = asyncio.Event()
 
     def leave(self) -> None:
         """End it, from any thread."""
         self.should_exit = True
-        if self._loop is not None:
+        if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # it has ended
-                self._loop.call_soon_threadsafe(self._left.set)
+                self.loop.call_soon_threadsafe(self._left.set)
 
     async def main_loop(self) -> None:
         """Until it is to end; the time that answers bear is set each second."""
@@ -57,8 +59,8 @@ class _Uvicorn(uvicorn.Server):
                 await asyncio.wait_for(self._left.wait(), TICK_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(on_trouble)
+        self.loop = asyncio.get_running_loop()
+        self.loop.set_exception_handler(on_trouble)
         plain = list(sockets or ()) if self._tls is None else []
         if self._local is not None:
             plain.append(self._local.listener)
@@ -83,8 +85,8 @@ class _Uvicorn(uvicorn.Server):
     def _verify_anew(self) -> None:
         """Connections of clients that showed certificates end when they have got their answers: who is still to be
         believed connects again."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._retire)
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self._retire)
 
     def _retire(self) -> None:
         for each in list(self.server_state.connections):
@@ -92,17 +94,38 @@ class _Uvicorn(uvicorn.Server):
                 each.retire(RETIRE_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for each in self._listeners:
-            await each.close()
+        """Finish what is being answered, for the grace period at most, and end the rest."""
+        for listener in self._listeners:
+            await listener.close()
         self._app.state.leaving = True
         self._app.state.changes.close()
         self._app.state.events.close()
-        await super().shutdown(sockets=sockets)
-        for connection in list(
-            self.server_state.connections
-        ):  # who has not gone in the time that uvicorn gives
+        for server in self.servers:
+            server.close()
+        for each in sockets or ():
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                await self._finish()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await self.lifespan.shutdown()
+        for connection in list(self.server_state.connections):  # those that took longer than the grace period
             connection.transport.abort()
         await asyncio.sleep(0)  # their sockets are closed by what this lets run
+
+    async def _finish(self) -> None:
+        """Wait until every answer is given and every connection closed. uvicorn itself looks each 100 ms."""
+        pause_s = _SHORTEST_LOOK_S
+        while True:
+            await asyncio.sleep(pause_s)
+            if not self.server_state.connections and not self.server_state.tasks:
+                break
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+        for server in self.servers:
+            await server.wait_closed()
 
 
 class Server:
@@ -167,6 +190,12 @@ class Server:
             asyncio.run(self._server.serve(sockets=[self._listener]))
         finally:
             self._server.settled.set()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that serves."""
+        assert self._server.loop is not None, "it has settled"
+        return self._server.loop
 
     @property
     def connections(self) -> int:

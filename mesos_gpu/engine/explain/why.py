@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mesos_gpu.engine.charges import pool_of_node
+from mesos_gpu.engine.charges import pool_of_node, pools_of_node
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.hours import estimate_then, hours_words
 from mesos_gpu.engine.explain.idling import with_idle
@@ -128,8 +128,9 @@ def _node_views(
 def _off_pool(state: State, job: Job, node: Node, pools: Pools | None) -> str:
     """Say in which pool a node is, if the job's class or its queue is for others; "": it may go there."""
     tree, name = state.tree, job.spec.job_class
-    if tree is None or pools is None or (pool := pool_of_node(tree, node)) in pools.every(job):
+    if tree is None or pools is None or pools_of_node(tree, node) & {*pools.every(job)}:
         return ""
+    pool = pool_of_node(tree, node)
     known = class_of(tree, name) if name is not None else None
     if known is not None and known.pools and pool not in known.pools:
         return f"{OF_POOL}{pool}, and class {known.name} is for {', '.join(known.pools)}"
@@ -137,13 +138,15 @@ def _off_pool(state: State, job: Job, node: Node, pools: Pools | None) -> str:
 
 
 def _not_yet(state: State, job: Job, node: Node, pools: Pools | None, now: float) -> str:
-    """Say in which pool a node is, if the job may use that only when it has waited longer."""
-    if (
-        state.tree is None
-        or pools is None
-        or (pool := pool_of_node(state.tree, node)) not in pools.every(job)
-    ):
+    """Say in which pool a node is, if the job may use that only later: when it has waited longer, or when it is known
+    that the node is in no other one."""
+    if state.tree is None or pools is None:
         return ""
+    every, able = pools.every(job), pools_of_node(state.tree, node)
+    if not able <= {*every}:
+        names = " or ".join(sorted(able))
+        return f"{OF_POOL}{names}: its node monitor has not reported its GPUs yet" if len(able) > 1 else ""
+    pool = pool_of_node(state.tree, node)
     at = pools.opens_at(job, pool)
     return f"{OF_POOL}{pool}, which it may use from {clock(at, now)} on" if at else ""
 

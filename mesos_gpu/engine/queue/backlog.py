@@ -206,7 +206,8 @@ class Backlog:
         if pools is None or held is None:
             return (nodes,)
         parts = held.pools.preferred(job, pools, self._state.seats_given.get(job.id))
-        return [{key: node for key, node in nodes.items() if held.pool_of(key) in part} for part in parts]
+        able = {key: node for key, node in nodes.items() if held.is_in(key, pools)}
+        return [{key: node for key, node in able.items() if held.pool_of(key) in part} for part in parts]
 
     def open_pools(self, job: Job) -> frozenset[str] | None:
         """The pools whose limits leave room for it; None: there are no pools."""
@@ -222,7 +223,7 @@ class Backlog:
         if self._barriers is None or held is None:
             return booked
         pools = self._barriers.pools_of_booked(job, self.reservations)
-        return {key: node for key, node in booked.items() if held.pool_of(key) in pools}
+        return {key: node for key, node in booked.items() if held.is_in(key, pools)}
 
     def _limits(self, job: Job, pool: str) -> list[Limit]:
         """The limits that hold for a job in a pool, and what counts against them."""
@@ -501,7 +502,7 @@ class Backlog:
             return False
         if self.held is not None:
             pools = self.held.pools.every(job) if ever else self.held.pools_of(job)
-            if self.held.pool_of(node.id) not in pools:
+            if not self.held.is_in(node.id, pools):
                 return False
         if self._settings.role_of and is_for_others(self._state, self._settings, job, node.id):
             return False

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
-from mesos_gpu.engine.charges import Charges, charged_with, pool_of_node, up
+from mesos_gpu.engine.charges import Charges, charged_with, pool_of_node, pools_of_node, up
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
@@ -175,6 +175,13 @@ class Held:
         if pool is None:
             pool = self._pools[agent_id] = pool_of_node(self.tree, self._state.nodes.get(agent_id))
         return pool
+
+    def is_in(self, agent_id: AgentId, pools: Collection[str]) -> bool:
+        """Whether a node is in one of some pools, whatever GPUs its monitor reports that has not reported yet."""
+        if self.pool_of(agent_id) not in pools:
+            return False
+        node = self._state.nodes.get(agent_id)
+        return node is None or not node.is_unreported or pools_of_node(self.tree, node) <= frozenset(pools)
 
     def kept_from(self, queue: str, pool: str) -> int:
         """What of a pool is kept idle for others by their lend limits: what a job of a queue may not borrow."""

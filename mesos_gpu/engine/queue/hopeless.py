@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.never import is_able
@@ -62,11 +61,7 @@ def is_hopeless(state: State, request: Request, nodes: Iterable[NodeCapacity]) -
     return not is_able(
         request,
         [
-            replace(node, silent="it has not reported") if _may_report(known[node.agent_id]) else node
+            replace(node, silent="it has not reported") if known[node.agent_id].is_unreported else node
             for node in nodes
         ],
     )
-
-
-def _may_report(node: Node) -> bool:
-    return node.inventory is None and node.monitor_launches > 0

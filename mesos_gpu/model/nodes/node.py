@@ -34,6 +34,11 @@ class Node:
         return self.inventory.gpus if self.inventory else ()
 
     @property
+    def is_unreported(self) -> bool:
+        """Whether it has offered GPUs, and its monitor has not reported them yet."""
+        return self.inventory is None and self.monitor_launches > 0
+
+    @property
     def driver_version(self) -> str | None:
         """The driver's version that the monitor reported; None: no driver, or not known."""
         return self.inventory.driver_version if self.inventory else None

@@ -21,7 +21,28 @@ def pool_of(pools: Sequence[Pool], models: Collection[str], place: Place) -> str
     return min((pool.name for pool in pools if _holds(pool, models, place)), default=DEFAULT_POOL)
 
 
+def pools_of_unreported(pools: Sequence[Pool], place: Place) -> frozenset[str]:
+    """Return the pools that a node may be in whose GPUs are not known yet.
+
+    Args:
+        pools: Pools of the document.
+        place: The node.
+    """
+    names = set[str]()
+    for pool in sorted(pools, key=lambda each: each.name):
+        if _is_place_of(pool, place):
+            names.add(pool.name)
+            if not pool.models:
+                return frozenset(names)
+    return frozenset(names | {DEFAULT_POOL})
+
+
 def _holds(pool: Pool, models: Collection[str], place: Place) -> bool:
     alone = not pool.models or (bool(models) and all(model in pool.models for model in models))
+    return alone and _is_place_of(pool, place)
+
+
+def _is_place_of(pool: Pool, place: Place) -> bool:
+    """Whether the attributes and constraints of a pool hold for a node."""
     has = all(place.attributes.get(name) == value for name, value in pool.attributes.items())
-    return alone and has and not any(excluded(each, place, _matches) for each in pool.constraints)
+    return has and not any(excluded(each, place, _matches) for each in pool.constraints)

@@ -72,10 +72,9 @@ def seen(pipes: str) -> dict[str, Any]:
 class Daemon2:
     """Answers of the daemon of 535; those of servers are as its manual page has them."""
 
-    def __init__(self, pipes: str) -> None:
-        """Begin with the defaults."""
+    def __init__(self, pipes: str, percent: str = "100") -> None:
+        """Begin with the defaults. `percent`: of each client, as the daemon's environment has it."""
         self._pipes = pipes
-        percent = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")
         self._percents: dict[str | None, float] = {None: float(percent)}
         self._memory: dict[tuple[str | None, str], str] = {}
 
@@ -140,7 +139,7 @@ class Daemon2:
         return _shown(self._memory.get((server, device), self._memory.get((None, device))))
 
     def _quit(self, *_: str) -> list[str]:
-        os._exit(1)
+        raise SystemExit(1)
 
 
 def _shown(text: str | None) -> list[str]:
@@ -172,7 +171,7 @@ class Daemon3:
     def answer(self, line: str) -> list[str]:
         """Obey one command; the lines of the answer, or one with the words of a refusal [guess]."""
         if line == "-q":  # [doc] ends the daemon and all running servers
-            os._exit(1)
+            raise SystemExit(1)
         module, verb, *arguments = (*line.split(), "", "")
         arguments = [text for text in arguments if text]
         options = dict(text[2:].split("=", 1) for text in arguments if text.startswith("--"))
@@ -283,7 +282,8 @@ def serve(pipes: str, protocol: int, *, multiuser: bool = False) -> None:
     path = os.path.join(pipes, "control")
     if os.path.exists(path):
         os.unlink(path)
-    daemon = Daemon3(pipes, multiuser=multiuser) if protocol == 3 else Daemon2(pipes)
+    percent = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")
+    daemon = Daemon3(pipes, multiuser=multiuser) if protocol == 3 else Daemon2(pipes, percent)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         os.chmod(path, 0o666)  # nosec B103 # as the real daemon's

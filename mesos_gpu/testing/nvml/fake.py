@@ -46,11 +46,16 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse):
             return getattr(pynvml, name)
         raise AttributeError(name)
 
+    def hang(self) -> None:
+        """Never return."""
+        while True:
+            time.sleep(60)
+
     def nvmlInit(self) -> None:
         """Fails as the state says."""
         state = self._now()
         if state.get("hang"):
-            _hang()
+            self.hang()
         if state.get("broken"):
             raise pynvml.NVMLError(_BROKEN[state["broken"]])
         self.open += 1
@@ -74,7 +79,7 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse):
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         """The index; a card that hangs does so here."""
         if self._card(index).get("hang"):
-            _hang()
+            self.hang()
         return index
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str | bytes) -> int:
@@ -271,8 +276,3 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse):
         if name not in self._card(handle):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return self._card(handle)[name]
-
-
-def _hang() -> None:
-    while True:
-        time.sleep(60)

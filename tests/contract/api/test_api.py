@@ -1,6 +1,7 @@
 """The REST interface as clients meet it: a real server, a real engine, a driver that only notes."""
 
 import json
+import socket
 import threading
 import time
 from concurrent.futures import Future
@@ -24,7 +25,8 @@ from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.job_fields import KNOWN
 from tests.conftest import wait_until
-from tests.contract.rig import KEPT, Rig, code_of
+from tests.contract.rig import Rig, code_of
+from tests.raw import connect
 
 
 def test_the_life_of_a_job(rig: Rig) -> None:
@@ -442,14 +444,15 @@ def test_a_stopping_scheduler_says_so(rig: Rig) -> None:
     assert code_of(rig.call("GET", "/v1/status")) == (503, "unavailable")
 
 
-def test_an_answer_does_not_wait_for_an_acknowledgement(rig: Rig) -> None:
-    rig.call("GET", "/v1/health", headers=KEPT)
-    took_s = []
-    for _ in range(15):
-        began = time.monotonic()
-        rig.call("GET", "/v1/health", headers=KEPT)
-        took_s.append(time.monotonic() - began)
-    assert min(took_s) < 0.02, "0.8 ms were measured; 44 ms without TCP_NODELAY"
+def test_answer_does_not_wait_for_an_acknowledgement(rig: Rig) -> None:
+    """Answers take 0.8 ms by measurement, and 44 ms without TCP_NODELAY."""
+    with connect(rig.server.port) as client:
+        client.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+        every = rig.server._server.server_state.connections
+        (served,) = [each for each in every if each.client == client.getsockname()]  # type: ignore[union-attr]
+        there = served.transport.get_extra_info("socket")
+        assert there.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_an_address_of_ipv6_makes_a_url(rig: Rig) -> None:

@@ -241,7 +241,7 @@ def there(rig: Rig, path: str) -> list[str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=" ".join)
 def test_it_is_kept(rig: Rig, operation: tuple[str, str]) -> None:
-    keep(rig, operation, 8)
+    keep(rig, operation, 3)
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """A scheduler process under TLS."""
 
 import json
+import re
 import signal
 import ssl
 import subprocess
@@ -13,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.local.cluster import free_port
 from tests.certificates import Authority
 from tests.conftest import wait_until
 
@@ -35,11 +35,14 @@ class Running:
 
 @contextmanager
 def scheduler(directory: Path, *more: str) -> Iterator[Running]:
-    port, log = free_port(), directory / "log"
-    command = [*COMMAND, "--state", str(directory / "s" / "state"), "--port", str(port), *more]
+    log = directory / "log"
+    command = [*COMMAND, "--state", str(directory / "s" / "state"), "--port", "0", *more]
     with log.open("w") as file, subprocess.Popen(command, stderr=file) as process:
         try:
-            yield Running(process, log, port)
+            said = r"dashboard on (?:every address of this host, port |https://127\.0\.0\.1:)(\d+)"
+            found = wait_until("it listens", lambda: re.search(said, log.read_text()))
+            assert found is not None
+            yield Running(process, log, int(found[1]))
         finally:
             process.terminate()
 
@@ -49,9 +52,6 @@ def test_its_status_tells_of_tls_and_sighup_takes_new_files(tmp_path: Path) -> N
     own = ca.server()
     more = ["--tls-cert", str(own.cert), "--tls-key", str(own.key)]
     with scheduler(tmp_path, *more) as running:
-        wait_until(
-            "it listens", lambda: f"dashboard on https://127.0.0.1:{running.port}" in running.log.read_text()
-        )
         status = wait_until("it answers", lambda: _tried(running, ca))
         assert status["webui_url"] == f"https://127.0.0.1:{running.port}"
         assert (status["open_to_all"], status["tls"]["problem"]) == (False, None)

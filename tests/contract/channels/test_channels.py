@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -37,7 +36,7 @@ from mesos_gpu.wire.channel.orders import decode_order
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.certificates import Authority
 from tests.conftest import wait_until
-from tests.contract.rig import Rig, code_of
+from tests.contract.rig import Rig, code_of, skip
 
 EVERY_BYTE = bytes(range(256))
 
@@ -254,22 +253,20 @@ def test_when_one_goes_the_other_is_told(rig: Playing) -> None:
         assert ends(client)
 
 
-def test_a_client_whose_host_does_not_come_is_told(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "MEET_S", 0.3)
+def test_channel_whose_host_does_not_come_tells_the_client(rig: Playing) -> None:
     opened = rig.open()
     with rig.client(opened.path, opened.proof) as client:
+        skip(rig.server, channels.MEET_S)
         said = heard(client)
     assert said.kind is Kind.FAILED
-    assert b"did not connect within 0.3 s" in said.data
+    assert f"did not connect within {channels.MEET_S:g} s".encode() in said.data
     assert is_refused(rig, opened.path, opened.answer)
 
 
-def test_what_nobody_comes_to_is_forgotten(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MEET_S", 0.2)
+def test_channel_to_which_nobody_comes_is_forgotten(rig: Playing) -> None:
     opened = rig.open()
-    wait_until("it is over", lambda: is_refused(rig, opened.path, "x"))
-    time.sleep(0.3)  # its time is over by then, however late the server is
-    wait_until("it is forgotten", lambda: is_refused(rig, opened.path, opened.proof))
+    skip(rig.server, channels.MEET_S)
+    assert is_refused(rig, opened.path, opened.proof)
 
 
 def test_one_caller_has_so_many(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def victims(client: Client) -> Iterator[dict[str, str]]:
     finally:
         for ident in jobs.values():
             client.kill(ident)
-            assert [*client.follow(client.job(ident))][-1]["state"] == "killed"
+            wait_until("it is killed", lambda ident=ident: client.job(ident)["state"] == "killed")  # type: ignore[misc]
 
 
 @contextmanager

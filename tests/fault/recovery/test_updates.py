@@ -200,7 +200,7 @@ def test_updates_that_come_several_times_count_once(played: Played, times: int) 
 
 
 @pytest.mark.parametrize("order", [(2, 1, 0), (2, 0, 1), (1, 0, 2), (0, 2, 1), (1, 2, 0)])
-def test_in_whichever_order_updates_come_the_job_ends_once_and_its_card_is_free_with_its_end(
+def test_updates_in_any_order_end_the_job_once_and_free_its_card_with_its_end(
     played: Played, order: Sequence[int]
 ) -> None:
     job, task, card = started(played)
@@ -243,7 +243,7 @@ def test_an_end_that_is_told_an_hour_late_is_dated_back_and_the_card_is_held_and
     assert record.ends_ms - record.span.begins_ms == 3_610_000
 
 
-def test_what_an_earlier_launch_says_an_hour_late_is_nothing_to_the_launch_that_took_its_place(
+def test_updates_of_an_earlier_launch_an_hour_late_do_not_change_its_successor(
     played: Played,
 ) -> None:
     job, first, _ = started(played)
@@ -268,7 +268,7 @@ def test_what_an_earlier_launch_says_an_hour_late_is_nothing_to_the_launch_that_
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_many_jobs_whose_updates_come_as_they_like_each_ends_once_on_a_card_of_its_own(
+def test_updates_of_many_jobs_in_any_order_end_each_once_on_a_card_of_its_own(
     played: Played, seed: int
 ) -> None:
     """Each update one to three times, in any order; some an hour late. `Played.offer` sees that no card has two."""

@@ -23,7 +23,7 @@ def owner() -> Iterator[Owner]:
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("name", ["c-1", IDENT])
-def test_who_was_given_a_part_of_the_hierarchy_passes_nothing_off_as_a_tasks(
+def test_cgroup_of_a_delegated_hierarchy_does_not_pass_for_a_tasks(
     isolation: cgroups.Version, owner: Owner, name: str
 ) -> None:
     traces = (Trace("container", IDENT),) if name == IDENT else ()

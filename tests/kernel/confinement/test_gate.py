@@ -25,7 +25,7 @@ RUNNERS = {os.uname().machine: ()} | {
 
 
 @pytest.mark.parametrize("machine", [machine for machine in ("x86_64", "aarch64") if machine in RUNNERS])
-def test_it_becomes_the_command_once_it_is_behind_the_fence(machine: str) -> None:
+def test_gate_becomes_the_command_behind_the_fence(machine: str) -> None:
     needs("cgroup2")
     script = Path(__file__).with_name("through_gate.py")
     done = subprocess.run(
@@ -78,7 +78,7 @@ def looked(outcome: list[object]) -> dict[str, int]:
     return {name: int(value) for name, value in attempts.items()}
 
 
-def test_a_machine_without_one_runs_no_images() -> None:
+def test_machine_without_a_gate_runs_no_images() -> None:
     with pytest.raises(
         NotStarted, match="images are run on x86_64 and aarch64 only: there is no gate for riscv64"
     ):
@@ -86,7 +86,7 @@ def test_a_machine_without_one_runs_no_images() -> None:
 
 
 @pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
-def test_it_is_one_small_file(machine: str, number: int) -> None:
+def test_gate_is_one_small_file(machine: str, number: int) -> None:
     file = gate.program(machine)
     assert file[:4] == b"\x7fELF"
     assert struct.unpack_from("<H", file, 18)[0] == number

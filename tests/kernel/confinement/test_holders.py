@@ -95,7 +95,9 @@ def test_path_of_such_a_descriptor_does_not_show_where_the_directory_is(sandbox:
     os.close(fd)
 
 
-def test_nobody_else_is_killed(ledger: Ledger, tmp_path: Path, sandbox: Path, place: Path) -> None:
+def test_processes_that_hold_no_directory_are_not_killed(
+    ledger: Ledger, tmp_path: Path, sandbox: Path, place: Path
+) -> None:
     """A task that holds another directory, a process outside of tasks, and a task whose directory is removed."""
     (sandbox / "d").rename(place / "d")
     (place.parent / "endedtoo").mkdir()

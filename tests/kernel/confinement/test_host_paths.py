@@ -74,7 +74,7 @@ def test_a_task_reads_and_writes_where_it_may(data: Path, agent: ScriptedAgent) 
     assert (data / "shared/new").owner() == "nobody"
 
 
-def test_what_the_operator_mounted_read_only_stays_so(tmp_path: Path) -> None:
+def test_host_path_that_the_operator_mounted_read_only_stays_so(tmp_path: Path) -> None:
     needs("cgroup1")
     script = """
 import subprocess, sys
@@ -133,7 +133,9 @@ def test_closed_directory_that_takes_the_place_of_another_is_not_mounted(data: P
     ],
     ids=["elsewhere", "behind a closed door", "by a link of the sandbox"],
 )
-def test_what_no_task_gets(data: Path, agent: ScriptedAgent, mount: Mount, why: str) -> None:
+def test_host_paths_that_no_task_gets_fail_the_launch(
+    data: Path, agent: ScriptedAgent, mount: Mount, why: str
+) -> None:
     with one(data, agent) as run:
         (run.sandbox / "link").symlink_to(data / "shared")
         run.launch(

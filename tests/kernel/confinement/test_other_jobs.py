@@ -50,7 +50,7 @@ def slow_tar(directory: Path, seconds: str) -> str:
     [("cgroup1", errno.EPERM), ("cgroup2", errno.EPERM), ("off", errno.ENXIO)],
     ids=["v1", "v2", "isolation off, where the attack works"],
 )
-def test_what_unpacks_an_archive_opens_no_card_for_another_job(
+def test_unpacking_of_an_archive_opens_no_card_for_another_job(
     open_directory: Path, agent: ScriptedAgent, kept: str, got: int
 ) -> None:
     needs("cgroup1" if kept == "off" else kept)

@@ -40,7 +40,7 @@ def left() -> Iterator[list[Path]]:
         each.rmdir()
 
 
-def test_a_task_finds_them_empty_writes_to_them_and_leaves_nothing(
+def test_private_directories_are_empty_writable_and_gone_with_the_task(
     open_directory: Path, agent: ScriptedAgent, left: list[Path]
 ) -> None:
     work = " && ".join(f"ls -A {place} && echo x > {place}/own-{MARK}" for place in PLACES)
@@ -61,7 +61,7 @@ def test_a_task_finds_them_empty_writes_to_them_and_leaves_nothing(
     assert not [place for place in PLACES if Path(place, f"own-{MARK}").exists()]
 
 
-def test_all_three_together_have_the_tasks_memory(open_directory: Path, agent: ScriptedAgent) -> None:
+def test_private_directories_share_the_tasks_memory(open_directory: Path, agent: ScriptedAgent) -> None:
     needs("cgroup1")
     fill = "head -c 20M /dev/zero > /tmp/a; head -c 20M /dev/zero > /dev/shm/a; head -c 20M /dev/zero > /var/tmp/a"
     with host(open_directory, agent) as one:
@@ -93,7 +93,7 @@ def test_a_sandbox_and_volumes_in_tmp_are_where_they_were(agent: ScriptedAgent) 
         shutil.rmtree(directory)
 
 
-def test_an_operator_may_leave_them_the_hosts(
+def test_private_directories_are_the_hosts_if_the_operator_says_so(
     open_directory: Path, agent: ScriptedAgent, left: list[Path]
 ) -> None:
     with host(open_directory, agent, MESOS_GPU_TMP="host") as one:

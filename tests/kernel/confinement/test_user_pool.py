@@ -78,7 +78,7 @@ def test_a_user_that_a_job_names_is_its_user(directory: Path, agent: ScriptedAge
         assert one.stdout().split() == ["nobody", "0"]
 
 
-def test_what_is_fetched_is_the_uids(directory: Path, agent: ScriptedAgent) -> None:
+def test_fetched_files_belong_to_the_uid(directory: Path, agent: ScriptedAgent) -> None:
     helpers.write(directory / "libexec", directory)
     (directory / "weights").write_text("7\n")
     program = directory / "libexec" / "mesos-fetcher"
@@ -114,7 +114,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.sqlite")
 
 
-def test_the_ledger_gives_none_twice(ledger: Ledger) -> None:
+def test_ledger_gives_no_uid_twice(ledger: Ledger) -> None:
     def claim(task: str) -> object:
         owner = Owner.of(os.getpid() if task == "a" else 1)
         return ledger.claim(
@@ -134,7 +134,7 @@ def test_the_ledger_gives_none_twice(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("said", ["60000", "a-b", "60001-60000", "0-100", "999-2000", "60000-4294967295"])
-def test_a_range_is_wanted(said: str) -> None:
+def test_user_pool_that_is_no_range_is_refused(said: str) -> None:
     with pytest.raises(BadConfiguration, match=f"MESOS_GPU_USER_POOL: '{said}'"):
         user_pool.pool_of({"MESOS_GPU_USER_POOL": said})
 

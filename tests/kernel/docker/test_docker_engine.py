@@ -222,7 +222,7 @@ def test_signals_reach_the_first_process(tasks: Tasks) -> None:
         tasks.engine.wait(name)
 
 
-def test_more_memory_than_granted_is_said(tasks: Tasks) -> None:
+def test_container_that_exceeds_its_memory_is_reported(tasks: Tasks) -> None:
     """By the engine, or where cgroup v1 counts it, to who looks himself: the engine may hear of it too late."""
     name = tasks.name()
     try:
@@ -305,7 +305,7 @@ def test_a_pull_from_a_registry(engine: DockerEngine, daemon: Dockerd, tmp_path:
 # --- what it may not
 
 
-def test_only_granted_cards_open(tasks: Tasks, nodes: Mapping[int, str], tmp_path: Path) -> None:
+def test_container_opens_granted_cards_only(tasks: Tasks, nodes: Mapping[int, str], tmp_path: Path) -> None:
     """Also root of the container, and also by a node that the host's files bring in, gets no other."""
     tmp_path.chmod(0o755)
     for user in (NOBODY, "0:0"):
@@ -318,7 +318,7 @@ def test_only_granted_cards_open(tasks: Tasks, nodes: Mapping[int, str], tmp_pat
         assert [line.rpartition(": ")[2] for line in err.splitlines()] == [ALLOWED, DENIED, ALLOWED, DENIED]
 
 
-def test_without_a_grant_there_are_no_cards(tasks: Tasks) -> None:
+def test_container_without_a_grant_has_no_cards(tasks: Tasks) -> None:
     """The image asks for all of them, as NVIDIA's images do."""
     _, out, err = tasks.run(wish("echo $NVIDIA_VISIBLE_DEVICES; ls -d /dev/nvidia* /usr/local/nvidia"))
     assert out == "all\n"
@@ -390,7 +390,7 @@ def test_the_host_is_not_bound(engine: DockerEngine, tmp_path: Path, source: str
             engine.create("never", wish("true", binds=((path, "/in", True),)))
 
 
-def test_only_character_devices_are_granted(engine: DockerEngine, tmp_path: Path) -> None:
+def test_devices_that_are_granted_are_character_devices(engine: DockerEngine, tmp_path: Path) -> None:
     for path in ("/dev", str(tmp_path), str(tmp_path / "absent")):
         with pytest.raises(BadConfiguration):
             engine.create("never", wish("true", devices=((path, "/dev/nvidia0", "rw"),)))
@@ -421,7 +421,7 @@ def parent(tmp_path: Path) -> Iterator[str]:
 
 
 @needs_v1
-def test_below_a_parent_cgroup(tasks: Tasks, parent: str, nodes: Mapping[int, str]) -> None:
+def test_container_is_below_its_parent_cgroup(tasks: Tasks, parent: str, nodes: Mapping[int, str]) -> None:
     devices = V1 / parent.lstrip("/")
     (devices / "devices.deny").write_text("a")
     for rule in ("c *:* m", "b *:* m", "c 1:* rwm", "c 5:* rwm", "c 136:* rwm", "c 10:200 rwm"):
@@ -481,7 +481,7 @@ output.copy(1, 2)
     assert tasks.engine.containers("mesos_gpu.task") == {}
 
 
-def test_without_an_engine_the_remedy_names_the_setting(tmp_path: Path) -> None:
+def test_engine_that_is_missing_gives_a_remedy_with_the_setting(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"docker\.sock") as caught:
         DockerEngine(str(tmp_path / "docker.sock")).image("busy")
     assert "MESOS_GPU_DOCKER_SOCKET" in caught.value.remedy

@@ -100,7 +100,7 @@ def run(one: Host, command: str, image: str = "nvidia/cuda:12.4.1-base", **more:
     )
 
 
-def test_its_card_and_the_drivers_volume_and_nothing_else(one: Host) -> None:
+def test_container_has_its_card_and_the_drivers_volume_and_nothing_else(one: Host) -> None:
     run(
         one,
         "for f in /dev/nvidia*; do cat $f 2>&1; done; echo /usr/local/nvidia/lib64/libcuda.so.5*;"
@@ -182,7 +182,7 @@ def test_a_kill_is_sigterm_then_the_grace(one: Host) -> None:
     assert "saved" in one.stdout()
 
 
-def test_an_image_that_nobody_has(one: Host) -> None:
+def test_image_that_does_not_exist_fails_the_task(one: Host) -> None:
     run(one, "true", image="no-such-registry.invalid/image:1")
     message, _ = one.end("TASK_FAILED")
     assert "no-such-registry.invalid/image:1" in message
@@ -225,7 +225,7 @@ def test_the_container_of_a_killed_executor_is_removed_by_the_monitor(one: Host,
     assert not Path("/dev/mesos_gpu", one.sandbox.name).exists()
 
 
-def test_its_health_is_checked_inside(one: Host) -> None:
+def test_health_of_a_container_is_checked_inside(one: Host) -> None:
     cards = "test -e /dev/nvidia0 && test ! -e /dev/nvidia1"
     inside = f"test $(id -u) = 65534 && {cards} && test ! -e $MESOS_SANDBOX/down || exit 4"
     check = HealthCheck(Protocol.COMMAND, command=inside, interval_s=0, delay_s=0, grace_period_s=0)
@@ -251,7 +251,7 @@ def test_a_container_reaches_no_control_port(one: Host, engine: Dockerd, user: s
 
 
 @pytest.mark.parametrize(("mode", "end"), [(0o600, "TASK_FAILED"), (0o644, "TASK_FINISHED")])
-def test_what_is_fetched_for_root_of_an_image_is_not_fetched_by_root_of_the_host(
+def test_fetch_for_root_of_an_image_is_not_done_by_root_of_the_host(
     open_directory: Path, agent: ScriptedAgent, engine: Dockerd, mode: int, end: str
 ) -> None:
     """An operator has allowed for root in images; fetching is done on the host."""
@@ -421,7 +421,7 @@ def test_a_container_without_a_gate_gets_no_share_that_is_limited_there(limiting
 @pytest.mark.parametrize(
     "one", [{"MESOS_GPU_CONTROL_PORTS": "off"}, {}], indirect=True, ids=["bare", "fenced"]
 )
-def test_its_processes_are_its_own_for_the_monitor(one: Host, engine: Dockerd) -> None:
+def test_processes_of_a_container_are_its_tasks_for_the_monitor(one: Host, engine: Dockerd) -> None:
     """Where it has no fence, only the engine's cgroup tells."""
     directory = one.sandbox.parent
     (next((directory / "volumes" / "builds").iterdir()) / "share").mkdir()

@@ -78,7 +78,7 @@ def gone(pid: int) -> bool:
 # --- its life
 
 
-def test_the_first_share_makes_it_the_next_adopts_it_and_the_undo_leaves_nothing(
+def test_daemon_is_made_by_the_first_share_adopted_by_the_next_and_undone_without_a_trace(
     host: Host, domain: Domain, bindings: Bindings
 ) -> None:
     first = join(host, domain, "t1", QUARTER, {})
@@ -103,7 +103,9 @@ def test_the_first_share_makes_it_the_next_adopts_it_and_the_undo_leaves_nothing
     assert mps.undo(host, str(domain)) == []  # again, as a monitor may that was killed in between
 
 
-def test_it_is_in_cgroups_of_its_own_in_every_hierarchy_and_nobodys_child(host: Host, domain: Domain) -> None:
+def test_daemon_is_in_cgroups_of_its_own_in_every_hierarchy_and_has_no_parent(
+    host: Host, domain: Domain
+) -> None:
     join(host, domain, "t1", QUARTER, {})
     pid = daemon_of(host, domain)
     mounted = [line.split(" - ")[1] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -132,7 +134,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_it_outlives_the_executor_that_made_it_and_is_adopted(host: Host, domain: Domain) -> None:
+def test_daemon_outlives_the_executor_that_made_it_and_is_adopted(host: Host, domain: Domain) -> None:
     """An executor adopts the orphans of its task and ends them; then it is killed itself."""
     arguments = [str(host.program), str(host.root), str(domain)]
     done = subprocess.run(
@@ -251,14 +253,14 @@ def test_the_most_of_all_shares_is_the_daemons_and_each_its_own(host: Host, doma
 
 
 @pytest.mark.parametrize("limits", [Limits(101, 1024), Limits(0, 1024), Limits(25, 0)], ids=str)
-def test_what_the_daemon_does_not_take_is_seen(host: Host, domain: Domain, limits: Limits) -> None:
+def test_settings_that_the_daemon_does_not_take_are_found(host: Host, domain: Domain, limits: Limits) -> None:
     """The daemon says nothing then, and its exit code is 0."""
     join(host, domain, "t1", QUARTER, {})
     with pytest.raises(Disobeyed, match="are not as set"):
         join(host, domain, "t2", limits, {})
 
 
-def test_what_a_client_changed_is_seen_and_set_again(host: Host, domain: Domain) -> None:
+def test_settings_that_a_client_changed_are_found_and_set_again(host: Host, domain: Domain) -> None:
     """Whoever reaches its pipes may set its defaults: 535 asks for no privilege."""
     join(host, domain, "t1", QUARTER, {})
     daemon = host.mps(domain)
@@ -270,7 +272,7 @@ def test_what_a_client_changed_is_seen_and_set_again(host: Host, domain: Domain)
     daemon.holds({"t1": QUARTER}, QUARTER)
 
 
-def test_it_opens_its_own_card_only(host: Host, domain: Domain) -> None:
+def test_daemon_opens_its_own_card_only(host: Host, domain: Domain) -> None:
     rules = rules_of(nvidia_devices(DriverFacts(), [3]))
     join(host, domain, "t1", QUARTER, {}, rules)
     (group,) = [each for each in mps.own_cgroups(domain) if (each.path / "devices.list").exists()]
@@ -298,12 +300,12 @@ def as_user(host: Host, domain: Domain, uid: int, command: str) -> str:
 
 
 @pytest.mark.parametrize("uid", [USER, OTHER])
-def test_no_user_of_the_host_reaches_its_pipes(host: Host, domain: Domain, uid: int) -> None:
+def test_pipes_of_the_daemon_are_closed_to_users_of_the_host(host: Host, domain: Domain, uid: int) -> None:
     join(host, domain, "t1", QUARTER, {})
     assert "Cannot find MPS control daemon process" in as_user(host, domain, uid, "get_server_list")
 
 
-def test_its_own_user_may_not_end_it_signal_it_or_change_its_directory(host: Host, domain: Domain) -> None:
+def test_daemon_is_protected_from_its_own_user(host: Host, domain: Domain) -> None:
     """A task has the directory mounted; here its path is opened for the time of the test."""
     join(host, domain, "t1", QUARTER, {})
     pid = daemon_of(host, domain)
@@ -437,7 +439,7 @@ def test_the_longest_path_that_is_allowed_does(host: Host) -> None:
      ({"hang": True}, r"did not answer within 0\.5 s")],
     ids=["broken", "deaf", "hang"],
 )  # fmt: skip
-def test_without_its_compute_mode_a_card_is_not_shared(
+def test_card_without_its_compute_mode_is_not_shared(
     host: Host,
     domain: Domain,
     bindings: Bindings,
@@ -468,7 +470,7 @@ def host3(tmp_path: Path, bindings: Bindings) -> Iterator[Host]:
         yield host
 
 
-def test_each_task_has_a_namespace_of_its_own(host3: Host) -> None:
+def test_tasks_of_a_daemon_have_namespaces_of_their_own(host3: Host) -> None:
     domain = domain_on(host3, protocol=3)
     first = join(host3, domain, "t1", QUARTER, {})
     second = join(host3, domain, "t2", HALF, {"t1": QUARTER})

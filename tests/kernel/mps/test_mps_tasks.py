@@ -169,7 +169,7 @@ def test_a_task_reaches_its_own_daemon_and_nothing_else_of_mps(node: Node) -> No
     assert tenant.states()[-1] == "TASK_RUNNING"
 
 
-def test_the_first_share_starts_it_and_the_last_release_leaves_nothing(node: Node) -> None:
+def test_daemon_is_started_by_the_first_share_and_ended_by_the_last_release(node: Node) -> None:
     first = node.tenant()
     pid = node.daemon()
     assert node.bindings.mode(node.gpu) == EXCLUSIVE_PROCESS
@@ -231,7 +231,7 @@ def stopped(pid: int) -> None:
     [(killed, "its process has ended|Cannot find MPS control daemon process"), (stopped, "did not answer")],
     ids=["killed", "hung"],
 )
-def test_all_tasks_of_a_daemon_that_fails_move_and_the_card_is_whole_again(
+def test_failed_daemon_moves_all_its_tasks_and_leaves_the_card_whole(
     node: Node, happens: Callable[[int], None], why: str
 ) -> None:
     tasks = [node.tenant(), node.tenant()]

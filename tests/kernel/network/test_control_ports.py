@@ -85,7 +85,7 @@ def test_other_ports_are_reached_as_ever(one: Host) -> None:
         assert errno.EPERM not in tried.values(), results
 
 
-def test_what_the_operator_lists_is_denied_and_what_a_task_was_given_is_not(
+def test_control_ports_of_the_operators_list_are_denied_and_ports_of_the_task_are_not(
     open_directory: Path, agent: ScriptedAgent
 ) -> None:
     """Names are those of the scheduler; the operator's ports have none, and nobody is given them."""
@@ -125,7 +125,7 @@ def test_a_setting_that_cannot_be_fails_the_launch(open_directory: Path, agent: 
     assert outcome.infrastructure
 
 
-def test_off_is_the_operators_word(open_directory: Path, agent: ScriptedAgent) -> None:
+def test_control_ports_are_open_if_the_operator_says_off(open_directory: Path, agent: ScriptedAgent) -> None:
     needs("cgroup2")
     with host(open_directory, agent, MESOS_GPU_CONTROL_PORTS="off") as one:
         results = reached(one, f"127.0.0.1@{agent_port(one)}")
@@ -189,7 +189,7 @@ def test_a_command_check_of_the_task_reaches_no_more_than_the_task(one: Host) ->
     one.update("TASK_KILLED")
 
 
-def test_where_nobody_has_mounted_cgroup_v2_it_is_mounted(
+def test_cgroup_v2_is_mounted_if_it_is_not(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a mount namespace without it, as on a host that boots with v1 alone: also the devices are kept by v1 there."""
@@ -216,7 +216,7 @@ def test_where_nobody_has_mounted_cgroup_v2_it_is_mounted(
     assert not (cgroups.mounted()["cgroup2"] / f"mesos_gpu/{one.sandbox.name}").exists()
 
 
-def test_without_cgroup_v2_no_task_starts(
+def test_task_does_not_start_without_cgroup_v2(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel that has none, or lets nobody mount it."""
@@ -234,7 +234,7 @@ def test_without_cgroup_v2_no_task_starts(
     assert outcome.infrastructure
 
 
-def test_no_check_of_the_executor_goes_to_a_denied_port(one: Host) -> None:
+def test_checks_of_the_executor_reach_no_denied_port(one: Host) -> None:
     """A check is made outside the task's cgroup, and says of each page whether it is there."""
     for protocol in (Protocol.MESOS_TCP, Protocol.MESOS_HTTP):
         check = HealthCheck(

@@ -143,7 +143,7 @@ def test_a_connection_beyond_a_full_queue_belongs_to_who_listens(start: Start) -
             line.close()
 
 
-def test_of_a_port_that_is_shared_each_connection_is_judged_by_itself(start: Start) -> None:
+def test_connections_to_a_shared_port_are_judged_one_by_one(start: Start) -> None:
     task = start(shared=True)
     other = start("other", shared=True, port=task.port)
     mine, said = task.listeners(), []
@@ -233,7 +233,7 @@ def test_a_container_on_a_bridge_is_checked_in_its_own_network(start: Start) -> 
         checker.stop()
 
 
-def test_what_is_told_of_ports_changes_with_who_listens(start: Start, tmp_path: Path) -> None:
+def test_reports_of_ports_change_with_the_listener(start: Start, tmp_path: Path) -> None:
     task = start(shared=True)
     watch = Watch(task.listeners(), (task.port, 1))
     seen = watch.look()

@@ -54,7 +54,7 @@ def at_80(address: str) -> str:
     return f"{address}@80"
 
 
-def test_no_way_leads_to_a_metadata_address(tmp_path: Path) -> None:
+def test_metadata_address_is_reached_by_no_way(tmp_path: Path) -> None:
     mapped = [f"::ffff:{address}" for address in (*LINK_LOCAL, *METADATA) if ":" not in address]
     denied = [*map(at_80, (*LINK_LOCAL, *METADATA, NAT64)), *map(at_80, mapped)]
     with fenced({}, tmp_path / "none") as fence:
@@ -68,7 +68,7 @@ def test_no_way_leads_to_a_metadata_address(tmp_path: Path) -> None:
         assert {tried[way] for way in ("tcp", "mptcp", "udp", "udp connected")} == {0}, (target, tried)
 
 
-def test_what_the_operator_allows_is_reached(tmp_path: Path) -> None:
+def test_metadata_address_that_the_operator_allows_is_reached(tmp_path: Path) -> None:
     """This shows that the EPERM of the test above comes from the rules."""
     mapped = "::ffff:169.254.169.254"
     with fenced({"MESOS_GPU_METADATA": "allow"}, tmp_path / "none") as fence:

@@ -178,7 +178,7 @@ def test_a_socket_that_the_kernel_does_not_list_is_reported(
     assert "bound by a socket that the kernel does not list: use Linux 6.8 or newer" in said
 
 
-def test_where_sockets_cannot_be_listed_the_task_starts(
+def test_task_starts_if_sockets_cannot_be_listed(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def cannot(port: int) -> list[listeners.Found]:

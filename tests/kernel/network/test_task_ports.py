@@ -61,7 +61,9 @@ def test_a_task_binds_its_own_ports_and_no_other_of_the_range(one: Host, user: s
     assert not chosen & set(range(FIRST, LAST + 1))
 
 
-def test_what_the_kernel_chooses_is_outside_where_the_doctor_finds_no_overlap(one: Host) -> None:
+def test_ports_that_the_kernel_chooses_are_outside_the_range_if_the_doctor_finds_no_overlap(
+    one: Host,
+) -> None:
     """Listening without a bind runs no eBPF program, so the ephemeral range must not overlap."""
     chosen = squatted(one, f"{FIRST}-{FIRST}")["chosen"]
     ranges = ephemeral_ports()

@@ -21,7 +21,7 @@ from mesos_gpu.policy.apps.task_ids import (
     task_id,
 )
 
-EXAMPLES = settings(max_examples=200, deadline=None)
+EXAMPLES = settings(max_examples=200)
 LOWEST, HIGHEST = 100, 140  # few ports, so that they get scarce and meet
 NUMBERS = st.integers(LOWEST, HIGHEST)
 WISHES = st.lists(
@@ -119,7 +119,7 @@ def test_ids_say_what_they_were_made_of(app: str, other: str, uuid: UUID, launch
 
 @EXAMPLES
 @given(st.text("ab0_.-/", max_size=12), st.sampled_from(["", "._app.1", "._app.0", "._app.x", ".web.1"]))
-def test_no_other_id_is_an_apps(text: str, end: str) -> None:
+def test_ids_of_others_are_no_apps(text: str, end: str) -> None:
     assert name_of(text + end) is None
     assert instance_of(text + end) is None
 

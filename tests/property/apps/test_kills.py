@@ -35,7 +35,7 @@ def wanted(world: World) -> int:
     return app.instances
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.integers(1, 7), st.lists(REQUEST, min_size=1, max_size=8))
 def test_an_app_gets_smaller_by_the_distinct_live_instances_that_are_named(
     count: int, requests: list[tuple[list[int], int]]
@@ -53,7 +53,7 @@ def test_an_app_gets_smaller_by_the_distinct_live_instances_that_are_named(
     assert all(job.state is JobState.RUNNING for job in instances(world))
 
 
-def test_one_that_is_being_ended_to_be_replaced_is_not_counted() -> None:
+def test_kill_does_not_count_an_instance_that_is_being_replaced() -> None:
     world, (first, *_) = running(3)
     world.feed(ev.KillRequested(instances(world)[0].id))
     end(world, 0, [first])
@@ -62,7 +62,7 @@ def test_one_that_is_being_ended_to_be_replaced_is_not_counted() -> None:
     assert len(instances(world)) == 3
 
 
-def test_one_that_was_given_up_is_ended_and_not_counted() -> None:
+def test_kill_ends_an_instance_that_was_given_up_and_does_not_count_it() -> None:
     world = World()
     world.register()
     want(world, replace(WEB, unreachable_strategy=UnreachableStrategy(5, 600)))

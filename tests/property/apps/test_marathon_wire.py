@@ -18,7 +18,7 @@ from mesos_gpu.wire.marathon.select import selectors_of
 from mesos_gpu.wire.marathon.shapes import APP, CONTAINER
 from tests.spoiling import spoilt
 
-EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 SECRETS = Allowed(secrets=True)
 FILE = Path(__file__).parents[2] / "data/marathon/documents.jsonl.gz"
 LINES = [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]
@@ -68,7 +68,7 @@ VALUES = st.recursive(
 
 @EXAMPLES
 @given(VALUES | spoilt(DOCUMENTS, KEYS, VALUES))
-def test_any_value_is_an_app_or_problems(value: object) -> None:
+def test_app_of_any_value_is_read_or_has_problems(value: object) -> None:
     app = app_of(value, allowed=SECRETS)
     if isinstance(app, App):
         assert app_of(json.loads(json.dumps(app_to_json(app))), allowed=SECRETS) == app
@@ -79,7 +79,7 @@ def test_any_value_is_an_app_or_problems(value: object) -> None:
 
 @EXAMPLES
 @given(spoilt(DOCUMENTS, KEYS, VALUES), VALUES)
-def test_any_update_is_an_app_or_problems(document: object, patch: object) -> None:
+def test_update_of_any_value_is_read_or_has_problems(document: object, patch: object) -> None:
     old = app_of(document, allowed=SECRETS)
     if isinstance(old, App):
         new = updated(old, patch, allowed=SECRETS)
@@ -100,7 +100,7 @@ def test_any_update_is_an_app_or_problems(document: object, patch: object) -> No
     )
     | VALUES
 )
-def test_any_value_is_a_group_or_problems(value: object) -> None:
+def test_group_of_any_value_is_read_or_has_problems(value: object) -> None:
     group = group_of(value, allowed=SECRETS)
     assert isinstance(group, Group | Problems | Scale | GroupRollback)
     if isinstance(group, Group):
@@ -109,7 +109,7 @@ def test_any_value_is_a_group_or_problems(value: object) -> None:
 
 @EXAMPLES
 @given(st.binary(max_size=40))
-def test_any_bytes_are_an_app_or_problems(body: bytes) -> None:
+def test_app_of_any_bytes_is_read_or_has_problems(body: bytes) -> None:
     refusal = decode_app(body)
     assert isinstance(refusal, Problems)
     assert refusal.status in (400, 422)
@@ -117,5 +117,5 @@ def test_any_bytes_are_an_app_or_problems(body: bytes) -> None:
 
 @EXAMPLES
 @given(st.text(st.sampled_from("ab,()=! \\in"), max_size=12))
-def test_any_text_is_a_selector_or_not(text: str) -> None:
+def test_selector_of_any_text_is_read_or_refused(text: str) -> None:
     assert isinstance(selectors_of(text), tuple | str)

@@ -10,7 +10,7 @@ APPS = st.dictionaries(st.sampled_from("abcdefgh"), st.tuples(NUMBERS, NUMBERS),
 
 
 @given(APPS)
-def test_every_app_gets_its_share(asked: dict[str, tuple[int, int]]) -> None:
+def test_split_gives_every_app_its_share(asked: dict[str, tuple[int, int]]) -> None:
     weights = {app: weight for app, (weight, _) in asked.items()}
     counts = {app: count for app, (_, count) in asked.items()}
     server_shares = server_weights(weights, counts)

@@ -22,7 +22,7 @@ from mesos_gpu.wire.mesos import assignment, checks, resize, seal
 from tests.property.hostile.test_mesos import REPORT, as_bytes
 from tests.property.hostile.words import BYTES, hostile
 
-QUICK: Final = settings(max_examples=150, derandomize=True)
+QUICK: Final = settings(max_examples=150)
 CONFIG: Final = {
     "config": {
         "Labels": {"com.nvidia.cuda.version": "12.4"},
@@ -107,7 +107,7 @@ def test_lines_of_a_journal_are_read_or_damaged(line: bytes) -> None:
 
 @QUICK
 @given(documents(CONFIG, REPORT))
-def test_what_was_read_can_be_written_again(data: bytes) -> None:
+def test_documents_that_were_read_can_be_written_again(data: bytes) -> None:
     try:
         value = parsed(data)
     except ValueError:

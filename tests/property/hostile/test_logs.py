@@ -28,8 +28,6 @@ from tests.property.hostile.words import BYTES, hostile
 
 QUICK: Final = settings(
     max_examples=200,
-    derandomize=True,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 PAGE: Final = {"data": "some text\n", "offset": 0}
@@ -86,9 +84,7 @@ class Anything:
     st.lists(hostile(PAGE, STATE, [PAGE]).map(as_bytes) | BYTES, min_size=1, max_size=3),
     st.sampled_from([-100, 0, 5]),
 )
-def test_whatever_an_agent_answers_is_output_or_a_reason(
-    status: int, bodies: list[bytes], offset: int
-) -> None:
+def test_answer_of_an_agent_is_output_or_a_reason(status: int, bodies: list[bytes], offset: int) -> None:
     agent = Agents().of(TASK, LOG_BOUNDS)
     agent._exchange = Anything(status, bodies)  # type: ignore[assignment]  # no socket says what hosts do here
     reader = LogReader(agent, "fw")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from mesos_gpu.adapters import pymesos_driver as pd
@@ -28,13 +28,12 @@ from mesos_gpu.testing.builders import World, gpu, offer, only
 from mesos_gpu.wire.journal import decode_batch
 from mesos_gpu.wire.mesos import assignment, labels, report, resize
 from mesos_gpu.wire.mesos.seal import Said, seal, secret_for
+from tests.property.examples import examples
 from tests.property.hostile.words import BYTES, VALUES, hostile
 from tests.unit.wire.test_wire import OFFER
 
 KEY: Final = b"k" * 32
-QUICK: Final = settings(
-    max_examples=100, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK: Final = examples(20, 100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def card(number: int) -> Gpu:
@@ -154,7 +153,7 @@ def test_a_report_concerns_its_own_cards(data: bytes, store: SqliteStore) -> Non
     message=st.sampled_from(["", "\ud800", "a\0b", "\x1b[2J", "x" * 100_000]),
     at=st.sampled_from([None, 1.0, 1e300, -1e300, float("nan"), float("inf"), 10**400]),
 )
-def test_what_an_executor_says_concerns_its_own_task(
+def test_message_of_an_executor_concerns_its_own_task(
     data: bytes, state: str, message: str, at: Any, store: SqliteStore
 ) -> None:
     made, _, task = world()
@@ -239,7 +238,7 @@ def test_a_label_says_something_or_nothing(launch: Any, gpus: Any) -> None:
     assert label is None or label.job_id == JobId("j1")
 
 
-def test_what_is_too_long_is_cut() -> None:
+def test_text_that_is_too_long_is_cut() -> None:
     update = translate(pd.Update(status_of("t", "TASK_FAILED", b"", message="x" * 10**6)), 0.0)
     assert isinstance(update, ev.StatusArrived)
     assert len(update.status.message) == 10_000

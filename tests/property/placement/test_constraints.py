@@ -54,9 +54,9 @@ def keeps_apart(world: World) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(APPS, ACTS)
-def test_what_runs_meets_its_constraints(
+def test_instances_that_run_meet_their_constraints(
     apps: dict[str, tuple[Constraint, ...]], acts: list[tuple[str, object, str | None]]
 ) -> None:
     world = World()

@@ -39,7 +39,7 @@ def node(number: int, free: int, cpus: int, held: list[tuple[int, float]]) -> No
     st.integers(1, 2),
 )
 @example([(0, 1, [(1, 110.0)]), (0, 1, [(1, 110.0)])], 1, 1)  # of two that are alike the first by name
-def test_who_is_blocked_is_kept_the_best_node_of_all(
+def test_blocked_job_reserves_the_best_node(
     nodes: list[tuple[int, int, list[tuple[int, float]]]], gpus: int, cpus: int
 ) -> None:
     there = [node(i, *each) for i, each in enumerate(nodes)]

@@ -35,7 +35,7 @@ RECORD = AuditRecord(
         Asked("ann", "job:kill", "train-1a2b", 1.0, 2000.0, Result.REFUSED),
     ],
 )
-def test_what_is_asked_for_matches(asked: Asked) -> None:
+def test_audit_query_matches_its_records(asked: Asked) -> None:
     assert asked.matches(RECORD)
 
 
@@ -55,5 +55,5 @@ def test_what_is_asked_for_matches(asked: Asked) -> None:
         Asked(who="ann", what="POST"),
     ],
 )
-def test_what_is_not_asked_for_does_not(asked: Asked) -> None:
+def test_audit_query_does_not_match_other_records(asked: Asked) -> None:
     assert not asked.matches(RECORD)

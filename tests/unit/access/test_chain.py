@@ -44,7 +44,8 @@ def record(number: int = 0) -> AuditRecord:
 
 
 @given(RECORDS)
-def test_a_record_is_read_as_it_was_written(record: AuditRecord) -> None:
+@settings(max_examples=15)
+def test_audit_record_is_read_as_it_was_written(record: AuditRecord) -> None:
     entry = Entry(7, GENESIS, record)
     line = encode(entry)
     assert decode(line) == entry
@@ -54,14 +55,41 @@ def test_a_record_is_read_as_it_was_written(record: AuditRecord) -> None:
 
 
 @given(st.lists(RECORDS, max_size=6))
-def test_what_was_written_has_no_flaw(records: list[AuditRecord]) -> None:
+@settings(max_examples=20)
+def test_audit_chain_as_written_has_no_flaw(records: list[AuditRecord]) -> None:
+    assert_flawless(records)
+
+
+@pytest.mark.long
+@given(st.lists(RECORDS, max_size=6))
+@settings(max_examples=300)
+def test_audit_chains_of_many_records_have_no_flaw(records: list[AuditRecord]) -> None:
+    assert_flawless(records)
+
+
+def assert_flawless(records: list[AuditRecord]) -> None:
+    """Assert that records are read as they were written, in a chain without a flaw."""
     lines = chained(records)
     assert flaws(lines, head_of(lines) if lines else None) == []
+    entries = [decode(line) for line in lines]
+    assert [entry and entry.record for entry in entries] == records
 
 
+@settings(max_examples=50)
+@given(st.data())
+def test_audit_chain_shows_a_change_of_a_byte(data: st.DataObject) -> None:
+    assert_shown(data)
+
+
+@pytest.mark.long
 @settings(max_examples=300)
 @given(st.data())
-def test_any_change_of_a_byte_shows(data: st.DataObject) -> None:
+def test_audit_chain_shows_a_change_of_any_byte(data: st.DataObject) -> None:
+    assert_shown(data)
+
+
+def assert_shown(data: st.DataObject) -> None:
+    """Assert that a changed byte of a chain is a flaw."""
     lines = chained([record(i) for i in range(4)])
     text = b"\n".join(lines) + b"\n"
     at = data.draw(st.integers(0, len(text) - 1))
@@ -70,7 +98,7 @@ def test_any_change_of_a_byte_shows(data: st.DataObject) -> None:
     assert flaws(changed.removesuffix(b"\n").split(b"\n"), head_of(lines)), changed
 
 
-def test_every_bit_of_a_chain_shows() -> None:
+def test_audit_chain_shows_a_change_of_any_bit() -> None:
     lines = chained([record(i) for i in range(3)])
     text, mark = b"\n".join(lines), head_of(lines)
     for bit in range(8 * len(text)):
@@ -80,37 +108,37 @@ def test_every_bit_of_a_chain_shows() -> None:
 
 
 @pytest.mark.parametrize("gone", range(5))
-def test_a_line_that_is_cut_out_shows(gone: int) -> None:
+def test_audit_chain_shows_a_line_that_is_cut_out(gone: int) -> None:
     lines = chained([record(i) for i in range(5)])
     assert flaws([*lines[:gone], *lines[gone + 1 :]], head_of(lines)) != []
 
 
 @pytest.mark.parametrize("left", range(1, 5))
-def test_an_end_that_is_cut_off_shows_by_the_mark(left: int) -> None:
+def test_audit_chain_mark_shows_an_end_that_is_cut_off(left: int) -> None:
     lines = chained([record(i) for i in range(5)])
     (flaw,) = flaws(lines[:left], head_of(lines))
     assert (flaw.where, flaw.why) == ("the end", f"lines {left + 1} to 5 are missing")
 
 
-def test_lines_of_another_order_show() -> None:
+def test_audit_chain_shows_lines_of_another_order() -> None:
     lines = chained([record(i) for i in range(4)])
     assert flaws([lines[0], lines[2], lines[1], lines[3]], head_of(lines)) != []
 
 
-def test_a_line_that_is_put_in_shows() -> None:
+def test_audit_chain_shows_a_line_that_is_put_in() -> None:
     lines = chained([record(i) for i in range(4)])
     forged = encode(Entry(3, digest(lines[1]), record(9)))
     assert flaws([*lines[:2], forged, *lines[2:]], head_of(lines)) != []
 
 
-def test_an_end_that_is_written_anew_shows_by_the_mark() -> None:
+def test_audit_chain_mark_shows_an_end_that_is_rewritten() -> None:
     lines = chained([record(i) for i in range(4)])
     forged = chained([record(8), record(9)], Head(2, digest(lines[1])))
     assert "another hash" in flaws([*lines[:2], *forged], head_of(lines))[0].why
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0\0\0", b'{"seq":3,"prev":"ab'])
-def test_what_a_crash_tore_is_told_from_what_somebody_did(torn: bytes) -> None:
+def test_audit_chain_tells_a_line_torn_by_a_crash_from_a_change(torn: bytes) -> None:
     lines = chained([record(i) for i in range(2)])
     begin = encode(Entry(3, digest(torn), record(), torn=True))
     after = [begin, *chained([record()], Head(3, digest(begin)))]
@@ -122,13 +150,13 @@ def test_what_a_crash_tore_is_told_from_what_somebody_did(torn: bytes) -> None:
     assert flaws([*lines, torn, torn, *after], mark) != []
 
 
-def test_two_crashes_one_behind_the_other_are_no_flaw() -> None:
+def test_audit_chain_with_two_crashes_in_a_row_has_no_flaw() -> None:
     lines = chained([record()])
     begin = encode(Entry(2, digest(b"ab\ncd"), record(), torn=True))
     assert flaws([*lines, b"ab", b"cd", begin]) == []
 
 
-def test_what_rotation_removed_is_told_from_what_somebody_removed() -> None:
+def test_audit_chain_tells_a_rotation_from_a_removal() -> None:
     lines = chained([record(i) for i in range(5)])
     rotated = encode(Entry(6, digest(lines[-1]), record(), gone=3))
     assert flaws([*lines[3:], rotated]) == []
@@ -137,7 +165,7 @@ def test_what_rotation_removed_is_told_from_what_somebody_removed() -> None:
     assert (flaw.where, flaw.why) == ("the beginning", "lines 4 to 4 are missing")
 
 
-def test_a_line_is_bounded_whatever_a_record_says() -> None:
+def test_audit_chain_lines_are_bounded_for_any_record() -> None:
     long = "\U0001f600" * 10_000
     huge = AuditRecord(
         1e9, long, Result.REFUSED, long, long, True, long, long, long, (long,) * 999, 1, long, long, long
@@ -151,5 +179,5 @@ def test_a_line_is_bounded_whatever_a_record_says() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"seq":"1"}'])
-def test_what_is_no_record_is_none(line: bytes) -> None:
+def test_audit_chain_line_that_is_no_record_gives_none(line: bytes) -> None:
     assert decode(line) is None

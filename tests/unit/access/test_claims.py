@@ -21,7 +21,7 @@ def changed(**more: object) -> dict[str, object]:
     return {name: value for name, value in {**GOOD, **more}.items() if value is not None}
 
 
-def test_good_claims_are_a_name_its_groups_and_an_end() -> None:
+def test_claims_give_a_name_groups_and_expiry() -> None:
     proved = judge(changed(groups=["a", "b"]), RULES, NOW)
     assert (proved.name, proved.groups, proved.until) == ("ann", frozenset("ab"), NOW + 360)
 
@@ -68,7 +68,7 @@ def test_good_claims_are_a_name_its_groups_and_an_end() -> None:
         ({"groups": ["a\n"]}, "name of a group"),
     ],
 )
-def test_one_wrong_claim_proves_nothing(more: dict[str, object], why: str) -> None:
+def test_claims_with_one_wrong_value_prove_nothing(more: dict[str, object], why: str) -> None:
     with pytest.raises(WrongProof) as caught:
         judge(changed(**more), RULES, NOW)
     assert why in caught.value.what
@@ -87,11 +87,11 @@ def test_one_wrong_claim_proves_nothing(more: dict[str, object], why: str) -> No
         {"exp": NOW + 86_390},
     ],
 )
-def test_what_is_allowed_is_allowed(more: dict[str, object]) -> None:
+def test_claims_within_the_rules_prove_a_name(more: dict[str, object]) -> None:
     assert judge(changed(**more), RULES, NOW).name == "ann"
 
 
-def test_what_is_asked_for_in_further_claims_must_be_there() -> None:
+def test_claims_must_have_the_further_required_values() -> None:
     rules = Rules("https://id", frozenset({"gpu"}), required={"hd": "example.org"})
     assert judge(changed(hd="example.org"), rules, NOW).name == "ann"
     for value in (None, "example.com", ["example.org"]):
@@ -99,7 +99,7 @@ def test_what_is_asked_for_in_further_claims_must_be_there() -> None:
             judge(changed(hd=value), rules, NOW)
 
 
-def test_an_address_is_a_name_once_it_is_verified() -> None:
+def test_claims_address_is_a_name_once_it_is_verified() -> None:
     rules = Rules("https://id", frozenset({"gpu"}), name=NameClaim.EMAIL)
     for verified in (None, False, "true", 1):
         with pytest.raises(WrongProof, match="not verified"):
@@ -107,7 +107,7 @@ def test_an_address_is_a_name_once_it_is_verified() -> None:
     assert judge(changed(email="a@b.c", email_verified=True), rules, NOW).name == "a@b.c"
 
 
-def test_prefixes_keep_names_and_groups_apart_from_those_of_other_proofs() -> None:
+def test_claims_prefixes_separate_names_and_groups_from_other_proofs() -> None:
     rules = Rules(
         "https://id", frozenset({"gpu"}), name=NameClaim.SUBJECT, name_prefix="id:", groups_prefix="id-"
     )
@@ -117,6 +117,6 @@ def test_prefixes_keep_names_and_groups_apart_from_those_of_other_proofs() -> No
         judge(changed(sub=""), rules, NOW)
 
 
-def test_no_claim_for_groups_gives_none() -> None:
+def test_claims_without_groups_give_no_groups() -> None:
     rules = Rules("https://id", frozenset({"gpu"}), groups="")
     assert judge(changed(groups=["admins"]), rules, NOW).groups == frozenset()

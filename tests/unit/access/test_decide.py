@@ -33,7 +33,7 @@ def rights(name: str, *groups: str, narrowing: Narrowing | None = None) -> Right
 ANNS, BOBS = Subject("ann", "research"), Subject("bob", "research")
 
 
-def test_nobody_may_nothing_and_where_nobody_is_asked_anybody_may_everything() -> None:
+def test_rights_of_unproved_callers_are_none_or_all_without_proofs() -> None:
     assert not any(Rights(DOCUMENT, NOBODY).may(right, ANNS) for right in r.RIGHTS)
     assert all(Rights(DOCUMENT, ANYBODY).may(right, ANNS) for right in r.RIGHTS)
     assert not any(rights("nobody-bound").may_some(right) for right in r.RIGHTS)
@@ -77,7 +77,7 @@ def test_paths_narrow_twice() -> None:
     assert not sue.may(r.SECRET_USE, Subject(name="other/hf", app="/shop/a"))
 
 
-def test_what_commands_the_cluster_needs_a_binding_for_all_of_it() -> None:
+def test_rights_over_the_cluster_need_a_binding_for_all_of_it() -> None:
     local = AccessDocument(1, bindings=(Binding(("ann",), (), ("operator", "admin"), ("research",)),))
     ann = Rights(local, Caller("ann", proof=Proof.TOKEN))
     assert not ann.may(r.GPU_DRAIN)
@@ -87,7 +87,7 @@ def test_what_commands_the_cluster_needs_a_binding_for_all_of_it() -> None:
     assert not rights("otto").may(r.JOB_ENV, ANNS)
 
 
-def test_a_token_is_good_for_less_than_its_name() -> None:
+def test_token_has_fewer_rights_than_its_name() -> None:
     ann = rights("ann", narrowing=Narrowing(("job:see",)))
     assert ann.may(r.JOB_SEE, ANNS)
     assert not ann.may(r.JOB_KILL, ANNS)
@@ -96,7 +96,7 @@ def test_a_token_is_good_for_less_than_its_name() -> None:
     assert not wide.may(r.JOB_KILL, ANNS)
 
 
-def test_a_refusal_names_the_right_and_who_can_give_it() -> None:
+def test_access_refusal_names_the_right_and_its_givers() -> None:
     vera = rights("vera")
     assert vera.missing(r.JOB_KILL, BOBS) == "vera lacks the right job:kill in queue research"
     assert vera.who_can_give() == "ask root@corp to bind a role that gives it (mesos-gpu access apply)"
@@ -108,7 +108,7 @@ def test_limits_are_those_of_the_roles_that_give_the_right() -> None:
     assert rights("root@corp").limits(r.JOB_RUN, ANNS).users == ("*",)
 
 
-def test_the_unix_user_of_a_name() -> None:
+def test_unix_user_follows_from_the_name() -> None:
     document = AccessDocument(unix_users={"ann@corp": "ann", "eve": "root"})
     assert unix_user_of(document, "ann@corp") == "ann"
     assert unix_user_of(document, "bob") == "bob"
@@ -131,11 +131,11 @@ def test_the_unix_user_of_a_name() -> None:
         ("q[a]*", "qa", False),
     ],
 )
-def test_a_pattern_fits_what_it_is_for(pattern: str, text: str, does: bool) -> None:
+def test_pattern_matches_its_subjects(pattern: str, text: str, does: bool) -> None:
     assert fits(pattern, text) is does
 
 
-def test_a_long_pattern_takes_no_time() -> None:
+def test_pattern_match_of_a_long_pattern_is_quick() -> None:
     assert not fits("*a" * 2000 + "b", "a" * 20000)
 
 

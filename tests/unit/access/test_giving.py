@@ -38,7 +38,7 @@ def given(*bindings: Binding) -> tuple[Binding, ...]:
     return (*DOCUMENT.bindings, *bindings)
 
 
-def test_who_has_everything_may_give_everything() -> None:
+def test_access_giver_with_every_right_may_give_every_right() -> None:
     for who in (
         rights("boss"),
         Rights(DOCUMENT, ANYBODY),
@@ -77,7 +77,7 @@ def test_who_has_everything_may_give_everything() -> None:
         (Role("r", ("app:write:/shop/a",), Limits((), (), (), 6)), Binding(("x",)), False),
     ],
 )
-def test_who_has_less_gives_no_more_than_that(role: Role, binding: Binding, allowed: bool) -> None:
+def test_access_giver_with_fewer_rights_gives_no_more(role: Role, binding: Binding, allowed: bool) -> None:
     bindings = given(replace(binding, roles=("r",)))
     assert reach(rights("will"), roles=(role,), bindings=bindings) == ([] if allowed else ["/bindings/3"])
 
@@ -125,7 +125,7 @@ def test_a_pattern_of_all_apps_is_as_wide_as_none_and_one_of_secrets_is_not() ->
         assert (overreach(Rights(old, Caller("will", proof=Proof.TOKEN)), old, new) == []) is allowed
 
 
-def test_what_others_have_already_may_stay_but_not_be_moved_to_somebody_else() -> None:
+def test_access_document_may_keep_bindings_of_others_but_not_move_them() -> None:
     assert reach(rights("will"), bindings=DOCUMENT.bindings[:2], comment="less") == []
     to_himself = replace(DOCUMENT.bindings[0], names=("boss", "will"))
     assert reach(rights("will"), bindings=(to_himself, *DOCUMENT.bindings[1:])) == ["/bindings/0"]
@@ -151,7 +151,7 @@ def test_a_narrowed_proof_gives_no_more_than_it_is_good_for() -> None:
     assert reach(narrowed, bindings=given(Binding(("x",), (), ("admin",)))) == ["/bindings/3"]
 
 
-def test_who_can_change_a_document() -> None:
+def test_access_document_givers_are_its_admins_of_everything() -> None:
     assert givers(DOCUMENT) == [0, 1]  # `half` has it for one queue, which is for nothing
     assert givers(replace(DOCUMENT, bindings=DOCUMENT.bindings[2:])) == []
     assert givers(AccessDocument(bindings=(Binding((), (), ("admin",)),))) == []
@@ -174,5 +174,7 @@ def test_who_can_change_a_document() -> None:
         (Narrowing(("app:write:/shop/*",)), Narrowing(("app:write",)), False),
     ],
 )
-def test_a_narrower_proof(wide: Narrowing | None, narrow: Narrowing, is_it: bool) -> None:
+def test_narrowed_proof_is_compared_with_another(
+    wide: Narrowing | None, narrow: Narrowing, is_it: bool
+) -> None:
     assert is_narrower(wide, narrow) is is_it

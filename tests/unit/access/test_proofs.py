@@ -12,7 +12,7 @@ from mesos_gpu.model.access.caller import Caller, Proof
 TRUSTED = (ip_network("10.0.0.0/30"), ip_network("fd00::/64"))
 
 
-def test_an_authorization_header_is_a_scheme_and_a_value() -> None:
+def test_proof_authorization_header_is_a_scheme_and_a_value() -> None:
     header = proofs.authorization(["BEARER  x.y "])
     assert header
     assert (header.scheme, header.value) == ("bearer", "x.y")
@@ -22,12 +22,12 @@ def test_an_authorization_header_is_a_scheme_and_a_value() -> None:
 
 
 @pytest.mark.parametrize("values", [["Bearer a", "Bearer a"], ["Bearer"], [""], [" "]])
-def test_a_header_that_is_none_is_a_wrong_proof(values: list[str]) -> None:
+def test_proof_header_that_is_malformed_is_wrong(values: list[str]) -> None:
     with pytest.raises(WrongProof):
         proofs.authorization(values)
 
 
-def test_http_basic_is_base64_of_a_name_and_a_password_that_may_have_colons() -> None:
+def test_proof_http_basic_is_base64_of_name_and_password() -> None:
     given = proofs.basic(b64encode("änn:a:b".encode()).decode())
     assert (given.name, given.password) == ("änn", "a:b")
     assert "a:b" not in repr(given)
@@ -36,17 +36,17 @@ def test_http_basic_is_base64_of_a_name_and_a_password_that_may_have_colons() ->
 @pytest.mark.parametrize(
     "value", ["", "x", "!!!!", b64encode(b"no colon").decode(), b64encode(b"\xff:\xff").decode()]
 )
-def test_what_is_no_http_basic_is_a_wrong_proof(value: str) -> None:
+def test_proof_that_is_no_http_basic_is_wrong(value: str) -> None:
     with pytest.raises(WrongProof, match="RFC 7617"):
         proofs.basic(value)
 
 
 @pytest.mark.parametrize("name", ["", " ann", "ann\n", "a\x1b[31m", "a" * 257, "a\u202eb"])
-def test_what_cannot_be_shown_is_no_name(name: str) -> None:
+def test_proof_name_must_be_printable(name: str) -> None:
     assert not proofs.may_be_name(name)
 
 
-def test_an_order_has_each_proof_once() -> None:
+def test_proof_order_has_each_proof_once() -> None:
     assert proofs.order("socket, token") == (Proof.SOCKET, Proof.TOKEN)
     assert proofs.order("none") == ()
     for wrong in ("", "token,token", "none,token", "open", "cookie"):
@@ -54,7 +54,7 @@ def test_an_order_has_each_proof_once() -> None:
             proofs.order(wrong)
 
 
-def test_the_first_in_the_order_wins() -> None:
+def test_proof_first_in_the_order_wins() -> None:
     by_token, by_socket = Caller("ann", proof=Proof.TOKEN), Caller("root", proof=Proof.SOCKET)
     assert proofs.first((Proof.SOCKET, Proof.TOKEN), [by_token, by_socket]) is by_socket
     assert proofs.first(proofs.ORDER, [by_socket, by_token]) is by_token
@@ -78,7 +78,7 @@ def test_the_first_in_the_order_wins() -> None:
         ("", ["6.6.6.6, 9.9.9.9"], "9.9.9.9"),
     ],
 )
-def test_hops_are_believed_from_the_right_as_long_as_who_wrote_them_is_trusted(
+def test_forwarded_hops_are_believed_from_the_right_while_trusted(
     peer: str, headers: list[str], address: str
 ) -> None:
     assert proofs.forwarded_from(peer, headers, TRUSTED) == address
@@ -96,17 +96,17 @@ def test_hops_are_believed_from_the_right_as_long_as_who_wrote_them_is_trusted(
         ("aXa*aXa=*", "aXaXa", None),
     ],
 )
-def test_a_map_takes_over_what_the_star_stands_for(text: str, name: str, mapped: str | None) -> None:
+def test_name_map_keeps_the_text_of_the_star(text: str, name: str, mapped: str | None) -> None:
     assert name_maps.mapped([name_maps.parse(text)], name) == mapped
 
 
 @pytest.mark.parametrize("text", ["x", "=x", "x=", "**=x", "a=*", "*=**"])
-def test_a_map_of_another_form_is_refused(text: str) -> None:
+def test_name_map_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not PATTERN=NAME|has a \*"):
         name_maps.parse(text)
 
 
-def test_without_maps_a_name_is_itself_and_with_maps_others_are_none() -> None:
+def test_name_map_leaves_names_alone_if_absent_and_drops_unmapped_names() -> None:
     assert name_maps.mapped([], "ann") == "ann"
     maps = [name_maps.parse("bob=robert"), name_maps.parse("*@x=*")]
     assert [name_maps.mapped(maps, name) for name in ("bob", "ann@x", "eve")] == ["robert", "ann", None]

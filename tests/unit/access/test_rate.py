@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mesos_gpu.access.rate import Buckets, Tally, Waiters, network_of
 
 
-def test_a_burst_is_let_through_and_then_so_many_a_second() -> None:
+def test_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
     buckets = Buckets(10.0, 3)
     assert [buckets.take("ann", 100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
     assert buckets.take("ann", 100.0) == pytest.approx(0.1)
@@ -39,7 +39,7 @@ def test_refusals_cost_nothing() -> None:
     st.lists(st.tuples(st.sampled_from("abc"), st.floats(-1.0, 3.0)), max_size=200),
 )
 @example(1.0, 1, [("a", -1.0), ("a", 1.0)])
-def test_no_key_gets_more_than_its_burst_and_its_rate(
+def test_rate_gives_no_key_more_than_its_burst_and_rate(
     rate: float, burst: int, asked: list[tuple[str, float]]
 ) -> None:
     """Even if the clock goes back."""
@@ -54,7 +54,7 @@ def test_no_key_gets_more_than_its_burst_and_its_rate(
     assert all(taken[key] <= burst + rate * (latest[key] - first[key]) + 1e-6 for key in first)
 
 
-def test_the_keys_that_are_remembered_are_bounded() -> None:
+def test_rate_remembers_a_bounded_number_of_keys() -> None:
     buckets = Buckets(1.0, 1, most_keys=100)
     for number in range(1000):
         assert buckets.take(str(number), 0.0) == 0.0
@@ -63,13 +63,13 @@ def test_the_keys_that_are_remembered_are_bounded() -> None:
     assert buckets.take("often", 0.0) > 0.0
 
 
-def test_without_a_rate_all_are_let_through_and_none_is_remembered() -> None:
+def test_rate_that_is_unset_lets_all_through_and_remembers_none() -> None:
     buckets = Buckets(0.0, 1)
     assert not any(buckets.take("ann", 0.0) for _ in range(100))
     assert len(buckets) == 0
 
 
-def test_so_many_at_once_of_one_and_of_all() -> None:
+def test_rate_bounds_concurrent_requests_of_one_and_of_all() -> None:
     tally = Tally(2, 3)
     assert [tally.enter("ann"), tally.enter("ann"), tally.enter("ann")] == [True, True, False]
     assert [tally.enter("bob"), tally.enter("bob")] == [True, False]
@@ -138,7 +138,7 @@ def test_waiters_are_those_that_were_added_in_order(steps: list[tuple[str, int, 
 
 
 @pytest.mark.parametrize("count", [10, 1000])
-def test_no_operation_on_waiters_looks_at_all_of_them(count: int) -> None:
+def test_rate_waiters_are_not_scanned_by_any_operation(count: int) -> None:
     waiters, members = Waiters[Looked](), [Looked() for _ in range(count)]
     for n, each in enumerate(members):
         waiters.add(f"10.0.0.{n % 5}", each)

@@ -22,11 +22,11 @@ def test_a_token_is_read_as_it_was_shown() -> None:
     "text", ["", "mgpu_", f"mgpu_x_{SECRET}", f"xgpu_{TOKEN.id}_{SECRET}", f"mgpu_{TOKEN.id}_{SECRET}\n",
              f"mgpu_{TOKEN.id}_{SECRET}x", f"mgpu_{TOKEN.id.upper()}_{SECRET}"]
 )  # fmt: skip
-def test_what_has_not_its_form_is_none(text: str) -> None:
+def test_token_of_another_form_gives_none(text: str) -> None:
     assert parts_of(text) is None
 
 
-def test_the_secret_alone_proves_until_it_expires() -> None:
+def test_token_secret_proves_until_it_expires() -> None:
     assert is_proved(TOKEN, SECRET, 99.9)
     assert not is_proved(TOKEN, SECRET, 100.0)
     assert not is_proved(TOKEN, SECRET[:-1] + "y", 1.0)
@@ -39,13 +39,13 @@ def test_a_token_as_a_journal_has_it_proves_nothing() -> None:
         assert not is_proved(replace(TOKEN, salt="", digest=""), secret, 1.0)
 
 
-def test_who_sends_it_is_the_name_and_no_more_than_it_is_good_for() -> None:
+def test_token_caller_has_its_name_and_narrowing() -> None:
     caller = caller_of(TOKEN, "10.0.0.1")
     assert (caller.name, caller.groups, caller.proof) == ("ann", frozenset({"ml"}), Proof.TOKEN)
     assert (caller.narrowing, caller.until, caller.proof_id) == (TOKEN.narrowing, 100.0, TOKEN.id)
     assert not caller.local_admin
 
 
-def test_neither_salt_nor_digest_is_printed() -> None:
+def test_token_prints_neither_salt_nor_digest() -> None:
     assert "5a17" not in repr(TOKEN)
     assert TOKEN.digest not in repr(TOKEN)

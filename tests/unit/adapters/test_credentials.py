@@ -24,7 +24,7 @@ def file_of(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 
 
 @pytest.mark.parametrize("text", ['{"principal": "gpu", "secret": "s3"}', "gpu s3", "gpu s3\n"])
-def test_both_forms_of_mesos_are_read(tmp_path: Path, text: str) -> None:
+def test_mesos_credentials_are_read_in_both_forms(tmp_path: Path, text: str) -> None:
     credential = read(file_of(tmp_path, text))
     assert credential.header == "Basic " + base64.b64encode(b"gpu:s3").decode()
     assert "s3" not in repr(credential)
@@ -42,7 +42,7 @@ def test_both_forms_of_mesos_are_read(tmp_path: Path, text: str) -> None:
         ("[" * 100_000, 0o600, "no principal and secret"),
     ],
 )
-def test_what_others_can_read_or_nobody_understands_is_not_used(
+def test_mesos_credentials_that_are_open_or_malformed_are_not_used(
     tmp_path: Path, text: str, mode: int, said: str
 ) -> None:
     with pytest.raises(BadConfiguration, match=said) as raised:
@@ -51,7 +51,7 @@ def test_what_others_can_read_or_nobody_understands_is_not_used(
     assert "s3" not in str(raised.value)
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_mesos_credentials_link_is_not_followed(tmp_path: Path) -> None:
     """Whoever may write the link would choose what is sent."""
     link = tmp_path / "link"
     link.symlink_to(file_of(tmp_path, "gpu s3"))
@@ -59,7 +59,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         read(link)
 
 
-def test_an_executor_proves_first_by_its_token(tmp_path: Path) -> None:
+def test_mesos_credentials_of_an_executor_follow_its_token(tmp_path: Path) -> None:
     token = {**AGENT, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t"}
     known = {**token, VARIABLE: str(file_of(tmp_path, "gpu s3"))}
     bearer, basic = {"Authorization": "Bearer t"}, {"Authorization": read(tmp_path / "credentials").header}
@@ -68,14 +68,21 @@ def test_an_executor_proves_first_by_its_token(tmp_path: Path) -> None:
     assert Settings.from_environment(known).proofs() == (bearer, basic)
 
 
-def test_a_missing_file_stops_the_scheduler_with_its_name(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def _scheduler() -> None:
+    """Import the scheduler, which takes longer than the test."""
+    import mesos_gpu.scheduler.__main__  # noqa: F401
+
+
+@pytest.mark.usefixtures("_scheduler")
+def test_mesos_credentials_file_that_is_missing_stops_the_scheduler(tmp_path: Path) -> None:
     words = ["scheduler", "--master", "m:1", "--state", str(tmp_path / "s"), "--port", "0"]
     done = CliRunner().invoke(main, [*words, "--mesos-credentials", str(tmp_path / "none")])
     assert done.exit_code == BadConfiguration.exit_code
     assert str(tmp_path / "none") in done.stderr
 
 
-def test_the_operator_api_gets_the_credentials_before_the_executors_token(tmp_path: Path) -> None:
+def test_mesos_credentials_precede_the_token_at_the_operator_api(tmp_path: Path) -> None:
     token = {**AGENT, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t"}
     assert Settings.from_environment(AGENT).authorization() == {}
     assert Settings.from_environment(token).authorization() == {"Authorization": "Bearer t"}
@@ -83,7 +90,7 @@ def test_the_operator_api_gets_the_credentials_before_the_executors_token(tmp_pa
     assert named.authorization() == {"Authorization": read(tmp_path / "credentials").header}
 
 
-def test_no_task_is_told_where_they_are() -> None:
+def test_mesos_credentials_are_hidden_from_tasks() -> None:
     own = {**AGENT, VARIABLE: "/etc/agent.credentials", "MESOS_DIRECTORY": "/sandbox"}
     for made in (
         task_environment(own, "t", Assignment("j", 1), {}),

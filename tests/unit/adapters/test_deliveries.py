@@ -81,21 +81,21 @@ def unsealed(sealed: Sealed) -> dict[str, bytes]:
     return envelope.unseal(sealed.message, [KEY], envelope.purpose("job-1.1", "S0"))
 
 
-def test_what_was_read_is_sealed_for_a_launch(world: World) -> None:
+def test_secret_delivery_seals_the_read_values_for_a_launch(world: World) -> None:
     assert world.read("team/hf", "team/none") == {"team/hf": "", "team/none": "there is no secret team/none"}
     sealed = world.deliveries.sealed(launch(Secret("A", "team/hf"), Secret("B", "team/hf", "b")), NODE)
     assert unsealed(sealed) == {"A": b"hunter2", "B": b"hunter2"}
     assert "hunter2" not in sealed.message
 
 
-def test_what_is_not_at_hand_is_said(world: World) -> None:
+def test_secret_delivery_names_a_value_that_is_not_at_hand(world: World) -> None:
     assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
     world.read("team/hf")
     world.deliveries.forget(["team/hf", "team/none"])
     assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
 
 
-def test_a_secret_that_is_gone_is_not_kept(world: World) -> None:
+def test_secret_delivery_forgets_a_secret_that_is_gone(world: World) -> None:
     world.read("team/hf")
     del world.store.values["team/hf"]
     assert world.read("team/hf")["team/hf"]
@@ -105,21 +105,19 @@ def test_a_secret_that_is_gone_is_not_kept(world: World) -> None:
 @pytest.mark.parametrize(
     "node", [None, Node(AgentId("S0"), "a1"), Node(AgentId("S0"), "a1", inventory=Inventory())]
 )
-def test_a_node_without_a_key(world: World, node: Node | None) -> None:
+def test_secret_delivery_to_a_node_without_a_key_is_refused(world: World, node: Node | None) -> None:
     world.read("team/hf")
     assert "no key" in world.deliveries.sealed(launch(Secret("A", "team/hf")), node).problem
 
 
-def test_all_of_them_may_be_too_large(world: World) -> None:
+def test_secret_delivery_bounds_the_sum_of_values(world: World) -> None:
     world.store.values["large"] = b"x" * LARGEST_SECRET
     world.read("large")
     many = launch(*(Secret(f"S{n}", "large") for n in range(5)))
     assert "more than" in world.deliveries.sealed(many, NODE).problem
 
 
-def test_a_store_that_breaks_says_no_value_and_serves_on(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_secret_delivery_goes_on_after_a_store_breaks(world: World, caplog: pytest.LogCaptureFixture) -> None:
     def breaks(source: str) -> None:
         if source == "team/broken":
             raise RuntimeError("while reading hunter2")
@@ -133,7 +131,7 @@ def test_a_store_that_breaks_says_no_value_and_serves_on(
     assert world.read("team/hf") == {"team/hf": ""}
 
 
-def test_one_that_hangs_keeps_no_other_waiting(world: World) -> None:
+def test_secret_delivery_that_hangs_delays_no_other(world: World) -> None:
     released = threading.Event()
     world.store.hook = lambda source: None if source == "team/hf" else assert_released(released)
     world.deliveries.read(["slow"])

@@ -13,13 +13,13 @@ INFO = envelope.purpose("train-1.1", "S0")
 VALUES = {"A": b"one", "B": b"\0\xff" * 99}
 
 
-def test_the_owner_of_the_key_opens_it() -> None:
+def test_envelope_is_opened_by_the_owner_of_the_key() -> None:
     message = envelope.seal(VALUES, envelope.public_of(KEY), INFO)
     assert envelope.unseal(message, [OTHER, KEY], INFO) == VALUES
     assert b"one" not in base64.b64decode(message)
 
 
-def test_nobody_else_does() -> None:
+def test_envelope_is_not_opened_by_another_key() -> None:
     message = envelope.seal(VALUES, envelope.public_of(KEY), INFO)
     with pytest.raises(envelope.Unopened):
         envelope.unseal(message, [OTHER], INFO)
@@ -28,13 +28,13 @@ def test_nobody_else_does() -> None:
 
 
 @pytest.mark.parametrize("purpose", [("train-1.2", "S0"), ("train-1.1", "S1"), ("train-1.1S", "0"), ("", "")])
-def test_a_message_serves_one_launch_on_one_agent(purpose: tuple[str, str]) -> None:
+def test_envelope_serves_one_launch_on_one_agent(purpose: tuple[str, str]) -> None:
     message = envelope.seal(VALUES, envelope.public_of(KEY), INFO)
     with pytest.raises(envelope.Unopened):
         envelope.unseal(message, [KEY], envelope.purpose(*purpose))
 
 
-def test_what_was_changed_on_the_way_is_refused() -> None:
+def test_envelope_refuses_a_changed_message() -> None:
     sealed = bytearray(base64.b64decode(envelope.seal(VALUES, envelope.public_of(KEY), INFO)))
     for at in range(0, len(sealed), 7):
         changed = sealed.copy()
@@ -46,7 +46,7 @@ def test_what_was_changed_on_the_way_is_refused() -> None:
             envelope.unseal(wrong, [KEY], INFO)
 
 
-def test_two_messages_of_one_value_differ_and_have_one_size() -> None:
+def test_envelopes_of_one_value_differ_and_have_one_size() -> None:
     public = envelope.public_of(KEY)
     one, two = (envelope.seal({"A": value}, public, INFO) for value in (b"x", b"longer by some"))
     assert one != two
@@ -54,7 +54,7 @@ def test_two_messages_of_one_value_differ_and_have_one_size() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "AAAA", "no key", base64.b64encode(bytes(32)).decode()])
-def test_what_is_no_key_is_refused(key: str) -> None:
+def test_envelope_refuses_a_malformed_key(key: str) -> None:
     with pytest.raises(ValueError):
         envelope.seal(VALUES, key, INFO)
 
@@ -62,7 +62,7 @@ def test_what_is_no_key_is_refused(key: str) -> None:
 # --- a host without cryptography
 
 
-def test_both_libraries_open_what_was_sealed_and_agree_on_keys() -> None:
+def test_envelope_libraries_open_sealed_messages_and_agree_on_keys() -> None:
     for _ in range(20):
         key = libcrypto.new_key()
         assert libcrypto.public_of(key) == packaged.public_of(key)
@@ -71,7 +71,7 @@ def test_both_libraries_open_what_was_sealed_and_agree_on_keys() -> None:
             assert libcrypto.decrypt(sealed, key, INFO) == packaged.decrypt(sealed, key, INFO) == body
 
 
-def test_both_refuse_what_was_changed_at_any_byte_and_what_is_for_others() -> None:
+def test_envelope_libraries_refuse_changed_and_foreign_messages() -> None:
     sealed = packaged.encrypt(b"secret", packaged.public_of(KEY), INFO)
     forged = [bytes([*sealed[:at], sealed[at] ^ 0x40, *sealed[at + 1 :]]) for at in range(len(sealed))]
     small = [bytes(32) + sealed[32:], b"\x01" + bytes(31) + sealed[32:]]  # points of small order
@@ -84,7 +84,7 @@ def test_both_refuse_what_was_changed_at_any_byte_and_what_is_for_others() -> No
             libcrypto.decrypt(sealed, key, info)
 
 
-def test_a_host_with_neither_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_envelope_without_a_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 

@@ -4,8 +4,6 @@ import logging
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NotFound
 from mesos_gpu.model.saves import SaveFramework, SaveTrust
+from tests.unit.adapters.sqlite.children import in_a_child
 
 BATCHES = 30
 
@@ -25,21 +24,18 @@ def path(tmp_path: Path) -> Path:
 
 
 def killed(path: Path) -> str:
-    """A scheduler that wrote some batches, and was killed; its key."""
-    code = (
-        "import os, sys; from pathlib import Path\n"
-        "from mesos_gpu.adapters.sqlite_store import SqliteStore\n"
-        "from mesos_gpu.model.saves import SaveFramework\n"
-        f"store = SqliteStore(Path({str(path)!r}))\n"
-        "print(store.key().hex(), flush=True)\n"
-        f"for _ in range({BATCHES}): store.save([SaveFramework('fw')])\n"
-        "os._exit(1)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True, text=True
-    )
+    """Write some batches in a process that ends as if it were killed; return the key of the state."""
+    open_stores = list[SqliteStore]()
+
+    def write() -> str:
+        open_stores.append(store := SqliteStore(path))
+        for _ in range(BATCHES):
+            store.save([SaveFramework("fw")])
+        return store.key().hex()
+
+    _, key = in_a_child(write)
     assert Path(f"{path}-wal").stat().st_size > 0
-    return done.stdout.strip()
+    return key
 
 
 def bytes_of(path: Path) -> dict[str, bytes]:
@@ -48,7 +44,7 @@ def bytes_of(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("harm", ["lost", "torn", "empty", "another"])
-def test_an_older_state_is_refused_and_left_alone(path: Path, tmp_path: Path, harm: str) -> None:
+def test_high_water_refuses_an_older_state_and_leaves_it(path: Path, tmp_path: Path, harm: str) -> None:
     killed(path)
     wal = Path(f"{path}-wal")
     if harm == "lost":
@@ -76,7 +72,9 @@ def test_an_older_state_is_refused_and_left_alone(path: Path, tmp_path: Path, ha
     assert bytes_of(path) == before
 
 
-def test_an_operator_may_go_on_with_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_high_water_older_state_may_be_accepted_by_an_operator(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     key = killed(path)
     path.write_bytes(b"")
     store = SqliteStore(path, accept_older=True)
@@ -95,7 +93,7 @@ def test_an_operator_may_go_on_with_it(path: Path, caplog: pytest.LogCaptureFixt
     store.close()
 
 
-def test_what_was_the_newest_before_that_is_older_from_then_on(path: Path, tmp_path: Path) -> None:
+def test_high_water_refuses_the_replaced_state_after_a_rollback(path: Path, tmp_path: Path) -> None:
     killed(path)
     backup(path, tmp_path / "newest")
     path.write_bytes(b"")
@@ -105,7 +103,7 @@ def test_what_was_the_newest_before_that_is_older_from_then_on(path: Path, tmp_p
         SqliteStore(path)
 
 
-def test_a_kill_between_the_commit_and_the_mark_is_no_loss(path: Path) -> None:
+def test_high_water_kill_between_commit_and_mark_loses_no_state(path: Path) -> None:
     killed(path)
     mark = Path(f"{path}.mark")
     mark.write_bytes(
@@ -116,7 +114,7 @@ def test_a_kill_between_the_commit_and_the_mark_is_no_loss(path: Path) -> None:
     store.close()
 
 
-def test_nor_is_one_before_the_first_mark_that_has_the_framework(path: Path) -> None:
+def test_high_water_kill_before_the_first_mark_loses_no_state(path: Path) -> None:
     store = SqliteStore(path)
     store._mark.write = lambda mark: None  # type: ignore[method-assign]  # killed before it
     store.save([SaveFramework("fw")])
@@ -126,7 +124,7 @@ def test_nor_is_one_before_the_first_mark_that_has_the_framework(path: Path) -> 
     again.close()
 
 
-def test_without_a_mark_it_is_doubted(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_high_water_state_without_a_mark_is_doubted(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A copy on another machine has no mark."""
     killed(path)
     Path(f"{path}.mark").unlink()
@@ -136,7 +134,7 @@ def test_without_a_mark_it_is_doubted(path: Path, caplog: pytest.LogCaptureFixtu
     store.close()
 
 
-def test_a_mark_that_is_none_is_refused(path: Path) -> None:
+def test_high_water_mark_that_is_malformed_is_refused(path: Path) -> None:
     killed(path)
     Path(f"{path}.mark").write_text("what is this")
     with pytest.raises(Damaged, match=r"state\.sqlite\.mark"):
@@ -145,7 +143,7 @@ def test_a_mark_that_is_none_is_refused(path: Path) -> None:
     SqliteStore(path).close()
 
 
-def test_only_its_owner_reads_it_from_the_first_moment_on(path: Path) -> None:
+def test_high_water_files_are_private_from_the_first_moment(path: Path) -> None:
     old = os.umask(0)
     try:
         killed(path)
@@ -157,7 +155,7 @@ def test_only_its_owner_reads_it_from_the_first_moment_on(path: Path) -> None:
     )
 
 
-def test_a_directory_that_is_not_its_own_is_left_as_it_is(
+def test_high_water_leaves_the_mode_of_a_shared_directory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -171,7 +169,7 @@ def test_a_directory_that_is_not_its_own_is_left_as_it_is(
     assert "others may write" in caplog.text
 
 
-def test_a_link_in_its_place_is_not_followed(path: Path, tmp_path: Path) -> None:
+def test_high_water_link_is_not_followed(path: Path, tmp_path: Path) -> None:
     path.parent.mkdir()
     (tmp_path / "target").touch(mode=0o644)
     Path(f"{path}.mark").symlink_to(tmp_path / "target")
@@ -180,7 +178,7 @@ def test_a_link_in_its_place_is_not_followed(path: Path, tmp_path: Path) -> None
     assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == 0o644
 
 
-def test_a_backup_is_whole_while_the_store_is_written(path: Path, tmp_path: Path) -> None:
+def test_backup_is_whole_while_the_store_is_written(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)
     store.save([SaveFramework("fw")])
     backup(path, tmp_path / "copy")

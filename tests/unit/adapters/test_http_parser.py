@@ -23,7 +23,7 @@ def feed(parser: HttpParser, data: bytes, step: int) -> bytes:
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
 @pytest.mark.parametrize("kind", [HTTP_BOTH, HTTP_RESPONSE])
-def test_response_in_pieces_of_any_size(kind: int, step: int) -> None:
+def test_http_parser_reads_a_response_in_pieces_of_any_size(kind: int, step: int) -> None:
     parser = HttpParser(kind)
     assert feed(parser, RESPONSE, step) == b"hello, world"
     assert parser.get_status_code() == 200
@@ -40,7 +40,7 @@ def test_response_in_pieces_of_any_size(kind: int, step: int) -> None:
 
 @pytest.mark.parametrize("step", [1, 1000])
 @pytest.mark.parametrize("kind", [HTTP_BOTH, HTTP_REQUEST])
-def test_request_in_pieces_of_any_size(kind: int, step: int) -> None:
+def test_http_parser_reads_a_request_in_pieces_of_any_size(kind: int, step: int) -> None:
     parser = HttpParser(kind)
     assert feed(parser, REQUEST, step) == b"{}"
     assert (parser.get_method(), parser.get_url()) == ("POST", "/api/v1/scheduler")
@@ -50,13 +50,13 @@ def test_request_in_pieces_of_any_size(kind: int, step: int) -> None:
     assert not parser.is_chunked()
 
 
-def test_a_method_that_begins_like_a_response() -> None:
+def test_http_parser_takes_a_method_that_begins_like_a_response() -> None:
     parser = HttpParser()
     assert feed(parser, b"HEAD / HTTP/1.1\r\n\r\n", 1) == b""
     assert parser.get_method() == "HEAD"
 
 
-def test_state_grows_with_the_bytes() -> None:
+def test_http_parser_state_grows_with_the_bytes() -> None:
     parser = HttpParser()
     assert not parser.is_message_begin()
     assert parser.get_version() == (0, 0)
@@ -73,20 +73,20 @@ def test_state_grows_with_the_bytes() -> None:
     assert not parser.is_message_complete()
 
 
-def test_no_more_than_length_is_read() -> None:
+def test_http_parser_reads_no_more_than_the_length() -> None:
     parser = HttpParser()
     parser.execute(RESPONSE, RESPONSE.index(b"7\r\n"))
     assert parser.recv_body() == b"hello"
 
 
 @pytest.mark.parametrize("garbage", [b"\x00\x01\x02\x03\x04\x05", b"HTTP/1.1 abc\r\n\r\n"])
-def test_garbage_is_an_error(garbage: bytes) -> None:
+def test_http_parser_refuses_garbage(garbage: bytes) -> None:
     parser = HttpParser()
     assert parser.execute(garbage, len(garbage)) < len(garbage)
     assert parser.get_errno() != 0
 
 
-def test_header_only_drops_the_body() -> None:
+def test_http_parser_of_headers_drops_the_body() -> None:
     parser = HttpParser(header_only=True)
     assert feed(parser, RESPONSE, 1000) == b""
     assert not parser.is_partial_body()
@@ -97,6 +97,6 @@ def test_pymesos_does_not_take_it_for_the_pure_python_parser() -> None:
     assert not hasattr(HttpParser(), "errno")
 
 
-def test_decompression_is_refused() -> None:
+def test_http_parser_refuses_decompression() -> None:
     with pytest.raises(NotImplementedError):
         HttpParser(decompress=True)

@@ -5,7 +5,6 @@ import gzip
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ BEGINNINGS = {
 
 @contextmanager
 def dripping(beginning: bytes, tls: ssl.SSLContext | None) -> Iterator[int]:
-    """A server that begins an answer so, and goes on by a byte at a time; its port."""
+    """Serve an answer with this beginning that goes on by a byte at a time, without end; return the port."""
     over = threading.Event()
 
     def serve() -> None:
@@ -50,26 +49,24 @@ def dripping(beginning: bytes, tls: ssl.SSLContext | None) -> Iterator[int]:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("what", BEGINNINGS)
-def test_an_answer_that_drips_is_not_waited_for(
+def test_issuer_answer_that_drips_is_ended(
     ca: Authority, monkeypatch: pytest.MonkeyPatch, what: str, scheme: str
 ) -> None:
     monkeypatch.setattr(fetching, "WHOLE_S", 0.3)
     tls = context_of(ca.server()) if scheme == "https" else None
-    with dripping(BEGINNINGS[what], tls) as port:
-        began = time.monotonic()
-        with pytest.raises(IssuerError, match=r"takes longer than 0\.3 s"):
-            Fetcher(ca.cert).get(f"{scheme}://127.0.0.1:{port}/")
-        assert time.monotonic() - began < 30.0
+    too_long = pytest.raises(IssuerError, match=r"takes longer than 0\.3 s")
+    with dripping(BEGINNINGS[what], tls) as port, too_long:
+        Fetcher(ca.cert).get(f"{scheme}://127.0.0.1:{port}/")
 
 
-def test_an_answer_that_is_encoded_is_refused(ca: Authority) -> None:
+def test_issuer_answer_that_is_encoded_is_refused(ca: Authority) -> None:
     body = gzip.compress(bytes(1 << 20))
     answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
     with answering(says(answer + body)) as server, pytest.raises(IssuerError, match="encoded as 'gzip'"):
         Fetcher(ca.cert).get(f"http://127.0.0.1:{server.port}/")
 
 
-def test_one_that_comes_in_time_is_whole(ca: Authority, tmp_path: Path) -> None:
+def test_issuer_answer_in_time_is_whole(ca: Authority, tmp_path: Path) -> None:
     def serve() -> None:
         client, _ = listener.accept()
         with client:

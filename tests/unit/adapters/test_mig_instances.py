@@ -24,21 +24,21 @@ def card(made: list[Any] | None = None, model: str = H100, **state: Any) -> tupl
     return fake, gpu.id, rows
 
 
-def test_an_instance_is_made_where_it_is_asked_for_with_all_of_its_compute() -> None:
+def test_mig_instance_is_made_at_its_placement_with_all_its_compute() -> None:
     fake, uuid, rows = card()
     made = make_instance(fake, uuid, "3g.40gb", 4)
     assert rows == [[1, 9, 4, [0]]]
     assert made == MigInstance("MIG-0-9-4-0", "3g.40gb", 40448, 60, 1, 0, 428, 500, 4, 4)
 
 
-def test_what_a_dead_one_began_is_taken_over() -> None:
+def test_mig_instance_left_half_made_is_completed() -> None:
     fake, uuid, rows = card([[5, 19, 6, []]])
     assert make_instance(fake, uuid, "1g.10gb", 6).gpu_instance == 5
     assert rows == [[5, 19, 6, [0]]]
     assert make_instance(fake, uuid, "1g.10gb", 6).gpu_instance == 5, "it is whole now"
 
 
-def test_a_place_that_is_taken_is_a_conflict_and_nothing_is_left() -> None:
+def test_mig_placement_that_is_taken_is_a_conflict_without_traces() -> None:
     fake, uuid, rows = card([[1, 9, 4, [0]]])
     with pytest.raises(Conflict, match=r"another MIG instance of .* is where 1g.10gb@6 is to be"):
         make_instance(fake, uuid, "1g.10gb", 6)
@@ -48,14 +48,14 @@ def test_a_place_that_is_taken_is_a_conflict_and_nothing_is_left() -> None:
 @pytest.mark.parametrize(
     ("profile", "start"), [("1g.10gb", 7), ("3g.40gb", 2), ("1g.5gb", 0), ("1g.10gb+me", 9)]
 )
-def test_a_place_that_the_card_has_not_is_named(profile: str, start: int) -> None:
+def test_mig_placement_unknown_to_the_card_is_named(profile: str, start: int) -> None:
     fake, uuid, _ = card()
     with pytest.raises(Unavailable) as error:
         make_instance(fake, uuid, profile, start)
     assert f"has no place {profile}@{start}" in error.value.what
 
 
-def test_an_instance_is_removed_with_what_is_in_it_and_only_that_one() -> None:
+def test_mig_instance_is_removed_with_its_content_and_no_other() -> None:
     fake, uuid, rows = card([[1, 9, 4, [0]], [2, 9, 0, [0, 1]]])
     remove_instance(fake, uuid, "3g.40gb", 0)
     assert rows == [[1, 9, 4, [0]]]
@@ -64,14 +64,14 @@ def test_an_instance_is_removed_with_what_is_in_it_and_only_that_one() -> None:
     assert rows == [[1, 9, 4, [0]]], "nothing of that profile begins there"
 
 
-def test_an_instance_that_a_process_uses_stays() -> None:
+def test_mig_instance_in_use_is_not_removed() -> None:
     fake, uuid, rows = card([[1, 9, 4, [0]]], busy=[1])
     with pytest.raises(Conflict, match=r"a process uses 3g.40gb@4"):
         remove_instance(fake, uuid, "3g.40gb", 4)
     assert rows == [[1, 9, 4, [0]]]
 
 
-def test_the_mode_is_never_changed() -> None:
+def test_mig_mode_is_never_changed() -> None:
     (gpu,) = simulated_gpus(1, H100, seed="mig")
     state: dict[str, Any] = {"mode": 0, "made": []}
     fake = FakeNvml([gpu], {"cards": {"0": {"mig": state}}})
@@ -81,7 +81,7 @@ def test_the_mode_is_never_changed() -> None:
 
 
 @pytest.mark.parametrize("model", MIG_TABLES)
-def test_what_is_chosen_can_be_made_until_the_card_is_full_and_all_goes_again(model: str) -> None:
+def test_mig_instances_fill_a_card_as_chosen_and_are_removed(model: str) -> None:
     fake, uuid, rows = card(model=model)
     sharing = Sharing(90000, mig=True, profiles=MIG_TABLES[model].profiles())
     taken: list[str] = []

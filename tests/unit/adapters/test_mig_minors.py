@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_instance_has_two_minors_by_its_cards_minor(root: Path) -> None:
+def test_mig_minors_of_an_instance_follow_from_its_card(root: Path) -> None:
     assert capability_minors(0, 1, 0, root) == (12, 13)
     assert capability_minors(1, 1, 0, root) == (147, 148)
 
@@ -35,13 +35,13 @@ def test_an_instance_has_two_minors_by_its_cards_minor(root: Path) -> None:
 @pytest.mark.parametrize(
     ("instance", "says"), [((0, 2, 0), "gpu0/gi2/access"), ((0, 1, 3), "gpu0/gi1/ci3/access")]
 )
-def test_an_instance_that_the_driver_does_not_know_is_named(
+def test_mig_minors_of_an_unknown_instance_are_an_error(
     root: Path, instance: tuple[int, int, int], says: str
 ) -> None:
     with pytest.raises(Unavailable, match=f"has no {says}"):
         capability_minors(*instance, root)
 
 
-def test_a_driver_without_the_file_is_named(tmp_path: Path) -> None:
+def test_mig_minors_without_the_file_of_the_driver_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="mig-minors cannot be read: No such file"):
         capability_minors(0, 0, 0, tmp_path)

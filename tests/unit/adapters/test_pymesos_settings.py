@@ -16,7 +16,7 @@ def test_defect_2_pauses_are_short_at_first_and_15_s_at_most() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "https://master:5050", "host:port", "ftp://host"])
-def test_a_configuration_that_cannot_work(address: str) -> None:
+def test_pymesos_refuses_a_configuration_that_cannot_work(address: str) -> None:
     with pytest.raises(BadConfiguration):
         pd.PymesosDriver(FRAMEWORK, address, Inbox())
     with pytest.raises(BadConfiguration, match="principal"):

@@ -91,7 +91,8 @@ for store in (SqliteStore(path), MemoryStore()):
 '''
 
 
-def test_a_noun_that_is_declared_is_kept_in_the_state_saved_and_restored(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_saved_noun_that_is_declared_is_saved_and_restored(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WITH_LEASES, str(tmp_path / "state.db")],
         capture_output=True,
@@ -103,7 +104,7 @@ def test_a_noun_that_is_declared_is_kept_in_the_state_saved_and_restored(tmp_pat
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.plural)
-def test_a_declared_noun_has_its_place_everywhere(noun: Noun) -> None:
+def test_saved_noun_has_its_place_everywhere(noun: Noun) -> None:
     assert noun.plural in {each.name for each in dataclasses.fields(Saved)}
     assert noun.plural in {each.name for each in dataclasses.fields(State)}
     assert noun.save in RANK
@@ -111,7 +112,7 @@ def test_a_declared_noun_has_its_place_everywhere(noun: Noun) -> None:
 
 
 @pytest.mark.parametrize("noun", [noun for noun in NOUNS if noun.key], ids=lambda noun: noun.plural)
-def test_the_migrations_make_the_table_that_is_declared(noun: Noun, tmp_path: Path) -> None:
+def test_saved_noun_table_is_made_by_the_migrations(noun: Noun, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     SqliteStore(path).close()
     db = sqlite3.connect(path)

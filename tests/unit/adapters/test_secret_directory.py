@@ -36,12 +36,12 @@ def refused(top: Path, source: str) -> str:
     [(b"hf_abc", b"hf_abc"), (b"a\n\n", b"a\n"), (b"", b""), (b"\0\xff", b"\0\xff"),
      (b"x" * LARGEST_SECRET + b"\n", b"x" * LARGEST_SECRET)],
 )  # fmt: skip
-def test_a_value_is_what_was_written_but_for_one_newline(top: Path, written: bytes, read: bytes) -> None:
+def test_secret_directory_value_drops_one_newline(top: Path, written: bytes, read: bytes) -> None:
     put(top / "team/hf", written)
     assert SecretDirectory(top).read("team/hf") == read
 
 
-def test_a_new_value_holds_at_once(top: Path) -> None:
+def test_secret_directory_returns_a_new_value_at_once(top: Path) -> None:
     store = SecretDirectory(top)
     assert store.read("team/hf") == b"hf_abc"
     put(top / "team/new", b"second")
@@ -49,7 +49,7 @@ def test_a_new_value_holds_at_once(top: Path) -> None:
     assert store.read("team/hf") == b"second"
 
 
-def test_what_is_not_there(top: Path) -> None:
+def test_secret_directory_names_a_missing_secret(top: Path) -> None:
     with pytest.raises(NotFound, match="no secret team/other"):
         SecretDirectory(top).read("team/other")
     with pytest.raises(NotFound):
@@ -61,11 +61,11 @@ def test_what_is_not_there(top: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["../secrets/team/hf", "/etc/passwd", "team/./hf", "team//hf", "team/..", ""]
 )
-def test_nothing_is_read_elsewhere(top: Path, source: str) -> None:
+def test_secret_directory_refuses_paths_outside(top: Path, source: str) -> None:
     refused(top, source)
 
 
-def test_links_are_not_followed(top: Path) -> None:
+def test_secret_directory_follows_no_links(top: Path) -> None:
     put(top.parent / "outside", b"hf_abc")
     (top / "file").symlink_to(top.parent / "outside")
     (top / "way").symlink_to(top / "team")
@@ -73,7 +73,7 @@ def test_links_are_not_followed(top: Path) -> None:
     assert "links are not followed" in refused(top, "way/hf")
 
 
-def test_what_others_could_have_read_is_not_used(top: Path) -> None:
+def test_secret_directory_refuses_files_readable_by_others(top: Path) -> None:
     (top / "team/hf").chmod(0o640)
     assert "mode 0640" in refused(top, "team/hf")
     (top / "team/hf").chmod(0o600)
@@ -88,18 +88,18 @@ def test_what_others_could_have_read_is_not_used(top: Path) -> None:
     SecretDirectory(top).see()
 
 
-def test_what_is_no_file_keeps_nobody_waiting(top: Path) -> None:
+def test_secret_directory_refuses_a_fifo_at_once(top: Path) -> None:
     os.mkfifo(top / "team/fifo", 0o600)
     assert "is no file" in refused(top, "team/fifo")
     assert "is no file" in refused(top, "team")
 
 
-def test_what_is_too_large_is_refused(top: Path) -> None:
+def test_secret_directory_refuses_a_value_that_is_too_large(top: Path) -> None:
     put(top / "team/hf", b"x" * (LARGEST_SECRET + 1))
     assert "larger than" in refused(top, "team/hf")
 
 
-def test_no_file_stays_open(top: Path) -> None:
+def test_secret_directory_leaves_no_file_open(top: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     store = SecretDirectory(top)
     for _ in range(20):

@@ -7,7 +7,7 @@ import pytest
 from mesos_gpu.adapters.proofs.sparse import MOST, WITHIN_S, SparseLog
 
 
-def test_what_is_held_back_is_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_sparse_log_counts_the_lines_it_holds_back(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     log = SparseLog(logging.getLogger("mesos_gpu.test"), "things", lambda: now)
     for i in range(MOST + 7):

@@ -1,8 +1,8 @@
 """The store: what is saved comes back; what is damaged is refused, never guessed."""
 
+import os
+import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
@@ -45,6 +45,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
 from mesos_gpu.scheduler.options.files.uploads import UploadOptions
 from mesos_gpu.testing.builders import gpu
+from tests.unit.adapters.sqlite.children import in_a_child
 
 JOB = Job(
     JobId("j1"),
@@ -80,7 +81,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
     opened.close()
 
 
-def test_all_nouns_come_back_as_they_were(store: SqliteStore, path: Path) -> None:
+def test_store_nouns_come_back_as_they_were(store: SqliteStore, path: Path) -> None:
     nouns: list[Save] = [SaveJob(JOB), SaveTask(TASK), SaveNode(NODE), SaveDrain(DRAIN), SaveCard(CARD)]
     store.save([SaveFramework("fw"), *nouns])
     store.close()
@@ -91,7 +92,7 @@ def test_all_nouns_come_back_as_they_were(store: SqliteStore, path: Path) -> Non
     assert (saved.drains, saved.cards) == ((DRAIN,), (CARD,))
 
 
-def test_forgotten_is_gone(store: SqliteStore) -> None:
+def test_store_forgets_deleted_nouns(store: SqliteStore) -> None:
     store.save([SaveJob(JOB), SaveTask(TASK), SaveNode(NODE)])
     store.save([ForgetJob(JOB.id), ForgetNode(NODE.id)])
     assert (store.load().jobs, store.load().tasks, store.load().nodes) == ((), (), ())
@@ -112,7 +113,7 @@ def test_named_services_come_back_until_they_are_forgotten(store: SqliteStore) -
     assert [each.name for each in store.load().splits] == ["api"]
 
 
-def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> None:
+def test_store_brings_up_the_first_schema_and_reads_its_nouns(path: Path) -> None:
     path.parent.mkdir(parents=True)
     with sqlite3.connect(path) as db:
         db.executescript(files("mesos_gpu.adapters").joinpath("migrations/0001_initial.sql").read_text())
@@ -133,7 +134,7 @@ def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> No
     store.close()
 
 
-def test_a_state_of_before_there_was_a_tree_of_queues_is_read_and_has_none(path: Path) -> None:
+def test_store_reads_a_state_from_before_trees_of_queues(path: Path) -> None:
     path.parent.mkdir(parents=True)
     with sqlite3.connect(path) as db:
         for migration in MIGRATIONS[:7]:
@@ -178,7 +179,7 @@ SHARES: list[Save] = [
 
 
 @pytest.mark.parametrize("schema", range(1, SEALED_FROM))  # later ones have checksums: see test_migrations
-def test_a_state_of_every_earlier_version_is_read_and_takes_shares(path: Path, schema: int) -> None:
+def test_store_reads_states_of_earlier_versions_and_takes_shares(path: Path, schema: int) -> None:
     path.parent.mkdir(parents=True)
     with sqlite3.connect(path) as db:
         for migration in MIGRATIONS[:schema]:
@@ -218,7 +219,7 @@ def test_a_state_of_every_earlier_version_is_read_and_takes_shares(path: Path, s
     db.close()
 
 
-def test_a_program_from_before_shares_refuses_a_state_that_may_have_them(
+def test_store_from_before_shares_refuses_a_state_with_shares(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     store = SqliteStore(path)
@@ -233,13 +234,13 @@ def test_a_program_from_before_shares_refuses_a_state_that_may_have_them(
         SqliteStore(path)
 
 
-def test_a_batch_is_all_or_nothing(store: SqliteStore) -> None:
+def test_store_batch_is_all_or_nothing(store: SqliteStore) -> None:
     with pytest.raises(AttributeError):
         store.save([SaveJob(JOB), SaveTask(None)])  # type: ignore[arg-type]
     assert store.load().jobs == ()
 
 
-def test_directory_that_others_could_enter_is_closed_with_archives_in_it(path: Path) -> None:
+def test_store_closes_its_directory_to_others(path: Path) -> None:
     """The archives' own directory is closed whatever the modes that it was found with."""
     here = path.parent
     (here / "uploads/owner").mkdir(parents=True)
@@ -252,7 +253,7 @@ def test_directory_that_others_could_enter_is_closed_with_archives_in_it(path: P
     assert here.stat().st_mode & 0o077 == 0
 
 
-def test_directory_of_other_things_is_left_open(path: Path) -> None:
+def test_store_leaves_a_shared_directory_open(path: Path) -> None:
     path.parent.mkdir()
     path.parent.chmod(0o755)
     (path.parent / "of-others").mkdir()
@@ -260,23 +261,22 @@ def test_directory_of_other_things_is_left_open(path: Path) -> None:
     assert path.parent.stat().st_mode & 0o077 == 0o055
 
 
-def test_a_second_scheduler_is_refused(store: SqliteStore, path: Path) -> None:
+def test_store_refuses_a_second_scheduler(store: SqliteStore, path: Path) -> None:
     with pytest.raises(Conflict, match="another scheduler uses the state"):
         SqliteStore(path)
 
 
-def test_the_lock_dies_with_its_process(path: Path) -> None:
-    code = (
-        "import os, signal, sys; from pathlib import Path; "
-        "from mesos_gpu.adapters.sqlite_store import SqliteStore; "
-        f"s = SqliteStore(Path({str(path)!r})); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=False)
+def test_store_lock_ends_with_its_process(path: Path) -> None:
+    def hold() -> None:
+        _ = SqliteStore(path)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_child(hold) == (-signal.SIGKILL, "")
     SqliteStore(path).close()
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a database at all, but long enough to be looked at" * 30])
-def test_garbage_is_refused(path: Path, damage: bytes) -> None:
+def test_store_refuses_a_file_that_is_no_database(path: Path, damage: bytes) -> None:
     SqliteStore(path).close()
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -287,7 +287,7 @@ def test_garbage_is_refused(path: Path, damage: bytes) -> None:
         SqliteStore(path)
 
 
-def test_a_body_that_is_no_job_is_refused(store: SqliteStore, path: Path) -> None:
+def test_store_refuses_a_body_that_is_no_job(store: SqliteStore, path: Path) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.execute("INSERT INTO jobs VALUES ('x', 1, '{}')")
@@ -296,7 +296,7 @@ def test_a_body_that_is_no_job_is_refused(store: SqliteStore, path: Path) -> Non
         SqliteStore(path)
 
 
-def test_a_newer_schema_is_refused(path: Path) -> None:
+def test_store_refuses_a_newer_schema(path: Path) -> None:
     SqliteStore(path).close()
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version=999")

@@ -50,7 +50,9 @@ BROKEN: dict[str, tuple[Callable[[TlsFiles], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "said"), BROKEN.values(), ids=BROKEN)
-def test_what_cannot_be_used_is_named(ca: Authority, spoil: Callable[[TlsFiles], object], said: str) -> None:
+def test_tls_files_that_cannot_be_used_are_named(
+    ca: Authority, spoil: Callable[[TlsFiles], object], said: str
+) -> None:
     given = files(ca)
     load(given)
     spoil(given)
@@ -60,7 +62,7 @@ def test_what_cannot_be_used_is_named(ca: Authority, spoil: Callable[[TlsFiles],
     assert caught.value.remedy
 
 
-def test_what_the_files_say(ca: Authority) -> None:
+def test_tls_files_give_subject_names_and_dates(ca: Authority) -> None:
     facts = load(files(ca)).facts
     assert facts.subject == "CN=localhost,O=Example"
     assert facts.names == ("localhost", "127.0.0.1", "::1")
@@ -68,13 +70,13 @@ def test_what_the_files_say(ca: Authority) -> None:
     assert 88 * 86400 < facts.not_after - facts.not_before < 93 * 86400
 
 
-def test_a_group_of_its_own_may_read_the_key(ca: Authority) -> None:
+def test_tls_key_may_be_readable_by_its_own_group(ca: Authority) -> None:
     given = files(ca)
     given.key.chmod(0o640)
     assert load(given).context.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_ends_are_announced(ca: Authority) -> None:
+def test_tls_files_announce_their_expiry(ca: Authority) -> None:
     own = ca.server(life=10 * DAY)
     tls = ReloadedTls(TlsFiles(own.cert, own.key))
     assert "expires in 10.0 days" in tls.state.problem
@@ -82,7 +84,7 @@ def test_ends_are_announced(ca: Authority) -> None:
     assert "has expired" in ReloadedTls(TlsFiles(expired.cert, expired.key)).state.problem
 
 
-def test_a_change_is_taken_when_it_has_rested_or_at_once_if_somebody_says_so(ca: Authority) -> None:
+def test_tls_files_that_change_are_taken_after_a_rest_or_on_request(ca: Authority) -> None:
     own = ca.server()
     tls = ReloadedTls(TlsFiles(own.cert, own.key))
     assert not tls.look()
@@ -92,7 +94,7 @@ def test_a_change_is_taken_when_it_has_rested_or_at_once_if_somebody_says_so(ca:
     assert [tls.look(at_once=True), tls.look(at_once=True)] == [True, False]
 
 
-def test_a_client_s_files(ca: Authority, tmp_path: Path) -> None:
+def test_tls_files_of_a_client_are_read(ca: Authority, tmp_path: Path) -> None:
     alice = ca.client("alice")
     context = client_context(Trust(ca.cert, alice.cert, alice.key))
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -112,7 +114,7 @@ def test_a_client_s_files(ca: Authority, tmp_path: Path) -> None:
         assert said in caught.value.what
 
 
-def test_a_name_cannot_be_read_as_more_than_one_part() -> None:
+def test_tls_subject_name_is_escaped_as_one_part() -> None:
     told = {
         "subject": (
             (("organizationName", "a\\b"),),

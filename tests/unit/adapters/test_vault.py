@@ -4,7 +4,6 @@ import http.server
 import json
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -51,7 +50,7 @@ def refused(settings: VaultSettings, source: str = "team/hf") -> MesosGpuError:
     return error.value
 
 
-def test_both_versions_of_the_store(scripted: Scripted, settings: VaultSettings) -> None:
+def test_vault_reads_both_versions_of_the_store(scripted: Scripted, settings: VaultSettings) -> None:
     scripted.answer = keeps({"value": VALUE, "token": "another"})
     store = Vault(settings)
     store.see()
@@ -68,7 +67,7 @@ def test_both_versions_of_the_store(scripted: Scripted, settings: VaultSettings)
     assert [namespace for *_, namespace in scripted.asked] == ["", "", "ml/research"]
 
 
-def test_what_is_not_there(scripted: Scripted, settings: VaultSettings) -> None:
+def test_vault_names_a_missing_secret_or_field(scripted: Scripted, settings: VaultSettings) -> None:
     scripted.answer = keeps({"value": VALUE})
     assert isinstance(refused(settings, "team/other"), NotFound)
     assert "no field token" in refused(settings, "team/hf#token").what
@@ -82,7 +81,9 @@ def test_what_is_not_there(scripted: Scripted, settings: VaultSettings) -> None:
 @pytest.mark.parametrize(
     "source", ["../sys/raw/x", "team/../../sys", "team//hf", "/team", "team/hf?version=1", ""]
 )
-def test_nothing_is_read_elsewhere(scripted: Scripted, settings: VaultSettings, source: str) -> None:
+def test_vault_is_not_asked_for_paths_outside(
+    scripted: Scripted, settings: VaultSettings, source: str
+) -> None:
     refused(settings, source)
     assert scripted.asked == []
 
@@ -97,7 +98,7 @@ def test_nothing_is_read_elsewhere(scripted: Scripted, settings: VaultSettings, 
         (302, "elsewhere"),
     ],
 )
-def test_a_refusal_says_why(scripted: Scripted, settings: VaultSettings, status: int, says: str) -> None:
+def test_vault_refusal_says_why(scripted: Scripted, settings: VaultSettings, status: int, says: str) -> None:
     scripted.answer = lambda _: (status, json.dumps({"errors": [TOKEN, VALUE]}).encode())
     error = refused(settings)
     assert isinstance(error, Unavailable)
@@ -108,25 +109,27 @@ def test_a_refusal_says_why(scripted: Scripted, settings: VaultSettings, status:
     "body", [b"", b"[]", b"{}", b'{"data": 5}', b"x" * 100, b'{"data":' * 5000, b'{"data":{"data":{"value":5}}}',
              json.dumps({"data": {"data": {"value": "x" * (LARGEST_SECRET + 1)}}}).encode()]
 )  # fmt: skip
-def test_answers_that_are_none(scripted: Scripted, settings: VaultSettings, body: bytes) -> None:
+def test_vault_answer_that_is_malformed_is_refused(
+    scripted: Scripted, settings: VaultSettings, body: bytes
+) -> None:
     scripted.answer = lambda _: (200, body)
     assert isinstance(refused(settings), Unavailable)
 
 
-def test_an_answer_without_an_end(
+def test_vault_answer_without_an_end_is_ended(
     scripted: Scripted, settings: VaultSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vault_module, "_ANSWER_S", 0.3)
     scripted.drips = True
-    began = time.monotonic()
     assert "Vault" in refused(settings).what
-    assert time.monotonic() - began < 10
-    scripted.drips = False
+
+
+def test_vault_answer_that_is_too_large_is_refused(scripted: Scripted, settings: VaultSettings) -> None:
     scripted.answer = lambda _: (200, b" " * (16 * LARGEST_SECRET))
     assert "too large" in refused(settings).what
 
 
-def test_the_token_does_not_go_elsewhere(scripted: Scripted, settings: VaultSettings) -> None:
+def test_vault_token_is_not_sent_to_another_host(scripted: Scripted, settings: VaultSettings) -> None:
     other = Scripted()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_of(other)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -138,7 +141,7 @@ def test_the_token_does_not_go_elsewhere(scripted: Scripted, settings: VaultSett
     assert other.asked == []
 
 
-def test_a_proxy_of_the_environment_is_not_used(
+def test_vault_uses_no_proxy_of_the_environment(
     scripted: Scripted, settings: VaultSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -147,7 +150,7 @@ def test_a_proxy_of_the_environment_is_not_used(
     assert Vault(settings).read("team/hf") == VALUE.encode()
 
 
-def test_a_token_that_is_renewed_holds_at_once(scripted: Scripted, settings: VaultSettings) -> None:
+def test_vault_token_that_is_renewed_holds_at_once(scripted: Scripted, settings: VaultSettings) -> None:
     scripted.answer = keeps({"value": VALUE})
     store = Vault(settings)
     settings.token_file.write_text("hvs.old")
@@ -158,13 +161,15 @@ def test_a_token_that_is_renewed_holds_at_once(scripted: Scripted, settings: Vau
 
 
 @pytest.mark.parametrize("text", ["", "two words", "line\nline", "smörgås", "x" * 5000])
-def test_a_file_without_a_token(scripted: Scripted, settings: VaultSettings, text: str) -> None:
+def test_vault_token_file_that_is_empty_is_refused(
+    scripted: Scripted, settings: VaultSettings, text: str
+) -> None:
     settings.token_file.write_text(text)
     assert "no token" in refused(settings).what
     assert scripted.asked == []
 
 
-def test_a_token_that_others_may_read_is_not_used(scripted: Scripted, settings: VaultSettings) -> None:
+def test_vault_token_readable_by_others_is_not_used(scripted: Scripted, settings: VaultSettings) -> None:
     settings.token_file.chmod(0o640)
     assert "others may have read it" in refused(settings).what
     with pytest.raises(BadConfiguration, match="others may have read it"):
@@ -180,16 +185,18 @@ def test_a_token_that_others_may_read_is_not_used(scripted: Scripted, settings: 
      {"url": "https://vault:x"},
      {"mount": "/secret"}, {"mount": ""}, {"mount": "a b"}, {"namespace": "a/"}, {"ca_cert": Path("/none")}],
 )  # fmt: skip
-def test_settings_that_cannot_be(settings: VaultSettings, change: dict[str, Any]) -> None:
+def test_vault_settings_that_contradict_are_refused(settings: VaultSettings, change: dict[str, Any]) -> None:
     with pytest.raises(BadConfiguration, match="--vault-"):
         Vault(replace(settings, **change)).see()
 
 
-def test_nobody_is_there(settings: VaultSettings) -> None:
+def test_vault_that_cannot_be_reached_is_said(settings: VaultSettings) -> None:
     assert "cannot be reached" in refused(replace(settings, url="http://127.0.0.1:1")).what
 
 
-def test_an_authority_that_is_not_trusted(settings: VaultSettings, tmp_path: Path) -> None:
+def test_vault_certificate_of_an_unknown_authority_is_refused(
+    settings: VaultSettings, tmp_path: Path
+) -> None:
     """A certificate of the right name that is signed by itself."""
     certificate = own_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -25,7 +25,7 @@ def seen_by(name: str) -> list[int]:
     return [event.number for event in (OF_JOB, OF_APP, OF_TWO, OF_NONE) if sight.sees(event)]
 
 
-def test_a_deployment_is_for_those_who_see_all_of_its_apps() -> None:
+def test_event_of_a_deployment_is_for_callers_who_see_all_its_apps() -> None:
     assert seen_by("root@corp") == [1, 2, 3, 4]
     assert seen_by("ann") == [1, 2]
     assert seen_by("nobody-bound") == []

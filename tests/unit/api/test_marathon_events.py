@@ -33,7 +33,7 @@ NOT_HERE = {
 }
 
 
-def test_the_client_of_pypi_reads_every_event_that_it_knows() -> None:
+def test_marathon_client_of_pypi_reads_each_known_event() -> None:
     check = HealthCheck(Protocol.HTTP, path="/", port_index=0)
     app, info = App("/g/a", cmd="true", health_checks=(check,)), VersionInfo(1.0, 1.0, 1.0)
     root = Group("/", groups=(Group("/g", (app,), enforce_role=True),))

@@ -48,7 +48,7 @@ def figures_of(standbys: int | None) -> PeerFigures:
         (None, {"mesos_gpu_zookeeper_answers": 0}),
     ],
 )
-def test_who_stands_by_is_not_told_while_it_is_not_known(
+def test_metrics_have_no_standbys_while_they_are_unknown(
     standbys: int | None, samples: dict[str, float]
 ) -> None:
     metrics = figures_of(standbys).collect()
@@ -68,14 +68,14 @@ def counted(directory: Path) -> dict[str, str]:
         hooks.close()
 
 
-def test_the_page_has_every_metric_with_its_kind_and_labels_and_no_other(tmp_path: Path) -> None:
+def test_metrics_page_has_exactly_the_declared_metrics(tmp_path: Path) -> None:
     declared = {family.name: (family.kind, family.labels) for family in FAMILIES}
     on_page, kinds = on_the_page(), counted(tmp_path)
     assert {name: row for name, row in on_page.items() if name not in kinds} == declared
     assert {name: kind for name, (kind, _) in on_page.items() if name in kinds} == kinds
 
 
-def test_a_family_that_is_declared_is_measured_once_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_family_that_is_declared_is_measured_once_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def measure(view: object) -> int:

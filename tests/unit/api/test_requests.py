@@ -40,7 +40,7 @@ def room(name: str, free: tuple[Gpu, ...], held: tuple[Gpu, ...] = (), ends_at: 
         (request(1, 1, 1, memory_mib=1, compute_capability="7.0"), (False, True)),
     ],
 )
-def test_what_a_gpu_must_have(ask: Request, takes: tuple[bool, bool]) -> None:
+def test_gpu_request_takes_only_matching_gpus(ask: Request, takes: tuple[bool, bool]) -> None:
     assert (ask.gpu.takes(SMALL), ask.gpu.takes(LARGE)) == takes
     assert ask.gpu.choosy is (ask != request(1, 1, 1))
 
@@ -66,7 +66,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("ask", "rooms", "want"), KEPT.values(), ids=KEPT)
-def test_what_is_reserved_for_a_request(
+def test_reservation_for_a_request_names_gpus_and_node(
     ask: Request, rooms: list[NodeCapacity], want: tuple[str, float, set[str]] | None
 ) -> None:
     reservation = reserve(JOB, ask, rooms, now=NOW)
@@ -91,7 +91,7 @@ def test_wrong_placements_of_apps_are_refused(given: list[str], said: str) -> No
     assert said in " ".join(done.stderr.split())
 
 
-def test_the_tasks_of_one_job_can_be_compared_with_each_other() -> None:
+def test_request_constraints_may_compare_tasks_of_one_job() -> None:
     parsed = spec_from_mapping({"command": "true", "tasks": 3, "constraints": [["hostname", "UNIQUE"]]})
     assert isinstance(parsed, JobSpec)
     assert (parsed.tasks, parsed.app) == (3, None)

@@ -38,7 +38,7 @@ def apps(*definitions: App) -> Mapping[str, App]:
 # --- named services
 
 
-def test_a_split_weighs_the_tasks_that_serve() -> None:
+def test_traffic_split_weighs_the_serving_tasks() -> None:
     backend = named(TrafficSplit("web", {"/a": 90, "/b": 10}), apps(app("/a"), app("/b")), tasks(a=2, b=1))
     assert [(each.task_id, each.app_id, each.port) for each in backend.servers] == [
         ("a.0", "/a", 1000),
@@ -50,7 +50,7 @@ def test_a_split_weighs_the_tasks_that_serve() -> None:
     assert (backend.shares, backend.mode, backend.port) == ({"/a": 90, "/b": 10}, Mode.HTTP, None)
 
 
-def test_what_has_no_task_leaves_its_share_to_the_others() -> None:
+def test_traffic_split_gives_the_weight_of_idle_apps_to_the_others() -> None:
     for serving in (tasks(a=1), tasks(a=1, b=0)):
         backend = named(TrafficSplit("web", {"/a": 1, "/b": 99}), apps(app("/a"), app("/b")), serving)
         assert ([each.app_id for each in backend.servers], backend.shares) == (["/a"], {"/a": 1})
@@ -60,13 +60,13 @@ def test_what_has_no_task_leaves_its_share_to_the_others() -> None:
     assert none.servers == ()
 
 
-def test_a_second_port_serves_if_there_is_one() -> None:
+def test_traffic_split_uses_a_second_port_if_there_is_one() -> None:
     backend = named(TrafficSplit("web", {"/a": 1}, port_index=1), apps(app("/a")), tasks(a=1))
     assert [each.port for each in backend.servers] == [2000]
     assert named(TrafficSplit("web", {"/a": 1}, port_index=2), apps(app("/a")), tasks(a=1)).servers == ()
 
 
-def test_labels_say_what_a_split_leaves_open() -> None:
+def test_service_labels_complete_a_traffic_split() -> None:
     labels = {
         "HAPROXY_0_PORT": "8000",
         "HAPROXY_0_VHOST": "Shop.example, www.example",
@@ -104,7 +104,7 @@ def test_labels_say_what_a_split_leaves_open() -> None:
         ("STICKY", "perhaps"),
     ],
 )
-def test_a_label_of_another_form_is_left_out_and_named(label: str, value: str) -> None:
+def test_service_label_of_another_form_is_omitted_and_named(label: str, value: str) -> None:
     bad = app("/a", {f"HAPROXY_0_{label}": value})
     backend = named(TrafficSplit("web", {"/a": 1}), apps(bad), tasks(a=1))
     (problem,) = backend.problems
@@ -115,7 +115,7 @@ def test_a_label_of_another_form_is_left_out_and_named(label: str, value: str) -
     assert rest.strip() == haproxy.render([plain], http_port=80).strip()
 
 
-def test_a_label_that_has_no_effect_is_named() -> None:
+def test_service_label_without_effect_is_named() -> None:
     backend = named(TrafficSplit("web", {"/a": 1}), apps(app("/a", {"HAPROXY_0_PATH": "/x"})), tasks())
     assert backend.problems == ("/a: HAPROXY_0_PATH is of no effect here",)
 
@@ -163,7 +163,7 @@ def colour(id: str, started: str, instances: int, target: int | str = 4) -> App:
         (0, 4, 4, (0, 4)),
     ],
 )
-def test_colours_serve_together_and_the_old_one_gives_way(
+def test_service_colours_share_traffic_during_a_deployment(
     blue: int, green: int, asked: int, want: tuple[int, int]
 ) -> None:
     members = [colour("/green", "2026-02", asked), colour("/blue", "2026-01", 4)]
@@ -175,13 +175,13 @@ def test_colours_serve_together_and_the_old_one_gives_way(
 
 
 @pytest.mark.parametrize("target", ["9" * 5000, "\N{SUPERSCRIPT TWO}", "-1", ""])
-def test_a_number_of_instances_that_is_none_ends_no_export(target: str) -> None:
+def test_service_export_survives_a_malformed_number_of_instances(target: str) -> None:
     """The export has the apps of all users."""
     (backend,) = labelled([colour("/green", "2026-02", 1, target)], tasks(green=1), ["x"])
     assert [each.app_id for each in backend.servers] == ["/green"]
 
 
-def test_a_port_or_host_serves_one_only() -> None:
+def test_service_port_or_host_serves_one_only() -> None:
     backends = without_clashes(
         [
             Backend("a", port=8000, hosts=("h",)),
@@ -217,7 +217,7 @@ RAW = Backend("raw", Mode.TCP, 9000, servers=(Server("c.1", "/c", "node1", 31000
 NOBODY = Backend("nobody", port=8001)
 
 
-def test_haproxy_gets_a_backend_or_all() -> None:
+def test_haproxy_export_has_one_backend_or_all() -> None:
     assert haproxy.render([WEB], http_port=80, sections=False) == (
         "backend web from mesos_gpu\n"
         "  mode http\n"
@@ -246,7 +246,7 @@ BAD_HOSTS = (
 
 
 @pytest.mark.parametrize("host", BAD_HOSTS)
-def test_a_host_that_is_none_is_left_out_and_named(host: str) -> None:
+def test_service_host_that_is_malformed_is_omitted_and_named(host: str) -> None:
     bad = Backend(
         "web", servers=(Server("a.1", "/a", host, 31000, 1), Server("b.1", "/a", "node_1", 31001, 1))
     )
@@ -261,7 +261,7 @@ def test_a_host_that_is_none_is_left_out_and_named(host: str) -> None:
     assert servers == [{"url": "http://node_1:31001"}]
 
 
-def test_what_is_not_proved_to_be_the_task_gets_no_share() -> None:
+def test_traffic_split_gives_unproved_addresses_no_share() -> None:
     split = TrafficSplit("web", {"/a": 1, "/b": 1}, port=8000)
     tasks: dict[str, list[Address]] = {
         "/a": [("a.1", "h1", (31000,)), ("a.2", "h2", (None,))],
@@ -275,7 +275,7 @@ def test_what_is_not_proved_to_be_the_task_gets_no_share() -> None:
 
 
 @pytest.mark.skipif(HAPROXY is None, reason="no haproxy: apt-get install haproxy")
-def test_haproxy_takes_it(tmp_path: Path) -> None:
+def test_haproxy_accepts_the_export(tmp_path: Path) -> None:
     file = tmp_path / "haproxy.cfg"
     named_host = Backend("raw", Mode.TCP, 9000, servers=(Server("c.1", "/c", "localhost", 31000, 256),))
     file.write_text(haproxy.render([WEB, named_host, NOBODY], http_port=8080))

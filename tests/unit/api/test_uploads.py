@@ -40,7 +40,7 @@ def is_claimed(store: UploadStore) -> bool:
         return True
 
 
-def test_a_removal_that_is_cancelled_keeps_its_claim_until_its_thread_has_ended(
+def test_upload_removal_that_is_cancelled_keeps_its_claim_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = UploadStore(tmp_path / "uploads")

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.bookings.booking import BookingSpec, Repeat
@@ -58,43 +58,51 @@ def books(draw: st.DrawFn) -> tuple[list[Bin], list[Item]]:
     return ground, made
 
 
-@given(books(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5))
-def test_a_day_that_is_like_one_that_fits_is_judged_as_if_it_were_alone(
-    made: tuple[list[Bin], list[Item]], days: list[tuple[int, int]]
-) -> None:
-    ground, items = made
-    each_day = [
-        [replace(each, begins=each.begins + at, ends=each.ends + at + longer * HOUR) for each in items]
-        for day, (which, longer) in enumerate(days)
-        for at in [day * 40 * HOUR + which * HOUR]
-    ]
-    alone = [clash(Ground(ground), day) for day in each_day]
-    all_of_them = [each for day in each_day for each in day]
-    assert clash(Ground(ground), all_of_them) == next(filter(None, alone), None)
+@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+def test_booking_day_equal_to_one_that_fits_is_judged_alone(count: int) -> None:
+    @settings(max_examples=count)
+    @given(books(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5))
+    def check(made: tuple[list[Bin], list[Item]], days: list[tuple[int, int]]) -> None:
+        ground, items = made
+        each_day = [
+            [replace(each, begins=each.begins + at, ends=each.ends + at + longer * HOUR) for each in items]
+            for day, (which, longer) in enumerate(days)
+            for at in [day * 40 * HOUR + which * HOUR]
+        ]
+        alone = [clash(Ground(ground), day) for day in each_day]
+        all_of_them = [each for day in each_day for each in day]
+        assert clash(Ground(ground), all_of_them) == next(filter(None, alone), None)
+
+    check()
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+def test_bookings_that_fit_are_never_more_than_there_is(count: int) -> None:
+    @settings(max_examples=count)
+    @given(books())
+    @example((bins(8), [item("b0", 8, 0, 2), item("b1", 8, 2, 2)]))
+    def check(made: tuple[list[Bin], list[Item]]) -> None:
+        ground, items = made
+        places = laid_out(Ground(ground), items)
+        assert (clash(Ground(ground), items) is None) == (places is not None)
+        assume(places is not None)
+        assert places is not None
+        has = {(each.node, each.model): each.gpus for each in ground}
+        for at in {each.begins for each in items}:
+            used = Counter[tuple[str, str]]()
+            for each in items:
+                chosen = places[each.booking, each.begins]
+                assert [place.gpus for place in chosen] == [each.spec.gpus] * each.spec.nodes
+                assert len({place.node for place in chosen}) == each.spec.nodes
+                if each.begins <= at < each.ends:
+                    used.update({(place.node, place.model): place.gpus for place in chosen})
+            assert all(used[key] <= has[key] for key in used)
+
+    check()
 
 
 @given(books())
-@example((bins(8), [item("b0", 8, 0, 2), item("b1", 8, 2, 2)]))
-def test_what_fits_is_never_more_than_there_is(made: tuple[list[Bin], list[Item]]) -> None:
-    ground, items = made
-    places = laid_out(Ground(ground), items)
-    assert (clash(Ground(ground), items) is None) == (places is not None)
-    assume(places is not None)
-    assert places is not None
-    has = {(each.node, each.model): each.gpus for each in ground}
-    for at in {each.begins for each in items}:
-        used = Counter[tuple[str, str]]()
-        for each in items:
-            chosen = places[each.booking, each.begins]
-            assert [place.gpus for place in chosen] == [each.spec.gpus] * each.spec.nodes
-            assert len({place.node for place in chosen}) == each.spec.nodes
-            if each.begins <= at < each.ends:
-                used.update({(place.node, place.model): place.gpus for place in chosen})
-        assert all(used[key] <= has[key] for key in used)
-
-
-@given(books())
-def test_what_is_chosen_first_leaves_room_for_the_rest(made: tuple[list[Bin], list[Item]]) -> None:
+def test_booking_placed_first_leaves_room_for_the_rest(made: tuple[list[Bin], list[Item]]) -> None:
     """Nodes are chosen one booking after the other: the first places as they were laid out never strand others."""
     ground, items = Ground(made[0]), sorted(made[1], key=lambda each: (each.begins, each.booking))
     places = laid_out(ground, items)
@@ -107,28 +115,31 @@ def test_what_is_chosen_first_leaves_room_for_the_rest(made: tuple[list[Bin], li
     assert laid_out(ground, fixed) is not None
 
 
-@given(books(), st.integers(0, 5), st.integers(1, 6), st.sampled_from([Repeat.NONE, Repeat.DAILY]))
-@example((bins(8), [item("b0", 8, 1, 2)]), 0, 2, Repeat.NONE)
-def test_the_nearest_times_of_a_refusal_are_feasible(
-    made: tuple[list[Bin], list[Item]], late: int, hours: int, repeat: Repeat
-) -> None:
-    ground, others = Ground(made[0]), list[Item]()
-    for each in made[1]:
-        if clash(ground, [*others, each]) is None:
-            others.append(each)
-    gpus = max(each.gpus for each in made[0])
-    spec = BookingSpec("new", "q", gpus, "2026-11-01T09:00", hours * HOUR, repeat=repeat)
-    spec = _at(spec, (others[0].begins if others else NOW) + late * HOUR)
-    mine = items_of("new", spec, NOW, horizon(NOW))
-    if clash(ground, [*others, *mine], "new") is None:
-        return
-    moments = nearest(ground, others, mine[0], NOW)
-    assert moments, "after all others it fits"
-    for at in moments:
-        assert at >= NOW
-        there = items_of("new", _at(spec, at), NOW, horizon(NOW))
-        assert there[0].begins == at
-        assert clash(ground, [*others, *there], "new") is None
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_booking_refusal_names_nearest_times_that_are_feasible(count: int) -> None:
+    @settings(max_examples=count)
+    @given(books(), st.integers(0, 5), st.integers(1, 6), st.sampled_from([Repeat.NONE, Repeat.DAILY]))
+    @example((bins(8), [item("b0", 8, 1, 2)]), 0, 2, Repeat.NONE)
+    def check(made: tuple[list[Bin], list[Item]], late: int, hours: int, repeat: Repeat) -> None:
+        ground, others = Ground(made[0]), list[Item]()
+        for each in made[1]:
+            if clash(ground, [*others, each]) is None:
+                others.append(each)
+        gpus = max(each.gpus for each in made[0])
+        spec = BookingSpec("new", "q", gpus, "2026-11-01T09:00", hours * HOUR, repeat=repeat)
+        spec = _at(spec, (others[0].begins if others else NOW) + late * HOUR)
+        mine = items_of("new", spec, NOW, horizon(NOW))
+        if clash(ground, [*others, *mine], "new") is None:
+            return
+        moments = nearest(ground, others, mine[0], NOW)
+        assert moments, "after all others it fits"
+        for at in moments:
+            assert at >= NOW
+            there = items_of("new", _at(spec, at), NOW, horizon(NOW))
+            assert there[0].begins == at
+            assert clash(ground, [*others, *there], "new") is None
+
+    check()
 
 
 def _at(spec: BookingSpec, at: int) -> BookingSpec:
@@ -141,20 +152,20 @@ def test_small_bookings_lie_together_so_that_a_whole_node_is_left() -> None:
     assert {place[0].node for (name, _), place in places.items() if name != "c"} == {"n0"}
 
 
-def test_a_search_goes_back_where_the_best_fit_leads_nowhere() -> None:
+def test_booking_layout_goes_back_where_the_best_fit_leads_nowhere() -> None:
     items = [item("a", 2, 0, 9), item("b", 3, 0, 2), item("c", 4, 2, 9), item("d", 5, 2, 9)]
     places = laid_out(Ground(bins(5, 6)), items)
     assert places is not None
 
 
-def test_what_is_chosen_already_stays_there() -> None:
+def test_booking_with_nodes_chosen_stays_there() -> None:
     held = item("a", 4, 0, 4, chosen=(Chosen("n1", "A100", 4),))
     places = laid_out(Ground(bins(4, 8)), [held, item("b", 4, 1, 1), item("c", 4, 1, 1)])
     assert places is not None
     assert sorted(place[0].node for place in places.values()) == ["n0", "n1", "n1"]
 
 
-def test_what_queues_are_guaranteed_is_booked_only_out_of_that() -> None:
+def test_guarantee_of_a_queue_is_booked_only_from_it() -> None:
     ground = Ground(bins(8), lambda _: Guaranteed({"default": 2000}, {("q", "default"): 6000}))
     assert clash(ground, [item("a", 2, 0, 1)]) is None
     misfit = clash(ground, [item("a", 3, 0, 1)])
@@ -166,7 +177,7 @@ def test_what_queues_are_guaranteed_is_booked_only_out_of_that() -> None:
     assert "queue q is guaranteed 6 GPUs, and 7 would be booked of that" in misfit.why
 
 
-def test_of_dear_models_the_dearest_counts_until_one_is_chosen() -> None:
+def test_booking_counts_the_dearest_model_until_one_is_chosen() -> None:
     ground = Ground(
         [Bin("n0", "A100", "default", 8, 4), Bin("n1", "T4", "default", 8, 1)],
         lambda _: Guaranteed({"default": 8000}),
@@ -186,13 +197,13 @@ def test_of_dear_models_the_dearest_counts_until_one_is_chosen() -> None:
         ({}, ""),
     ],
 )
-def test_what_would_never_fit_says_what_lacks(more: dict[str, object], want: str) -> None:
+def test_booking_that_would_never_fit_names_what_lacks(more: dict[str, object], want: str) -> None:
     asked = item("a", 8, 0, 1)
     asked = replace(asked, spec=replace(asked.spec, **more))  # type: ignore[arg-type]
     assert never(Ground(bins(8, 8)), asked, NOW) == want
 
 
-def test_a_refusal_says_when_and_what_would_fit() -> None:
+def test_booking_refusal_names_when_and_what_would_fit() -> None:
     ground, others = Ground(bins(8)), [item("a", 8, 2, 2)]
     asked = item("new", 8, 3, 2)
     misfit = clash(ground, [*others, asked], "new")
@@ -203,7 +214,7 @@ def test_a_refusal_says_when_and_what_would_fit() -> None:
     assert remedy.startswith("it would fit from ")
 
 
-def test_a_daily_booking_that_is_longer_than_a_day_overlaps_itself() -> None:
+def test_daily_booking_that_is_longer_than_a_day_overlaps_itself() -> None:
     spec = BookingSpec("a", "q", 1, "2026-12-01T09:00", 25 * HOUR, repeat=Repeat.DAILY)
     misfit = clash(Ground(bins(8)), items_of("a", spec, NOW, horizon(NOW)), "a")
     assert misfit is not None

@@ -41,7 +41,7 @@ def in_utc(at: float) -> str:
         ("2026-10-25T02:30+01:00", "2026-10-25T02:30+01:00"),
     ],
 )
-def test_times_are_read_as_people_write_them(text: str, want: str) -> None:
+def test_booking_times_are_read_as_people_write_them(text: str, want: str) -> None:
     assert written(text, VIENNA, NOON) == want
     assert written(want, VIENNA, NOON) == want
 
@@ -49,13 +49,13 @@ def test_times_are_read_as_people_write_them(text: str, want: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "9", "25:00", "2026-13-01T09:00", "noon", "someday 9:00", "2026-12-01", "-1:00"]
 )
-def test_what_is_no_time_is_refused_with_the_form(text: str) -> None:
+def test_booking_time_that_is_none_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(ValueError, match="tomorrow 9:00") as refused:
         written(text, VIENNA, NOON)
     assert str(refused.value) == FORM
 
 
-def test_a_repeated_time_keeps_its_local_time_over_winter_and_summer() -> None:
+def test_repeated_booking_keeps_its_local_time_over_winter_and_summer() -> None:
     spec = booked("2026-10-20T09:00", Repeat.WEEKLY)
     since = datetime(2026, 10, 1, tzinfo=UTC).timestamp()
     every = list(times(spec, since, since + 31 * 86400))
@@ -68,7 +68,7 @@ def test_a_repeated_time_keeps_its_local_time_over_winter_and_summer() -> None:
     ]
 
 
-def test_a_time_that_the_clocks_leave_out_begins_when_they_are_set() -> None:
+def test_booking_time_that_clocks_leave_out_begins_when_they_are_set() -> None:
     (gap,) = times(booked("2026-03-29T02:30"), 0, 2e9)
     assert in_utc(gap.begins) == "03-29 01:00"  # 03:00 in Vienna
     days = [
@@ -77,7 +77,7 @@ def test_a_time_that_the_clocks_leave_out_begins_when_they_are_set() -> None:
     assert days == ["03-28 01:30", "03-29 01:00", "03-30 00:30"]
 
 
-def test_of_a_time_that_is_there_twice_the_earlier_is_meant_unless_it_is_written_with_its_offset() -> None:
+def test_booking_time_there_twice_is_the_earlier_unless_it_has_an_offset() -> None:
     (early,) = times(booked("2026-10-25T02:30"), 0, 2e9)
     (late,) = times(booked("2026-10-25T02:30+01:00"), 0, 2e9)
     assert (in_utc(early.begins), in_utc(late.begins)) == ("10-25 00:30", "10-25 01:30")
@@ -88,7 +88,7 @@ def test_weekdays_leave_out_the_weekend_and_until_is_the_last_day() -> None:
     assert [each.day for each in times(spec, 0, 2e9)] == ["2026-11-27", "2026-11-30", "2026-12-01"]
 
 
-def test_the_next_time_is_the_one_that_is_not_over() -> None:
+def test_booking_next_time_is_the_one_that_is_not_over() -> None:
     spec = booked("2026-11-17T09:00", Repeat.WEEKLY)
     now = next_time(spec, NOON)
     assert now is not None

@@ -15,7 +15,7 @@ WORK = (
 )
 
 
-def test_what_has_ended_below_agents_is_told_by_its_depth() -> None:
+def test_bench_exits_sum_cpu_time_by_depth_below_agents() -> None:
     threads = [
         Thread(11, 10, 0.5),  # a helper
         Thread(12, 11, 1.0), Thread(12, 11, 0.25),  # its executor, two threads
@@ -37,11 +37,11 @@ def test_what_has_ended_below_agents_is_told_by_its_depth() -> None:
     )
 
 
-def test_processes_whose_parents_go_round_are_nobodys() -> None:
+def test_bench_exits_ignore_processes_whose_parents_go_round() -> None:
     assert Parts.of([Thread(1, 2, 1.0), Thread(2, 1, 1.0)], [10]).processes == 0
 
 
-def test_the_kernel_says_what_all_threads_of_a_process_used() -> None:
+def test_bench_exits_have_the_cpu_time_of_all_threads() -> None:
     exits, why = listener()
     if exits is None:  # an ordinary user's, or in a container
         assert os.geteuid() != 0 or "taskstats" in why
@@ -57,7 +57,7 @@ def test_the_kernel_says_what_all_threads_of_a_process_used() -> None:
     assert parts.helpers == pytest.approx(used_s, rel=0.3, abs=0.03), "a child of this process"
 
 
-def test_who_may_not_listen_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_exits_without_permission_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 

@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from mesos_gpu.api.spec.shapes import Job
+from mesos_gpu.cli.bench import starts
 from mesos_gpu.cli.bench.commands import MOST_LINES, _tell_losses
 from mesos_gpu.cli.bench.starts import Used, by_name, empty_start_ms
 from mesos_gpu.local.stack import Stack
 
 
-def test_the_cost_of_a_task_is_told_by_part_and_in_empty_starts() -> None:
+def test_bench_launch_prints_the_cost_of_a_task_by_part() -> None:
     before = Used(containers=1.0, agents=2.0, masters=3.0, scheduler=4.0)
     after = Used(containers=2.0, agents=2.5, masters=3.1, scheduler=4.2)
     assert after.since(before, tasks=10, empty_ms=20.0) == pytest.approx(
@@ -31,22 +32,23 @@ def test_the_cost_of_a_task_is_told_by_part_and_in_empty_starts() -> None:
     )
 
 
-def test_an_empty_interpreter_takes_some_of_a_processor() -> None:
+def test_bench_launch_measures_an_empty_interpreter() -> None:
     assert 0 < empty_start_ms(rounds=2) < 1000
 
 
-def test_the_cost_is_told_in_starts_of_what_path_has_too() -> None:
+def test_bench_launch_prints_the_cost_in_starts_of_path_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starts, "ROUNDS", 4)  # a quarter of them are for this
     told = by_name(ms_per_task=100.0)
     ratio = told["python3_on_path_starts_per_task"] * told["python3_on_path_cpu_ms"]
     assert ratio == pytest.approx(100.0, rel=0.1)
 
 
-def test_without_a_python3_on_path_nothing_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_launch_without_a_python3_on_path_omits_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert by_name(ms_per_task=100.0) == {}
 
 
-def test_the_logs_lines_about_a_job_that_lost_a_launch_are_told(
+def test_bench_launch_prints_log_lines_of_a_lost_launch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs = {
@@ -63,14 +65,18 @@ def test_the_logs_lines_about_a_job_that_lost_a_launch_are_told(
     ]
 
 
-def test_of_many_lines_the_last_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_launch_prints_the_last_lines_of_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     many = "".join(f"job-7: {number}\n" for number in range(MOST_LINES + 9))
     told = lines_told(tmp_path, capsys, {"scheduler": many}, job("job-7", failures=2))
     assert len(told) == 1 + MOST_LINES
     assert told[-1] == f"mesos-gpu:   job-7: {MOST_LINES + 8}"
 
 
-def test_nothing_is_told_where_none_was_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_launch_prints_no_log_without_a_lost_launch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert lines_told(tmp_path, capsys, {"scheduler": "job-7: ended\n"}, job("job-7", failures=0)) == []
 
 

@@ -59,7 +59,7 @@ def _leaves(command: click.Command) -> list[click.Command]:
         "token",
     ],
 )
-def test_the_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
+def test_help_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
     group = _command(name)
     assert isinstance(group, Table)
     context = click.Context(group, parent=root_context())
@@ -108,19 +108,19 @@ def test_help_is_a_command_too(words: list[str]) -> None:
         (["squeue", "-u", "ann"], "Here it is: ps, or queue"),
     ],
 )
-def test_words_of_others_are_answered_with_ours(words: list[str], said: str) -> None:
+def test_command_of_another_tool_is_answered_with_ours(words: list[str], said: str) -> None:
     got = CliRunner().invoke(main, words, prog_name="mesos-gpu")
     assert (got.exit_code, said in got.stderr) == (2, True), got.stderr
 
 
-def test_words_of_others_name_commands_that_there_are() -> None:
+def test_commands_of_other_tools_name_existing_commands() -> None:
     assert not WORDS.keys() & COMMANDS.keys()
     for here in WORDS.values():
         assert any(word in COMMANDS for word in here.replace(",", "").split()), here
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name: str) -> None:
+def test_help_of_every_command_exists(name: str) -> None:
     command = _command(name)
     assert command.name == name
     assert command.get_short_help_str(limit=200) == COMMANDS[name][1], (
@@ -132,20 +132,20 @@ def test_every_command_has_help(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_JSON))
-def test_every_command_that_prints_data_has_json(name: str) -> None:
+def test_json_option_is_on_every_command_that_prints_data(name: str) -> None:
     for command in _leaves(_command(name)):
         has = any("--json" in param.opts for param in command.params)
         has |= bool(command.context_settings.get("ignore_unknown_options"))  # it becomes another program
         assert has or command.name in WITHOUT_JSON, command.name
 
 
-def test_each_heading_of_the_help_begins_at_a_command() -> None:
+def test_help_headings_begin_at_a_command() -> None:
     assert HEADINGS.keys() <= COMMANDS.keys()
     lines = CliRunner().invoke(main, ["--help"]).stdout.splitlines()
     assert [line[:-1] for line in lines if line[:-1] in HEADINGS.values()] == list(HEADINGS.values())
 
 
-def test_the_reference_page_is_up_to_date() -> None:
+def test_reference_page_is_up_to_date() -> None:
     page = (ROOT / "docs/reference/cli.md").read_text()
     assert page == reference(), "run: python -m mesos_gpu.cli.reference > docs/reference/cli.md"
 
@@ -160,7 +160,7 @@ def test_help_imports_no_command_and_no_library_that_is_slow() -> None:
 
 
 @pytest.mark.parametrize("module", ["click", "mesos_gpu.cli", "mesos_gpu.cli.jobs.listing", "requests"])
-def test_a_ctrl_c_while_modules_are_imported_leaves_no_traceback(module: str) -> None:
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(module: str) -> None:
     code = (
         "import signal, sys\n"
         "from mesos_gpu.start import main\n"

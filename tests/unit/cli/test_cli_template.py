@@ -18,7 +18,7 @@ def _run(*arguments: str, code: int = 0) -> Result:
     return result
 
 
-def test_list_names_them_all() -> None:
+def test_template_list_names_all_templates() -> None:
     lines = _run("list").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:]] == templates.names()
     by_name = {each["name"]: each for each in json.loads(_run("list", "--json").stdout)}
@@ -29,7 +29,7 @@ def test_list_names_them_all() -> None:
     )
 
 
-def test_the_list_has_the_forms_of_all_lists() -> None:
+def test_template_list_has_the_forms_of_all_lists() -> None:
     listed = json.loads(_run("list", "-o", "json").stdout)
     assert yaml.safe_load(_run("list", "-o", "yaml").stdout) == listed
     assert _run("list", "-q").stdout.split() == [each["name"] for each in listed]
@@ -39,7 +39,7 @@ def test_the_list_has_the_forms_of_all_lists() -> None:
     assert [line.split()[1] for line in routes[1:]] == sorted(templates.names(), reverse=True)
 
 
-def test_show_says_what_can_be_set() -> None:
+def test_template_show_lists_the_parameters() -> None:
     shown = _run("show", "torch-distributed").stdout
     assert "torch-distributed: PyTorch training over several nodes" in shown
     assert "(required)" in shown
@@ -51,7 +51,7 @@ def test_show_says_what_can_be_set() -> None:
     assert described["document"]["id"] == "/train/torch"
 
 
-def test_render_prints_what_marathon_takes() -> None:
+def test_template_render_prints_a_marathon_app() -> None:
     result = _run("render", "vllm", "-s", "gpus=2", "-s", "args=--max-model-len=4096 --seed=1")
     assert "/v2/apps" in result.stderr
     app = decode_app(result.stdout.encode())
@@ -71,19 +71,21 @@ def test_render_prints_what_marathon_takes() -> None:
         (("../setup",), 66, "there is no template ../setup"),
     ],
 )
-def test_what_cannot_be_rendered(arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_template_command_refuses_values_that_cannot_be_rendered(
+    arguments: tuple[str, ...], code: int, said: str
+) -> None:
     result = _run("render", *arguments, code=code)
     assert said in result.stderr
     assert result.stdout == ""
 
 
-def test_an_installation_without_templates_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_template_command_without_templates_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(templates, "directory", lambda: tmp_path)
     assert "install mesos_gpu anew" in _run("show", "vllm", code=69).stderr
     assert "there are no templates in " in _run("list", code=69).stderr
 
 
-def test_names_are_completed() -> None:
+def test_template_names_are_completed() -> None:
     result = CliRunner().invoke(
         main,
         [],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.adapters.files.text import BadFile
@@ -61,7 +61,7 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
 
 
 @pytest.mark.parametrize("text", ["../status", "a/b", "-x", "a b", "", "?"])
-def test_what_can_be_no_id_never_becomes_an_address(text: str) -> None:
+def test_job_id_option_refuses_text_that_is_no_id(text: str) -> None:
     with pytest.raises(click.BadParameter, match="not a job's ID"):
         JOB.convert(text, None, None)
 
@@ -86,12 +86,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_running_up_is_found(home: Path) -> None:
+def test_scheduler_url_of_a_running_up_is_found(home: Path) -> None:
     _up(home, os.getpid(), start_ticks(os.getpid()))
     assert locate.find_url() == "http://127.0.0.1:8081"
 
 
-def test_a_stale_file_is_as_if_not_there(home: Path) -> None:
+def test_up_file_of_an_ended_process_is_ignored(home: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
     for pid, ticks in ((gone.pid, 1), (os.getpid(), 1)):  # it has ended; its id is another's by now
@@ -101,14 +101,14 @@ def test_a_stale_file_is_as_if_not_there(home: Path) -> None:
             locate.find_url()
 
 
-def test_a_damaged_file_is_said(home: Path) -> None:
+def test_up_file_that_is_damaged_is_said(home: Path) -> None:
     for text in ("", "[]", "{}", '{"url": "x y", "pid": 1, "started_at": 1, "start_ticks": 1}'):
         (home / "up.json").write_text(text)
         with pytest.raises(Damaged, match="To fix: remove it"):
             locate.find_url()
 
 
-def test_what_is_named_comes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduler_url_that_is_named_comes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _up(home, os.getpid(), start_ticks(os.getpid()))
     monkeypatch.setenv("MESOS_GPU_URL", "other:1")
     assert locate.find_url() == "http://other:1"
@@ -125,7 +125,7 @@ def test_job_files_in_both_languages() -> None:
     assert read_jobs("command: 'true'", name="x.yaml") == [{"command": "true"}]
 
 
-def test_every_problem_of_every_job_at_once() -> None:
+def test_job_file_problems_are_reported_at_once() -> None:
     jobs = [{"command": "x", "cpus": -1, "gpu": 1}, {"env": {"A": 1}, "mem_mib": True}, 5]
     with pytest.raises(BadFile) as caught:
         read_jobs(json.dumps(jobs), name="f.json")
@@ -148,7 +148,7 @@ def test_every_problem_of_every_job_at_once() -> None:
         ("-", "\x00", "neither JSON nor YAML"),
     ],
 )
-def test_what_is_no_job_file(name: str, text: str, words: str) -> None:
+def test_job_file_of_another_form_is_refused(name: str, text: str, words: str) -> None:
     with pytest.raises(BadFile, match=words):
         read_jobs(text, name=name)
 
@@ -157,8 +157,23 @@ _FIELDS = st.sampled_from(["command", "argv", "cpus", "env", "name", "gpu_model"
 _PLAIN = st.none() | st.booleans() | st.floats() | st.text()
 
 
-@given(st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionaries(_FIELDS, inner)))
-def test_any_document_is_jobs_or_a_clear_no(value: object) -> None:
+_DOCUMENTS = st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionaries(_FIELDS, inner))
+
+
+@given(_DOCUMENTS)
+@settings(max_examples=10)
+def test_job_file_of_any_content_is_read_or_refused(value: object) -> None:
+    assert_read_or_refused(value)
+
+
+@pytest.mark.long
+@given(_DOCUMENTS)
+def test_job_files_of_many_contents_are_read_or_refused(value: object) -> None:
+    assert_read_or_refused(value)
+
+
+def assert_read_or_refused(value: object) -> None:
+    """Assert that a document is read as jobs, or refused as a bad file."""
     try:
         jobs = read_jobs(json.dumps(value), name="x.json")
     except BadFile:
@@ -166,7 +181,7 @@ def test_any_document_is_jobs_or_a_clear_no(value: object) -> None:
     assert all(("command" in job) or ("argv" in job) for job in jobs)
 
 
-def test_spans_and_hostile_text() -> None:
+def test_output_of_spans_and_hostile_text_is_safe() -> None:
     assert [output.span(s) for s in (-5, 0, 59.9, 192, 7500, 273600)] == [
         "0s",
         "0s",
@@ -195,17 +210,17 @@ def test_spans_and_hostile_text() -> None:
         ),
     ],
 )
-def test_a_key_given_twice_is_refused(text: str, name: str, where: str) -> None:
+def test_job_file_key_given_twice_is_refused(text: str, name: str, where: str) -> None:
     with pytest.raises(BadFile, match=re.escape(where)):
         read_jobs(text, name=name)
 
 
-def test_what_yaml_merges_may_be_overridden() -> None:
+def test_job_file_overrides_merged_yaml_fields() -> None:
     text = "- &a {command: a, gpus: 1}\n- &b {<<: *a, gpus: 2}\n- {<<: *b, gpus: 3}\n"
     assert [job["gpus"] for job in read_jobs(text, name="x.yaml")] == [1, 2, 3]
 
 
-def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed_once() -> None:
+def test_job_file_field_that_is_mistyped_names_the_nearest() -> None:
     with pytest.raises(BadFile) as refusal:
         read_jobs(
             json.dumps({"command": "a", "gpu": 1, "memory_mib": 5, "colour": 1, "zzz": 2}), name="x.json"
@@ -220,7 +235,7 @@ def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "Infinity", "1e999"])
-def test_what_python_takes_for_a_number_and_nobody_can_count_with_is_refused(text: str) -> None:
+def test_number_option_refuses_nan_and_infinity(text: str) -> None:
     with pytest.raises(click.BadParameter):
         NumberRange(0).convert(text, None, None)
     with pytest.raises(click.BadParameter):
@@ -228,7 +243,7 @@ def test_what_python_takes_for_a_number_and_nobody_can_count_with_is_refused(tex
     assert NumberRange(0).convert("1.5", None, None) == 1.5
 
 
-def test_no_option_takes_numbers_that_are_none() -> None:
+def test_number_options_refuse_nan_and_infinity_everywhere() -> None:
     """Both `float` and `click.FloatRange` of click take nan."""
 
     def options(command: click.Command, ctx: click.Context) -> Iterator[click.Parameter]:
@@ -256,5 +271,5 @@ def test_no_option_takes_numbers_that_are_none() -> None:
         (-0.00001, "0.0"),
     ],
 )
-def test_few_hours_are_not_none(amount: float, shown: str) -> None:
+def test_duration_of_a_few_hours_is_kept(amount: float, shown: str) -> None:
     assert str(output.hours(amount)) == shown

@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from click.testing import CliRunner, Result
@@ -11,6 +13,9 @@ from isolator.gpus import driver_volume
 from isolator.gpus.ledger import Ledger, Owner
 from mesos_gpu.cli import main
 from mesos_gpu.testing.elf_files import driver_tree
+from volumes import discover
+from volumes.elf import read_elf
+from volumes.model import Elf
 from volumes.store import Store
 
 V, NEW = "535.129.03", "550.54.14"
@@ -41,6 +46,25 @@ class Host:
         return current
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _each_library_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Read equal libraries of several trees once: the reader has tests of its own."""
+    seen: dict[bytes, Elf | None] = {}
+
+    def read(file: BinaryIO) -> Elf | None:
+        content = file.read()
+        if content not in seen:
+            seen[content] = read_elf(file)
+        return seen[content]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discover, "read_elf", read)
+        for version in (V, NEW):
+            driver_tree(root := tmp_path_factory.mktemp("root"), version)
+            discover.discover(root)
+        yield
+
+
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     host = Host(tmp_path)
@@ -50,7 +74,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return host
 
 
-def test_build_says_what_it_did(host: Host) -> None:
+def test_volume_build_prints_its_result(host: Host) -> None:
     first = host.run("build").stdout
     assert f"{host.store}/nvidia_{V} built in " in first
     assert "by hard link)" in first
@@ -59,7 +83,7 @@ def test_build_says_what_it_did(host: Host) -> None:
     assert not (host.store.parent / "node").exists(), "to look is not to make a ledger"
 
 
-def test_options_go_before_the_environment(host: Host, tmp_path: Path) -> None:
+def test_volume_options_precede_the_environment(host: Host, tmp_path: Path) -> None:
     driver_tree(tmp_path / "other", NEW)
     place = ("--store", str(tmp_path / "elsewhere"))
     built = host.json("build", "--root", str(tmp_path / "other"), *place)
@@ -68,7 +92,7 @@ def test_options_go_before_the_environment(host: Host, tmp_path: Path) -> None:
     assert host.json("list") == []
 
 
-def test_the_plan_gives_a_reason_for_all_that_is_left_out(host: Host) -> None:
+def test_volume_plan_gives_a_reason_for_each_omitted_file(host: Host) -> None:
     text = host.run("plan").stdout
     assert f"lib64/libcuda.so.{V}" in text
     assert "it loads kernel modules, which is the host's matter" in text
@@ -80,7 +104,7 @@ def test_the_plan_gives_a_reason_for_all_that_is_left_out(host: Host) -> None:
     assert not host.store.exists(), "nothing is done"
 
 
-def test_list_and_show(host: Host) -> None:
+def test_volume_list_and_show_print_volumes(host: Host) -> None:
     assert host.run("list").stdout.split() == [
         "DRIVER",
         "BUILD",
@@ -107,7 +131,7 @@ def test_list_and_show(host: Host) -> None:
     )
 
 
-def test_verify_names_what_changed(host: Host) -> None:
+def test_volume_verify_names_changed_files(host: Host) -> None:
     build = host.build()
     assert "files as they were built" in host.run("verify").stdout
     (build / "bin/nvidia-smi").unlink()
@@ -118,7 +142,7 @@ def test_verify_names_what_changed(host: Host) -> None:
     assert json.loads(printed) == {"volumes": {build.name: {"problems": ["bin/nvidia-smi is missing"]}}}
 
 
-def test_gc_leaves_what_is_held_and_what_the_driver_needs(host: Host) -> None:
+def test_volume_gc_keeps_held_volumes_and_that_of_the_driver(host: Host) -> None:
     build = host.build()
     driver_tree(host.root, NEW)
     host.run("build")
@@ -150,7 +174,7 @@ def test_wrong_words_for_a_volume_are_refused(
     assert text in host.run(*arguments, code=code).output
 
 
-def test_a_disagreement_is_refused(host: Host) -> None:
+def test_volume_disagreement_is_refused(host: Host) -> None:
     driver_tree(host.root, V, kernel=NEW)
     text = host.run("build", code=73).output
     assert f"the kernel module is of driver {NEW}, and of that there are no libraries" in text

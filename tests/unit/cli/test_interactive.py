@@ -23,9 +23,7 @@ from mesos_gpu.cli.channel.terminal import raw
         [],
     ],
 )
-def test_a_job_that_holds_a_session_runs_nothing_of_the_command_that_it_shows(
-    tmp_path: Path, argv: list[str]
-) -> None:
+def test_interactive_job_runs_only_the_wait_for_its_session(tmp_path: Path, argv: list[str]) -> None:
     request: dict[str, object] = {"argv": argv, "gpus": 1}
     words = held(request)
     assert words[-len(argv or ["/bin/sh"]) :] == (argv or ["/bin/sh"])
@@ -45,7 +43,7 @@ def test_a_job_that_holds_a_session_runs_nothing_of_the_command_that_it_shows(
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_was_typed_before_a_terminal_is_raw_is_not_lost() -> None:
+def test_interactive_input_typed_before_raw_mode_is_kept() -> None:
     ours, theirs = pty.openpty()
     try:
         os.write(ours, b"echo early\n")

@@ -27,7 +27,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
     ],
     ids=["bomb", "cycle", "json", "json as yaml", "not closed", "block", "flow"],
 )
-def test_it_is_refused_with_a_clear_word(text: str, name: str, why: str) -> None:
+def test_job_file_beyond_limits_is_refused_with_its_reason(text: str, name: str, why: str) -> None:
     with pytest.raises(BadFile, match=why) as refused:
         parse(text, name)
     assert name in refused.value.what
@@ -39,14 +39,14 @@ def test_it_is_refused_with_a_clear_word(text: str, name: str, why: str) -> None
     [(".nan", "got NaN"), ("NaN", 'got "NaN"'), (".inf", "got Infinity"), ("1e-9", "1e-9"), ("-0.5", "got -0.5"),
      ("1.5", "got 1.5: for a part of each of several"), ('"0.5"', 'got "0.5": write a number, without quotes')],
 )  # fmt: skip
-def test_a_fraction_that_is_none_is_refused_before_it_is_sent(gpus: str, said: str) -> None:
+def test_job_file_fraction_that_is_malformed_is_refused_before_sending(gpus: str, said: str) -> None:
     text = f"command: 'true'\ngpus: {gpus}\n"
     done = CliRunner().invoke(main, ["--url", "http://127.0.0.1:1", "submit", "-"], input=text)
     assert (done.exit_code, type(done.exception)) == (65, SystemExit), done.output
     assert said in done.output
 
 
-def test_a_fraction_of_yaml_and_of_json_is_sent_as_it_is() -> None:
+def test_job_file_fraction_is_sent_as_written() -> None:
     for text in ("command: 'true'\ngpus: .25\n", '{"command": "true", "gpus": 0.25}'):
         (request,) = read_jobs(text, name="stdin")
         assert request["gpus"] == 0.25
@@ -54,13 +54,13 @@ def test_a_fraction_of_yaml_and_of_json_is_sent_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", [BOMB, "[" * 5000 + "]" * 5000])
 @pytest.mark.parametrize("words", [["submit"], ["app", "create"]])
-def test_no_command_ends_with_a_traceback(text: str, words: list[str]) -> None:
+def test_job_file_refusal_by_any_command_has_no_traceback(text: str, words: list[str]) -> None:
     done = CliRunner().invoke(main, ["--url", "http://127.0.0.1:1", *words, "-"], input=text)
     assert (done.exit_code, type(done.exception)) == (65, SystemExit), done.output
     assert "Traceback" not in done.output
 
 
-def test_aliases_that_are_few_are_taken() -> None:
+def test_job_file_with_few_aliases_is_taken() -> None:
     document = parse("env: &e {A: b}\njobs: [{env: *e}, {env: *e}]", "job.yaml")
     assert document["jobs"] == [{"env": {"A": "b"}}, {"env": {"A": "b"}}]
 
@@ -68,7 +68,7 @@ def test_aliases_that_are_few_are_taken() -> None:
 @pytest.mark.parametrize(
     "text", ["\x9b31mred", "\u202etxt.exe", "\u2066x\u2069", "\x7f", "\u00ad", "\U000e0041"]
 )
-def test_json_commands_no_terminal(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_no_terminal_codes(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """C1 controls, marks of direction and what else cannot be seen."""
     output.document({"message": text, "plain": "äöü 日本 ✓"})
     out = capsys.readouterr().out
@@ -78,7 +78,7 @@ def test_json_commands_no_terminal(text: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("text", ["\x9b31mred", "\u202etxt.exe", "\x1b]0;x\x07"])
-def test_nor_does_a_table(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_output_has_no_terminal_codes(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     output.table(("A", "B"), [(text, "x")], empty="")
     output.pairs([("a", text)])
     output.line(text)
@@ -128,13 +128,13 @@ def test_units_are_written_as_options_have_them(written: dict[str, object], read
         ),
     ],
 )
-def test_what_is_no_amount_is_told_with_its_line(line: str, said: str) -> None:
+def test_job_file_amount_that_is_malformed_is_reported_with_its_line(line: str, said: str) -> None:
     with pytest.raises(BadFile) as refused:
         read_jobs(f"command: x\n{line}" if line[0] != "{" else f"{{command: x,\n{line[1:]}", name="j.yaml")
     assert said in refused.value.what
 
 
-def test_each_problem_has_its_line_in_both_languages() -> None:
+def test_job_file_problems_have_lines_in_both_languages() -> None:
     yaml = "# jobs\n- command: x\n  env:\n    A: b\n    'C/D': 5\n-\n  cpus: -1\n  command: y\n"
     said = "\n".join((
         "j was not submitted:",
@@ -148,12 +148,12 @@ def test_each_problem_has_its_line_in_both_languages() -> None:
         assert refused.value.what == said
 
 
-def test_a_key_that_json_has_twice_has_a_line() -> None:
+def test_job_file_key_given_twice_in_json_has_a_line() -> None:
     with pytest.raises(BadFile, match="'a' twice in one object at line 3, column 2"):
         parse('{\n\t"a": 1,\n\t"a": 2}', "j.json")
 
 
-def test_where_lines_cannot_be_told_the_rest_is() -> None:
+def test_job_file_problem_without_a_known_line_is_still_reported() -> None:
     text = '{"command": "x", "cpus": -1, "' + "k" * 2000 + '": 1}'  # YAML has no keys of that length
     with pytest.raises(BadFile, match=r"\n  /cpus: must be"):
         read_jobs(text, name="j.json")

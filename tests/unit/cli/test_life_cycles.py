@@ -31,7 +31,7 @@ def test_a_document_without_a_place_for_a_life_cycle_is_refused() -> None:
         rendered(text)
 
 
-def test_each_state_is_drawn() -> None:
+def test_life_cycle_diagram_has_each_state() -> None:
     reported = [health.value for health in Health if health is not Health.DRAINED]  # that lies over it
     for drawing, states in (
         (task(), [state.value for state in TaskState]),
@@ -41,7 +41,7 @@ def test_each_state_is_drawn() -> None:
         assert [state for state in states if f"{state} -->" not in drawing] == []
 
 
-def test_arrows_of_a_card_say_what_leads_there() -> None:
+def test_life_cycle_arrows_of_a_card_name_their_cause() -> None:
     lines = card().splitlines()
     assert "    sick --> suspect: no fault for the recheck time" in lines
     assert not any(line.startswith("    sick --> ok") for line in lines)

@@ -36,7 +36,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("given", "want"), CASES.values(), ids=CASES)
-def test_what_is_said_of_a_status(
+def test_doctor_reports_the_status_of_a_scheduler(
     given: tuple[str, bool, dict[str, Any] | None], want: list[tuple[Level, str]]
 ) -> None:
     got = said(*given)
@@ -44,7 +44,7 @@ def test_what_is_said_of_a_status(
     assert all(words in text for (_, text), (_, words) in zip(got, want, strict=True)), got
 
 
-def test_one_that_does_not_answer_is_told_of() -> None:
+def test_doctor_reports_a_scheduler_that_does_not_answer() -> None:
     (finding,) = of_scheduler(Reach("http://127.0.0.1:1"))
     assert (finding.level, "does not answer" in finding.text) == (Level.WARN, True)
 

@@ -16,5 +16,5 @@ from mesos_gpu.cli.lists.spark import spark
         ([1] * 100, 8, "▁" * 8),
     ],
 )
-def test_bars_are_means_of_what_is_known(values: list[float | None], width: int, bars: str) -> None:
+def test_spark_bars_are_means_of_known_values(values: list[float | None], width: int, bars: str) -> None:
     assert spark(values, most=100, width=width) == bars

@@ -12,7 +12,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 
 
 @pytest.mark.parametrize(("uid", "says"), [(0, False), (1001, True)])
-def test_without_root_a_secure_one_says_that_tasks_can_read_its_secrets(
+def test_up_secure_without_root_warns_that_tasks_can_read_secrets(
     uid: int, says: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stack = Stack(tmp_path / "up", [NodeSpec(0)], secure=True)
@@ -31,7 +31,7 @@ def test_without_root_a_secure_one_says_that_tasks_can_read_its_secrets(
         ("{", "use.json: "),
     ],
 )
-def test_a_script_that_cannot_be_is_a_usage_error(tmp_path: Path, text: str, words: str) -> None:
+def test_up_script_that_is_malformed_is_a_usage_error(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "use.json"
     path.write_text(text)
     done = CliRunner().invoke(main, ["up", "--use", str(path)])

@@ -35,7 +35,7 @@ def made(
     return plan_of(said, "0.1.0", lead, Program(release, flags or (flag("--port", "8080"),), digest))
 
 
-def test_where_all_is_as_it_shall_be_nothing_is_to_be_done() -> None:
+def test_upgrade_plan_without_differences_has_no_steps() -> None:
     plan = made(told(nodes=[node("h1")]), NOW)
     assert (plan["needed"], plan["steps"], plan["in_the_way"], plan["cannot_be_undone"]) == (
         False,
@@ -45,7 +45,7 @@ def test_where_all_is_as_it_shall_be_nothing_is_to_be_done() -> None:
     )
 
 
-def test_each_monitor_of_another_release_is_replaced() -> None:
+def test_upgrade_plan_replaces_monitors_of_another_release() -> None:
     plan = made(told(nodes=[node("h1"), node("h2", None), node("h3", outdated="other settings")]))
     assert [(each["hostname"], each["why"]) for each in plan["monitors"]] == [
         ("h1", "it is of release 0.1.0, wires 1 to 2"),
@@ -55,14 +55,14 @@ def test_each_monitor_of_another_release_is_replaced() -> None:
     assert "replace 3 node monitors, the first alone" in plan["steps"][-1]["what"]
 
 
-def test_of_an_archive_those_are_replaced_that_run_another_one() -> None:
+def test_upgrade_plan_of_an_archive_replaces_monitors_of_another() -> None:
     other = OURS | {"digest": "cd" * 32}
     plan = made(told(nodes=[node("h1"), node("h2", other)]), NOW, "ab" * 32)
     assert [each["hostname"] for each in plan["monitors"]] == ["h2"]
     assert plan["needed"]
 
 
-def test_standbys_come_first_and_the_leader_last() -> None:
+def test_upgrade_plan_has_standbys_first_and_the_leader_last() -> None:
     schedulers = [
         {"url": f"http://{name}:5000", "leads": name == "a", "here": False, "applied": 1} for name in "abc"
     ]
@@ -75,7 +75,7 @@ def test_standbys_come_first_and_the_leader_last() -> None:
     assert "mesos-gpu backup" in steps[0]
 
 
-def test_a_newer_schema_is_copied_before_and_cannot_be_undone() -> None:
+def test_upgrade_plan_copies_the_state_before_a_newer_schema() -> None:
     plan = made(told())
     assert any(
         "from schema 12 to 13; a copy is made before, FILE.before-v13" in each["what"]
@@ -84,12 +84,12 @@ def test_a_newer_schema_is_copied_before_and_cannot_be_undone() -> None:
     assert "an earlier release refuses it" in plan["cannot_be_undone"][0]
 
 
-def test_a_state_of_a_newer_program_is_in_the_way() -> None:
+def test_upgrade_plan_is_blocked_by_a_state_of_a_newer_program() -> None:
     older: Release = {**NOW, "schema": 11}
     assert "schema 12, and this program knows 11 at most" in made(told(), older)["in_the_way"][0]
 
 
-def test_executors_that_are_too_old_are_in_the_way_and_others_run_on() -> None:
+def test_upgrade_plan_is_blocked_by_executors_that_are_too_old() -> None:
     kinds = [
         {"version": None, "wire": 1, "tasks": 3, "unlimited": 1, "last_ends_at": 5.0},
         {"version": "0.1.0", "wire": 2, "tasks": 1, "unlimited": 0, "last_ends_at": 5.0},
@@ -105,12 +105,12 @@ def test_executors_that_are_too_old_are_in_the_way_and_others_run_on() -> None:
     ]
 
 
-def test_a_replacement_that_does_not_end_is_in_the_way() -> None:
+def test_upgrade_plan_is_blocked_by_an_unfinished_replacement() -> None:
     plan = made(told(nodes=[node("h1", problem="no new monitor runs there")]))
     assert plan["in_the_way"] == ["the monitor of h1 is being replaced, and: no new monitor runs there"]
 
 
-def test_options_that_are_gone_are_in_the_way_and_other_defaults_are_told() -> None:
+def test_upgrade_plan_is_blocked_by_options_that_are_gone() -> None:
     said = told(
         flags=[
             flag("--old", given=True),
@@ -127,7 +127,7 @@ def test_options_that_are_gone_are_in_the_way_and_other_defaults_are_told() -> N
     assert plan["new_options"] == ["--new"]
 
 
-def test_of_a_release_that_says_nothing_all_monitors_are_replaced() -> None:
+def test_upgrade_plan_replaces_all_monitors_of_a_silent_release() -> None:
     plan = made(None)
     assert plan["running"] == {"version": "0.1.0", "wire": 1, "oldest": 1, "schema": None}
     assert "replace all node monitors" in plan["steps"][-1]["what"]
@@ -135,7 +135,7 @@ def test_of_a_release_that_says_nothing_all_monitors_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--port", "1234"]])
-def test_the_options_of_a_scheduler_are_told_without_what_they_were_given(words: list[str]) -> None:
+def test_scheduler_options_are_listed_without_their_values(words: list[str]) -> None:
     master = ["--master", "m:5050", "--state", "/s"]
     context = scheduler.make_context("scheduler", [*master, *words])
     flags = {each["name"]: each for each in flags_of(scheduler, context)}

@@ -24,14 +24,14 @@ JOB = Job(JobId("j"), JobSpec("j", command="true"), 0.0, 1)
     ],
     ids=["task", "job", "node", "nothing"],
 )
-def test_it_is_what_replace_makes(noun: Task | Job | Node, fields: dict[str, object]) -> None:
+def test_changed_noun_equals_what_replace_makes(noun: Task | Job | Node, fields: dict[str, object]) -> None:
     made = changed(noun, **fields)
     assert made == replace(noun, **fields)  # type: ignore[arg-type]
     assert made is not noun
     assert hash(made.id) == hash(noun.id)
 
 
-def test_a_field_that_there_is_not_is_refused() -> None:
+def test_changed_noun_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(KeyError, match="colour"):
         changed(TASK, colour="red")
 
@@ -48,6 +48,6 @@ class Checked:
         assert self.size > 0
 
 
-def test_a_noun_that_checks_itself_is_not_made_behind_its_back() -> None:
+def test_changed_noun_that_checks_itself_is_checked() -> None:
     with pytest.raises(AssertionError, match="Checked checks itself"):
         changed(Checked("a", 1), size=0)

@@ -35,32 +35,32 @@ class Invented:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tables_are_complete(name: str) -> None:
+def test_tables_of_effects_and_events_are_complete(name: str) -> None:
     kinds, needed = TABLES[name]
     see_complete(name, kinds, needed)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_new_kind_without_an_entry_is_named(name: str) -> None:
+def test_table_without_an_entry_for_a_kind_names_it(name: str) -> None:
     kinds, needed = TABLES[name]
     with pytest.raises(LookupError, match=rf"{name} lacks \['Invented'\]"):
         see_complete(name, kinds, [*needed, Invented])
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_an_entry_that_is_no_kind_any_more_is_named(name: str) -> None:
+def test_table_with_an_entry_of_no_kind_names_it(name: str) -> None:
     kinds, needed = TABLES[name]
     with pytest.raises(LookupError, match=r"has \['Invented'\] too much"):
         see_complete(name, [*kinds, Invented], needed)
 
 
-def test_a_kind_that_stands_twice_in_an_order_is_named() -> None:
+def test_order_table_with_a_kind_twice_names_it() -> None:
     with pytest.raises(LookupError, match=r"has \['Launch'\] too much"):
         see_complete("order", [*fx.ORDER, fx.Launch], fx.ORDER)
 
 
 @pytest.mark.parametrize("module", [fx, step, daemon, witness])
-def test_a_table_is_checked_when_its_module_is_imported(module: ModuleType) -> None:
+def test_table_is_checked_when_its_module_is_imported(module: ModuleType) -> None:
     statements = ast.parse(inspect.getsource(module)).body
     calls = [
         each.value.func
@@ -70,7 +70,7 @@ def test_a_table_is_checked_when_its_module_is_imported(module: ModuleType) -> N
     assert [call.id for call in calls if isinstance(call, ast.Name)] == ["see_complete"]
 
 
-def test_all_saves_and_all_calls_are_known_by_the_lists_that_tables_are_held_against() -> None:
+def test_lists_of_saves_and_calls_have_all_kinds() -> None:
     defined = [
         each for each in vars(saves).values() if isinstance(each, type) and issubclass(each, saves.Save)
     ]

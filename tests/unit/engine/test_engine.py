@@ -43,14 +43,14 @@ def test_registration_saves_the_framework_id_and_asks_what_mesos_knows() -> None
     assert only(effects, fx.Reconcile).tasks == ()
 
 
-def test_a_node_monitor_is_launched_on_an_agent_with_gpus_only(world: World) -> None:
+def test_node_monitor_is_launched_on_an_agent_with_gpus_only(world: World) -> None:
     effects = world.offers(offer("o1", "gpus", gpus=2), offer("o2", "plain"))
     launch = only(effects, fx.Launch)
     assert launch.offer_ids == (OfferId("o1"),)
     assert launch.tasks[0].spec is None
 
 
-def test_a_gpu_job_waits_for_the_first_report(world: World) -> None:
+def test_gpu_job_waits_for_the_first_report(world: World) -> None:
     world.submit(gpus=1)
     world.offers(offer("o1", gpus=2))
     world.offers(offer("o2", gpus=2, cpus=7))
@@ -59,7 +59,7 @@ def test_a_gpu_job_waits_for_the_first_report(world: World) -> None:
     assert world.job().state is JobState.STARTING
 
 
-def test_the_launch_is_saved_before_it_leaves(world: World) -> None:
+def test_launch_is_saved_before_it_leaves(world: World) -> None:
     world.node("a1", gpu("g0"))
     effects = world.feed(ev.JobSubmitted(JobId("j1"), spec(gpus=1)))
     kinds = [type(effect) for effect in effects]
@@ -69,7 +69,7 @@ def test_the_launch_is_saved_before_it_leaves(world: World) -> None:
     assert {r.name: r.amount for r in launched.resources} == {"cpus": 1.0, "mem": 128.0, "gpus": 1.0}
 
 
-def test_an_update_is_saved_before_it_is_acknowledged(world: World) -> None:
+def test_update_is_saved_before_it_is_acknowledged(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
     effects = world.status("j1.1", "TASK_RUNNING")
@@ -78,13 +78,13 @@ def test_an_update_is_saved_before_it_is_acknowledged(world: World) -> None:
     assert kinds.index(SaveJob) < kinds.index(fx.Acknowledge)
 
 
-def test_an_update_without_uuid_is_not_acknowledged(world: World) -> None:
+def test_update_without_uuid_is_not_acknowledged(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
     assert every(world.status("j1.1", "TASK_RUNNING", uuid=None), fx.Acknowledge) == []
 
 
-def test_no_gpu_is_given_twice_and_a_freed_one_is_given_again(world: World) -> None:
+def test_gpu_is_given_once_and_again_when_freed(world: World) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     for name in ("j1", "j2", "j3"):
         world.submit(name, gpus=1)
@@ -108,7 +108,7 @@ def test_mesos_count_of_gpus_bounds_what_is_given(world: World) -> None:
 
 
 @pytest.mark.parametrize("health", [Health.SICK, Health.UNKNOWN])
-def test_only_healthy_gpus_are_given(world: World, health: Health) -> None:
+def test_gpus_are_given_only_when_healthy(world: World, health: Health) -> None:
     world.node("a1", gpu("g0", health=health), gpu("g1"))
     running(world, gpus=1)
     assert world.state.tasks[world.job().task_id or ""].gpus == (GpuId("g1"),)  # type: ignore[index]
@@ -119,7 +119,7 @@ def test_only_healthy_gpus_are_given(world: World, health: Health) -> None:
     assert world.job("j2").state is JobState.STARTING
 
 
-def test_a_stale_report_is_no_knowledge(world: World) -> None:
+def test_stale_report_is_no_knowledge(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.tick(world.settings.report_stale_s + 1)
     world.submit(gpus=1)
@@ -138,7 +138,7 @@ def test_models_are_ordered_fallbacks(world: World) -> None:
     assert given == ["g2", "g0"]
 
 
-def test_bundle_keeps_whole_nodes_free(world: World) -> None:
+def test_bundle_placement_keeps_whole_nodes_free(world: World) -> None:
     world.node("a1", *(gpu(f"g{i}") for i in range(4)))
     world.node("a2", *(gpu(f"g{i}") for i in range(4, 8)))
     for name in ("j1", "j2", "j3"):
@@ -151,7 +151,7 @@ def test_bundle_keeps_whole_nodes_free(world: World) -> None:
     assert world.job("whole").state is JobState.STARTING
 
 
-def test_a_failure_uses_an_attempt_and_backs_off(world: World) -> None:
+def test_task_failure_uses_an_attempt_and_backs_off(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1, max_attempts=2)
     world.status(task, "TASK_FAILED", outcome=Outcome(exit_status=3), message="Command exited with status 3")
@@ -176,7 +176,7 @@ def test_a_failure_uses_an_attempt_and_backs_off(world: World) -> None:
         ("TASK_KILLED", "", None),
     ],
 )
-def test_the_infrastructures_failures_use_no_attempt(
+def test_infrastructure_failures_use_no_attempt(
     world: World, state: str, reason: str, outcome: Outcome | None
 ) -> None:
     world.node("a1", gpu("g0"))
@@ -190,7 +190,7 @@ def test_the_infrastructures_failures_use_no_attempt(
     assert world.job().task_id == "j1.2", "a task id is never used twice"
 
 
-def test_a_failure_on_a_sick_gpu_is_the_gpus(world: World) -> None:
+def test_task_failure_on_a_sick_gpu_uses_no_attempt(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
     world.report("a1", gpu("g0", health=Health.SICK))
@@ -198,7 +198,7 @@ def test_a_failure_on_a_sick_gpu_is_the_gpus(world: World) -> None:
     assert (world.job().state, world.job().attempts) == (JobState.PENDING, 0)
 
 
-def test_endless_infrastructure_failures_end(world: World) -> None:
+def test_infrastructure_failures_of_a_job_are_limited(world: World) -> None:
     world.settings = Settings("e", "m", max_infrastructure_failures=2, requeue_most_s=0.1)
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
@@ -211,7 +211,7 @@ def test_endless_infrastructure_failures_end(world: World) -> None:
     assert "gave up after 3 launches" in world.job().message
 
 
-def test_what_the_master_refuses_is_not_tried_again(world: World) -> None:
+def test_task_that_the_master_refuses_is_not_tried_again(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1, max_attempts=5)
     world.status("j1.1", "TASK_ERROR", reason="REASON_TASK_INVALID", message="Task uses invalid resources")
@@ -219,7 +219,7 @@ def test_what_the_master_refuses_is_not_tried_again(world: World) -> None:
     assert world.job().message == "Task uses invalid resources"
 
 
-def test_a_refused_claim_leaves_the_gpu_alone_for_a_while(world: World) -> None:
+def test_gpu_whose_claim_was_refused_is_left_alone_for_a_while(world: World) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     world.submit(gpus=1)
     assert world.state.tasks_of(JobId("j1"))[0].gpus == ("g0",)
@@ -250,7 +250,7 @@ def test_kill_is_repeated_until_the_end(world: World) -> None:
     assert (world.job().state, world.job().exit_code) == (JobState.KILLED, 143)
 
 
-def test_a_killed_job_is_not_requeued_by_a_lost_agent(world: World) -> None:
+def test_killed_job_is_not_requeued_by_a_lost_agent(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1, max_attempts=3)
     world.feed(ev.KillRequested(JobId("j1")))
@@ -258,7 +258,7 @@ def test_a_killed_job_is_not_requeued_by_a_lost_agent(world: World) -> None:
     assert world.job().state is JobState.KILLED
 
 
-def test_unreachable_waits_then_moves_and_the_old_copy_is_killed(world: World) -> None:
+def test_unreachable_task_waits_then_moves_and_its_old_copy_is_killed(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.node("a2", gpu("g1"))
     task = running(world, gpus=1)
@@ -284,7 +284,7 @@ def test_unreachable_waits_then_moves_and_the_old_copy_is_killed(world: World) -
     assert world.job().state is JobState.STARTING, "the new copy goes on"
 
 
-def test_a_killed_job_on_a_cut_off_agent_ends_and_its_copy_is_killed_later(world: World) -> None:
+def test_killed_job_on_a_cut_off_agent_ends_and_its_copy_is_killed_later(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
     world.feed(ev.KillRequested(JobId("j1")))
@@ -298,7 +298,7 @@ def test_a_killed_job_on_a_cut_off_agent_ends_and_its_copy_is_killed_later(world
     assert world.state.holders == {}
 
 
-def test_unreachable_and_back_goes_on(world: World) -> None:
+def test_unreachable_task_that_is_back_goes_on(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
     world.status(task, "TASK_UNREACHABLE")
@@ -307,7 +307,7 @@ def test_unreachable_and_back_goes_on(world: World) -> None:
     assert world.job().launches == 1
 
 
-def test_a_state_of_a_later_mesos_is_acknowledged_and_changes_nothing(world: World) -> None:
+def test_task_state_of_a_later_mesos_is_acknowledged_and_changes_nothing(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
     effects = world.status(task, "TASK_HIBERNATING")
@@ -344,7 +344,7 @@ def test_reconciliation_asks_until_every_task_was_heard_of(world: World) -> None
     assert world.state.reconciliation is None
 
 
-def test_a_restart_resumes_from_what_was_saved(world: World) -> None:
+def test_scheduler_restart_resumes_from_what_was_saved(world: World) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     running(world, "j1", gpus=1)
     world.submit("j2", gpus=2)
@@ -361,7 +361,7 @@ def test_a_restart_resumes_from_what_was_saved(world: World) -> None:
     assert again.job("j1").launches == 1
 
 
-def test_a_launch_that_never_left_is_asked_about_and_requeued(world: World) -> None:
+def test_launch_that_never_left_is_asked_about_and_requeued(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
     asked = every(world.tick(world.settings.launch_doubt_s + 2), fx.Reconcile)
@@ -392,7 +392,7 @@ def test_offers_are_held_while_jobs_come_though_each_is_placed_at_once(world: Wo
     assert world.state.suppressed
 
 
-def test_a_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> None:
+def test_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.offers(offer("spare", "plain"))
     declined = list[OfferId]()
@@ -409,7 +409,7 @@ def test_a_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> N
     assert not world.state.suppressed
 
 
-def test_a_suppressed_framework_looks_for_new_agents(world: World) -> None:
+def test_suppressed_framework_looks_for_new_agents(world: World) -> None:
     world.tick(3)
     assert world.state.suppressed
     effects = world.tick(world.settings.sweep_interval_s + 5)
@@ -417,21 +417,21 @@ def test_a_suppressed_framework_looks_for_new_agents(world: World) -> None:
     assert every(effects, fx.Suppress)
 
 
-def test_an_offer_that_fits_nothing_is_not_kept_for_ever(world: World) -> None:
+def test_offer_that_fits_nothing_is_not_kept_for_ever(world: World) -> None:
     world.submit(gpus=1)
     world.offers(offer("o1", "plain"))
     effects = world.tick(world.settings.offer_hold_s + 2)
     assert only(effects, fx.Decline).refuse_s == world.settings.offer_refuse_s
 
 
-def test_a_rescinded_offer_is_not_used(world: World) -> None:
+def test_rescinded_offer_is_not_used(world: World) -> None:
     world.offers(offer("o1", "plain"))
     world.feed(ev.OfferRescinded(OfferId("o1")))
     world.submit()
     assert world.job().state is JobState.PENDING
 
 
-def test_a_monitor_that_dies_comes_back(world: World) -> None:
+def test_monitor_that_dies_comes_back(world: World) -> None:
     world.node("a1", gpu("g0"))
     monitor = world.state.nodes[AgentId("a1")].monitor
     assert monitor is not None
@@ -444,7 +444,7 @@ def test_a_monitor_that_dies_comes_back(world: World) -> None:
     del effects
 
 
-def test_a_monitor_that_ran_for_a_while_comes_back_at_once_however_often_it_did(world: World) -> None:
+def test_monitor_that_ran_for_a_while_comes_back_at_once_however_often_it_did(world: World) -> None:
     world.node("a1", gpu("g0"))
     for number in range(12):
         monitor = world.state.nodes[AgentId("a1")].monitor
@@ -456,7 +456,7 @@ def test_a_monitor_that_ran_for_a_while_comes_back_at_once_however_often_it_did(
         assert world.state.nodes[AgentId("a1")].monitor not in (None, monitor)
 
 
-def test_no_monitor_has_the_id_of_one_before_it_though_its_node_was_forgotten(world: World) -> None:
+def test_monitor_ids_are_never_repeated_though_a_node_was_forgotten(world: World) -> None:
     world.node("a1", gpu("g0"))
     first = world.state.nodes[AgentId("a1")].monitor
     assert first is not None
@@ -485,7 +485,7 @@ def test_history_is_bounded(world: World) -> None:
     assert set(world.state.jobs) == {"j2", "j3"}
 
 
-def test_an_unreadable_report_makes_the_gpus_unknown(world: World) -> None:
+def test_unreadable_report_makes_the_gpus_unknown(world: World) -> None:
     world.node("a1", gpu("g0"))
     monitor = world.state.nodes[AgentId("a1")].monitor
     world.status(str(monitor), "TASK_RUNNING", data=b"{}")
@@ -494,7 +494,7 @@ def test_an_unreadable_report_makes_the_gpus_unknown(world: World) -> None:
     assert world.job().state is JobState.PENDING
 
 
-def test_a_job_ran_for_as_long_as_its_host_says(world: World) -> None:
+def test_job_ran_for_as_long_as_its_host_says(world: World) -> None:
     """The scheduler was away when it began and when it ended."""
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
@@ -506,7 +506,9 @@ def test_a_job_ran_for_as_long_as_its_host_says(world: World) -> None:
 
 
 @pytest.mark.parametrize(("at", "shown"), [(5.0, 1000.0), (9e9, 1200.0), (None, 1200.0), (1100.0, 1100.0)])
-def test_a_host_s_wrong_clock_makes_no_impossible_times(world: World, at: float | None, shown: float) -> None:
+def test_wrong_clock_of_a_host_makes_no_impossible_times(
+    world: World, at: float | None, shown: float
+) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
     world.now = 1200.0
@@ -516,7 +518,7 @@ def test_a_host_s_wrong_clock_makes_no_impossible_times(world: World, at: float 
     assert world.job().ended_at == shown
 
 
-def test_a_job_that_is_killed_while_it_waits_ends_then(world: World) -> None:
+def test_job_that_is_killed_while_it_waits_ends_then(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1, max_attempts=3)
     world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_FAILED", AgentId("a1"), at=1000.0)))
@@ -525,7 +527,7 @@ def test_a_job_that_is_killed_while_it_waits_ends_then(world: World) -> None:
     assert world.job().ended_at == 1000.5
 
 
-def test_a_lost_agent_is_forgotten_once_another_is_in_its_place() -> None:
+def test_lost_agent_is_forgotten_once_another_is_in_its_place() -> None:
     world = World()
     world.register()
     world.offers(at("o1", "a1"))

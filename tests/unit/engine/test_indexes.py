@@ -43,7 +43,7 @@ def _read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_agents_are_what_a_look_at_all_of_them_gives(seed: int) -> None:
+def test_index_of_agents_equals_a_look_at_all_of_them(seed: int) -> None:
     chance, agents = random.Random(seed), Agents()
     nodes, offers = dict[AgentId, Node](), dict[OfferId, Offer]()
     for number in range(400):
@@ -79,7 +79,7 @@ def test_agents_are_what_a_look_at_all_of_them_gives(seed: int) -> None:
     assert agents.in_order(nodes) == []
 
 
-def test_another_agent_names_a_card_until_it_reports_without_it() -> None:
+def test_index_of_cards_names_an_agent_until_it_reports_without_them() -> None:
     agents, first, second = Agents(), node(A, "g0", "g1"), node(B, "g1")
     agents.enter(None, first)
     assert not agents.others_naming(first, [GpuId("g0"), GpuId("g1")])
@@ -93,7 +93,7 @@ def test_another_agent_names_a_card_until_it_reports_without_it() -> None:
 # --- reports
 
 
-def test_a_report_is_known_by_its_bytes_as_long_as_its_node_has_it() -> None:
+def test_report_is_known_by_its_bytes_as_long_as_its_node_has_it() -> None:
     agents, said = Agents(), Inventory((gpu("g0"),))
     has = replace(node(A), inventory=said)
     assert agents.read_as(has, b"said") is None
@@ -106,7 +106,7 @@ def test_a_report_is_known_by_its_bytes_as_long_as_its_node_has_it() -> None:
     assert agents.read_as(has, b"said") is None
 
 
-def test_the_same_report_is_read_once_and_counts_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_of_equal_bytes_is_read_once_and_counts_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     world, read = World(), _read(monkeypatch)
     world.register()
     world.node("a1", gpu("g0"))
@@ -124,7 +124,7 @@ def test_the_same_report_is_read_once_and_counts_each_time(monkeypatch: pytest.M
     assert world.state.nodes[AgentId("a1")].inventory == known
 
 
-def test_what_cannot_be_read_is_not_remembered_as_what_was() -> None:
+def test_unreadable_report_is_not_remembered_as_the_last_one() -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g0"))
@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_not_remembered_as_what_was() -> None:
     assert world.state.nodes[AgentId("a1")].gpus == (gpu("g0"),)
 
 
-def test_a_restored_state_reads_the_first_report_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restored_state_reads_the_first_report_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g0"))
@@ -172,7 +172,9 @@ def test_a_restored_state_reads_the_first_report_anew(monkeypatch: pytest.Monkey
         "to be killed", "a monitor",
     ],
 )  # fmt: skip
-def test_which_live_tasks_are_looked_at(task: Task, job: Job | None, *, is_so: bool) -> None:
+def test_index_of_live_tasks_has_those_that_are_looked_at(
+    task: Task, job: Job | None, *, is_so: bool
+) -> None:
     known = Restless()
     known.enter(task, job)
     assert (task.id in known.tasks) is is_so
@@ -195,7 +197,7 @@ def test_live_tasks_are_in_the_order_of_their_launches_whatever_becomes_of_them(
     assert known.in_order(set(names)) == [*names[1:], names[0]], "launched anew it is the last"
 
 
-def test_which_may_be_ended_or_end_by_time_follows_their_jobs() -> None:
+def test_index_of_tasks_that_may_be_ended_follows_their_jobs() -> None:
     known = Restless()
     known.enter(RUNS, replace(JOB, spec=spec(preemptible=True, timeout_s=60)))
     assert (known.preemptible, known.limited) == ({RUNS.id}, {RUNS.id})
@@ -207,7 +209,7 @@ def test_which_may_be_ended_or_end_by_time_follows_their_jobs() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_where_a_gpu_is_follows_from_the_latest_report_that_names_it(seed: int) -> None:
+def test_place_of_a_gpu_follows_from_the_latest_report_that_names_it(seed: int) -> None:
     chance, state = random.Random(seed), State(0.0)
     for _ in range(200):
         cards = [f"g{i}" for i in range(4) if chance.random() < 0.5]

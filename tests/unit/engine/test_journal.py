@@ -198,7 +198,7 @@ def launching(lines: list[dict[str, Any]]) -> dict[str, Any]:
 # --- exact
 
 
-def test_every_event_comes_back_as_it_was() -> None:
+def test_journal_brings_every_event_back_as_it_was() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(ev.Event)), "an event is missing here"
     for event in EVENTS:
         batch = wire.decode_batch(kept.batch_line(7, 0.1, [(event, [])]))
@@ -206,14 +206,17 @@ def test_every_event_comes_back_as_it_was() -> None:
         assert kept.EVENTS.decode(batch.steps[0].event) == event
 
 
-def test_settings_come_back_as_they_were() -> None:
+def test_journal_brings_settings_back_as_they_were() -> None:
     assert wire.decode_flat(wire.encode_flat(SETTINGS), Settings) == SETTINGS
     read = wire.decode_flat(wire.encode_flat(SETTINGS), Settings)
     assert list(read.queue_limits) == ["b", "a"]
 
 
-def test_every_field_of_the_state_comes_back_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("seeds", "acts"), [(range(5, 6), 60), pytest.param(range(5, 11), 100, marks=pytest.mark.long)]
+)
+def test_journal_brings_fields_of_the_state_back_as_they_were(
+    seeds: range, acts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = set[str]()
     empty = State(0.0)
@@ -234,8 +237,8 @@ def test_every_field_of_the_state_comes_back_as_it_was(
         return wanted
 
     monkeypatch.setattr(world, "step", both)
-    for seed in range(5, 11):
-        happen(seed, 100)
+    for seed in seeds:
+        happen(seed, acts)
     fields = dataclasses.fields(State)
     assert set(kept.STATES.names) == {field.name for field in fields if not field.metadata.get("derived")}
     # What is not in each of these worlds.
@@ -246,10 +249,11 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members", "bookings"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     rare |= {"idlenesses", "span_works", "gpu_work"}
-    assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
+    if len(seeds) > 1:
+        assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
 
-def test_rare_fields_of_the_state_come_back() -> None:
+def test_journal_brings_rare_fields_of_the_state_back() -> None:
     state = State(
         1.5, idle_since=0.1, reconciliation=Reconciliation(0.1, 0.2, 3), contested={GpuId("g"): 1 / 3}
     )
@@ -283,7 +287,7 @@ def test_rare_fields_of_the_state_come_back() -> None:
     assert restored.reconciliation is not state.reconciliation
 
 
-def test_a_head_has_the_names_of_fields_that_earlier_journals_have() -> None:
+def test_journal_head_has_the_field_names_of_earlier_journals() -> None:
     keys = json.loads(kept.STATES.encode(State(1.5))).keys()
     assert {"services", "stirred", "fallen"} <= keys
     assert not {"catalog", "changed_apps", "ended_instances"} & keys
@@ -292,8 +296,14 @@ def test_a_head_has_the_names_of_fields_that_earlier_journals_have() -> None:
 # --- replayed
 
 
-def test_a_rough_life_comes_to_the_same_again(tmp_path: Path) -> None:
-    rough_life(tmp_path, 700, 1 << 19, seed=14)
+@pytest.mark.parametrize(
+    ("seed", "acts", "most_bytes"),
+    [(3, 200, 1 << 17), pytest.param(14, 700, 1 << 19, marks=pytest.mark.long)],
+)
+def test_replay_of_a_rough_life_comes_to_the_same_state(
+    tmp_path: Path, seed: int, acts: int, most_bytes: int
+) -> None:
+    rough_life(tmp_path, acts, most_bytes, seed=seed)
     files = files_of(tmp_path)
     assert {head_of(path)["follows"] for path in files} == {False, True}, "started anew, and files were full"
     seqs: list[int] = []
@@ -301,13 +311,14 @@ def test_a_rough_life_comes_to_the_same_again(tmp_path: Path) -> None:
     assert result.first_difference is None
     assert result.warnings == []
     assert seqs == list(range(seqs[0], seqs[0] + result.events))
-    assert result.events > 700
-    assert result.decisions > 50
+    assert result.events > acts
+    assert result.decisions > acts // 14
     for path in files:  # each by itself, too
         assert replay([path]).first_difference is None
 
 
-def test_another_process_decides_the_same(short: Path) -> None:
+@pytest.mark.long
+def test_replay_in_another_process_decides_the_same(short: Path) -> None:
     program = [sys.executable, "-m", "mesos_gpu", "simulate", "replay", str(short), "--json"]
     done = subprocess.run(
         program, capture_output=True, check=False, timeout=60, env={**os.environ, "PYTHONHASHSEED": "77"}
@@ -316,7 +327,7 @@ def test_another_process_decides_the_same(short: Path) -> None:
     assert json.loads(done.stdout)["same"], "no order of a set may decide"
 
 
-def test_a_replay_can_be_read(own: Path) -> None:
+def test_replay_can_be_read_step_by_step(own: Path) -> None:
     done = call(own, "--json", "--explain")
     assert done.exit_code == 0, done.output
     printed = json.loads(done.output)
@@ -328,7 +339,7 @@ def test_a_replay_can_be_read(own: Path) -> None:
     assert "Match: Launch " in done.output
 
 
-def test_the_first_difference_is_told(own: Path) -> None:
+def test_replay_reports_the_first_difference(own: Path) -> None:
     path = files_of(own)[0]
     launch: list[str] = []
 
@@ -353,7 +364,7 @@ def test_the_first_difference_is_told(own: Path) -> None:
     assert "\nnow   Launch " in done.output
 
 
-def test_what_is_saved_must_be_the_same_too(own: Path) -> None:
+def test_replay_compares_what_is_saved_too(own: Path) -> None:
     path = files_of(own)[0]
     edit(path, lambda lines: launching(lines).update(digest="0" * 16))
     first = replay([path]).first_difference
@@ -362,7 +373,7 @@ def test_what_is_saved_must_be_the_same_too(own: Path) -> None:
     assert any(words.startswith("SaveTask ") for words in first.replayed)
 
 
-def test_another_version_s_calls_are_compared(own: Path) -> None:
+def test_replay_compares_the_calls_of_another_version(own: Path) -> None:
     path = files_of(own)[0]
     edit(path, lambda lines: (lines[0].update(program="0.0.1"), launching(lines).update(digest="0" * 16))[0])
     result = replay([path])
@@ -371,7 +382,7 @@ def test_another_version_s_calls_are_compared(own: Path) -> None:
     assert "version 0.0.1" in warning
 
 
-def test_secrets_of_jobs_are_not_in_the_answer(tmp_path: Path) -> None:
+def test_replay_answer_has_no_secrets_of_jobs(tmp_path: Path) -> None:
     journal, state = Journal(tmp_path, 1 << 20), State(0.0)
     journal.begin(state, SETTINGS)
     event = ev.JobSubmitted(JobId("j"), spec(env={"TOKEN": "hunter2"}))
@@ -390,7 +401,7 @@ def test_secrets_of_jobs_are_not_in_the_answer(tmp_path: Path) -> None:
 # --- damaged, or not there
 
 
-def test_a_torn_last_line_is_left_out(own: Path) -> None:
+def test_journal_line_torn_at_the_end_is_left_out(own: Path) -> None:
     path = files_of(own)[-1]
     path.write_bytes(path.read_bytes()[:-9])
     result = replay(files_of(own))
@@ -402,13 +413,13 @@ def test_a_torn_last_line_is_left_out(own: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b'{"seq":1,"at":0.0,"steps":[]}\n', b'{"journal":9}\n'])
-def test_what_is_no_journal_is_refused(tmp_path: Path, line: bytes) -> None:
+def test_journal_file_of_another_kind_is_refused(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "journal-00000001.jsonl").write_bytes(line)
     with pytest.raises(Damaged):
         replay(files_of(tmp_path))
 
 
-def test_a_damaged_middle_is_refused(own: Path) -> None:
+def test_journal_damaged_in_its_middle_is_refused(own: Path) -> None:
     path = files_of(own)[0]
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join((*whole[:3], *whole[4:])))
@@ -418,7 +429,7 @@ def test_a_damaged_middle_is_refused(own: Path) -> None:
     assert call(path).exit_code == 65
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_journal_with_a_missing_file_is_reported(tmp_path: Path) -> None:
     journal, state = Journal(tmp_path, 64 << 10), State(1.0)
     journal.begin(state, SETTINGS)
     feed(journal, state, 300)
@@ -430,7 +441,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     assert "are missing" in result.warnings[0]
 
 
-def test_a_state_that_does_not_follow_is_a_difference(tmp_path: Path) -> None:
+def test_replay_reports_a_state_that_does_not_follow(tmp_path: Path) -> None:
     journal, state = Journal(tmp_path, 64 << 10), State(1.0)
     journal.begin(state, SETTINGS)
     feed(journal, state, 300)
@@ -444,7 +455,7 @@ def test_a_state_that_does_not_follow_is_a_difference(tmp_path: Path) -> None:
     assert first.replayed == ("contested: nothing more", "swept_at: 0.0")
 
 
-def test_no_journal_is_told(tmp_path: Path) -> None:
+def test_missing_journal_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         files_of(tmp_path)
     assert call(tmp_path / "nope").exit_code == 66
@@ -475,7 +486,7 @@ class Rig:
         self.daemon.put(ev.Registered("fw", "http://m"))
 
 
-def test_a_daemon_s_batches_are_kept_with_what_was_refused(tmp_path: Path) -> None:
+def test_journal_keeps_the_batches_of_a_daemon_with_refusals(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
     job = rig.daemon.submit(spec(name="train")).result(60)
@@ -493,7 +504,7 @@ def test_a_daemon_s_batches_are_kept_with_what_was_refused(tmp_path: Path) -> No
     assert any(words.startswith("Kill ") for words in decided)
 
 
-def test_a_reader_of_the_state_changes_no_replay(tmp_path: Path) -> None:
+def test_replay_is_unchanged_by_a_reader_of_the_state(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
     job = rig.daemon.submit(spec(gpus=4)).result(60)
@@ -503,7 +514,7 @@ def test_a_reader_of_the_state_changes_no_replay(tmp_path: Path) -> None:
     assert replay(files_of(tmp_path)).first_difference is None
 
 
-def test_what_broke_the_engine_is_the_last_step_of_its_file(tmp_path: Path) -> None:
+def test_journal_file_ends_with_the_step_that_broke_the_engine(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived(None))  # type: ignore[arg-type] # no such event can come
     rig.daemon.submit(spec()).result(60)

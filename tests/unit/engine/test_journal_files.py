@@ -31,7 +31,7 @@ from mesos_gpu.wire import journal as wire
 from tests.unit.engine.test_journal import SETTINGS, edit, feed, happen, head_of, state_of
 
 
-def test_files_are_private_and_bounded(tmp_path: Path) -> None:
+def test_journal_files_are_private_and_bounded(tmp_path: Path) -> None:
     directory = tmp_path / "new" / "journal"
     journal, state = Journal(directory, 64 << 10), State(1.0)
     journal.begin(state, SETTINGS)
@@ -50,7 +50,7 @@ def test_files_are_private_and_bounded(tmp_path: Path) -> None:
     assert replay(files).first_difference is None
 
 
-def test_what_is_older_than_it_may_be_goes_and_what_is_left_is_replayed(tmp_path: Path) -> None:
+def test_journal_files_beyond_their_age_go_and_the_rest_is_replayed(tmp_path: Path) -> None:
     journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
     journal.begin(state, SETTINGS)
     for day in range(1, 21):
@@ -64,7 +64,7 @@ def test_what_is_older_than_it_may_be_goes_and_what_is_left_is_replayed(tmp_path
     assert replay(files).first_difference is None
 
 
-def test_a_scheduler_that_is_started_rarely_keeps_nothing_old_either(tmp_path: Path) -> None:
+def test_journal_of_a_scheduler_started_rarely_keeps_nothing_old(tmp_path: Path) -> None:
     for _ in range(3):
         journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
         journal.begin(state, SETTINGS)
@@ -79,7 +79,7 @@ def test_a_scheduler_that_is_started_rarely_keeps_nothing_old_either(tmp_path: P
     assert files_of(tmp_path)[:2] == [second, third]
 
 
-def test_a_clock_that_is_set_back_begins_a_new_file_and_no_more(tmp_path: Path) -> None:
+def test_journal_begins_one_new_file_when_a_clock_is_set_back(tmp_path: Path) -> None:
     journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
     journal.begin(state, SETTINGS)
     for now in (5000.0, 4000.0, 4001.0, 4002.0):
@@ -88,7 +88,7 @@ def test_a_clock_that_is_set_back_begins_a_new_file_and_no_more(tmp_path: Path) 
     assert (len(files_of(tmp_path)), replay(files_of(tmp_path)).first_difference) == (2, None)
 
 
-def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_journal_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     for start in (1.0, 2.0, 3.0):
         journal, state = Journal(tmp_path, 1 << 20), State(start)
         journal.begin(state, SETTINGS)
@@ -116,7 +116,7 @@ class Slow:
         monkeypatch.setattr(writing, "_write_state", slow)
 
 
-def test_steps_are_written_while_a_state_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_steps_are_written_while_a_state_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch)
     journal, state = Journal(tmp_path, 64 << 10), State(1.0)
     journal.begin(state, SETTINGS)
@@ -141,7 +141,7 @@ def test_steps_are_written_while_a_state_is(tmp_path: Path, monkeypatch: pytest.
     assert (replay([second]).first_difference, replay([first, second]).first_difference) == (None, None)
 
 
-def test_a_state_that_cannot_be_written_is_told_and_the_journal_goes_on(
+def test_journal_reports_a_state_it_cannot_write_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write = writing._write_state
@@ -163,7 +163,7 @@ def test_a_state_that_cannot_be_written_is_told_and_the_journal_goes_on(
     assert (result.events, result.first_difference, result.warnings) == (600, None, [])
 
 
-def test_a_copy_of_a_state_is_as_the_state_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_copy_of_a_state_is_as_the_state_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Further steps after each copy must not change it: no mutable part may be shared."""
     kept_copies: list[tuple[wire.Copied, bytes]] = []
 
@@ -179,7 +179,9 @@ def test_a_copy_of_a_state_is_as_the_state_was(monkeypatch: pytest.MonkeyPatch) 
         kept_copies.clear()
 
 
-def test_the_last_days_are_kept_whatever_their_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_journal_keeps_the_last_days_whatever_their_size(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     journal, state = Journal(tmp_path, 64 << 10, least_days=7.0), State(1.0)
     journal.begin(state, SETTINGS)
     feed(journal, state, 1000)
@@ -198,7 +200,7 @@ def test_the_last_days_are_kept_whatever_their_size(tmp_path: Path, caplog: pyte
     assert replay(files_of(tmp_path)).first_difference is None
 
 
-def test_kept_days_have_a_limit_of_bytes_and_the_oldest_go_first(
+def test_journal_days_have_a_limit_of_bytes_and_the_oldest_go_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal, state = Journal(tmp_path, 16 << 10, least_days=7.0), State(1.0)
@@ -219,7 +221,7 @@ def test_kept_days_have_a_limit_of_bytes_and_the_oldest_go_first(
     assert (head_of(files[0])["seq"] > 1, replay(files).first_difference) == (True, None)
 
 
-def test_old_files_go_before_the_disk_has_less_than_half_of_its_reserve(
+def test_journal_drops_old_files_before_the_disk_has_half_its_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = SimpleNamespace(f_blocks=1 << 20, f_frsize=4096, f_bavail=1 << 20)
@@ -238,7 +240,7 @@ def test_old_files_go_before_the_disk_has_less_than_half_of_its_reserve(
     assert not state_of(only).exists(), "there is no room for it"
 
 
-def test_a_journal_whose_heads_hold_the_state_is_still_replayed(tmp_path: Path) -> None:
+def test_journal_whose_heads_hold_the_state_is_still_replayed(tmp_path: Path) -> None:
     journal, state = Journal(tmp_path, 64 << 10), State(1.0)
     journal.begin(state, SETTINGS)
     feed(journal, state, 300)
@@ -253,7 +255,7 @@ def test_a_journal_whose_heads_hold_the_state_is_still_replayed(tmp_path: Path) 
     assert (result.events, result.first_difference, result.warnings) == (600, None, [])
 
 
-def test_another_file_s_state_is_refused(tmp_path: Path) -> None:
+def test_journal_state_of_another_file_is_refused(tmp_path: Path) -> None:
     journal, state = Journal(tmp_path, 64 << 10), State(1.0)
     journal.begin(state, SETTINGS)
     feed(journal, state, 300)
@@ -264,14 +266,14 @@ def test_another_file_s_state_is_refused(tmp_path: Path) -> None:
         replay([second])
 
 
-def test_a_directory_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_journal_directory_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadConfiguration, match="--journal"):
         Journal(tmp_path / "file", 1)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_ends_the_journal_with_one_warning(
+def test_journal_ends_with_one_warning_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = os.open

@@ -37,7 +37,7 @@ def agent_of(world: World, name: str) -> str:
         (Placement.BUNDLE, Placement.FRAGMENTATION, True),
     ],
 )
-def test_the_jobs_wish_goes_before_the_setting(
+def test_placement_wish_of_a_job_goes_before_the_setting(
     world: World, setting: Placement, wish: Placement | None, same: bool
 ) -> None:
     world.settings = replace(world.settings, placement=setting)
@@ -54,7 +54,7 @@ def test_the_jobs_wish_goes_before_the_setting(
         (Placement.SPREAD, Placement.BUNDLE, "web", True),
     ],
 )
-def test_an_app_s_placement_is_between_the_wish_and_the_setting(
+def test_placement_of_an_app_is_between_the_wish_and_the_setting(
     world: World, of_app: Placement, wish: Placement | None, app: str | None, same: bool
 ) -> None:
     world.settings = replace(world.settings, placement_of={"web": of_app})
@@ -62,7 +62,7 @@ def test_an_app_s_placement_is_between_the_wish_and_the_setting(
     assert (agent_of(world, "second") == agent_of(world, "first")) is same
 
 
-def test_a_job_gets_gpus_that_have_what_it_asks_for_or_waits(world: World) -> None:
+def test_job_gets_gpus_that_have_what_it_asks_for_or_waits(world: World) -> None:
     cards = [replace(gpu(f"a3-{i}"), memory_mib=40_000 * (i + 1), compute_capability="8.6") for i in range(3)]
     world.node("a3", *cards)
     world.submit("small", gpus=2, gpu_memory_mib=80_000, compute_capability="8.0")
@@ -72,7 +72,7 @@ def test_a_job_gets_gpus_that_have_what_it_asks_for_or_waits(world: World) -> No
     assert {world.job(name).state for name in ("large", "new")} == {JobState.PENDING}
 
 
-def test_a_job_that_waits_for_memory_keeps_others_off_the_gpu_that_it_waits_for() -> None:
+def test_job_that_waits_for_memory_keeps_others_off_the_gpu_that_it_waits_for() -> None:
     world = World()
     world.register()
     cards = [replace(gpu(f"a1-{i}"), memory_mib=40_000 * (i + 1)) for i in range(2)]
@@ -86,7 +86,9 @@ def test_a_job_that_waits_for_memory_keeps_others_off_the_gpu_that_it_waits_for(
 
 
 @pytest.mark.parametrize(("needs", "goes_to"), [({}, "a"), ({"gpu_memory_mib": 80_000}, "t")])
-def test_the_mix_knows_which_models_requests_for_memory_can_use(needs: dict[str, int], goes_to: str) -> None:
+def test_mix_of_requests_has_the_models_that_memory_requests_can_use(
+    needs: dict[str, int], goes_to: str
+) -> None:
     world = World()
     world.register()
     world.settings = replace(world.settings, placement=Placement.FRAGMENTATION)

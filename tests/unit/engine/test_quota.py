@@ -53,7 +53,7 @@ def test_jobs_that_wait_are_counted_by_user_and_by_queue() -> None:
     assert {key: (use.pending, use.size) for key, use in world.state.uses.items()} == counted(world.state)
 
 
-def test_a_name_that_runs_jobs_as_several_users_has_one_limit() -> None:
+def test_quota_of_a_name_covers_all_users_that_it_runs_as() -> None:
     world = world_of(Quota(pending=2))
     for user in ("u1", "u2"):
         world.feed(ev.JobSubmitted(JobId(user), spec(user=user), "ann"))
@@ -66,7 +66,7 @@ def test_a_name_that_runs_jobs_as_several_users_has_one_limit() -> None:
     assert world.state.uses["name", "ann"].pending == 2
 
 
-def test_a_name_does_not_keep_others_of_the_default_user_from_submitting() -> None:
+def test_quota_of_a_name_does_not_bar_others_of_the_default_user() -> None:
     world = world_of(Quota(pending=2, stored_mib=1))
     for job in ("m1", "m2"):
         world.feed(ev.JobSubmitted(JobId(job), spec(env={"X": "x" * (MIB * 4 // 10)}), "mallory"))
@@ -134,7 +134,7 @@ def test_bytes_are_counted_as_long_as_a_job_is_remembered() -> None:
     assert {key: (use.pending, use.size) for key, use in world.state.uses.items()} == counted(world.state)
 
 
-def test_the_counts_are_the_same_after_a_restart() -> None:
+def test_quota_counts_are_the_same_after_a_restart() -> None:
     world = world_of()
     for n in range(4):
         world.submit(f"j{n}", user=f"u{n % 2}")
@@ -143,7 +143,7 @@ def test_the_counts_are_the_same_after_a_restart() -> None:
     assert (again.uses, again.sizes) == (world.state.uses, world.state.sizes)
 
 
-def test_one_user_s_apps_are_bounded_too() -> None:
+def test_quota_bounds_the_apps_of_the_default_user() -> None:
     world = world_of(Quota(pending=10))
     web = App("/web", cmd="serve", instances=8, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
@@ -160,7 +160,7 @@ def test_one_user_s_apps_are_bounded_too() -> None:
         world_of(Quota(stored_mib=4)).feed(ev.AppsChanged("d3", Group("/", (large,))))
 
 
-def test_without_a_limit_there_is_none() -> None:
+def test_quota_without_a_limit_bounds_nothing() -> None:
     world = world_of()
     for n in range(50):
         world.feed(ev.JobSubmitted(JobId(f"j{n}"), spec()))

@@ -68,13 +68,13 @@ def test_secrets_are_read_and_then_the_job_starts(world: World) -> None:
     assert launch.tasks[0].spec.secrets == SECRETS
 
 
-def test_an_agent_without_gpus_has_a_monitor_only_where_there_are_secrets() -> None:
+def test_agent_without_gpus_has_a_monitor_only_where_there_are_secrets() -> None:
     world = World()
     world.register()
     assert not every(world.offers(offer("o1")), fx.Launch)
 
 
-def test_a_secret_that_cannot_be_read_holds_up_its_own_job_only(world: World) -> None:
+def test_secret_that_cannot_be_read_holds_up_its_own_job_only(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
     read(world, "team/a", why="there is no secret team/a")
@@ -88,7 +88,7 @@ def test_a_secret_that_cannot_be_read_holds_up_its_own_job_only(world: World) ->
     assert world.job().launches == 0
 
 
-def test_it_is_tried_again_ever_more_rarely(world: World) -> None:
+def test_secret_read_is_repeated_ever_more_rarely(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
     read(world, "team/a", why="Vault is sealed")
@@ -106,14 +106,14 @@ def test_it_is_tried_again_ever_more_rarely(world: World) -> None:
     assert world.job().state is JobState.STARTING
 
 
-def test_an_answer_that_is_lost_is_asked_for_again(world: World) -> None:
+def test_secret_whose_answer_is_lost_is_asked_for_again(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
     assert not asked(wait(world, world.settings.secrets_answer_s - 2))
     assert asked(wait(world, 4)) == ["team/a"]
 
 
-def test_while_a_job_waits_for_room_its_secrets_stay_fresh(world: World) -> None:
+def test_secrets_of_a_waiting_job_stay_fresh(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1], cpus=64)
     read(world, "team/a")
@@ -121,7 +121,7 @@ def test_while_a_job_waits_for_room_its_secrets_stay_fresh(world: World) -> None
     assert asked(wait(world, 3)) == ["team/a"]
 
 
-def test_each_launch_has_what_the_store_has_then(world: World) -> None:
+def test_secrets_of_each_launch_are_those_of_the_store_then(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1], max_attempts=2)
     read(world, "team/a")
@@ -136,7 +136,7 @@ def test_each_launch_has_what_the_store_has_then(world: World) -> None:
     assert world.job().launches == 2
 
 
-def test_what_was_read_before_a_job_came_is_read_again_for_it(world: World) -> None:
+def test_secret_read_before_a_job_came_is_read_again_for_it(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
     read(world, "team/a")
@@ -150,7 +150,7 @@ def test_what_was_read_before_a_job_came_is_read_again_for_it(world: World) -> N
     assert world.job("j3").state is JobState.PENDING
 
 
-def test_a_store_that_fails_is_not_asked_for_each_job_that_comes(world: World) -> None:
+def test_secret_store_that_fails_is_not_asked_for_each_new_job(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
     read(world, "team/a", why="Vault is sealed")
@@ -159,7 +159,7 @@ def test_a_store_that_fails_is_not_asked_for_each_job_that_comes(world: World) -
     )
 
 
-def test_what_nobody_waits_for_is_forgotten(world: World) -> None:
+def test_secret_that_no_job_waits_for_is_forgotten(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
     read(world, "team/a")
@@ -169,7 +169,7 @@ def test_what_nobody_waits_for_is_forgotten(world: World) -> None:
     assert world.state.secrets == {}
 
 
-def test_a_node_without_a_key_gets_none_and_says_why(world: World) -> None:
+def test_secrets_do_not_go_to_a_node_without_a_key(world: World) -> None:
     world.submit(secrets=SECRETS[:1])
     node(world, key="", problem="its kernel has no Landlock")
     read(world, "team/a")
@@ -180,7 +180,7 @@ def test_a_node_without_a_key_gets_none_and_says_why(world: World) -> None:
     assert world.state.tasks[world.job().task_id or ""].agent_id == AgentId("a2")  # type: ignore[index]
 
 
-def test_a_job_of_several_tasks_starts_whole_or_not(world: World) -> None:
+def test_gang_with_secrets_starts_whole_or_not(world: World) -> None:
     world.submit(secrets=SECRETS[:1], tasks=2, cpus=5)
     node(world, "a1")
     node(world, "a2", key="", problem="no key")
@@ -190,7 +190,7 @@ def test_a_job_of_several_tasks_starts_whole_or_not(world: World) -> None:
     assert {world.state.tasks[each].agent_id for each in world.state.launches[world.job().id]} == {"a1", "a3"}
 
 
-def test_nobody_is_ended_for_a_job_whose_secrets_are_not_there(world: World) -> None:
+def test_preemption_ends_no_job_for_one_whose_secrets_are_missing(world: World) -> None:
     node(world)
     world.submit("low", cpus=6, preemptible=True)
     world.submit("high", cpus=6, priority=10, secrets=SECRETS[:1])
@@ -198,7 +198,7 @@ def test_nobody_is_ended_for_a_job_whose_secrets_are_not_there(world: World) -> 
     assert not every(wait(world, 20), fx.Kill)
 
 
-def test_a_key_is_a_key() -> None:
+def test_secret_key_of_a_node_must_be_a_key() -> None:
     for wrong in ("short", "!" * 44, 7, None):
         body = {"version": 1, "gpus": [], "source": "none", "driver_version": None, "secrets_key": wrong}
         with pytest.raises(ValueError, match="secrets_key"):

@@ -34,7 +34,7 @@ def started(world: World, name: str = "j1", **more: object) -> str:
     return f"{name}.1"
 
 
-def test_a_kill_is_repeated_as_soon_as_ever() -> None:
+def test_kill_is_repeated_no_later_for_a_clock_set_back() -> None:
     world = made()
     task_id = started(world)
     world.feed(ev.KillRequested(JobId("j1")))
@@ -43,7 +43,7 @@ def test_a_kill_is_repeated_as_soon_as_ever() -> None:
     assert [kill.task_id for kill in killed] == [task_id]
 
 
-def test_a_kill_waits_no_longer_for_those_before_it() -> None:
+def test_kill_waits_no_longer_for_earlier_kills_by_a_clock_set_back() -> None:
     world = made()
     for n in range(MAX_KILLS + 1):
         world.submit(f"k{n}", gpus=0, cpus=0.01)
@@ -59,7 +59,7 @@ def test_a_kill_waits_no_longer_for_those_before_it() -> None:
     assert f"k{MAX_KILLS}.1" in told
 
 
-def test_what_is_cut_off_is_given_up_as_soon_as_ever() -> None:
+def test_unreachable_task_is_given_up_no_later_for_a_clock_set_back() -> None:
     world = made()
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
@@ -71,7 +71,7 @@ def test_what_is_cut_off_is_given_up_as_soon_as_ever() -> None:
     assert world.job("j1").state is JobState.PENDING
 
 
-def test_what_is_cut_off_is_not_given_up_for_a_time_in_which_nothing_was_heard() -> None:
+def test_unreachable_task_is_not_given_up_for_a_time_without_news() -> None:
     world = made()
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
@@ -83,7 +83,7 @@ def test_what_is_cut_off_is_not_given_up_for_a_time_in_which_nothing_was_heard()
     assert world.state.tasks[task_id].state is TaskState.ABANDONED
 
 
-def test_nor_for_a_time_in_which_no_scheduler_ran() -> None:
+def test_unreachable_task_is_not_given_up_for_a_time_without_a_scheduler() -> None:
     world = made()
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
@@ -97,7 +97,7 @@ def test_nor_for_a_time_in_which_no_scheduler_ran() -> None:
     assert world.state.tasks[task_id].state is TaskState.ABANDONED
 
 
-def test_what_was_given_up_stays_as_it_is_over_a_time_in_which_nothing_was_heard() -> None:
+def test_abandoned_task_stays_so_over_a_time_without_news() -> None:
     world = made()
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
@@ -110,7 +110,7 @@ def test_what_was_given_up_stays_as_it_is_over_a_time_in_which_nothing_was_heard
     assert (after.state, after.unreachable_since) == (before.state, before.unreachable_since)
 
 
-def test_a_failed_job_waits_for_its_next_attempt_as_long_as_it_was_told() -> None:
+def test_failed_job_waits_its_back_off_despite_a_clock_set_back() -> None:
     world = made()
     task_id = started(world, max_attempts=3)
     world.status(task_id, "TASK_FAILED")
@@ -139,7 +139,7 @@ def test_offers_are_asked_for_and_matched_with_jobs_at_once() -> None:
     assert world.job("j2").state is JobState.STARTING
 
 
-def test_a_scheduler_that_starts_after_it_does_the_same_with_what_is_on_record() -> None:
+def test_scheduler_started_after_a_clock_set_back_moves_saved_times() -> None:
     world = made()
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
@@ -151,7 +151,7 @@ def test_a_scheduler_that_starts_after_it_does_the_same_with_what_is_on_record()
     assert world.state.tasks[task_id].state is TaskState.ABANDONED
 
 
-def test_what_still_runs_at_the_end_of_a_drain_is_ended_as_soon_as_ever() -> None:
+def test_drain_deadline_comes_no_later_for_a_clock_set_back() -> None:
     world = made()
     task_id = started(world)
     world.feed(ev.DrainRequested(Target.NODE, "a1.example", "fan", "ann", 60.0))
@@ -163,7 +163,7 @@ def test_what_still_runs_at_the_end_of_a_drain_is_ended_as_soon_as_ever() -> Non
     assert [kill.task_id for kill in every(world.tick(62.0), fx.Kill)] == [task_id]
 
 
-def test_a_reset_of_a_card_is_asked_for_again_as_soon_as_ever() -> None:
+def test_card_reset_is_repeated_no_later_for_a_clock_set_back() -> None:
     world = made()
     asked = Card(GpuId("g0"), reset=Reset("r1", "stuck", "ann", world.now, world.now))
     world.state.set_card(asked)
@@ -175,7 +175,7 @@ def test_a_reset_of_a_card_is_asked_for_again_as_soon_as_ever() -> None:
     assert reset.sent_at == reset.since == world.now
 
 
-def test_a_token_is_good_for_as_long_as_it_was_made_for() -> None:
+def test_token_lives_its_time_despite_a_clock_set_back() -> None:
     world = made()
     before = Token("t1", "ann", "", "", world.now - 1, world.now + HOUR_S, used_at=world.now)
     world.state.put(before)
@@ -192,7 +192,7 @@ def test_a_token_is_good_for_as_long_as_it_was_made_for() -> None:
     assert [effect.token for effect in every(effects, SaveToken)] == [kept["t2"]]
 
 
-def test_what_is_changed_is_saved_and_a_small_step_changes_nothing() -> None:
+def test_clock_set_back_saves_the_moved_times_and_a_small_step_none() -> None:
     world = made()
     task_id = TaskId(started(world))
     before = dict(world.state.tasks)
@@ -206,7 +206,7 @@ def test_what_is_changed_is_saved_and_a_small_step_changes_nothing() -> None:
     assert world.state.tasks[task_id].launched_at == world.now
 
 
-def test_a_deployment_goes_on_at_once() -> None:
+def test_deployment_goes_on_at_once_after_a_clock_set_back() -> None:
     world = made()
     app = App("/web", cmd="serve", instances=0, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (app,))))

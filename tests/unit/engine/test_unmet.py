@@ -24,7 +24,7 @@ def kill(world: World, name: str = "j1") -> list[Closed]:
     return records(world.feed(ev.KillRequested(JobId(name))))
 
 
-def test_a_wait_that_led_to_nothing_is_unmet_demand() -> None:
+def test_unmet_demand_counts_a_wait_that_led_to_nothing() -> None:
     world = made()
     world.submit("j1", gpus=4, tasks=2, queue="ml")
     world.tick(90.0)
@@ -37,13 +37,13 @@ def test_a_wait_that_led_to_nothing_is_unmet_demand() -> None:
     assert kill(world) == []
 
 
-def test_who_waits_for_no_gpu_is_in_no_report() -> None:
+def test_unmet_demand_leaves_out_jobs_without_gpus() -> None:
     world = made()
     world.submit("j1", gpus=0, cpus=64)
     assert kill(world) == []
 
 
-def test_who_is_killed_while_it_runs_was_served() -> None:
+def test_unmet_demand_leaves_out_a_job_killed_while_it_runs() -> None:
     world = made()
     world.submit("j1", gpus=1)
     world.offers(offer("o1", "a1", gpus=1))
@@ -54,7 +54,7 @@ def test_who_is_killed_while_it_runs_was_served() -> None:
     assert record.span.task_id == "j1.1"
 
 
-def test_what_it_waited_for_again_is_unmet_from_its_last_end_on() -> None:
+def test_unmet_demand_of_a_requeued_job_counts_from_its_last_end() -> None:
     world = made()
     world.submit("j1", gpus=1, max_attempts=3)
     world.offers(offer("o1", "a1", gpus=1))

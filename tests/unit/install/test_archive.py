@@ -25,9 +25,37 @@ BEGUN = (
 )
 
 
+#: An archive of few files: how archives begin does not depend on what they contain.
+FEW = {
+    "isolator/__init__.py": b"",
+    "isolator/__main__.py": b"def main():\n    raise KeyError('MESOS_AGENT_ENDPOINT')\n",
+}
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    """Return the files of the archive by name."""
+    return archive.contents()
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archive.build(tmp_path_factory.mktemp("archive"))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build an archive of few files."""
+    path = tmp_path_factory.mktemp("archive") / "small.pyz"
+    path.write_bytes(archive.packed(FEW))
+    return path
+
+
+@pytest.fixture(scope="module")
+def started(built: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Start the archive for the first time; return the directory of the host, and what it wrote to stderr."""
+    node = tmp_path_factory.mktemp("node")
+    return node, start(built, node, "executor").stderr
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +75,13 @@ def trees(node: Path) -> list[Path]:
     return sorted(path for path in (node / "programs").iterdir() if path.is_dir())
 
 
-def test_whatever_its_modules_import_is_in_it_or_in_python() -> None:
+@pytest.mark.usefixtures("built")  # it has parsed the modules
+def test_archive_has_all_imports_of_its_modules() -> None:
     assert archive.unmet() == {}
 
 
-def test_every_module_in_it_is_found_by_a_python_that_has_nothing_else(unpacked: Path) -> None:
+@pytest.mark.on_change("install")
+def test_archive_modules_are_found_by_a_bare_python(unpacked: Path) -> None:
     names = [
         ".".join(path.relative_to(unpacked).with_suffix("").parts).removesuffix(".__init__")
         for top in archive.OWN
@@ -71,24 +101,32 @@ def test_every_module_in_it_is_found_by_a_python_that_has_nothing_else(unpacked:
     assert len(names) > 200
 
 
-def test_it_begins_as_an_executor_and_unpacks_once(built: Path, tmp_path: Path) -> None:
-    assert BEGUN in start(built, tmp_path, "executor").stderr
-    (tree,) = trees(tmp_path)
+def test_archive_begins_as_an_executor_and_unpacks_once(built: Path, started: tuple[Path, str]) -> None:
+    node, said = started
+    assert BEGUN in said
+    (tree,) = trees(node)
     made = tree.stat().st_ino
     assert (tree.stat().st_mode & 0o777, (tree / "isolator/__main__.py").stat().st_mode & 0o777) == (
         0o755,
         0o644,
     )
     assert list(tree.glob("isolator/__pycache__/program.*.pyc")), "compiled"
-    assert BEGUN in start(built, tmp_path, "monitor").stderr
-    assert [path.stat().st_ino for path in trees(tmp_path)] == [made]
+    assert BEGUN in start(built, node, "executor").stderr
+    assert [path.stat().st_ino for path in trees(node)] == [made]
 
 
-def test_it_says_whether_the_host_is_fit(built: Path, tmp_path: Path) -> None:
+@pytest.mark.on_change("install")
+@pytest.mark.parametrize("program", ["monitor", "keeper"])
+def test_archive_begins_as_another_program(built: Path, started: tuple[Path, str], program: str) -> None:
+    assert BEGUN in start(built, started[0], program).stderr
+
+
+@pytest.mark.on_change("install")
+def test_archive_says_whether_the_host_is_fit(built: Path, started: tuple[Path, str], tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     write_inventory(inventory, simulated_gpus(1, "NVIDIA A100-SXM4-80GB", seed="fit"))
     env = {
-        "MESOS_GPU_NODE_DIR": str(tmp_path / "node"),
+        "MESOS_GPU_NODE_DIR": str(started[0]),
         "MESOS_GPU_INVENTORY": str(inventory),
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     }
@@ -102,62 +140,69 @@ def test_it_says_whether_the_host_is_fit(built: Path, tmp_path: Path) -> None:
     assert ("FAIL" in levels) is (done.returncode == 1)
 
 
-def test_many_first_starts_at_once_make_one_directory(built: Path, tmp_path: Path) -> None:
+def test_archive_started_many_times_at_once_makes_one_directory(small: Path, tmp_path: Path) -> None:
     left = tmp_path / "programs" / ".part-of-one-that-was-killed"
     left.mkdir(parents=True)
     with ThreadPoolExecutor(4) as pool:
-        said = list(pool.map(lambda _: start(built, tmp_path, "executor").stderr, range(4)))
+        said = list(pool.map(lambda _: start(small, tmp_path, "executor").stderr, range(4)))
     assert all(BEGUN in each for each in said), said
     assert len(trees(tmp_path)) == 1
     assert not left.exists()
 
 
 @pytest.mark.parametrize("which", ["tree", "above"])
-def test_it_runs_nothing_that_others_could_have_changed(built: Path, tmp_path: Path, which: str) -> None:
-    start(built, tmp_path, "executor")
+def test_archive_runs_nothing_that_others_could_have_changed(small: Path, tmp_path: Path, which: str) -> None:
+    start(small, tmp_path, "executor")
     (tree,) = trees(tmp_path)
     weak = tree if which == "tree" else tree.parent
     weak.chmod(0o777)
-    done = start(built, tmp_path, "executor")
+    done = start(small, tmp_path, "executor")
     assert done.returncode == 1
     assert f"{weak} is no directory that only its owner can write" in done.stderr
     assert BEGUN not in done.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("sh",), ("executor", "monitor")])
-def test_wrong_words_are_told_the_right_ones(built: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = start(built, tmp_path, *words)
+def test_archive_names_the_right_words_for_wrong_ones(
+    small: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = start(small, tmp_path, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "executor|monitor|keeper" in done.stderr
     assert not (tmp_path / "programs").exists()
 
 
-def test_the_same_sources_give_the_same_bytes_and_others_another_directory(built: Path) -> None:
-    files = archive.contents()
+def test_archive_of_the_same_sources_has_the_same_bytes(built: Path, files: dict[str, bytes]) -> None:
     assert archive.packed(files) == built.read_bytes()
     with zipfile.ZipFile(built) as packed:
-        begin = packed.read("__main__.py").decode()
         assert {name for name in packed.namelist() if name.startswith(PREFIX)} == {
             PREFIX + each for each in files
         }
-    changed = archive.packed({**files, "isolator/program.py": b"pass\n"})
-    assert begin.encode() not in changed
-    (line,) = [
-        node
-        for node in ast.parse(begin).body
-        if isinstance(node, ast.Assign) and "DIGEST" in ast.unparse(node)
-    ]
-    assert len(ast.literal_eval(line.value)) == 32
 
 
-def test_the_licences_of_what_is_in_it_are_in_it_too() -> None:
-    names = archive.contents()
+def test_archive_of_other_sources_has_another_directory(small: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pyz"
+    other.write_bytes(archive.packed({**FEW, "isolator/program.py": b"pass\n"}))
+    digests = set()
+    for path in (small, other):
+        with zipfile.ZipFile(path) as packed:
+            begin = ast.parse(packed.read("__main__.py").decode())
+        (line,) = [
+            node for node in begin.body if isinstance(node, ast.Assign) and "DIGEST" in ast.unparse(node)
+        ]
+        digests.add(ast.literal_eval(line.value))
+    assert {len(digest) for digest in digests} == {32}
+    assert len(digests) == 2
+
+
+def test_archive_has_the_licences_of_its_packages(files: dict[str, bytes]) -> None:
     for distribution in archive.OTHERS:
-        of_it = [name for name in names if name.lower().replace("_", "-").startswith(distribution)]
+        of_it = [name for name in files if name.lower().replace("_", "-").startswith(distribution)]
         assert any(name.endswith(("LICENSE", "METADATA")) for name in of_it), distribution
 
 
-def test_what_has_to_be_in_it_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_contents_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_sources", dict)
     monkeypatch.setattr(archive, "OTHERS", {"no-such-distribution": "none"})
     with pytest.raises(MesosGpuError, match="no-such-distribution is not installed"):
         archive.contents()
@@ -179,10 +224,10 @@ def fetch(
     return subprocess.run(words, env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_it_is_fetched_once_and_then_run_from_where_only_root_writes(built: Path, tmp_path: Path) -> None:
+def test_archive_is_fetched_once_and_run_from_a_directory_of_root(small: Path, tmp_path: Path) -> None:
     copy = tmp_path / "of the server.pyz"
-    copy.write_bytes(built.read_bytes())
-    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    copy.write_bytes(small.read_bytes())
+    digest = hashlib.sha256(small.read_bytes()).hexdigest()
     copy = copy.rename(tmp_path / "of-the-server.pyz")
     assert BEGUN in fetch(copy, tmp_path, digest).stderr
     assert (tmp_path / f"programs/{digest}.pyz").read_bytes() == copy.read_bytes()
@@ -190,10 +235,10 @@ def test_it_is_fetched_once_and_then_run_from_where_only_root_writes(built: Path
     assert BEGUN in fetch(copy, tmp_path, digest, "monitor").stderr, "the second time it is not asked for"
 
 
-def test_another_archive_than_the_one_named_is_not_run(built: Path, tmp_path: Path) -> None:
+def test_another_archive_than_the_one_named_is_not_run(small: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.pyz"
-    other.write_bytes(built.read_bytes() + b"\n")
-    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    other.write_bytes(small.read_bytes() + b"\n")
+    digest = hashlib.sha256(small.read_bytes()).hexdigest()
     done = fetch(other, tmp_path, digest)
     assert done.returncode == 1
     assert "nothing of it is run" in done.stderr
@@ -211,6 +256,6 @@ def test_another_archive_than_the_one_named_is_not_run(built: Path, tmp_path: Pa
         "",
     ],
 )
-def test_what_names_no_archive_is_refused_with_both_forms(where: str) -> None:
+def test_archive_option_is_refused_with_both_forms(where: str) -> None:
     with pytest.raises(click.BadParameter, match=r"absolute path.*#sha256="):
         parse.archive(None, None, where)  # type: ignore[arg-type]

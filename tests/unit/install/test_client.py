@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 from mesos_gpu.install.archive import imports
 from scripts import locks
 
@@ -41,7 +43,13 @@ def reached() -> Iterator[tuple[str, str]]:
                 wanted.append(each)
 
 
-def test_it_imports_no_package_that_it_does_not_require() -> None:
+@pytest.fixture(scope="module")
+def used() -> set[tuple[str, str]]:
+    """Return what `reached` yields."""
+    return set(reached())
+
+
+def test_client_imports_only_packages_that_it_requires(used: set[tuple[str, str]]) -> None:
     required = set(locks.needs("mesos_gpu"))
     names = {required_name for name in required for required_name in (name, *locks.needs(name))}
     provided = {
@@ -49,19 +57,19 @@ def test_it_imports_no_package_that_it_does_not_require() -> None:
         for top, distributions in metadata.packages_distributions().items()
         if names & {each.lower() for each in distributions}
     }
-    used = set(reached())
     assert {(name, top) for name, top in used if top not in provided} == set()
     assert {top for _, top in used} >= {"click", "msgspec", "requests", "rich", "websockets"}
 
 
-def test_it_requires_no_package_that_only_others_import() -> None:
+def test_client_requires_only_packages_that_it_imports(used: set[tuple[str, str]]) -> None:
     by_name = metadata.packages_distributions()
-    used = {each.lower() for _, top in reached() for each in by_name.get(top, ())}
+    imported = {each.lower() for _, top in used for each in by_name.get(top, ())}
     # Python's zoneinfo reads it: periods of budgets.
-    assert set(locks.needs("mesos_gpu")) - used == {"tzdata"}
+    assert set(locks.needs("mesos_gpu")) - imported == {"tzdata"}
 
 
-def test_the_exception_is_imported_by_one_command_alone() -> None:
+@pytest.mark.usefixtures("used")  # it has parsed the modules
+def test_client_command_alone_imports_the_exception() -> None:
     known = modules()
     (importer,) = [
         name for name, path in known.items()

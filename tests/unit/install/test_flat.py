@@ -88,7 +88,7 @@ def test_a_module_that_is_not_there_is_not_packed_in_silence(packages: Path) -> 
         flat.packed(packages, ["isolator.none"])
 
 
-def test_it_is_kept_until_a_source_changes(packages: Path, tmp_path: Path) -> None:
+def test_flat_file_is_kept_until_a_source_changes(packages: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     data = flat.kept(packages, ["isolator.one"], cache)
     (file,) = cache.iterdir()
@@ -109,7 +109,7 @@ def test_it_is_kept_until_a_source_changes(packages: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("fault", ["file", "directory", "link"])
-def test_what_others_could_have_written_is_not_used(packages: Path, tmp_path: Path, fault: str) -> None:
+def test_flat_file_that_others_could_write_is_not_used(packages: Path, tmp_path: Path, fault: str) -> None:
     cache = tmp_path / "cache"
     data = flat.kept(packages, ["isolator.one"], cache)
     (file,) = cache.iterdir()
@@ -122,7 +122,7 @@ def test_what_others_could_have_written_is_not_used(packages: Path, tmp_path: Pa
     assert flat.kept(packages, ["isolator.one"], cache) == data
 
 
-def test_where_nothing_can_be_kept_it_is_made_anew(packages: Path, tmp_path: Path) -> None:
+def test_flat_file_is_made_each_time_without_a_cache(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     data = flat.kept(packages, ["isolator.one"], tmp_path / "cache")
     assert marshal.loads(data[4:])[1][0].keys() == {
@@ -145,15 +145,15 @@ def ours(modules: Sequence[str]) -> set[str]:
     return {each for each in modules if each.partition(".")[0] in ("isolator", "mesos_gpu", "volumes")}
 
 
-def test_what_an_executor_imports_at_its_start_is_bounded(launcher: Path) -> None:
+def test_imports_of_an_executor_at_its_start_are_bounded(launcher: Path) -> None:
     assert imported(launcher, "isolator.executor.main") - OF_EXECUTOR == set()
 
 
-def test_what_the_launch_helper_imports_is_bounded(launcher: Path) -> None:
+def test_imports_of_the_launch_helper_are_bounded(launcher: Path) -> None:
     assert imported(launcher, "mesos_gpu.libmesos.launching") - OF_HELPER == set()
 
 
-def test_all_that_they_import_and_is_written_in_python_comes_from_the_file(launcher: Path) -> None:
+def test_modules_written_in_python_come_from_the_file(launcher: Path) -> None:
     begin = flat.begin(str(launcher / flat.NAME), helpers.ROOT)
     listing = "print(*[f'{type(m.__loader__).__name__}:{name}' for name, m in sys.modules.items()])"
     told = run(f"{begin}import isolator.executor.main, mesos_gpu.libmesos.launching\n{listing}").split()
@@ -175,6 +175,7 @@ def test_another_build_of_python_has_its_own_library(packages: Path) -> None:
         assert where(packages, file, told) == f"{whose} Flat\n"
 
 
+@pytest.mark.on_change("install")
 def test_all_other_modules_of_the_isolator_go_with_those_of_the_file(launcher: Path) -> None:
     """They are imported later, if at all, and as they were written."""
     root = Path(helpers.ROOT)

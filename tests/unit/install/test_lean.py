@@ -158,7 +158,7 @@ def test_a_module_that_is_made_lean_refuses_the_same(both: Any, name: str) -> No
     assert raised[1] is raised[0]
 
 
-def test_nothing_that_only_readers_need_is_left() -> None:
+def test_lean_code_has_no_imports_and_docstrings_for_readers() -> None:
     code = compile(lean(SOURCE), "leaned", "exec", dont_inherit=True)
     assert {"os", "json", "nowhere", "typing", "collections.abc"}.isdisjoint(code.co_names)
     assert b"Of a" not in b"".join(pickle.dumps(text) for text in constants(code))
@@ -199,6 +199,7 @@ def classes(one: Any) -> dict[str, type]:
     }
 
 
+@pytest.mark.on_change("install")
 def test_all_classes_that_executors_import_are_as_they_were() -> None:
     compared = 0
     for each in flat.reached(Path(ROOT), STARTS):
@@ -231,7 +232,7 @@ def shape(one: Any) -> dict[str, object]:
     }
 
 
-def test_what_replaces_functions_of_dataclasses_goes_as_deep(both: Any) -> None:
+def test_lean_asdict_and_astuple_go_as_deep_as_dataclasses(both: Any) -> None:
     for one in both:
         noun = one.Open(one.Noun(1, {"a": one.Row(2)}), [one.Noun(3)])
         assert written.asdict(noun) == dataclasses.asdict(noun)
@@ -251,6 +252,7 @@ def test_regular_expressions_of_a_module_are_compiled_when_they_are_first_used()
         module["OTHER"].pattern  # noqa: B018 - what cannot be compiled says so then
 
 
+@pytest.mark.on_change("install")
 def test_no_function_of_re_is_given_what_is_not_compiled_yet() -> None:
     """A regular expression that is compiled late has the methods of a compiled one, and is none."""
     trees = [module.tree for module in flat.reached(Path(ROOT), STARTS)]

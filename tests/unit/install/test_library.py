@@ -22,7 +22,7 @@ def written(imported: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["json", "selectors", "socket", "subprocess", "heapq", "ctypes"])
-def test_what_comes_with_a_module_is_packed_and_no_more(name: str) -> None:
+def test_library_packs_the_imports_of_a_module_and_no_more(name: str) -> None:
     packed = set(library.packed([name]))
     assert written(name) - written("sys") <= packed
     assert packed <= written(name) | {"collections.abc"}
@@ -39,7 +39,7 @@ def test_a_late_import_is_made_by_the_function_that_needs_it() -> None:
     assert made("/a b/ü").as_uri() == "file:///a%20b/%C3%BC"
 
 
-def test_what_is_written_in_c_too_is_not_made_in_python_first() -> None:
+def test_library_takes_the_c_version_of_a_module() -> None:
     packed = library.packed(["datetime"])
     assert packed.keys() == {"datetime"}
     module: dict[str, object] = {"__name__": "datetime"}
@@ -49,7 +49,7 @@ def test_what_is_written_in_c_too_is_not_made_in_python_first() -> None:
     }
 
 
-def test_what_is_no_module_of_the_library_is_left_out() -> None:
+def test_library_leaves_out_other_modules() -> None:
     assert (
         library.packed(["mesos_gpu.errors", "os.getcwd", "stat.S_ISDIR", "sys", "_socket", "__main__"]) == {}
     )

@@ -92,7 +92,7 @@ def test_written_files_have_their_modes_and_replace_nothing(tmp_path: Path) -> N
     assert settings.read_text() == "mine"
 
 
-def test_what_is_printed_is_all_files_and_the_steps() -> None:
+def test_install_prints_all_files_and_the_steps() -> None:
     text = call("scheduler", "--master", "zk://z:2181/mesos", "--executor-archive", ARCHIVE).output
     for file in scheduler.files("zk://z:2181/mesos", "/opt/mesos-gpu/bin/mesos-gpu", ARCHIVE):
         assert f"# {file.path}  ({file.mode:04o} root:root)\n{file.text}" in text
@@ -113,7 +113,7 @@ def test_settings_alone_are_what_a_service_of_a_package_lacks(words: list[str], 
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.p*")), ids=lambda path: path.name)
-def test_what_dpkg_runs_is_a_script_that_ends_at_its_first_failure(script: Path) -> None:
+def test_package_scripts_end_at_their_first_failure(script: Path) -> None:
     text = script.read_text()
     assert text.startswith("#!/bin/sh\n# ")
     assert "\nset -e\n" in text
@@ -145,7 +145,7 @@ def test_every_file_that_flags_name_is_written_for_its_owner_alone(tokens: bool,
     assert (made / "agent/executors.json").read_text() == before
 
 
-def test_what_the_page_of_the_installation_asks_for_is_written(tmp_path: Path) -> None:
+def test_install_page_commands_write_their_files(tmp_path: Path) -> None:
     commands = [
         line
         for block in blocks("docs/install.md")

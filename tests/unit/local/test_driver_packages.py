@@ -46,7 +46,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         server.shutdown()
 
 
-def test_fetched_once_and_again_if_damaged(mirror: Path) -> None:
+def test_driver_package_is_fetched_once_and_again_if_damaged(mirror: Path) -> None:
     (path,) = fetch("any")
     assert path.read_bytes() == CONTENT
     fetch("any")
@@ -73,20 +73,20 @@ def test_a_silent_mirror_is_given_up(mirror: Path, monkeypatch: pytest.MonkeyPat
             fetch("any")
 
 
-def test_another_content_is_refused(mirror: Path) -> None:
+def test_driver_package_of_another_content_is_refused(mirror: Path) -> None:
     (mirror / "pool/one.deb").write_bytes(b"a virus!!")
     with pytest.raises(Unavailable, match=r"has another one\.deb"):
         fetch("any")
 
 
-def test_what_is_not_there_is_said_with_what_to_do(mirror: Path) -> None:
+def test_driver_package_that_is_missing_is_named_with_a_remedy(mirror: Path) -> None:
     (mirror / "pool/one.deb").unlink()
     with pytest.raises(Unavailable, match="404") as caught:
         fetch("any")
     assert "put one.deb into" in caught.value.remedy
 
 
-def test_the_list_has_names_and_digests_alone() -> None:
+def test_driver_package_list_has_names_and_digests_only() -> None:
     listed = packages(*ALL, NEXT)
     assert len({package.name for package in listed}) == len(listed)
     assert all(len(package.sha256) == 64 and package.path.startswith("pool/") for package in listed)

@@ -34,7 +34,7 @@ def flags(info: Mapping[str, Any], **more: str) -> dict[str, str]:
         {**INFO, "command": {"value": "true"}},
     ],
 )
-def test_it_launches_what_asks_for_nothing_more(info: Mapping[str, Any]) -> None:
+def test_launch_helper_takes_plain_requests(info: Mapping[str, Any]) -> None:
     assert launching.plain(flags(info)) == info
     assert launching.plain(flags(info, UNSHARE_NAMESPACE_MNT="false", HELP="false")) == info
     as_agents_say_it = {**info, "task_environment": {}}
@@ -76,7 +76,7 @@ def test_mesos_judges_flags_that_are_not_as_they_ever_were(given: Mapping[str, s
 
 
 @pytest.mark.parametrize("value", [INFO, {"a": [1, 2.5, None, True, 'ä\n\u20ac\U0001f600\\"']}, {}])
-def test_it_reads_json_as_json_does(value: object) -> None:
+def test_launch_helper_reads_json_as_json_does(value: object) -> None:
     assert launching.decoded(json.dumps(value)) == value
     assert launching.decoded(json.dumps(value, ensure_ascii=False) + " \n") == value
 
@@ -163,13 +163,13 @@ def test_the_command_runs_with_its_variables_in_its_directory(contained: Any) ->
 @pytest.mark.parametrize(
     ("command", "status"), [("exit 3", 3 << 8), ("kill -9 $$", 9), ("no-such-command", 127 << 8)]
 )
-def test_how_the_command_ended_is_written_down(contained: Any, command: str, status: int) -> None:
+def test_launch_helper_writes_down_how_the_command_ended(contained: Any, command: str, status: int) -> None:
     one = contained(command)
     one.go()
     assert one.end()[:2] == (0, str(status))
 
 
-def test_nothing_runs_before_the_agent_says_so_nor_without_it(contained: Any) -> None:
+def test_launch_helper_runs_nothing_without_the_agents_word(contained: Any) -> None:
     one = contained("echo it runs")
     one.leave()
     code, status, output = one.end()
@@ -231,7 +231,7 @@ def test_a_user_that_is_not_there_ends_the_start(contained: Any) -> None:
     assert "Failed to get the uid of user 'no-such-user': not found" in output
 
 
-def test_what_it_does_not_know_goes_to_mesos(contained: Any) -> None:
+def test_launch_helper_leaves_unknown_requests_to_mesos(contained: Any) -> None:
     one = contained("echo it runs", rlimits={"rlimits": []})
     one.go()
     code, _, output = one.end()

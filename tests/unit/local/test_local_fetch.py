@@ -26,14 +26,14 @@ from tests.certificates import Authority, context_of
         ("Linux", "x86_64", "glibc 2.9", "this system has glibc 2.9"),
     ],
 )
-def test_another_kind_of_machine_is_refused(system: str, machine: str, libc: str, text: str) -> None:
+def test_fetch_on_another_kind_of_machine_is_refused(system: str, machine: str, libc: str, text: str) -> None:
     with pytest.raises(Unavailable, match=text) as refusal:
         fetch.check_machine(system, machine, libc)
     assert "run it on a current Debian" in refusal.value.remedy
 
 
 @pytest.mark.parametrize("libc", ["glibc 2.17", "glibc 2.41", "glibc 3.0"])
-def test_a_current_machine_is_taken(libc: str) -> None:
+def test_fetch_on_a_current_machine_is_allowed(libc: str) -> None:
     fetch.check_machine("Linux", "x86_64", libc)
 
 
@@ -110,7 +110,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[tuple[type[Index], st
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Index]]:
     with serving() as (own, url):
-        monkeypatch.setenv("PIP_INDEX_URL", url)
+        monkeypatch.setattr(fetch, "pip_settings", lambda: {"index-url": url})
         yield own
 
 
@@ -121,7 +121,7 @@ def refused_download(cache: Path) -> MesosGpuError:
     return refusal.value
 
 
-def test_another_file_under_its_name_is_refused(
+def test_fetch_of_another_file_under_the_name_is_refused(
     tmp_path: Path, index: type[Index], capsys: pytest.CaptureFixture[str]
 ) -> None:
     refusal = refused_download(tmp_path)
@@ -137,24 +137,26 @@ def test_a_download_damaged_on_the_way_is_refused(tmp_path: Path, index: type[In
     assert "damaged on the way" in refusal.what
 
 
-def test_an_index_without_it_is_named(
+def test_index_without_the_library_is_named(
     tmp_path: Path, index: type[Index], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", os.environ["PIP_INDEX_URL"] + "elsewhere/")
+    elsewhere = fetch.pip_settings()["index-url"] + "elsewhere/"
+    monkeypatch.setattr(fetch, "pip_settings", lambda: {"index-url": elsewhere})
     refusal = refused_download(tmp_path)
     assert isinstance(refusal, Unavailable)
     assert "check the network" in refusal.remedy
 
 
-def test_no_network_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")  # tcpmux: nothing listens there
+def test_fetch_without_network_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = "http://127.0.0.1:1/simple/"  # tcpmux: nothing listens there
+    monkeypatch.setattr(fetch, "pip_settings", lambda: {"index-url": nowhere})
     refusal = refused_download(tmp_path)
     assert isinstance(refusal, Unavailable)
     assert "cannot download" in refusal.what
     assert "MESOS_GPU_CACHE" in refusal.remedy
 
 
-def test_whom_the_host_trusts_may_vouch_for_the_index(
+def test_index_may_be_certified_by_an_authority_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that is to have a service of ours need not have pip, nor anything that says whom pip trusts."""
@@ -170,7 +172,9 @@ def test_whom_the_host_trusts_may_vouch_for_the_index(
         assert "CERTIFICATE_VERIFY_FAILED" in refused_download(cache).what
 
 
-def test_a_terminal_sees_a_bar(tmp_path: Path, index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_shows_a_bar_on_a_terminal(
+    tmp_path: Path, index: type[Index], monkeypatch: pytest.MonkeyPatch
+) -> None:
     master, slave = pty.openpty()
     with os.fdopen(master, "rb", buffering=0) as screen, os.fdopen(slave, "w") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
@@ -183,6 +187,7 @@ def test_a_terminal_sees_a_bar(tmp_path: Path, index: type[Index], monkeypatch: 
     assert "once" not in seen
 
 
+@pytest.mark.long
 def test_pips_own_settings_lead_to_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
     monkeypatch.setenv("PIP_CERT", "/etc/company.pem")

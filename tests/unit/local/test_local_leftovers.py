@@ -32,7 +32,7 @@ def test_a_note_reads_back(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [leftovers.RECORD]
 
 
-def test_there_may_be_no_note(tmp_path: Path) -> None:
+def test_leftovers_may_have_no_note(tmp_path: Path) -> None:
     assert Record.load(tmp_path / "absent") is None
     leftovers.clean_up(tmp_path / "absent")
 
@@ -50,7 +50,9 @@ def test_there_may_be_no_note(tmp_path: Path) -> None:
         {"more": 1},
     ],
 )
-def test_nothing_is_removed_on_the_word_of_a_strange_note(tmp_path: Path, change: dict[str, object]) -> None:
+def test_leftovers_named_by_a_damaged_record_are_not_removed(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
     Record(tmp_path, GONE, False, entries=["master"]).save()
     (tmp_path / "master").mkdir()
     path = tmp_path / leftovers.RECORD
@@ -117,7 +119,7 @@ stranger.kill()
 """
 
 
-def test_who_shares_the_session_of_the_caller_is_none_of_the_clusters(tmp_path: Path) -> None:
+def test_process_in_the_callers_session_is_not_the_clusters(tmp_path: Path) -> None:
     """A marked process in a terminal's session, and a clean-up from a session of its own below the same terminal."""
     record = Record(tmp_path, GONE, False)
     record.save()
@@ -128,7 +130,7 @@ def test_who_shares_the_session_of_the_caller_is_none_of_the_clusters(tmp_path: 
     assert done.stdout == "0 -9 None\n", done.stderr
 
 
-def test_only_what_was_made_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_others_are_not_removed(tmp_path: Path) -> None:
     directory = tmp_path / "made"
     umask = os.umask(0o077)
     leftovers.claim(directory, entries=["master"])

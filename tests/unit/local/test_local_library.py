@@ -13,7 +13,7 @@ from mesos_gpu.errors import Damaged
 from mesos_gpu.libmesos import containerizer, cxx, master, patch_elf
 
 
-def test_another_build_is_not_patched(tmp_path: Path) -> None:
+def test_library_of_another_build_is_not_patched(tmp_path: Path) -> None:
     path = Path(shutil.copy(Path(sys.executable).resolve(), tmp_path / "other"))
     before = path.read_bytes()
     with pytest.raises(Damaged, match=r"is not the library of mesos\.scheduler 1\.11\.0") as refusal:
@@ -22,21 +22,21 @@ def test_another_build_is_not_patched(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_another_build_is_not_loaded(tmp_path: Path) -> None:
+def test_library_of_another_build_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "libmesos.so"
     path.write_bytes(b"\x7fELF" + bytes(1000))
     with pytest.raises(cxx.CallFailed, match=r"is not the library of mesos\.scheduler 1\.11\.0"):
         cxx.Mesos(str(path))
 
 
-def test_the_right_build_id_alone_does_not_load(tmp_path: Path) -> None:
+def test_library_with_only_the_build_id_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "libmesos.so"
     path.write_bytes(b"\x7fELF".ljust(cxx.BUILD_ID_AT, b"\0") + cxx.BUILD_ID)
     with pytest.raises(cxx.CallFailed, match="cannot be loaded"):
         cxx.Mesos(str(path))
 
 
-def test_both_checks_name_one_build() -> None:
+def test_library_checks_name_one_build() -> None:
     assert cxx.BUILD_ID.hex() == patch_elf.BUILD_ID
 
 
@@ -56,7 +56,7 @@ def test_a_program_says_why_it_does_not_start(tmp_path: Path, capsys: pytest.Cap
         (["mount", "--operation=make-rslave", "--path=/no/such"], "No such file or directory"),
     ],
 )
-def test_what_the_containerizer_helper_cannot_do(
+def test_containerizer_helper_says_what_it_cannot_do(
     argv: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert containerizer.main("/no/library", ["mesos-containerizer", *argv]) == 1

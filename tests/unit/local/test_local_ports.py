@@ -1,10 +1,8 @@
 """Ports of the local cluster's processes, when one is started again."""
 
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 
@@ -35,24 +33,26 @@ def test_an_address_of_another_machine_is_no_port_in_use() -> None:
         free_port("192.0.2.1")
 
 
-def test_a_start_waits_for_a_child_that_has_the_sockets_of_the_process_before(
-    listener: socket.socket,
+def test_start_waits_for_a_child_that_has_the_sockets_of_the_process_before(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = listener.getsockname()[1]
     child = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[listener.fileno()]
     )
     listener.close()
-    assert not processes.is_free("127.0.0.1", port)
-    waits = threading.Thread(target=processes.await_port, args=("127.0.0.1", port))
-    waits.start()
-    waits.join(0.3)
-    assert waits.is_alive(), "it waits for the child"
-    child.send_signal(signal.SIGKILL)
-    child.wait(30)
-    waits.join(15)
-    assert not waits.is_alive()
-    assert processes.is_free("127.0.0.1", port)
+    is_free, looks = processes.is_free, list[bool]()
+
+    def look(ip: str, port: int) -> bool:
+        looks.append(is_free(ip, port))
+        if len(looks) == 3:
+            child.kill()
+            child.wait()
+        return looks[-1]
+
+    monkeypatch.setattr(processes, "is_free", look)
+    processes.await_port("127.0.0.1", port, timeout_s=600)
+    assert looks == [False, False, False, True]
 
 
 def test_a_port_that_stays_in_use_is_left_to_who_listens_next(listener: socket.socket) -> None:

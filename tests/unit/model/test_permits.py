@@ -68,7 +68,7 @@ def told(permits: Permits, **asked: object) -> Assignment:
     return decode_assignment(base64.b64decode(data))
 
 
-def test_an_executor_is_told_what_its_task_may_reach_and_what_there_is() -> None:
+def test_executor_is_told_what_its_task_may_reach_and_what_there_is() -> None:
     listed = Permits(control_access={"lb": BOTH})
     assignment = told(listed, name="lb", control_access=BOTH)
     assert assignment.control_access == ("api", "master")
@@ -79,7 +79,7 @@ def test_an_executor_is_told_what_its_task_may_reach_and_what_there_is() -> None
     assert told(listed, name="lb").control_access == ()
 
 
-def test_a_job_that_an_earlier_list_let_in_reaches_what_the_list_of_today_says() -> None:
+def test_job_that_an_earlier_list_let_in_reaches_what_the_list_of_today_says() -> None:
     listed = Permits(control_access={"lb@haproxy": (Control.API,), "/lb": BOTH})
     assert told(listed, name="lb", user="haproxy", control_access=BOTH).control_access == ("api",)
     assert told(listed, name="lb", user="alice", control_access=BOTH).control_access == ()

@@ -20,7 +20,7 @@ RESOURCES = st.builds(
 )
 
 
-def test_a_tenth_ten_times_is_exactly_one() -> None:
+def test_amount_of_a_tenth_ten_times_is_exactly_one() -> None:
     left = Resources(cpus=1)
     for _ in range(10):
         left -= Resources(cpus=0.1)
@@ -29,13 +29,13 @@ def test_a_tenth_ten_times_is_exactly_one() -> None:
     assert hash(left) == hash(NOTHING)
 
 
-def test_the_halves_of_an_odd_amount_are_together_the_whole() -> None:
+def test_halves_of_an_odd_amount_are_together_the_whole() -> None:
     one, other = Resources(cpus=0.005, mem_mib=97).halves()
     assert one + other == Resources(cpus=0.005, mem_mib=97)
     assert (one.cpu_milli, other.cpu_milli) == (3, 2)
 
 
-def test_an_amount_of_which_more_is_kept_than_there_is_covers_nothing() -> None:
+def test_amount_of_which_more_is_kept_than_there_is_covers_nothing() -> None:
     free = Resources(cpus=2, mem_mib=100) - Resources(disk_mib=5)
     assert not free.covers(Resources(cpus=2))
     assert (free + Resources(disk_mib=5)).covers(Resources(cpus=2))
@@ -44,7 +44,7 @@ def test_an_amount_of_which_more_is_kept_than_there_is_covers_nothing() -> None:
     assert free.times(NOTHING) == UNLIMITED
 
 
-def test_each_lack_is_named_with_its_unit_as_mesos_and_as_people_call_it() -> None:
+def test_lacking_amount_is_named_with_its_unit_and_in_words() -> None:
     lack = Resources(cpus=1, mem_mib=50).lacking(Resources(cpus=1.5, mem_mib=50, gpus=2, disk_mib=8))
     assert [(amount.mesos, amount.words, value) for amount, value in lack.items()] == [
         ("cpus", "cpus", 0.5),
@@ -62,13 +62,13 @@ def test_scalars_of_other_names_and_of_several_roles_are_left_out_and_summed() -
 
 
 @pytest.mark.parametrize("amount", AMOUNTS, ids=lambda amount: amount.name)
-def test_each_amount_is_a_field_of_a_job_a_property_and_an_argument(amount: Amount) -> None:
+def test_amounts_are_each_a_field_of_a_job_a_property_and_an_argument(amount: Amount) -> None:
     given: dict[str, Any] = {amount.name: 3}
     assert getattr(JobSpec("j", **given).resources, amount.name) == 3
     assert getattr(Resources(**given), amount.name) == 3
 
 
-def test_a_journal_from_before_there_was_a_further_amount_can_be_read() -> None:
+def test_journal_from_before_there_was_a_further_amount_can_be_read() -> None:
     assert journal.decode_flat(b"[1.5, 64.0]", Resources) == Resources(cpus=1.5, mem_mib=64)
     written = journal.encode(Resources(cpus=1.5, gpus=2))
     assert written == b"[1.5,0.0,2.0,0.0]", "as state files had it before there was this type"
@@ -76,7 +76,7 @@ def test_a_journal_from_before_there_was_a_further_amount_can_be_read() -> None:
 
 
 @each(RESOURCES, RESOURCES, st.integers(1, 9))
-def test_times_and_covers_and_lacking_agree(free: Resources, need: Resources, count: int) -> None:
+def test_amounts_agree_in_times_covers_and_lacking(free: Resources, need: Resources, count: int) -> None:
     assert free.covers(need.scaled(count)) == (free.times(need) >= count)
     assert free.covers(need) == (not free.lacking(need))
     assert (free + free.lacking(need)).covers(need)

@@ -43,14 +43,14 @@ KNOWN = {
         ("500-", [("x", 500), ("x", None)], [("x", 499)]),
     ],
 )
-def test_a_list_of_users(text: str, yes: list[tuple[str, int]], no: list[tuple[str, int]]) -> None:
+def test_user_list_admits_its_users(text: str, yes: list[tuple[str, int]], no: list[tuple[str, int]]) -> None:
     users = Users.parse(text)
     assert [users.may_have(*who) for who in (*yes, *no)] == [True] * len(yes) + [False] * len(no)
     assert Users.parse(str(users)) == users
 
 
 @pytest.mark.parametrize("text", ["root", "0-", "0", "9-5", "a b", ",", "1-99999999999", "Alice", "5"])
-def test_a_list_that_says_nothing_clear_is_refused(text: str) -> None:
+def test_user_list_that_is_unclear_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must|neither"):
         Users.parse(text)
     words = ["scheduler", "--master", "m:1", "--state", "/nowhere/s", "--users", text]
@@ -78,7 +78,7 @@ def test_a_list_that_says_nothing_clear_is_refused(text: str) -> None:
         (None, "alice", ""),
     ],
 )
-def test_a_job_or_an_app_of_a_user_who_is_not_on_the_list_is_refused(
+def test_job_or_an_app_of_a_user_who_is_not_on_the_list_is_refused(
     user: str | None, users: str, refused: str
 ) -> None:
     permits = Permits(default_user="gpu", users=Users.parse(users), account_of=KNOWN.get)
@@ -93,7 +93,7 @@ def test_a_job_or_an_app_of_a_user_who_is_not_on_the_list_is_refused(
     assert [(reason.field, reason.why) for reason in reasons] == [("user", problems[0].reason)]
 
 
-def test_an_account_of_this_host_has_its_uid_and_groups() -> None:
+def test_account_of_this_host_has_its_uid_and_groups() -> None:
     own = account_of(pwd.getpwuid(os.geteuid()).pw_name)
     assert own is not None
     assert own.uid == os.geteuid()
@@ -128,7 +128,7 @@ def test_an_account_of_this_host_has_its_uid_and_groups() -> None:
         (None, {"MESOS_GPU_ALLOW_ROOT": "host"}, {}, ""),
     ],
 )
-def test_the_host_has_its_own_word(
+def test_host_list_of_users_decides_too(
     user: str | None, env: dict[str, str], more: dict[str, object], refused: str
 ) -> None:
     plan = Assignment("j", 1, user=user, **more)  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def test_the_host_has_its_own_word(
 
 
 @root_only
-def test_a_user_who_could_become_root_runs_nothing_whatever_the_lists_say(
+def test_user_who_could_become_root_runs_nothing_whatever_the_lists_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(accounts, "account_of", lambda name: Account(name, 65534, frozenset({"lxd"})))
@@ -165,5 +165,5 @@ def test_root_may_be_allowed_in_images_alone() -> None:
         ({"runs_as": "root", "image": None}, "root: of the host, as far as isolation leaves rights"),
     ],
 )
-def test_a_job_that_is_root_of_its_host_says_so(job: Any, shown: str) -> None:
+def test_job_that_is_root_of_its_host_says_so(job: Any, shown: str) -> None:
     assert runs_as(job) == shown

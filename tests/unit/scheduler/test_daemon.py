@@ -54,13 +54,13 @@ def rig() -> Iterator[Rig]:
     rig.daemon.stop()
 
 
-def test_a_submitted_job_is_saved_before_the_answer(rig: Rig) -> None:
+def test_daemon_saves_a_submitted_job_before_the_answer(rig: Rig) -> None:
     job = rig.daemon.submit(spec(name="train")).result(60)
     assert job.id.startswith("train-")
     assert any(isinstance(s, SaveJob) and s.job.id == job.id for batch in rig.store.batches for s in batch)
 
 
-def test_the_launch_is_on_disk_before_it_is_sent(rig: Rig) -> None:
+def test_daemon_saves_a_launch_before_it_is_sent(rig: Rig) -> None:
     seen: list[bool] = []
 
     def look(call: str) -> None:
@@ -78,7 +78,7 @@ def test_the_launch_is_on_disk_before_it_is_sent(rig: Rig) -> None:
     assert b'"user":"nobody"' in base64.b64decode(infos[0]["data"])
 
 
-def test_what_has_come_is_taken_in_before_the_next_match(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemon_takes_all_waiting_events_before_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, matches = Rig(), list[ev.Event]()
 
     def counted(state: State, event: ev.Event, now: float, settings: Settings) -> list[Effect]:
@@ -99,7 +99,7 @@ def test_what_has_come_is_taken_in_before_the_next_match(monkeypatch: pytest.Mon
         rig.daemon.stop()
 
 
-def test_listeners_hear_of_each_change(rig: Rig) -> None:
+def test_daemon_listeners_hear_of_each_change(rig: Rig) -> None:
     heard: list[tuple[JobId, int]] = []
     unlisten = rig.daemon.listen(lambda job_id, version: heard.append((job_id, version)))
     job = rig.daemon.submit(spec()).result(60)
@@ -112,20 +112,20 @@ def test_listeners_hear_of_each_change(rig: Rig) -> None:
     assert len(heard) == 4
 
 
-def test_killing_what_is_not_there_is_the_askers_error(rig: Rig) -> None:
+def test_daemon_refuses_to_kill_an_unknown_job(rig: Rig) -> None:
     with pytest.raises(NotFound, match="no job nope"):
         rig.daemon.kill(JobId("nope")).result(60)
     assert rig.daemon.read(lambda view: view.connected).result(60)
 
 
-def test_a_reader_that_fails_hurts_only_itself(rig: Rig) -> None:
+def test_daemon_reader_that_fails_disturbs_no_other(rig: Rig) -> None:
     future: Future[float] = rig.daemon.read(lambda view: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         future.result(60)
     assert rig.daemon.read(lambda view: len(view.jobs)).result(60) == 0
 
 
-def test_an_asker_that_has_gone_hurts_nobody(rig: Rig) -> None:
+def test_daemon_caller_that_has_gone_disturbs_no_other(rig: Rig) -> None:
     gate = threading.Event()
     blocker = rig.daemon.read(lambda view: gate.wait(60))
     gone = rig.daemon.read(lambda view: 1)
@@ -135,7 +135,7 @@ def test_an_asker_that_has_gone_hurts_nobody(rig: Rig) -> None:
     assert rig.daemon.read(lambda view: 2).result(60) == 2
 
 
-def test_an_agent_without_gpus_does_not_keep_hope_alive(rig: Rig) -> None:
+def test_daemon_explains_that_agents_without_gpus_cannot_run_a_job(rig: Rig) -> None:
     rig.daemon.put(ev.OffersArrived((offer("o1", "plain"),)))
     job = rig.daemon.submit(spec(gpus=4)).result(60)
     why = rig.daemon.read(lambda view: view.explain(job.id)).result(60)
@@ -143,7 +143,7 @@ def test_an_agent_without_gpus_does_not_keep_hope_alive(rig: Rig) -> None:
     assert why.nodes[0].reasons == ("has only 0 GPUs",)
 
 
-def test_a_call_that_fails_stops_nothing(rig: Rig) -> None:
+def test_daemon_goes_on_after_a_call_that_fails(rig: Rig) -> None:
     rig.driver.down = True
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
     job = rig.daemon.submit(spec()).result(60)
@@ -153,7 +153,7 @@ def test_a_call_that_fails_stops_nothing(rig: Rig) -> None:
     assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.PENDING
 
 
-def test_a_refused_request_is_its_asker_s_alone(rig: Rig) -> None:
+def test_daemon_refuses_one_request_and_does_the_others(rig: Rig) -> None:
     gate = threading.Event()
     rig.daemon.read(lambda view: gate.wait(60))
     refused = rig.daemon.drain(Target.GPU, "g9", "why")
@@ -166,7 +166,7 @@ def test_a_refused_request_is_its_asker_s_alone(rig: Rig) -> None:
     assert job.result(60).state is JobState.PENDING, "of the same batch"
 
 
-def test_a_reset_is_a_message_to_the_monitor_after_it_is_saved(rig: Rig) -> None:
+def test_daemon_sends_a_reset_to_the_monitor_after_it_is_saved(rig: Rig) -> None:
     rig.daemon.put(ev.OffersArrived((offer("o1", gpus=1),)))
     (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(60)
     data = report.encode(Inventory((gpu("g0"),), "simulated"))
@@ -178,7 +178,7 @@ def test_a_reset_is_a_message_to_the_monitor_after_it_is_saved(rig: Rig) -> None
     assert any(isinstance(s, SaveCard) and s.card.reset for batch in rig.store.batches for s in batch)
 
 
-def test_a_full_disk_ends_the_scheduler_without_a_call() -> None:
+def test_daemon_on_a_full_disk_ends_without_a_call() -> None:
     rig = Rig().up()
     rig.daemon.read(lambda view: None).result(60)
     rig.store.full = True
@@ -191,7 +191,7 @@ def test_a_full_disk_ends_the_scheduler_without_a_call() -> None:
     rig.daemon.stop()
 
 
-def test_a_fatal_driver_error_ends_the_scheduler() -> None:
+def test_daemon_ends_at_a_fatal_driver_error() -> None:
     rig = Rig().up()
     rig.daemon.fail(MesosGpuError("Framework has been removed", remedy="start anew"))
     assert rig.daemon.wait(60)
@@ -199,7 +199,7 @@ def test_a_fatal_driver_error_ends_the_scheduler() -> None:
     rig.daemon.stop()
 
 
-def test_a_framework_that_was_removed_is_forgotten_before_the_scheduler_ends(rig: Rig) -> None:
+def test_daemon_forgets_a_removed_framework_before_it_ends(rig: Rig) -> None:
     job = rig.daemon.submit(spec()).result(60)
     sink = Sink(rig.clock.now)
     sink.daemon = rig.daemon
@@ -211,7 +211,7 @@ def test_a_framework_that_was_removed_is_forgotten_before_the_scheduler_ends(rig
     assert [each.id for each in saved.jobs] == [job.id]
 
 
-def test_who_was_taken_over_keeps_its_framework(rig: Rig) -> None:
+def test_daemon_keeps_its_framework_when_failed_over(rig: Rig) -> None:
     rig.daemon.read(lambda view: None).result(60)
     sink = Sink(rig.clock.now)
     sink.daemon = rig.daemon
@@ -220,7 +220,7 @@ def test_who_was_taken_over_keeps_its_framework(rig: Rig) -> None:
     assert rig.store.load().framework_id == "fw"
 
 
-def test_after_a_stop_nobody_waits_for_ever() -> None:
+def test_daemon_answers_all_waiting_callers_at_a_stop() -> None:
     rig = Rig().up()
     rig.daemon.stop(teardown=True)
     assert ("stop", True) in rig.driver.calls

@@ -53,9 +53,7 @@ def daemon(store: Watched) -> Iterator[Daemon]:
     daemon.stop()
 
 
-def test_a_change_is_true_for_all_threads_when_it_is_saved_and_before_it_is_answered(
-    daemon: Daemon, store: Watched
-) -> None:
+def test_daemon_access_change_holds_when_saved_and_before_the_answer(daemon: Daemon, store: Watched) -> None:
     assert daemon.access.version == 0
     assert daemon.set_access(ADMIN, 0).result(60).version == 1
     assert (daemon.access.version, daemon.access.bindings) == (1, ADMIN.bindings)
@@ -66,7 +64,7 @@ def test_a_change_is_true_for_all_threads_when_it_is_saved_and_before_it_is_answ
     assert store.seen == [(0, []), (1, []), (1, ["a1"])]
 
 
-def test_refusals_are_who_asked_s_and_change_nothing(daemon: Daemon) -> None:
+def test_daemon_access_refusal_changes_no_document(daemon: Daemon) -> None:
     with pytest.raises(Conflict):
         daemon.set_access(ADMIN, 7).result(60)
     with pytest.raises(NotFound):
@@ -74,7 +72,7 @@ def test_refusals_are_who_asked_s_and_change_nothing(daemon: Daemon) -> None:
     assert daemon.access.version == 0
 
 
-def test_the_document_is_the_same_object_while_nothing_changes(daemon: Daemon) -> None:
+def test_daemon_access_document_is_one_object_while_unchanged(daemon: Daemon) -> None:
     daemon.set_access(ADMIN, 0).result(60)
     before = daemon.access
     daemon.create_token(TOKEN, 60.0).result(60)
@@ -83,7 +81,7 @@ def test_the_document_is_the_same_object_while_nothing_changes(daemon: Daemon) -
         daemon.tokens["b"] = TOKEN  # type: ignore[index]
 
 
-def test_what_was_answered_is_there_after_a_restart_and_what_was_not_saved_is_not(store: Watched) -> None:
+def test_daemon_access_after_a_restart_is_what_was_answered(store: Watched) -> None:
     daemon = store.daemon = made(store)
     daemon.start()
     daemon.set_access(ADMIN, 0).result(60)
@@ -98,7 +96,7 @@ def test_what_was_answered_is_there_after_a_restart_and_what_was_not_saved_is_no
     assert (again.access.version, list(again.tokens)) == (1, ["a1"])
 
 
-def test_uses_are_kept_now_and_then(daemon: Daemon, store: Watched) -> None:
+def test_daemon_access_saves_uses_of_tokens_now_and_then(daemon: Daemon, store: Watched) -> None:
     daemon.create_token(TOKEN, 60.0).result(60)
     for _ in range(100):
         daemon.note_token_use("a1", "10.0.0.1")
@@ -109,7 +107,7 @@ def test_uses_are_kept_now_and_then(daemon: Daemon, store: Watched) -> None:
     assert len(saves) == 2  # the token, and one use of it
 
 
-def test_a_use_counts_again_after_a_minute_and_those_of_forgotten_tokens_take_no_room(
+def test_daemon_access_counts_a_token_use_again_after_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0

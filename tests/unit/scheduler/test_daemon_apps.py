@@ -41,7 +41,7 @@ def with_app(app: App) -> Group:
     return Group("/", (app,))
 
 
-def test_a_change_makes_a_deployment(daemon: Daemon) -> None:
+def test_daemon_app_change_makes_a_deployment(daemon: Daemon) -> None:
     made = daemon.change_apps(lambda root: replace(root, apps=(WEB,))).result(60)
     assert made is not None
     assert [action.kind.value for step in made.plan.steps for action in step] == [
@@ -55,7 +55,7 @@ def test_a_change_makes_a_deployment(daemon: Daemon) -> None:
     assert daemon.change_apps(lambda root: root).result(60) is None, "nothing changes"
 
 
-def test_a_refusal_changes_nothing(daemon: Daemon) -> None:
+def test_daemon_app_refusal_changes_no_app(daemon: Daemon) -> None:
     def refuse(root: Group) -> Group:
         raise Conflict("An app with id [/web] already exists.", remedy="PUT it")
 
@@ -69,13 +69,13 @@ def test_a_refusal_changes_nothing(daemon: Daemon) -> None:
         daemon.cancel_deployment("none").result(60)
 
 
-def test_what_cannot_be_run_is_not_let_in(daemon: Daemon) -> None:
+def test_daemon_refuses_apps_that_cannot_run(daemon: Daemon) -> None:
     with pytest.raises(BadConfiguration, match=r"/web: .*secret"):
         daemon.change_apps(lambda _: with_app(replace(WEB, env={"B": SecretRef("b")}))).result(60)
     assert daemon.read(lambda view: view.root).result(60) == Group("/")
 
 
-def test_all_of_it_outlives_a_restart(path: Path) -> None:
+def test_daemon_apps_and_deployments_survive_a_restart(path: Path) -> None:
     daemon = daemon_of(path)
     first = daemon.change_apps(lambda _: with_app(WEB)).result(60)
     assert first is not None

@@ -62,9 +62,7 @@ def poison(uuid: str | None = "AAAA", state: str = "TASK_RUNNING") -> ev.StatusA
     return ev.StatusArrived(Status(TaskId("poison"), state, AgentId("a1"), uuid=uuid))
 
 
-def test_an_update_that_the_engine_breaks_on_is_passed_over_and_the_rest_is_done(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_daemon_skips_a_status_that_breaks_the_engine(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     before = rig.daemon.submit(spec(name="before")).result(60)
     rig.daemon.put(poison())
     after = rig.daemon.submit(spec(name="after")).result(60)
@@ -82,7 +80,7 @@ def test_an_update_that_the_engine_breaks_on_is_passed_over_and_the_rest_is_done
     assert record.exc_info[0] is ZeroDivisionError
 
 
-def test_when_it_is_repeated_it_is_acknowledged_so_that_it_ends(rig: Rig) -> None:
+def test_daemon_acknowledges_a_broken_status_that_is_repeated(rig: Rig) -> None:
     rig.daemon.put(poison())
     rig.driver.wait_for("resubscribe")
     rig.daemon.put(poison())
@@ -92,7 +90,7 @@ def test_when_it_is_repeated_it_is_acknowledged_so_that_it_ends(rig: Rig) -> Non
     wait_until("another subscription", lambda: rig.count("resubscribe") == 2)
 
 
-def test_an_answer_of_a_reconciliation_is_passed_over_by_its_state(rig: Rig) -> None:
+def test_daemon_skips_a_reconciled_status_that_breaks_by_its_state(rig: Rig) -> None:
     for uuid_less in (poison(None), poison(None), poison(None, "TASK_LOST")):
         rig.daemon.put(uuid_less)
     wait_until("two of three break", lambda: rig.count("resubscribe") == 2)
@@ -101,7 +99,7 @@ def test_an_answer_of_a_reconciliation_is_passed_over_by_its_state(rig: Rig) -> 
     assert rig.count("acknowledge") == 0
 
 
-def test_a_request_that_the_engine_breaks_on_is_refused_to_who_made_it(rig: Rig) -> None:
+def test_daemon_refuses_a_request_that_breaks_the_engine(rig: Rig) -> None:
     job = rig.daemon.submit(spec(name="good")).result(60)
     broken = rig.daemon.submit(spec(name="poison"))
     with pytest.raises(MesosGpuError, match="broke on it"):
@@ -109,7 +107,7 @@ def test_a_request_that_the_engine_breaks_on_is_refused_to_who_made_it(rig: Rig)
     assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.PENDING
 
 
-def test_those_that_wait_behind_it_when_the_scheduler_stops_are_told(rig: Rig) -> None:
+def test_daemon_requests_behind_a_broken_event_are_answered_at_a_stop(rig: Rig) -> None:
     rig.daemon.put(poison())
     late = rig.daemon.submit(spec())
     rig.daemon.stop()
@@ -119,7 +117,7 @@ def test_those_that_wait_behind_it_when_the_scheduler_stops_are_told(rig: Rig) -
         assert "stopping" in str(error)  # noqa: PT017 - either is right
 
 
-def test_the_journal_goes_on_from_the_state_that_was_read_anew(rig: Rig, tmp_path: Path) -> None:
+def test_daemon_journal_goes_on_from_the_reloaded_state(rig: Rig, tmp_path: Path) -> None:
     rig.daemon.submit(spec(name="before")).result(60)
     rig.daemon.put(poison())
     rig.driver.wait_for("resubscribe")

@@ -51,7 +51,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("given", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_beyond_loopback(given: Options, why: str) -> None:
+def test_exposure_beyond_loopback_is_refused_without_protection(given: Options, why: str) -> None:
     for address in (AWAY, "0.0.0.0", "::", "fe80::1"):
         with pytest.raises(BadConfiguration) as caught:
             exposed(given, address)
@@ -62,7 +62,9 @@ def test_what_is_refused_beyond_loopback(given: Options, why: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "open_to_all", "said"), TAKEN.values(), ids=TAKEN)
-def test_what_is_taken_and_told(given: Options, open_to_all: bool, said: list[str]) -> None:
+def test_exposure_that_is_allowed_gives_its_warnings(
+    given: Options, open_to_all: bool, said: list[str]
+) -> None:
     exposure = exposed(given, AWAY)
     assert exposure.open_to_all is open_to_all
     assert [any(each in warning for warning in exposure.warnings) for each in said] == [True] * len(said)
@@ -89,13 +91,13 @@ def test_authentication_without_tls_must_be_asked_for(monkeypatch: pytest.Monkey
         ({**OWN, "tls_client": "required"}, "--tls-client-ca"),
     ],
 )
-def test_an_option_that_is_nothing_without_another(given: dict[str, Any], missing: str) -> None:
+def test_exposure_option_without_the_other_it_needs_is_refused(given: dict[str, Any], missing: str) -> None:
     with pytest.raises(BadConfiguration) as caught:
         TlsOptions(**given).files()
     assert f"without {missing}" in caught.value.what
 
 
-def test_a_client_ca_alone_requires_certificates() -> None:
+def test_exposure_client_ca_alone_requires_certificates() -> None:
     assert TlsOptions().files() is None
     for word, clients in ((None, Clients.REQUIRED), ("optional", Clients.OPTIONAL)):
         files = TlsOptions(**MUTUAL, tls_client=word).files()

@@ -48,7 +48,7 @@ def world() -> Watched:
     return world
 
 
-def test_a_wait_lasts_from_submission_to_launch_and_a_launch_until_it_runs(world: Watched) -> None:
+def test_queue_wait_ends_at_the_launch_and_launch_time_when_it_runs(world: Watched) -> None:
     world.submit(gpus=1, queue="vision")
     world.now += 100
     world.node("a1", gpu("g0"))
@@ -67,7 +67,7 @@ def test_a_wait_lasts_from_submission_to_launch_and_a_launch_until_it_runs(world
     assert world.sample("task_ends_total", state="finished") == 1
 
 
-def test_a_job_that_comes_back_waits_from_its_end_on(world: Watched) -> None:
+def test_queue_wait_of_a_requeued_job_begins_at_its_end(world: Watched) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
     world.now += 500
@@ -81,7 +81,7 @@ def test_a_job_that_comes_back_waits_from_its_end_on(world: Watched) -> None:
     assert 0 < total <= 31
 
 
-def test_who_waited_when_the_scheduler_was_started_is_counted_from_then(world: Watched) -> None:
+def test_queue_wait_of_restored_jobs_counts_from_their_submission(world: Watched) -> None:
     world.submit(gpus=1)
     world.now += 40
     world.listen()
@@ -90,7 +90,7 @@ def test_who_waited_when_the_scheduler_was_started_is_counted_from_then(world: W
     assert world.sample("queue_wait_seconds_sum", queue="default") == 42
 
 
-def test_a_preemption_is_counted_once_with_its_reason(world: Watched) -> None:
+def test_preemption_metric_counts_once_with_its_reason(world: Watched) -> None:
     world.node("a1", gpu("g0"))
     world.submit("low", gpus=1, preemptible=True)
     world.status("low.1", "TASK_RUNNING")
@@ -101,14 +101,14 @@ def test_a_preemption_is_counted_once_with_its_reason(world: Watched) -> None:
     assert world.sample("preemptions_total", reason="preemption") == 1
 
 
-def test_refusals_and_rescinded_offers(world: Watched) -> None:
+def test_metrics_count_refusals_and_rescinded_offers(world: Watched) -> None:
     world.counted.refused(TooMuch("too many jobs", remedy="wait"))
     world.counted.heard(ev.OfferRescinded(OfferId("o")))
     assert world.sample("refusals_total", reason="TooMuch") == 1
     assert world.sample("offers_total", outcome="rescinded") == 1
 
 
-def test_of_very_many_queues_the_later_ones_are_one(world: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_metrics_beyond_the_limit_are_merged(world: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counted, "MOST_QUEUES", 2)
     world.node("a1", gpu("g0"))
     for number in range(4):

@@ -26,7 +26,9 @@ def daemon() -> Iterator[Daemon]:
     daemon.stop()
 
 
-def test_it_is_the_first_version_and_is_taken_once(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+def test_access_file_is_the_first_version_and_taken_once(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(2):
         begin_with(FIRST, daemon)
     latest = daemon.access
@@ -34,7 +36,7 @@ def test_it_is_the_first_version_and_is_taken_once(daemon: Daemon, caplog: pytes
     assert not [each for each in caplog.records if each.levelno > logging.INFO]
 
 
-def test_what_was_applied_later_wins_and_the_log_says_so(
+def test_access_file_yields_to_a_later_document_and_the_log_says_so(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon.set_access(replace(FIRST, unix_users={"ann": "a"}, by="bob"), 0).result(60)
@@ -43,7 +45,7 @@ def test_what_was_applied_later_wins_and_the_log_says_so(
     assert "--access-file is not what is in force: version 1 is, by bob" in caplog.text
 
 
-def test_one_that_leaves_only_root_to_change_it_is_said(
+def test_access_file_without_an_admin_is_warned_about(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin_with(AccessDocument(bindings=(Binding(("ann",), (), ("user",)),)), daemon)
@@ -60,7 +62,7 @@ def test_one_that_leaves_only_root_to_change_it_is_said(
         (b"a: [", "is neither JSON nor YAML"),
     ],
 )
-def test_a_file_that_says_nothing_ends_the_start(tmp_path: Path, text: bytes | None, words: str) -> None:
+def test_access_file_that_is_empty_ends_the_start(tmp_path: Path, text: bytes | None, words: str) -> None:
     path = tmp_path / "access.yaml"
     if text is not None:
         path.write_bytes(text)
@@ -68,7 +70,7 @@ def test_a_file_that_says_nothing_ends_the_start(tmp_path: Path, text: bytes | N
         read_first(path)
 
 
-def test_a_file_is_read_as_it_is_shown(tmp_path: Path) -> None:
+def test_access_file_is_read_as_it_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "access.yaml"
     path.write_text("version: 7\nbindings:\n- names: [ann]\n  roles: [admin]\n")
     assert read_first(path) == replace(FIRST, version=7)

@@ -13,7 +13,7 @@ HOSTILE = "a\x1b[2Jb\n2026-01-01 00:00:00 INFO mesos_gpu.audit: forged\u202ec\x9
 
 
 @pytest.mark.parametrize("form", [Text, OfScheduler])
-def test_messages_and_tracebacks_are_escaped_and_forge_no_line(form: type[logging.Formatter]) -> None:
+def test_log_messages_and_tracebacks_are_escaped_and_forge_no_line(form: type[logging.Formatter]) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(form())
@@ -32,7 +32,7 @@ def test_messages_and_tracebacks_are_escaped_and_forge_no_line(form: type[loggin
     assert any("ValueError: a\\x1b[2Jb" in line for line in rest)
 
 
-def test_an_executors_log_is_escaped_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_of_an_executor_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     verdicts.log(HOSTILE)
     said = capsys.readouterr().err
     assert said.replace("\n", "").isprintable()

@@ -47,7 +47,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return messages
 
 
-def test_a_job_s_life(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+def test_narrator_logs_the_life_of_a_job(world: Told, caplog: pytest.LogCaptureFixture) -> None:
     world.register()
     assert said(caplog) == ["registered with http://master:5050 as fw-1"]
     world.node("a1", gpu("g0"))
@@ -65,7 +65,7 @@ def test_a_job_s_life(world: Told, caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records == []
 
 
-def test_cards_nodes_and_drains(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+def test_narrator_logs_cards_nodes_and_drains(world: Told, caplog: pytest.LogCaptureFixture) -> None:
     world.register()
     world.node("a1", gpu("g0"))
     said(caplog)
@@ -86,7 +86,7 @@ def test_cards_nodes_and_drains(world: Told, caplog: pytest.LogCaptureFixture) -
     ]
 
 
-def test_a_deployment_is_told_of_from_begin_to_end(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+def test_narrator_logs_a_deployment_from_begin_to_end(world: Told, caplog: pytest.LogCaptureFixture) -> None:
     said(caplog)
     web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
@@ -96,7 +96,9 @@ def test_a_deployment_is_told_of_from_begin_to_end(world: Told, caplog: pytest.L
     assert lines[-1] == "deployment d1: ended where it was"
 
 
-def test_unknown_tasks_refusals_and_the_master_s_loss(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+def test_narrator_logs_unknown_tasks_refusals_and_loss_of_the_master(
+    world: Told, caplog: pytest.LogCaptureFixture
+) -> None:
     said(caplog)
     world.status("stranger.1", "TASK_RUNNING")
     world.status("stranger.1", "TASK_RUNNING")
@@ -116,14 +118,14 @@ def record(message: str, **more: object) -> logging.LogRecord:
 
 
 @pytest.mark.parametrize("bad", ["a\n2026-01-01 INFO forged", "a\r\x1b[2J", "a\u202eb", "a\x85b"])
-def test_a_message_has_one_line(bad: str) -> None:
+def test_log_message_has_one_line(bad: str) -> None:
     for form in (Text(), Json()):
         shown = form.format(record(bad))
         assert shown.isprintable()
     assert json.loads(Json().format(record(bad)))["message"] == bad
 
 
-def test_json_has_the_line_s_own_fields() -> None:
+def test_log_json_has_the_fields_of_the_line() -> None:
     body = json.loads(Json().format(record("job j1: running", fields={"job": "j1", "exit_code": None})))
     assert body.pop("at").endswith("+00:00")
     assert (body["level"], body["logger"], body["message"]) == (
@@ -134,7 +136,7 @@ def test_json_has_the_line_s_own_fields() -> None:
     assert (body["job"], body["exit_code"]) == ("j1", None)
 
 
-def test_who_changes_something_is_said_at_every_level() -> None:
+def test_audit_lines_are_logged_at_every_level() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
@@ -148,7 +150,7 @@ def test_who_changes_something_is_said_at_every_level() -> None:
         logging.getLogger(AUDIT).setLevel(logging.NOTSET)
 
 
-def test_a_shared_card_that_nothing_holds_in_mesos_is_told_of_and_called_an_error_when_it_lasts(
+def test_narrator_logs_a_shared_card_that_is_not_held_in_mesos_as_an_error_in_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -38,7 +38,7 @@ def parsed(*words: str) -> tuple[Result, list[OidcOptions]]:
     return CliRunner().invoke(command, words), seen
 
 
-def test_an_issuer_alone_is_enough() -> None:
+def test_oidc_issuer_alone_is_enough() -> None:
     result, (given,) = parsed("--oidc-issuer", ISSUER)
     assert result.exit_code == 0
     assert given == OidcOptions(ISSUER)
@@ -48,7 +48,7 @@ def test_an_issuer_alone_is_enough() -> None:
     assert prover.client == Client("mesos-gpu", "", "mesos-gpu")
 
 
-def test_each_option_arrives_where_it_counts(tmp_path: Path) -> None:
+def test_oidc_options_arrive_in_the_settings(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
     secret.chmod(0o600)
@@ -90,12 +90,12 @@ def test_each_option_arrives_where_it_counts(tmp_path: Path) -> None:
         ("--oidc-name-claim", "name"),
     ],
 )
-def test_what_would_weaken_it_is_refused(words: tuple[str, ...]) -> None:
+def test_oidc_options_that_weaken_the_check_are_refused(words: tuple[str, ...]) -> None:
     result, seen = parsed("--oidc-issuer", ISSUER, *words)
     assert (result.exit_code, seen) == (2, [])
 
 
-def test_a_secret_that_others_can_read_is_not_used(tmp_path: Path) -> None:
+def test_oidc_secret_that_others_can_read_is_not_used(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
     secret.chmod(0o644)
@@ -103,12 +103,12 @@ def test_a_secret_that_others_can_read_is_not_used(tmp_path: Path) -> None:
         OidcOptions(ISSUER, oidc_client_secret_file=secret).prover()
 
 
-def test_an_issuer_in_the_clear_is_refused() -> None:
+def test_oidc_issuer_without_tls_is_refused() -> None:
     with pytest.raises(BadConfiguration, match="could be read and changed"):
         OidcOptions("http://id.example.org").prover()
 
 
-def test_an_issuer_is_asked_beside_the_other_proofs() -> None:
+def test_oidc_proof_is_asked_beside_the_others() -> None:
     who = who_asks(replace(options(), oidc=OidcOptions(ISSUER)), fake_scheduler())
     assert who
     assert list(who.provers) == [Proof.TOKEN, Proof.OIDC, Proof.SOCKET]
@@ -123,7 +123,7 @@ def fake_scheduler() -> Daemon:
     return Daemon(RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m"))
 
 
-def test_naming_an_issuer_asks_everybody_for_a_name() -> None:
+def test_oidc_issuer_makes_proofs_required() -> None:
     assert kinds(options()) == ()
     given = replace(options(), oidc=OidcOptions(ISSUER))
     assert kinds(given) == (Proof.TOKEN, Proof.OIDC, Proof.SOCKET)

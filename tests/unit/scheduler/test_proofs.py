@@ -58,7 +58,7 @@ class Scheduler:
         ({"auth": (P,), "htpasswd": FILE, "trusted_proxies": NEAR}, (P,)),
     ],
 )
-def test_without_a_list_what_is_set_up_counts_and_with_it_that_alone(
+def test_proof_kinds_are_those_listed_or_else_those_set_up(
     given: dict[str, Any], order: tuple[Proof, ...]
 ) -> None:
     assert kinds(options(**given)) == order
@@ -68,21 +68,21 @@ def test_without_a_list_what_is_set_up_counts_and_with_it_that_alone(
     ("kind", "missing"),
     [(P, "--htpasswd"), (C, "--tls-client-ca"), (X, "--trusted-proxy"), (Proof.OIDC, "--oidc-issuer")],
 )
-def test_what_is_not_set_up_cannot_be_asked_for(kind: Proof, missing: str) -> None:
+def test_proof_option_without_its_setup_is_refused(kind: Proof, missing: str) -> None:
     with pytest.raises(BadConfiguration) as error:
         kinds(options(auth=(T, kind)))
     assert f"nothing without {missing}" in error.value.what
 
 
 @pytest.mark.parametrize("auth", [(), (T,)])
-def test_passwords_that_nobody_would_be_asked_for_are_refused(auth: tuple[Proof, ...]) -> None:
+def test_passwords_without_basic_proofs_are_refused(auth: tuple[Proof, ...]) -> None:
     """Who names the file wants them: with --auth none everybody could do everything instead."""
     with pytest.raises(BadConfiguration) as error:
         kinds(options(auth=auth, htpasswd=FILE))
     assert error.value.what == "--htpasswd is for nothing: --auth leaves password out"
 
 
-def test_where_nobody_is_asked_there_is_no_socket_unless_it_is_named(tmp_path: Path) -> None:
+def test_local_socket_is_absent_without_proofs_unless_named(tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert who_asks(options(state), Scheduler()) is None  # type: ignore[arg-type]
     assert local_socket(options(state)) is None
@@ -115,7 +115,7 @@ def parsed(*words: str) -> AuthenticationOptions:
     return section
 
 
-def test_the_command_line_is_taken_apart() -> None:
+def test_proof_options_are_read_from_the_command_line() -> None:
     given = parsed(
         "--auth", "socket,token", "--cert-map", "*@x=*", "--trusted-proxy", "10.0.0.0/30", "--trusted-proxy",
         "user:root", "--open-routes", "metrics",
@@ -139,7 +139,7 @@ def test_the_command_line_is_taken_apart() -> None:
         (["--proxy-user-header", "X User"], "is no name of a header"),
     ],
 )
-def test_what_cannot_be_is_said(words: list[str], told: str) -> None:
+def test_proof_options_that_contradict_are_refused(words: list[str], told: str) -> None:
     with pytest.raises(click.BadParameter) as error:
         parsed(*words)
     assert told in error.value.message

@@ -21,9 +21,9 @@ KEEP = ReadinessCheck(preserve_last_response=True)
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole seconds are long for tests."""
-    monkeypatch.setattr(prober_module, "timeout_s", lambda _: 0.5)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pauses between checks; only a test of a host that hangs shortens the limit of an answer."""
+    monkeypatch.setattr(prober_module, "timeout_s", lambda _: 60.0)
     monkeypatch.setattr(prober_module, "pause_s", lambda _: 0.05)
 
 
@@ -82,7 +82,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_an_answer_means_ready_by_its_status(rig: CheckRig, case: str) -> None:
+def test_readiness_check_follows_the_status_of_the_answer(rig: CheckRig, case: str) -> None:
     words, check, wanted = ANSWERS[case]
     with answering(says(words)) as server:
         assert rig.first(check, server.port) == wanted
@@ -90,13 +90,16 @@ def test_an_answer_means_ready_by_its_status(rig: CheckRig, case: str) -> None:
 
 
 @pytest.mark.parametrize("behave", [hangs, closes], ids=["hangs", "closes"])
-def test_one_that_gives_no_answer_is_not_ready(rig: CheckRig, behave: Behaviour) -> None:
+def test_readiness_check_without_an_answer_is_not_ready(
+    rig: CheckRig, behave: Behaviour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prober_module, "timeout_s", lambda _: 0.1)
     with answering(behave) as server:
         assert rig.first(KEEP, server.port) == Readiness("readinessCheck", False)
         rig.checks.forget("t")
 
 
-def test_no_port_and_nobody_there(rig: CheckRig) -> None:
+def test_readiness_check_without_a_port_or_listener_is_not_ready(rig: CheckRig) -> None:
     assert not rig.first(KEEP, None).ready
     rig.checks.forget("t")
     assert not rig.first(KEEP, closed_port()).ready
@@ -108,7 +111,7 @@ def test_https_asks_for_no_name(rig: CheckRig, tmp_path: Path) -> None:
         rig.checks.forget("t")
 
 
-def test_it_is_asked_until_it_is_forgotten(rig: CheckRig) -> None:
+def test_readiness_check_runs_until_it_is_forgotten(rig: CheckRig) -> None:
     with answering(says(BUSY)) as server, answering(says(BUSY)) as other:
         rig.first(ReadinessCheck(), server.port)
         wait_until("it is asked again", lambda: server.requests >= 3)

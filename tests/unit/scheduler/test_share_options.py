@@ -49,7 +49,7 @@ def settings_of(
         (("--gpu-isolation", "shared"), {"MESOS_GPU_SHARE_ISOLATION": "strict"}, Isolation.SHARED, 1.0),
     ],
 )
-def test_the_command_line_comes_before_the_environment(
+def test_share_options_of_the_command_line_precede_the_environment(
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
     env: dict[str, str],
@@ -75,7 +75,7 @@ def test_the_command_line_comes_before_the_environment(
         ),
     ],
 )
-def test_what_is_said_for_all_hosts_is_told_to_executors_and_monitors(
+def test_share_options_reach_executors_and_monitors(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: dict[str, str]
 ) -> None:
     assert settings_of(monkeypatch, *words).executor_env == told
@@ -119,7 +119,7 @@ def test_users_share_a_server_of_mps_if_both_operators_say_so(
         ),
     ],
 )
-def test_what_is_none_is_refused(option: str, text: str, said: str) -> None:
+def test_share_options_that_are_malformed_are_refused(option: str, text: str, said: str) -> None:
     done = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", option, text])
     assert done.exit_code == 2
     assert said in done.stderr
@@ -139,7 +139,7 @@ def submit(world: World, name: str, **fields: Any) -> bool:
     return world.job(name).task_id is not None
 
 
-def test_a_job_that_asks_for_no_isolation_has_the_scheduler_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_isolation_of_a_job_defaults_to_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     world = cluster(settings_of(monkeypatch, "--gpu-isolation", "strict"))
     assert not submit(world, "plain", gpu_milli=250)
     why = StateView(world.state, world.settings, world.now).explain(JobId("plain"))
@@ -147,7 +147,7 @@ def test_a_job_that_asks_for_no_isolation_has_the_scheduler_s(monkeypatch: pytes
     assert submit(world, "content", gpu_milli=250, isolation=Isolation.SHARED)
 
 
-def test_compute_is_promised_as_often_as_is_said_and_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_options_oversubscribe_compute_and_never_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     world = cluster(settings_of(monkeypatch, "--gpu-compute-overcommit", "1.5"))
     half = {"gpu_compute_pct": 50, "gpu_memory_mib": 20_000}
     assert [submit(world, f"j{n}", **half) for n in range(4)] == [True, True, True, False]

@@ -8,6 +8,8 @@ from tests.soak.evidence import Line
 from tests.soak.judge import Told, Verdict, judge
 from tests.soak.load import Excuse, Item
 
+pytestmark = pytest.mark.on_change("soak")
+
 CARD = "GPU-1"
 
 
@@ -128,7 +130,7 @@ def test_work_that_was_to_end_may_end_either_way() -> None:
         assert kinds(judge([item(state=state, unwanted=True)], [line("begin")], [])) == wrong
 
 
-def test_what_nobody_said_yes_to_is_not_lost_unless_it_ran() -> None:
+def test_judge_counts_an_unaccepted_request_as_lost_only_if_it_ran() -> None:
     never = replace(item(state=""), job="")
     assert kinds(judge([never], [], [])) == []
     assert kinds(judge([never], ONCE, [])) == ["lost"]
@@ -148,7 +150,7 @@ def test_a_gang_whose_member_was_killed_before_it_began_may_begin_again() -> Non
 BROKEN = [line("begin", 9), line("begin", 12, launch=2), line("end", 13, launch=2)]
 
 
-def test_where_no_task_may_know_of_what_went_on_all_that_began_ends_by_itself() -> None:
+def test_judge_of_a_quiet_story_finds_disturbed_tasks() -> None:
     assert kinds(judge([item()], BROKEN, [], quiet=True)) == ["disturbed"]
     assert kinds(judge([item()], BROKEN, [], quiet=False)) == []
     assert kinds(judge([item()], ONCE, [], quiet=True)) == []

@@ -16,6 +16,8 @@ from tests.soak.load import Item, Load
 from tests.soak.shrink import shrink
 from tests.soak.tally import Tally, quantile
 
+pytestmark = pytest.mark.on_change("soak")
+
 
 def test_a_story_follows_from_its_seed_and_epoch() -> None:
     plan = Plan(lasts_s=300)
@@ -55,7 +57,7 @@ def test_each_kind_may_come_also_where_no_process_is_to_be_killed_so_often() -> 
     assert {act.kind for act in acts} >= {*KILLS}
 
 
-def test_what_was_killed_seldom_is_killed_more_often_then() -> None:
+def test_story_kills_a_seldom_killed_process_more_often() -> None:
     so_far = dict.fromkeys(KILLS, 50) | {"kill keeper": 0}
     kills = Counter(act.kind for act in story_of(1, 3, Plan(), False, so_far).acts if act.kind in KILLS)
     assert kills.most_common(1)[0][0] == "kill keeper"
@@ -71,7 +73,7 @@ def test_faults_that_wait_for_each_other_come_one_at_a_time_and_others_in_bursts
     assert max(several.values()) == 1, "of several kinds"
 
 
-def test_nothing_else_goes_wrong_while_zookeeper_is_down() -> None:
+def test_story_has_no_other_fault_while_zookeeper_is_down() -> None:
     acts = story_of(1, 4, Plan(), small=False).acts
     [down] = [act for act in acts if act.kind == DOWN]
     assert down.lasts_s == 60
@@ -96,14 +98,14 @@ def test_a_story_is_read_as_it_was_written(tmp_path: Path) -> None:
     ],
     ids=["empty", "list", "version", "kind", "field"],
 )
-def test_what_is_no_story_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_story_file_of_another_form_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "story").write_text(text)
     with pytest.raises(ValueError, match="story is no story of a soak"):
         Story.load(tmp_path / "story")
 
 
 @pytest.mark.parametrize("guilty", [{3}, {0, 19}, {4, 5, 6}, {1, 7, 13}], ids=str)
-def test_a_failure_is_made_as_short_as_what_it_takes(guilty: set[int]) -> None:
+def test_shrink_keeps_only_the_guilty_acts(guilty: set[int]) -> None:
     acts = [Act("job", number, float(number)) for number in range(20)]
     played: list[Sequence[Act]] = []
 
@@ -117,7 +119,7 @@ def test_a_failure_is_made_as_short_as_what_it_takes(guilty: set[int]) -> None:
     assert runs == len(played)
 
 
-def test_no_more_clusters_are_used_for_it_than_may_be() -> None:
+def test_shrink_uses_no_more_clusters_than_allowed() -> None:
     acts = [Act("job", number, float(number)) for number in range(64)]
     played: list[Sequence[Act]] = []
 
@@ -130,7 +132,7 @@ def test_no_more_clusters_are_used_for_it_than_may_be() -> None:
     assert {5, 60} <= {act.pick for act in short}
 
 
-def test_what_never_fails_again_stays_whole() -> None:
+def test_shrink_keeps_a_story_that_never_fails_again() -> None:
     acts = [Act("job", number, float(number)) for number in range(5)]
     assert shrink(acts, lambda _: False, 100)[0] == acts
 
@@ -155,7 +157,7 @@ def test_the_table_has_a_line_for_each_fault() -> None:
     assert "3 tasks of them again, 3 executor killed" in tally.text()
 
 
-def test_what_is_wrong_counts_for_the_faults_that_came_after_it_was_asked_for() -> None:
+def test_tally_counts_findings_for_the_faults_after_the_request() -> None:
     load = Load.__new__(Load)
     load.items, load.taken = [Item(1, "job", {}, 10.0), Item(2, "job", {}, 30.0)], 0
     shots = [

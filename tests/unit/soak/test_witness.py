@@ -6,6 +6,8 @@ import pytest
 
 from tests.soak.witness import in_mesos
 
+pytestmark = pytest.mark.on_change("soak")
+
 RUNNING, FINISHED = "TASK_RUNNING", "TASK_FINISHED"
 
 
@@ -29,9 +31,9 @@ def test_a_task_that_the_master_still_has_is_left(state: str, statuses: tuple[st
     assert told(state, *statuses) == [f"task: Mesos has w1-x.1, {state}"]
 
 
-def test_but_not_one_that_is_only_listed_since_an_earlier_update_came_after_the_last() -> None:
+def test_witness_ignores_a_task_listed_for_a_late_earlier_update() -> None:
     assert told(FINISHED, RUNNING, FINISHED, RUNNING) == []
 
 
-def test_what_it_holds_is_left_all_the_same() -> None:
+def test_witness_reports_resources_of_an_ignored_task() -> None:
     assert told(FINISHED, RUNNING, FINISHED, RUNNING, gpus=1.0) == ["gpus: Mesos has 1 in use"]

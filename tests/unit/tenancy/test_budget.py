@@ -84,7 +84,7 @@ def used_hours(world: World, queue: str = "ml", user: str = "*") -> float:
     return standing(world, queue, user).used / (GPU_HOUR * MS)
 
 
-def test_what_runs_is_charged_while_it_runs_and_all_queues_above_pay() -> None:
+def test_budget_charges_running_jobs_to_all_queues_above() -> None:
     each = world({"ml": QueueSpec(budget=budget(100)), "ml/a": QueueSpec(budget=budget(10))})
     task = starts(each, "j1", gpus=2, queue="ml/a")
     goes_on(each, HOUR)
@@ -103,7 +103,7 @@ def test_use_counts_by_the_cost_of_the_model_and_the_charge_of_the_class() -> No
     assert used_hours(each) == 6 + 3
 
 
-def test_an_empty_budget_keeps_jobs_waiting_until_the_next_period_opens() -> None:
+def test_empty_budget_keeps_jobs_waiting_until_the_next_period_opens() -> None:
     each = world({"ml": QueueSpec(budget=budget(2, on_empty=OnEmpty.NO_START))})
     task = starts(each, "j1")
     goes_on(each, 2 * HOUR - 1)
@@ -121,7 +121,7 @@ def test_an_empty_budget_keeps_jobs_waiting_until_the_next_period_opens() -> Non
     assert used_hours(each) == 1 / HOUR  # j2 runs on since midnight
 
 
-def test_thresholds_are_told_once_at_the_moment_of_their_crossing() -> None:
+def test_budget_thresholds_are_reported_once_when_crossed() -> None:
     each = world({"ml": QueueSpec(budget=budget(4))})
     starts(each, "j1")
     told = []
@@ -134,7 +134,7 @@ def test_thresholds_are_told_once_at_the_moment_of_their_crossing() -> None:
     assert every(each.feed(ev.Tick()), SaveBudgetUse) == []
 
 
-def test_stop_gives_notice_to_what_runs_and_no_job_of_another_queue() -> None:
+def test_budget_stop_gives_notice_to_jobs_of_its_queue_alone() -> None:
     spec = QueueSpec(budget=budget(1, on_empty=OnEmpty.STOP), notice_s=60.0)
     each = world({"ml": spec, "other": QueueSpec()})
     task = starts(each, "j1")
@@ -151,7 +151,7 @@ def test_stop_gives_notice_to_what_runs_and_no_job_of_another_queue() -> None:
 
 
 @pytest.mark.parametrize("granted", [True, False])
-def test_who_was_told_to_end_goes_on_when_the_budget_has_more_or_stops_nobody_any_more(granted: bool) -> None:
+def test_budget_stop_notice_is_withdrawn_when_the_budget_has_more_or_is_gone(granted: bool) -> None:
     spec = QueueSpec(budget=budget(1, on_empty=OnEmpty.STOP), notice_s=60.0)
     each = world({"ml": spec})
     task_id = TaskId(starts(each, "j1"))
@@ -167,7 +167,7 @@ def test_who_was_told_to_end_goes_on_when_the_budget_has_more_or_stops_nobody_an
     assert (task.evicted, task.kill_sent_at) == ("", None)
 
 
-def test_borrow_lets_jobs_run_as_borrowers() -> None:
+def test_budget_borrow_lets_jobs_run_as_borrowers() -> None:
     from mesos_gpu.model.tenancy import Guarantee
 
     owed = {"default": Guarantee(4000)}
@@ -181,7 +181,7 @@ def test_borrow_lets_jobs_run_as_borrowers() -> None:
 
 
 @pytest.mark.parametrize("on_empty", [OnEmpty.BORROW, OnEmpty.NO_START])
-def test_nobody_is_ended_for_one_that_needs_a_seat_while_its_budget_is_empty(on_empty: OnEmpty) -> None:
+def test_empty_budget_ends_no_job_for_one_that_needs_a_seat(on_empty: OnEmpty) -> None:
     from mesos_gpu.model.tenancy import Guarantee
 
     empty = {"alice": budget(0, on_empty=on_empty)}
@@ -214,7 +214,7 @@ def test_jobs_of_an_empty_budget_that_borrow_come_after_all_others() -> None:
     assert each.job("j3").state is JobState.STARTING
 
 
-def test_one_of_an_empty_budget_that_waits_too_long_is_kept_room_like_others() -> None:
+def test_empty_budget_keeps_room_for_a_job_that_starves() -> None:
     broke = QueueSpec(budget=budget(1, on_empty=OnEmpty.BORROW), starve_after_s=float(HOUR))
     each = world({"ml": broke, "web": QueueSpec()})
     starts(each, "j1")
@@ -248,7 +248,7 @@ def test_periods_that_are_over_are_told_with_what_still_runs_since_then() -> Non
     ]
 
 
-def test_a_grant_opens_a_budget_again_and_what_is_set_aside_closes_it() -> None:
+def test_budget_is_opened_by_a_grant_and_closed_by_what_is_set_aside() -> None:
     each = world({"ml": QueueSpec(budget=budget(1, on_empty=OnEmpty.NO_START))})
     starts(each, "j1")
     goes_on(each, HOUR)
@@ -273,7 +273,7 @@ def test_users_have_budgets_of_their_own() -> None:
     assert (used_hours(each, user="ann"), used_hours(each, user="bob")) == (1.0, 0.0)
 
 
-def test_a_user_s_first_job_is_held_to_his_budget_too() -> None:
+def test_user_budget_applies_to_the_first_job_of_a_user() -> None:
     mine = {"*": budget(0, on_empty=OnEmpty.NO_START)}
     held = world({"ml": QueueSpec(user_budgets=mine)})
     waits(held, "first", user="alice")
@@ -282,7 +282,7 @@ def test_a_user_s_first_job_is_held_to_his_budget_too() -> None:
     starts(safe, "short", user="alice", timeout_s=1800.0, kill_grace_s=0.0)
 
 
-def test_a_safe_budget_starts_only_what_surely_stays_inside() -> None:
+def test_safe_budget_starts_only_what_surely_stays_inside() -> None:
     each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
     with pytest.raises(MesosGpuError) as refused:
         each.submit("j0", gpus=1, queue="ml")
@@ -298,7 +298,17 @@ def test_a_safe_budget_starts_only_what_surely_stays_inside() -> None:
     assert each.job("j2").state is JobState.PENDING  # 10 minutes are used, and j4 may use two hours
 
 
-def test_who_waits_for_a_safe_budget_is_told_when_the_next_period_has_enough_for_it() -> None:
+def test_safe_budget_counts_nothing_for_a_job_beyond_its_time_limit() -> None:
+    each = world({"ml": QueueSpec(budget=budget(10, safe=True))})
+    starts(each, "late", timeout_s=1.0 * HOUR, kill_grace_s=0.0)
+    goes_on(each, 3 * HOUR)
+    assert each.job("late").state is JobState.RUNNING, "its host does not answer"
+    waits(each, "large", timeout_s=8.0 * HOUR, kill_grace_s=0.0)
+    assert "has 7 GPU hours left, of which running jobs may use 0 by their time limits" in _why(each, "large")
+    starts(each, "fits", timeout_s=7.0 * HOUR, kill_grace_s=0.0)
+
+
+def test_safe_budget_estimates_the_next_period_with_enough() -> None:
     each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
     starts(each, "j1", timeout_s=3.0 * HOUR, kill_grace_s=0.0)
     waits(each, "fits", timeout_s=4.0 * HOUR, kill_grace_s=0.0)
@@ -311,7 +321,7 @@ def test_who_waits_for_a_safe_budget_is_told_when_the_next_period_has_enough_for
     )
 
 
-def test_of_the_next_period_running_jobs_may_use_a_part() -> None:
+def test_safe_budget_estimate_counts_running_jobs_in_the_next_period() -> None:
     each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
     goes_on(each, 22 * HOUR)
     starts(each, "late", timeout_s=3.0 * HOUR, kill_grace_s=0.0)
@@ -332,7 +342,7 @@ def test_jobs_of_one_match_count_against_a_safe_budget_together() -> None:
     assert [each.job(name).state.value for name in ("j1", "j2", "j3")] == ["starting", "starting", "pending"]
 
 
-def test_a_safe_budget_counts_what_a_class_is_charged() -> None:
+def test_safe_budget_counts_what_a_class_is_charged() -> None:
     """The night's jobs cost half: four of an hour fit into two GPU hours, in one match or one after another."""
     night = JobClass("night", charge_percent=50)
     for together in (True, False):
@@ -355,7 +365,7 @@ def _why(world: World, name: str) -> str:
     return why_of(world.state, world.settings, world.now, world.job(name)).summary
 
 
-def test_what_the_infrastructure_lost_is_refunded_in_the_period_of_the_span() -> None:
+def test_budget_refunds_infrastructure_losses_in_their_period() -> None:
     each = world({"ml": QueueSpec(budget=budget(100))})
     task = starts(each, "j1")
     goes_on(each, 23 * HOUR)
@@ -368,7 +378,7 @@ def test_what_the_infrastructure_lost_is_refunded_in_the_period_of_the_span() ->
     assert (first.used, second.used) == (22 * GPU_HOUR * MS, 0)
 
 
-def test_what_is_left_is_carried_over_in_part() -> None:
+def test_budget_carries_over_a_part_of_what_is_left() -> None:
     each = world({"ml": QueueSpec(budget=budget(10, carry_over_percent=50))})
     task = starts(each, "j1")
     goes_on(each, 4 * HOUR)
@@ -378,7 +388,7 @@ def test_what_is_left_is_carried_over_in_part() -> None:
     assert standing(each).total == 13 * GPU_HOUR * MS
 
 
-def test_a_clock_that_is_set_back_opens_no_period_twice() -> None:
+def test_budget_period_opens_once_though_a_clock_is_set_back() -> None:
     each = world({"ml": QueueSpec(budget=budget(10, carry_over_percent=100))})
     goes_on(each, 25 * HOUR)
     after = dict(each.state.budget_uses)
@@ -391,7 +401,7 @@ def test_a_clock_that_is_set_back_opens_no_period_twice() -> None:
     assert len(each.state.budget_uses) == 3
 
 
-def test_a_budget_that_is_there_once_is_for_its_days() -> None:
+def test_budget_that_is_there_once_is_for_its_days() -> None:
     days: dict[str, Any] = {
         "period": Period.ONCE, "begins": "2026-11-24", "ends": "2026-11-25", "on_empty": OnEmpty.NO_START,
     }  # fmt: skip
@@ -404,7 +414,7 @@ def test_a_budget_that_is_there_once_is_for_its_days() -> None:
     waits(each, "j2")
 
 
-def test_a_budget_that_is_gone_is_forgotten_and_other_terms_begin_anew() -> None:
+def test_budget_that_is_gone_is_forgotten_and_other_terms_begin_anew() -> None:
     each = world({"ml": QueueSpec(budget=budget(10))})
     starts(each, "j1")
     goes_on(each, HOUR)
@@ -416,7 +426,7 @@ def test_a_budget_that_is_gone_is_forgotten_and_other_terms_begin_anew() -> None
     assert each.state.budget_uses == {}
 
 
-def test_the_forecast_says_when_it_is_empty_at_this_rate() -> None:
+def test_budget_forecast_is_when_it_is_empty_at_this_rate() -> None:
     each = world({"ml": QueueSpec(budget=budget(10))})
     starts(each, "j1", gpus=2)
     goes_on(each, HOUR)
@@ -425,7 +435,7 @@ def test_the_forecast_says_when_it_is_empty_at_this_rate() -> None:
 
 
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-11-23", 24)])
-def test_a_day_has_as_many_hours_as_its_zone_says(day: str, hours: int) -> None:
+def test_budget_day_has_as_many_hours_as_its_zone_says(day: str, hours: int) -> None:
     zone = "Europe/Vienna"
     noon = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=ZoneInfo(zone)).timestamp()
     use = opened(("ml", "*"), budget(zone=zone), None, 0, int(noon - 13 * HOUR) * MS)
@@ -437,33 +447,36 @@ def test_a_day_has_as_many_hours_as_its_zone_says(day: str, hours: int) -> None:
     assert (use.begins_ms, use.ends_ms) == (span.begins * MS, span.ends * MS)
 
 
-@given(
-    st.lists(st.integers(1, 10**7), min_size=1, max_size=12),
-    st.integers(-(10**8), 10**8),
-    st.integers(0, 10**8),
-    st.integers(0, 10**8),
-    st.integers(1, 10**5),
-)
-@settings(max_examples=200, deadline=None)
-def test_periods_share_a_record_between_them(
-    lengths: list[int], begins: int, length: int, refunded: int, milli: int
-) -> None:
+@pytest.mark.parametrize("count", [100, pytest.param(200, marks=pytest.mark.long)])
+def test_periods_share_a_record_between_them(count: int) -> None:
     """Periods that follow on each other, and reach over the record, pay all of it, less what is refunded."""
-    refunded = min(refunded, length)
-    record = Closed(
-        Span(TaskId("t"), JobId("j"), "ann", "ml", "", "", "", (Part("", milli, milli),), False, 100, begins),
-        begins + length, refunded, refunded, SpanEnd.LOST,
-    )  # fmt: skip
-    borders = [begins - 1]
-    for each in lengths:
-        borders.append(borders[-1] + each)
-    borders.append(max(borders[-1], begins + length) + 1)
-    uses = [BudgetUse("ml", "*", i, a, b, "day UTC") for i, (a, b) in enumerate(pairwise(borders))]
-    assert sum(charge_of(record, use) for use in uses) == milli * (length - refunded)
-    assert total_of(budget(1), replace(uses[0], granted=5, carried=2)) == GPU_HOUR * MS + 7
+
+    @settings(max_examples=count)
+    @given(
+        st.lists(st.integers(1, 10**7), min_size=1, max_size=12),
+        st.integers(-(10**8), 10**8),
+        st.integers(0, 10**8),
+        st.integers(0, 10**8),
+        st.integers(1, 10**5),
+    )
+    def check(lengths: list[int], begins: int, length: int, refunded: int, milli: int) -> None:
+        refunded = min(refunded, length)
+        record = Closed(
+            Span(TaskId("t"), JobId("j"), "ann", "ml", "", "", "", (Part("", milli, milli),), False, 100, begins),
+            begins + length, refunded, refunded, SpanEnd.LOST,
+        )  # fmt: skip
+        borders = [begins - 1]
+        for each in lengths:
+            borders.append(borders[-1] + each)
+        borders.append(max(borders[-1], begins + length) + 1)
+        uses = [BudgetUse("ml", "*", i, a, b, "day UTC") for i, (a, b) in enumerate(pairwise(borders))]
+        assert sum(charge_of(record, use) for use in uses) == milli * (length - refunded)
+        assert total_of(budget(1), replace(uses[0], granted=5, carried=2)) == GPU_HOUR * MS + 7
+
+    check()
 
 
-def test_the_worked_example_of_the_documentation_is_right() -> None:
+def test_budget_example_of_the_documentation_is_right() -> None:
     text = (Path(__file__).parents[3] / "docs/accounts.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\d\d:\d\d) \| .* \| (\d+ \| \d+) \|$", text, re.MULTILINE))
     each = world({"ml": QueueSpec(budget=budget(10, warn_at=(50, 80)))}, gpu_cost={"A100": 2})
@@ -489,68 +502,72 @@ _ACTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@example([("start", 1), ("wait", 1), ("wait", 24), ("end", 1)])
-@example([("start", 1), ("wait", 1), ("away", 9)])
-@example(
-    [
-        ("start", 2),
-        ("start", 3),
-        ("wait", 20),
-        ("restart", 1),
-        ("wait", 20),
-        ("apply", 1),
-        ("end", 1),
-        ("wait", 9),
-    ]
-)
-@given(_ACTS)
-def test_what_budgets_have_used_is_the_integral_of_what_was_held(acts: list[tuple[str, int]]) -> None:
-    queues = {
-        "ml": QueueSpec(budget=budget(100)),
-        "ml/a": QueueSpec(user_budgets={"*": budget(10)}),
-        "ml/b": QueueSpec(),
-    }
-    each = world(queues)
-    running: dict[str, tuple[int, str, str]] = {}  # by task: GPUs, queue, user
-    integral: dict[tuple[str, str, int], int] = {}  # by budget and day: thousandths times milliseconds
-    for number, (act, chance) in enumerate(acts):
-        if act == "wait":
-            _held_for(integral, running, each.now, chance * 3500)
-            goes_on(each, chance * 3500)
-        elif act == "away":
-            _held_for(integral, running, each.now, chance * 9 * HOUR)
-            each.now += chance * 9 * HOUR
-            if running:
+@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.long)])
+def test_budget_use_is_the_integral_of_what_was_held(count: int) -> None:
+    @settings(max_examples=count)
+    @example([("start", 1), ("wait", 1), ("wait", 24), ("end", 1)])
+    @example([("start", 1), ("wait", 1), ("away", 9)])
+    @example(
+        [
+            ("start", 2),
+            ("start", 3),
+            ("wait", 20),
+            ("restart", 1),
+            ("wait", 20),
+            ("apply", 1),
+            ("end", 1),
+            ("wait", 9),
+        ]
+    )
+    @given(_ACTS)
+    def check(acts: list[tuple[str, int]]) -> None:
+        queues = {
+            "ml": QueueSpec(budget=budget(100)),
+            "ml/a": QueueSpec(user_budgets={"*": budget(10)}),
+            "ml/b": QueueSpec(),
+        }
+        each = world(queues)
+        running: dict[str, tuple[int, str, str]] = {}  # by task: GPUs, queue, user
+        integral: dict[tuple[str, str, int], int] = {}  # by budget and day: thousandths times milliseconds
+        for number, (act, chance) in enumerate(acts):
+            if act == "wait":
+                _held_for(integral, running, each.now, chance * 3500)
+                goes_on(each, chance * 3500)
+            elif act == "away":
+                _held_for(integral, running, each.now, chance * 9 * HOUR)
+                each.now += chance * 9 * HOUR
+                if running:
+                    task = sorted(running)[chance % len(running)]
+                    del running[task]
+                    each.status(task, "TASK_FINISHED")  # nothing was looked at since
+                goes_on(each, 0)
+            elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
+                gpus, queue, user = (
+                    min(1 + chance % 3, free),
+                    f"ml/{'ab'[chance % 2]}",
+                    ("ann", "bob")[chance // 2 % 2],
+                )
+                running[starts(each, f"j{number}", gpus, queue, user=user)] = gpus, queue, user
+            elif act == "end" and running:
                 task = sorted(running)[chance % len(running)]
                 del running[task]
-                each.status(task, "TASK_FINISHED")  # nothing was looked at since
-            goes_on(each, 0)
-        elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
-            gpus, queue, user = (
-                min(1 + chance % 3, free),
-                f"ml/{'ab'[chance % 2]}",
-                ("ann", "bob")[chance // 2 % 2],
-            )
-            running[starts(each, f"j{number}", gpus, queue, user=user)] = gpus, queue, user
-        elif act == "end" and running:
-            task = sorted(running)[chance % len(running)]
-            del running[task]
-            each.status(task, "TASK_FINISHED")
-        elif act == "restart":
-            each.state = State.restored(each.now, saved_of(each.state))
-            each.register()
-            each.report("a1", *CARDS)
-        elif act == "apply":
-            other = {**queues, "ml/b": QueueSpec(weight=chance)}
-            each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
-    told = {
-        (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
-        for s in all_periods(each.state, each.now)
-    }
-    oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
-    kept = {key: used for key, used in integral.items() if key[2] >= oldest}
-    assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
+                each.status(task, "TASK_FINISHED")
+            elif act == "restart":
+                each.state = State.restored(each.now, saved_of(each.state))
+                each.register()
+                each.report("a1", *CARDS)
+            elif act == "apply":
+                other = {**queues, "ml/b": QueueSpec(weight=chance)}
+                each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
+        told = {
+            (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
+            for s in all_periods(each.state, each.now)
+        }
+        oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
+        kept = {key: used for key, used in integral.items() if key[2] >= oldest}
+        assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
+
+    check()
 
 
 def _held_for(

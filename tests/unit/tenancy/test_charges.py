@@ -61,7 +61,7 @@ def used(world: World, user: str = "ann", queue: str = "ml/a") -> int:
     return value_of(world.state.past_uses[queue, user], micro(world.now), world.state.queues.half_life_s)
 
 
-def test_a_grant_is_charged_by_the_cost_of_its_model_while_it_runs() -> None:
+def test_grant_is_charged_by_the_cost_of_its_model_while_it_runs() -> None:
     world = made()
     started(world, "j1", gpus=2)
     started(world, "j2", "h1", gpus=1, gpu_model=("H100",))
@@ -72,7 +72,7 @@ def test_a_grant_is_charged_by_the_cost_of_its_model_while_it_runs() -> None:
     assert used(world) - before == pytest.approx(60_000, rel=0.01)
 
 
-def test_without_a_document_nothing_is_kept() -> None:
+def test_charges_are_not_kept_without_a_document() -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g0"))
@@ -82,7 +82,7 @@ def test_without_a_document_nothing_is_kept() -> None:
     assert world.state.made_books is None
 
 
-def test_an_update_that_comes_twice_changes_nothing() -> None:
+def test_charges_are_unchanged_by_an_update_that_comes_twice() -> None:
     world = made()
     task_id = started(world, "j1", gpus=2)
     again = world.status(task_id, "TASK_RUNNING")
@@ -96,7 +96,7 @@ def test_an_update_that_comes_twice_changes_nothing() -> None:
     assert held(world) == {}
 
 
-def test_what_is_saved_has_the_same_numbers_after_a_restart() -> None:
+def test_charges_are_the_same_after_a_restart() -> None:
     world = made()
     started(world, "j1", gpus=2)
     world.now += 5
@@ -110,7 +110,7 @@ def test_what_is_saved_has_the_same_numbers_after_a_restart() -> None:
         assert value_of(again.past_uses[key], now, 1000) == value_of(use, now, 1000)
 
 
-def test_one_that_is_cut_off_is_charged_until_it_is_given_up() -> None:
+def test_unreachable_task_is_charged_until_it_is_given_up() -> None:
     world = made()
     task_id = started(world, "j1", gpus=2)
     world.status(task_id, "TASK_UNREACHABLE")
@@ -124,7 +124,7 @@ def test_one_that_is_cut_off_is_charged_until_it_is_given_up() -> None:
     assert charge(world, task_id) is None
 
 
-def test_an_end_that_is_heard_of_late_counts_from_when_it_was() -> None:
+def test_charge_of_a_task_ends_when_it_ended_though_heard_late() -> None:
     late, prompt = made(), made()
     for world in (late, prompt):
         started(world, "j1", gpus=2)
@@ -138,7 +138,7 @@ def test_an_end_that_is_heard_of_late_counts_from_when_it_was() -> None:
     assert abs(used(late) - used(prompt)) <= 2
 
 
-def test_a_new_user_stands_beside_the_first_of_those_who_are_there() -> None:
+def test_new_user_stands_beside_the_first_of_those_who_are_there() -> None:
     world = made()
     started(world, "j1", gpus=2)
     started(world, "j2", gpus=1, user="bob")
@@ -149,7 +149,7 @@ def test_a_new_user_stands_beside_the_first_of_those_who_are_there() -> None:
     assert used(world, "*") == pytest.approx(used(world) + used(world, "bob"), abs=3)
 
 
-def test_who_is_long_at_nothing_is_forgotten() -> None:
+def test_past_use_of_nothing_for_long_is_forgotten() -> None:
     world = made()
     task_id = started(world, "j1", gpus=2)
     world.now += 50
@@ -163,7 +163,7 @@ def test_who_is_long_at_nothing_is_forgotten() -> None:
     assert world.state.books.users == {}
 
 
-def test_of_each_queue_so_many_users_are_remembered() -> None:
+def test_past_use_is_kept_for_a_bounded_number_of_users() -> None:
     world = made()
     for i in range(MOST_USERS + 5):
         world.state.put(PastUse("ml/a", f"u{i}", 10**6 + i, micro(world.now)))
@@ -178,7 +178,7 @@ def test_of_each_queue_so_many_users_are_remembered() -> None:
     assert "u0" not in left
 
 
-def test_another_document_charges_anew_what_runs() -> None:
+def test_charges_of_running_tasks_follow_a_new_document() -> None:
     world = made()
     started(world, "j1", "h1", gpus=1, gpu_model=("H100",))
     world.now += 100
@@ -193,7 +193,7 @@ def test_another_document_charges_anew_what_runs() -> None:
     assert world.state.past_uses == {}
 
 
-def test_a_class_says_what_its_jobs_count_as_in_use_and_what_is_held_is_the_same() -> None:
+def test_class_says_what_its_jobs_count_as_in_use_and_what_is_held_is_the_same() -> None:
     world = made(replace(DOCUMENT, classes=(JobClass("cheap", charge_percent=25),)))
     started(world, "j1", gpus=2, job_class="cheap")
     assert charge(world, "j1.1") == Charge("ml/a", "ann", "default", 2000, 500, 1000, 128)
@@ -222,7 +222,7 @@ def test_cards_that_are_not_known_cost_what_they_did_or_the_most_that_they_may()
         assert cost_of_granted(document, None, [GpuId("h0")], asked, 1000) == cost
 
 
-def test_of_a_part_of_a_card_the_larger_of_memory_and_compute_is_on_record() -> None:
+def test_charge_of_a_share_is_the_larger_of_memory_and_compute() -> None:
     world = World()
     world.register()
     world.feed(ev.QueuesChanged(DOCUMENT, 0))
@@ -236,7 +236,7 @@ def test_of_a_part_of_a_card_the_larger_of_memory_and_compute_is_on_record() -> 
     assert [part.gpu_milli for part in world.state.spans[TaskId("j1.1")].parts] == [500]
 
 
-def test_a_card_that_its_node_does_not_report_costs_what_its_model_does_by_the_document_of_now() -> None:
+def test_charge_of_an_unreported_card_follows_the_present_document() -> None:
     world = made()
     task_id = started(world, "j1", "h1", gpus=2, gpu_model=("H100", "A100"))
     world.report("h1", *(gpu(f"h{i}", "H100") for i in range(1, 8)))

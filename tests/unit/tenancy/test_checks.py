@@ -25,7 +25,7 @@ def test_cells_are_apart_if_and_only_if_no_way_of_all_has_them_together(
     assert surely_apart(cells, bins) != any(fits(places) for places in ways)
 
 
-def test_a_search_without_an_end_says_nothing() -> None:
+def test_check_of_cells_that_does_not_end_reports_nothing() -> None:
     cells = [701, 503, 499, 301, 293, 211, 199, 107, 103] * 3
     assert not surely_apart(cells, [sum(cells) // 3 + 1] * 2 + [sum(cells) // 3 - 1])
 
@@ -43,7 +43,7 @@ def of_queues(**specs: QueueSpec) -> QueueDocument:
 NODES = [NodeFacts(("A100",) * 8, {})] * 2
 
 
-def test_without_nodes_nothing_of_them_is_said() -> None:
+def test_check_of_a_tree_without_nodes_reports_nothing_of_them() -> None:
     tree = Tree(of_queues(a=QueueSpec(guarantee_gpus={"default": Guarantee(1_000_000)})))
     assert findings(tree, []).faults == ()
     assert [place for place, _ in findings(tree, NODES).faults] == ["/queues"]
@@ -63,7 +63,7 @@ def test_shapes_of_children_are_cut_out_of_their_parents() -> None:
     )
 
 
-def test_each_pool_is_held_against_its_own_nodes_by_cost() -> None:
+def test_check_compares_each_pool_with_its_own_nodes_by_cost() -> None:
     owed = QueueSpec(guarantee_gpus={"big": Guarantee(64_000), "default": Guarantee(9_000)})
     document = QueueDocument(
         version=1, queues={"a": owed}, pools=(Pool("big", ("A100",)),), gpu_cost={"A100": 4, "A10": 2}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.adapters.files.text import BadFile
@@ -119,33 +119,41 @@ PATHS = st.sets(st.sampled_from(["default", "a", "a/b", "a/b/c", "a/d", "e"])).m
 )
 
 
+QUEUE, POOL, CLASS, LIMITS = map(fields, (SPEC_FIELDS, POOL_FIELDS, CLASS_FIELDS, LIMIT_FIELDS))
+
+
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
-    queues = {path: draw(fields(SPEC_FIELDS)) for path in draw(PATHS)}
+    queues = {path: draw(QUEUE) for path in draw(PATHS)}
     return {
         "version": draw(st.integers(0, 9)),
         "comment": draw(st.sampled_from(["", "why"])),
         "queues": queues,
-        "pools": {pool: draw(fields(POOL_FIELDS)) for pool in POOLS[1:]},
-        "classes": {"batch": draw(fields(CLASS_FIELDS))},
+        "pools": {pool: draw(POOL) for pool in POOLS[1:]},
+        "classes": {"batch": draw(CLASS)},
         "gpu_cost": {"A100": draw(st.integers(1, 9))},
-        "users": draw(st.dictionaries(USERS, fields(LIMIT_FIELDS))),
+        "users": draw(st.dictionaries(USERS, LIMITS)),
         "fairness": draw(st.sampled_from(["gpus", "drf"])),
         "history_percent": draw(st.integers(0, 100)),
     }
 
 
-@given(documents())
-def test_what_is_written_is_read_as_it_was(value: dict[str, Any]) -> None:
-    made = decode(value)
-    if isinstance(made, list):  # figures that do not fit together: of that the other tests
-        assert {problem.path.split("/")[1] for problem in made} == {"queues"}
-        return
-    written = json.loads(json.dumps(encode(made)))
-    again = decode(written)
-    assert again == made
-    assert isinstance(again, QueueDocument)
-    assert encode(again) == encode(made)
+@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.long)])
+def test_queue_document_is_read_back_as_it_was(count: int) -> None:
+    @settings(max_examples=count)
+    @given(documents())
+    def check(value: dict[str, Any]) -> None:
+        made = decode(value)
+        if isinstance(made, list):  # figures that do not fit together: of that the other tests
+            assert {problem.path.split("/")[1] for problem in made} == {"queues"}
+            return
+        written = json.loads(json.dumps(encode(made)))
+        again = decode(written)
+        assert again == made
+        assert isinstance(again, QueueDocument)
+        assert encode(again) == encode(made)
+
+    check()
 
 
 ANYTHING = st.recursive(
@@ -156,7 +164,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.sampled_from(SPEC_FIELDS), ANYTHING)
-def test_nothing_odd_is_more_than_a_problem_with_its_place(field: Any, value: Any) -> None:
+def test_queue_document_with_an_odd_field_has_a_problem_with_its_place(field: Any, value: Any) -> None:
     made = decode({"queues": {"a": {field.key: value}}})
     if isinstance(made, list):
         assert all(problem.path.startswith("/queues/a/") for problem in made)
@@ -165,7 +173,7 @@ def test_nothing_odd_is_more_than_a_problem_with_its_place(field: Any, value: An
 
 
 @given(st.sampled_from(["queues", "pools", "classes", "gpu_cost", "users", "fairness", "overbook"]), ANYTHING)
-def test_nor_is_it_at_the_top(key: str, value: Any) -> None:
+def test_queue_document_with_an_odd_top_field_has_a_problem(key: str, value: Any) -> None:
     made = decode({key: value})
     if isinstance(made, list):
         assert all(problem.path.startswith(f"/{key}") for problem in made)
@@ -241,7 +249,9 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(queues: dict[str, Any], place: str, word: str) -> None:
+def test_queue_document_fault_is_reported_with_its_place(
+    queues: dict[str, Any], place: str, word: str
+) -> None:
     reasons = problems({"queues": queues, "pools": {"big": {}}})
     assert word in reasons[place]
 
@@ -258,7 +268,7 @@ def test_pools_have_constraints_of_nodes_alone_and_some_are_dedicated() -> None:
     assert "may not use pool big" in unnamed["/queues/a/guarantee_gpus"]
 
 
-def test_a_queue_is_changed_alone() -> None:
+def test_queue_is_changed_alone() -> None:
     made = decode({"queues": {"a": {"weight": 3, "limit_gpus": 8}}})
     assert isinstance(made, QueueDocument)
     patched = with_queue(made, "a", {"weight": None, "band": 1}, is_patch=True)
@@ -303,7 +313,7 @@ def test_problems_of_a_file_are_told_with_their_lines() -> None:
     assert "  line 6, /queues/b/extra: unknown field" in str(caught.value)
 
 
-def test_the_example_of_the_page_is_one() -> None:
+def test_queue_document_of_the_page_is_valid() -> None:
     text = (DOCS / "examples/queues.yaml").read_text(encoding="utf-8")
     read = QUEUES.read(text, "queues.yaml").document
     assert [*read.queues] == ["default", "production", "research", "research/students", "research/vision"]

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ def gets(there: Amounts, *parties: Party) -> list[Amounts]:
     return [total(got) for got in raised(there, there, parties)]
 
 
-def test_the_example_of_the_paper_on_dominant_resource_fairness() -> None:
+def test_drf_gives_the_example_of_its_paper() -> None:
     """9 CPUs and 18 GB; tasks of A take 1 CPU and 4 GB, those of B 3 CPUs and 1 GB: A runs three, and B two."""
     a, b = party((0, 1000 * 1000, 4000 * 1000)), party((0, 3000 * 1000, 1000 * 1000))
     first, second = gets((0, 9000, 18000), a, b)
@@ -40,7 +41,7 @@ def test_the_example_of_the_paper_on_dominant_resource_fairness() -> None:
     assert [round(second[1] / 3000), round(second[2] / 1000)] == [2, 2]
 
 
-def test_who_needs_no_gpu_is_not_held_back_by_their_lack() -> None:
+def test_drf_does_not_hold_back_a_queue_without_gpus() -> None:
     """A queue with two leaves, one of GPUs and one of processors only, beside one that wants GPUs."""
     both = party((8000, 8000, 0), (0, 90_000, 0))
     gpus = party((PLENTY, PLENTY, 0))
@@ -49,7 +50,7 @@ def test_who_needs_no_gpu_is_not_held_back_by_their_lack() -> None:
     assert first[1] > 85_000  # all processors that its other leaf wants, but for what GPUs took
 
 
-def test_a_resource_that_the_pool_has_none_of_is_none() -> None:
+def test_drf_leaves_out_a_resource_that_the_pool_lacks() -> None:
     assert gets((8000, 0, 0), party((6000, 1, 1)), party((6000, 5, 5))) == [(4000, 0, 0), (4000, 3, 3)]
 
 
@@ -61,7 +62,7 @@ def test_weights_raise_dominant_shares() -> None:
     assert abs(second[0] - 3000) <= 2
 
 
-def test_who_has_no_weight_gets_what_is_left() -> None:
+def test_drf_queue_without_weight_gets_what_is_left() -> None:
     assert gets((9000, 0, 0), party((5000, 0, 0), weight=0), party((6000, 0, 0))) == [
         (3000, 0, 0),
         (6000, 0, 0),
@@ -88,16 +89,23 @@ PARTIES = st.lists(
 POOL = st.tuples(*[st.integers(1, 60).map(lambda n: n * 1000)] * 3)
 
 
-@given(POOL, PARTIES)
-@example((2000, 1000, 1000), [party((0, 0, 1000), (1000, 0, 0), (22000, 0, 1000))])  # each kind is rounded
-def test_every_division_is_within_demands_and_what_there_is(pool: Amounts, parties: list[Party]) -> None:
-    got = raised(pool, pool, parties)
-    for r in range(3):
-        assert sum(total(each)[r] for each in got) <= pool[r]
-    for each, mine in zip(parties, got, strict=True):
-        for kind, amounts in mine.items():
-            assert all(0 <= a <= b for a, b in zip(amounts, each.wants[kind], strict=True))
-    _nothing_is_left_that_somebody_may_have(pool, parties, got)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_drf_division_is_within_demands_and_the_pool(count: int) -> None:
+    @settings(max_examples=count)
+    @given(POOL, PARTIES)
+    @example(
+        (2000, 1000, 1000), [party((0, 0, 1000), (1000, 0, 0), (22000, 0, 1000))]
+    )  # each kind is rounded
+    def check(pool: Amounts, parties: list[Party]) -> None:
+        got = raised(pool, pool, parties)
+        for r in range(3):
+            assert sum(total(each)[r] for each in got) <= pool[r]
+        for each, mine in zip(parties, got, strict=True):
+            for kind, amounts in mine.items():
+                assert all(0 <= a <= b for a, b in zip(amounts, each.wants[kind], strict=True))
+        _nothing_is_left_that_somebody_may_have(pool, parties, got)
+
+    check()
 
 
 def _nothing_is_left_that_somebody_may_have(
@@ -113,7 +121,7 @@ def _nothing_is_left_that_somebody_may_have(
 
 
 @given(POOL, POOL, PARTIES, st.lists(WISH, min_size=4, max_size=4), st.sets(st.integers(0, 2), min_size=1))
-def test_the_level_to_which_all_are_raised_is_the_highest_for_which_there_is_enough(
+def test_drf_level_is_the_highest_for_which_there_is_enough(
     pool: Amounts, there: Amounts, parties: list[Party], have: list[Amounts], counted: set[int]
 ) -> None:
     rests = [total(party.wants) for party in parties]
@@ -127,14 +135,18 @@ def test_the_level_to_which_all_are_raised_is_the_highest_for_which_there_is_eno
         assert division.short(there, level) == {r for r in counted if more[r] > there[r]} != set()
 
 
-@settings(max_examples=40)
-@given(POOL, PARTIES)
-def test_it_is_what_small_steps_come_to(pool: Amounts, parties: list[Party]) -> None:
-    got = [total(each) for each in raised(pool, pool, parties)]
-    steps = stepped(pool, parties)
-    for mine, other in zip(got, steps, strict=True):
-        for r in range(3):
-            assert abs(mine[r] - other[r]) <= pool[r] / 20 + 100
+@pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.long)])
+def test_drf_division_equals_that_by_small_steps(count: int) -> None:
+    @settings(max_examples=count)
+    @given(POOL, PARTIES)
+    def check(pool: Amounts, parties: list[Party]) -> None:
+        got = [total(each) for each in raised(pool, pool, parties)]
+        steps = stepped(pool, parties)
+        for mine, other in zip(got, steps, strict=True):
+            for r in range(3):
+                assert abs(mine[r] - other[r]) <= pool[r] / 20 + 100
+
+    check()
 
 
 STEPS = 400
@@ -171,7 +183,7 @@ def stepped(pool: Amounts, parties: list[Party]) -> list[list[Fraction]]:
 
 @settings(max_examples=60)
 @given(TREES, st.integers(1, 100), st.sampled_from([0, 100]))
-def test_with_gpus_only_it_is_the_plain_division(root: Branch, amount: int, history: int) -> None:
+def test_drf_with_gpus_only_is_the_plain_division(root: Branch, amount: int, history: int) -> None:
     """But for thousandths that rounding leaves over on the way down."""
     root = thousandfold(root)
     layout = Layout(root)
@@ -195,7 +207,7 @@ def thousandfold(branch: Branch) -> Branch:
     )  # fmt: skip
 
 
-def test_a_tree_is_divided_by_what_each_takes_most_of() -> None:
+def test_drf_divides_a_tree_by_dominant_shares() -> None:
     """There are 8 GPUs and 64 processors; a takes 16 with each GPU, and b one."""
     root = Branch("", children=(Branch("a"), Branch("b"), Branch("c", children=(Branch("c/x"),))))
     wishes = {

@@ -58,7 +58,7 @@ def dues(world: World, pool: str = POOL) -> dict[str, int]:
     return {path: now.due(path, pool) for path in world.state.queues.queues}
 
 
-def test_what_is_held_and_what_is_waited_for_is_wanted() -> None:
+def test_dues_count_what_is_held_and_waited_for() -> None:
     world = made()
     assert dues(world) == {"ml": 0, "ml/a": 0, "ml/b": 0, "web": 0}
     world.submit("j1", gpus=8, queue="ml/b", preemptible=True)
@@ -73,7 +73,7 @@ def test_what_is_held_and_what_is_waited_for_is_wanted() -> None:
     assert dues(world) == {"ml": 5000, "ml/a": 0, "ml/b": 5000, "web": 3000}
 
 
-def test_it_is_worked_out_again_only_when_something_has_changed() -> None:
+def test_dues_are_worked_out_again_only_after_a_change() -> None:
     world = made()
     world.submit("j1", gpus=8, queue="ml/b", preemptible=True)
     dues(world)
@@ -87,7 +87,7 @@ def test_it_is_worked_out_again_only_when_something_has_changed() -> None:
     assert known.dues is not before
 
 
-def test_what_is_broken_or_taken_out_is_not_divided() -> None:
+def test_dues_leave_out_broken_and_drained_gpus() -> None:
     world = made()
     world.submit("j1", gpus=8, queue="ml/b", preemptible=True)
     world.submit("j2", gpus=8, queue="web", preemptible=True)
@@ -122,7 +122,7 @@ def test_jobs_of_a_queue_that_is_held_are_not_waited_for() -> None:
     assert dues(world) == {"a": 0, "b": 8000}
 
 
-def test_the_most_of_all_its_jobs_bounds_what_a_queue_is_due() -> None:
+def test_dues_of_a_queue_are_bounded_by_the_demand_of_its_jobs() -> None:
     queues = {"a": QueueSpec(limits=Limits(max_gpus=2.5)), "b": QueueSpec(limit_gpus={POOL: 4000})}
     world = made(QueueDocument(queues=queues))
     for i in range(8):
@@ -162,7 +162,7 @@ def test_users_of_a_leaf_stand_by_what_they_have_used_for_their_shares() -> None
     assert shares(world).ranks("gone") == {}
 
 
-def test_a_user_who_takes_ever_new_names_gets_no_more_than_the_one_who_had_the_least() -> None:
+def test_user_who_takes_ever_new_names_gets_no_more_than_the_one_who_had_the_least() -> None:
     """A new name begins where the first of those stands who are there: ties are broken by who came first."""
     world = made(QueueDocument(queues={"ml": QueueSpec()}))
     now = micro(world.now)
@@ -187,7 +187,7 @@ def test_jobs_of_a_class_want_nothing_of_pools_that_it_may_not_use() -> None:
     assert (dues(world)["a"], dues(world, "fast")["a"]) == (2000, 0)
 
 
-def test_where_all_resources_count_who_takes_many_processors_is_due_fewer_gpus() -> None:
+def test_dues_by_drf_are_fewer_gpus_for_a_queue_with_many_cpus() -> None:
     document = QueueDocument(queues={"a": QueueSpec(), "b": QueueSpec()})
     plain, dominant = made(document), made(replace(document, fairness=Fairness.DRF))
     for world in (plain, dominant):
@@ -198,7 +198,7 @@ def test_where_all_resources_count_who_takes_many_processors_is_due_fewer_gpus()
     assert dues(dominant)["b"] > 5200
 
 
-def test_what_runs_without_gpus_counts_where_all_resources_count() -> None:
+def test_dues_by_drf_count_jobs_without_gpus() -> None:
     world = made(QueueDocument(queues={"a": QueueSpec()}, fairness=Fairness.DRF))
     world.submit("j1", cpus=2, queue="a")
     assert world.job("j1").task_id is not None

@@ -10,7 +10,7 @@ def account(name: str, shares: int, use: int, *children: Account) -> Account:
     return Account(name, shares, use, children)
 
 
-def test_all_users_of_the_better_queue_come_first() -> None:
+def test_fair_tree_puts_all_users_of_the_better_queue_first() -> None:
     root = account(
         "", 1, 100,
         account("a", 30, 40, account("greedy", 1, 39), account("modest", 1, 1)),
@@ -31,7 +31,7 @@ def test_children_of_equal_queues_are_compared_as_siblings_are() -> None:
     assert sorted(places, key=places.__getitem__) == ["a2", "b1", "b2", "a1"]
 
 
-def test_without_use_first_and_without_shares_last() -> None:
+def test_fair_tree_puts_users_without_use_first_and_without_shares_last() -> None:
     root = account("", 1, 1, account("none", 0, 0), account("new", 1, 0), account("old", 5, 1))
     assert ranks(root) == {"new": 0, "old": 1, "none": 2}
 
@@ -40,7 +40,7 @@ LEAVES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, m
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), LEAVES), min_size=1, max_size=4))
-def test_whoever_comes_first_among_siblings_comes_first_with_all_that_is_below(
+def test_fair_tree_puts_all_below_the_first_sibling_first(
     queues: list[tuple[int, list[tuple[int, int]]]],
 ) -> None:
     tree = []

@@ -32,7 +32,7 @@ def exact(amount: int, claims: list[Claim]) -> dict[str, Fraction]:
 
 
 @given(st.integers(0, 200), CLAIMS)
-def test_it_is_the_exact_division_but_for_rounding(amount: int, claims: list[Claim]) -> None:
+def test_filling_is_the_exact_division_but_for_rounding(amount: int, claims: list[Claim]) -> None:
     weighty = [claim for claim in claims if claim.weight]
     parts, wanted = fill(amount, claims), exact(amount, weighty)
     assert all(abs(parts[claim.key] - wanted[claim.key]) < 1 for claim in weighty)
@@ -41,7 +41,7 @@ def test_it_is_the_exact_division_but_for_rounding(amount: int, claims: list[Cla
 
 
 @given(st.integers(0, 200), CLAIMS)
-def test_who_has_no_weight_gets_what_nobody_else_wants(amount: int, claims: list[Claim]) -> None:
+def test_filling_gives_claims_without_weight_the_rest(amount: int, claims: list[Claim]) -> None:
     parts = fill(amount, claims)
     weighty = sum(claim.cap for claim in claims if claim.weight)
     idle = sum(parts[claim.key] for claim in claims if not claim.weight)
@@ -49,7 +49,7 @@ def test_who_has_no_weight_gets_what_nobody_else_wants(amount: int, claims: list
 
 
 @given(st.integers(0, 200), CLAIMS, st.randoms(use_true_random=False))
-def test_the_order_in_which_they_are_named_does_not_matter(
+def test_filling_does_not_depend_on_the_order_of_claims(
     amount: int, claims: list[Claim], random: object
 ) -> None:
     shuffled = sorted(claims, key=lambda _: random.random())  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ def test_the_order_in_which_they_are_named_does_not_matter(
     assert scaled(amount, shuffled) == scaled(amount, claims)
 
 
-def test_what_rounding_leaves_over_goes_to_the_largest_rest_then_by_rank_then_by_name() -> None:
+def test_filling_gives_rounding_rests_by_rest_rank_and_name() -> None:
     assert fill(10, [Claim("a", 99, 1), Claim("b", 99, 2)]) == {"a": 3, "b": 7}
     assert fill(1, [Claim("a", 9, 1, 5), Claim("b", 9, 1, 4)]) == {"a": 0, "b": 1}
     assert fill(1, [Claim("b", 9, 1), Claim("a", 9, 1)]) == {"a": 1, "b": 0}

@@ -42,7 +42,7 @@ def _task(started_at: float | None, ended_at: float | None = None) -> Task:
 
 
 @given(st.integers(0, 10**15))
-def test_a_level_holds_what_is_below_its_end(service: int) -> None:
+def test_las_level_holds_service_below_its_end(service: int) -> None:
     level, until = STEPS.level(service)
     assert service < until == 1000 * HOUR_MS * 8**level
     assert level == 0 or service >= until // 8
@@ -56,7 +56,7 @@ def test_service_is_gpu_time_of_all_members() -> None:
     )
 
 
-def test_who_has_had_less_is_before_and_of_those_the_smaller() -> None:
+def test_las_rank_is_by_service_and_then_by_size() -> None:
     hour = 3600.0
     fresh, wide = _job("j1"), _job("j2", gpus=8)
     old = _job("j3", served=Served(1000 * HOUR_MS, hour))
@@ -74,7 +74,7 @@ def test_priority_is_before_service_and_a_long_wait_before_both() -> None:
     assert [job.id for job in in_rank([old, young, lifted], now)] == ["j3", "j1", "j2"]
 
 
-def test_who_has_waited_for_thirty_days_starts_anew() -> None:
+def test_las_service_starts_from_nothing_after_thirty_days_of_waiting() -> None:
     job = _job(served=Served(10**12, waits_since=DAY_S))
     assert at_launch(job, 31 * DAY_S - 1) == job.served
     anew = at_launch(job, 31 * DAY_S)
@@ -93,7 +93,7 @@ def test_waiting_counts_from_the_last_launch() -> None:
     assert at_launch(job, 6.0) is None
 
 
-def test_what_was_had_is_kept_from_launch_to_launch() -> None:
+def test_las_service_is_kept_from_launch_to_launch() -> None:
     job = _job(gpus=2, tasks=2)
     first = at_end(job, [_task(0.0, 10.0), _task(0.0, 12.0)], 13.0)
     assert first == Served(2000 * 22_000, 13.0)
@@ -102,7 +102,7 @@ def test_what_was_had_is_kept_from_launch_to_launch() -> None:
     assert at_end(_job(gpus=0), [_task(0.0, 10.0)], 11.0) is None
 
 
-def test_a_line_has_other_queues_where_they_were() -> None:
+def test_las_line_keeps_other_queues_where_they_were() -> None:
     served = Served(10**12, 0.0)
     line = [_job("j1", served=served), _job("j2"), _job("j3"), _job("j4", gpus=1)]
     leaves = {JobId("j1"): "a", JobId("j3"): "a", JobId("j4"): "b"}
@@ -111,7 +111,7 @@ def test_a_line_has_other_queues_where_they_were() -> None:
 
 @pytest.mark.parametrize("steps", [STEPS, Steps(8, 2), Steps(8, 2, small_first=True, lift_after_ms=1000)])
 @given(st.lists(st.tuples(st.integers(0, 10**13), st.integers(1, 8)), max_size=8))
-def test_the_order_is_total_and_by_levels(steps: Steps, had: list[tuple[int, int]]) -> None:
+def test_las_order_is_total_and_by_levels(steps: Steps, had: list[tuple[int, int]]) -> None:
     jobs = [_job(f"j{i}", gpus=gpus, served=Served(ms, 0.0)) for i, (ms, gpus) in enumerate(had)]
     ordered = in_rank(jobs, 0.5, steps)
     assert {job.id for job in ordered} == {job.id for job in jobs}

@@ -86,7 +86,7 @@ def by_itself(world: World, name: str = "j1.1", code: int = 75) -> None:
         ("", "bob", (None, "makes room for another job, for which its queue is guaranteed GPUs")),
     ],
 )
-def test_a_task_reads_of_no_job_of_another_name(
+def test_notice_names_no_job_of_another_owner_to_a_task(
     world: World, mine: str, gains: str, told: tuple[str | None, str]
 ) -> None:
     running(world, notice_s=60.0)
@@ -101,7 +101,7 @@ def test_a_task_reads_of_no_job_of_another_name(
     assert (notice(world).by, notice(world).why) == ("other", why), "who may see it is told by the interface"
 
 
-def test_it_is_saved_and_then_sent_and_the_end_comes_when_its_time_has_passed(world: World) -> None:
+def test_notice_is_saved_then_sent_and_followed_by_the_end(world: World) -> None:
     running(world, notice_s=60.0)
     effects = give(world)
     kinds = [type(effect) for effect in effects]
@@ -118,7 +118,7 @@ def test_it_is_saved_and_then_sent_and_the_end_comes_when_its_time_has_passed(wo
     assert (job.state, job.attempts, job.infrastructure_failures, job.stopped) == (JobState.PENDING, 0, 0, 1)
 
 
-def test_without_time_the_end_comes_at_once(world: World) -> None:
+def test_notice_without_time_is_an_end_at_once(world: World) -> None:
     running(world)
     effects = give(world)
     assert not every(effects, fx.GiveNotice)
@@ -126,12 +126,12 @@ def test_without_time_the_end_comes_at_once(world: World) -> None:
     assert task(world).preempted_for == "other"
 
 
-def test_a_job_that_does_not_run_yet_has_nothing_to_keep(world: World) -> None:
+def test_job_that_does_not_run_yet_is_ended_without_a_notice(world: World) -> None:
     running(world, notice_s=60.0, state=TaskState.STARTING)
     assert only(give(world), fx.Kill).task_id == "j1.1"
 
 
-def test_all_tasks_of_a_gang_are_told_at_once_and_end_at_once(world: World) -> None:
+def test_notice_of_a_gang_is_given_to_all_tasks_at_once(world: World) -> None:
     running(world, notice_s=30.0, tasks=3)
     sent = every(give(world), fx.GiveNotice)
     assert [(each.task_id, each.left_s) for each in sent] == [(f"j1.1.{rank}", 30.0) for rank in range(3)]
@@ -147,7 +147,7 @@ def test_all_tasks_of_a_gang_are_told_at_once_and_end_at_once(world: World) -> N
     ("code", "state", "attempts"),
     [(75, JobState.PENDING, 0), (1, JobState.PENDING, 0), (0, JobState.FINISHED, 1)],
 )
-def test_a_task_that_ends_in_time_keeps_its_attempt_and_its_place(
+def test_task_that_ends_in_time_keeps_its_attempt_and_its_place(
     world: World, code: int, state: JobState, attempts: int
 ) -> None:
     before = running(world, notice_s=60.0)
@@ -161,7 +161,7 @@ def test_a_task_that_ends_in_time_keeps_its_attempt_and_its_place(
         assert job.not_before <= world.now
 
 
-def test_a_limit_of_its_own_is_its_own_fault_within_a_notice_too(world: World) -> None:
+def test_time_limit_within_a_notice_counts_as_the_fault_of_the_job(world: World) -> None:
     running(world, notice_s=60.0)
     give(world)
     words = "Ran longer than its timeout_s of 30"
@@ -169,7 +169,7 @@ def test_a_limit_of_its_own_is_its_own_fault_within_a_notice_too(world: World) -
     assert (world.job().state, world.job().attempts) == (JobState.FAILED, 1)
 
 
-def test_it_is_said_again_until_it_was_heard_and_at_longer_and_longer_intervals(world: World) -> None:
+def test_notice_is_repeated_ever_more_rarely_until_it_was_heard(world: World) -> None:
     running(world, notice_s=600.0)
     give(world)
     first = len(every(world.tick(10), fx.GiveNotice))
@@ -180,13 +180,13 @@ def test_it_is_said_again_until_it_was_heard_and_at_longer_and_longer_intervals(
     assert not every(world.tick(100), fx.GiveNotice)
 
 
-def test_an_executor_that_says_nothing_loses_its_task_in_time(world: World) -> None:
+def test_executor_that_says_nothing_loses_its_task_in_time(world: World) -> None:
     running(world, notice_s=20.0)
     give(world)
     assert only(world.tick(21), fx.Kill).task_id == "j1.1"
 
 
-def test_it_is_called_off_and_can_be_given_again(world: World) -> None:
+def test_notice_is_called_off_and_can_be_given_again(world: World) -> None:
     running(world, notice_s=30.0)
     give(world)
     world.status("j1.1", "TASK_RUNNING", data=encode_told(1))
@@ -202,7 +202,7 @@ def test_it_is_called_off_and_can_be_given_again(world: World) -> None:
     assert recall(world) == (False, [])
 
 
-def test_given_again_it_has_another_number(world: World) -> None:
+def test_notice_given_again_has_another_number(world: World) -> None:
     running(world, notice_s=30.0)
     give(world)
     recall(world)
@@ -210,7 +210,7 @@ def test_given_again_it_has_another_number(world: World) -> None:
     assert only(world.tick(31), fx.Kill).task_id == "j1.1"
 
 
-def test_of_two_the_earlier_end_counts(world: World) -> None:
+def test_notice_with_the_earlier_end_counts(world: World) -> None:
     running(world, notice_s=60.0)
     give(world)
     assert not every(give(world, by="third", notice_s=90.0), fx.GiveNotice)
@@ -219,14 +219,14 @@ def test_of_two_the_earlier_end_counts(world: World) -> None:
     assert only(world.tick(11), fx.Kill).task_id == "j1.1"
 
 
-def test_it_cannot_be_called_off_when_the_end_has_begun(world: World) -> None:
+def test_notice_cannot_be_called_off_when_the_end_has_begun(world: World) -> None:
     running(world, notice_s=5.0)
     give(world)
     world.tick(6)
     assert recall(world) == (False, [])
 
 
-def test_it_survives_a_restart_and_is_sent_as_soon_as_there_is_a_master(world: World) -> None:
+def test_notice_survives_a_restart_and_is_sent_once_there_is_a_master(world: World) -> None:
     running(world, notice_s=60.0)
     give(world)
     world.state = State.restored(world.now, saved_of(world.state))
@@ -236,7 +236,7 @@ def test_it_survives_a_restart_and_is_sent_as_soon_as_there_is_a_master(world: W
     assert every(world.tick(60), fx.Kill)
 
 
-def test_a_state_that_is_older_than_its_tasks_notice_is_heeded_all_the_same(world: World) -> None:
+def test_notice_of_an_older_state_is_heeded_all_the_same(world: World) -> None:
     running(world, notice_s=60.0)
     give(world)
     effects = world.status("j1.1", "TASK_RUNNING", data=encode_told(7))
@@ -248,7 +248,7 @@ def test_a_state_that_is_older_than_its_tasks_notice_is_heeded_all_the_same(worl
     [(None, None, 0.0), (None, 90.0, 90.0), (None, 9000.0, 600.0), (60.0, None, 60.0), (60.0, 20.0, 20.0),
      (60.0, 3600.0, 60.0), (0.0, 90.0, 0.0)],
 )  # fmt: skip
-def test_a_job_has_no_more_than_its_queue_gives(
+def test_notice_is_no_longer_than_the_queue_gives(
     world: World, queue_s: float | None, job_s: float | None, lead_s: float
 ) -> None:
     job = running(world, queue="lab/a", notice_s=job_s)
@@ -257,7 +257,7 @@ def test_a_job_has_no_more_than_its_queue_gives(
     assert notices.lead_s(Turn(world.state, world.settings, world.now), job) == lead_s
 
 
-def test_a_drain_with_a_deadline_is_told_before_and_called_off_with_it(world: World) -> None:
+def test_drain_deadline_gives_notice_that_ends_with_the_drain(world: World) -> None:
     running(world, notice_s=60.0)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 100.0))
     assert not every(world.tick(39), fx.GiveNotice)
@@ -270,7 +270,7 @@ def test_a_drain_with_a_deadline_is_told_before_and_called_off_with_it(world: Wo
     assert not every(world.tick(100), fx.Kill)
 
 
-def test_a_drain_with_a_deadline_ends_who_did_not_go(world: World) -> None:
+def test_drain_deadline_ends_jobs_that_did_not_go(world: World) -> None:
     running(world, notice_s=60.0)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 100.0))
     assert not every(world.tick(99), fx.Kill)
@@ -279,14 +279,14 @@ def test_a_drain_with_a_deadline_ends_who_did_not_go(world: World) -> None:
     assert world.job().infrastructure_failures == 0
 
 
-def test_who_does_not_run_yet_stays_until_the_deadline_of_a_drain(world: World) -> None:
+def test_drain_leaves_a_job_that_does_not_run_yet_until_its_deadline(world: World) -> None:
     running(world, notice_s=60.0, state=TaskState.STARTING)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 50.0))
     assert not every(world.tick(49), fx.Kill)
     assert only(world.tick(2), fx.Kill).task_id == "j1.1"
 
 
-def test_a_drain_that_is_put_off_is_told_anew(world: World) -> None:
+def test_drain_that_is_put_off_gives_a_new_notice(world: World) -> None:
     running(world, notice_s=60.0)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 50.0))
     assert only(world.tick(1), fx.GiveNotice).notice.number == 1
@@ -297,7 +297,7 @@ def test_a_drain_that_is_put_off_is_told_anew(world: World) -> None:
     assert only(world.tick(2), fx.Kill).task_id == "j1.1"
 
 
-def test_a_time_limit_is_told_before_and_left_to_the_executor(world: World) -> None:
+def test_time_limit_is_notified_before_and_left_to_the_executor(world: World) -> None:
     running(world, notice_s=30.0, timeout_s=100.0)
     sent = every(world.tick(61), fx.GiveNotice)[0]
     assert (sent.notice.reason, sent.notice.why) == (NoticeReason.TIME_LIMIT, "its time limit of 100 s ends")
@@ -308,7 +308,7 @@ def test_a_time_limit_is_told_before_and_left_to_the_executor(world: World) -> N
     assert (world.job().state, world.job().message) == (JobState.FAILED, words)
 
 
-def test_a_queue_that_is_drained_has_its_jobs_told(world: World) -> None:
+def test_queue_drain_gives_notice_to_its_jobs(world: World) -> None:
     running(world, queue="lab")
     world.state.put(QueueDocument(version=1, queues={"lab": QueueSpec(notice_s=30.0, stop=Stop.DRAIN)}))
     assert only(world.tick(1), fx.GiveNotice).notice.why == "its queue lab is drained"
@@ -321,7 +321,7 @@ def told_of(world: World) -> list[tuple[float, EventKind, str]]:
     return [(event.at, event.kind, str(event.job_id)) for event in world.state.events]
 
 
-def test_a_scheduler_that_is_started_again_knows_the_latest_events(world: World) -> None:
+def test_scheduler_restart_keeps_the_latest_events_of_notices(world: World) -> None:
     running(world)
     give(world, notice_s=60)
     world.now += 1

@@ -30,12 +30,12 @@ def at(text: str, zone: str) -> float:
 @pytest.mark.parametrize(
     ("day", "hours"), [("2026-03-29T12:00", 23), ("2026-10-25T12:00", 25), ("2026-06-01T12:00", 24)]
 )
-def test_days_have_23_24_and_25_hours(day: str, hours: int) -> None:
+def test_periods_of_days_have_23_24_and_25_hours(day: str, hours: int) -> None:
     span = period_at(Period.DAY, "Europe/Vienna", at(day, "Europe/Vienna"))
     assert span.ends - span.begins == hours * HOUR
 
 
-def test_a_day_whose_midnight_is_not_there_begins_after_the_gap() -> None:
+def test_period_of_a_day_without_midnight_begins_after_the_gap() -> None:
     # Chile's clocks go from 24:00 on 5 September 2026 to 01:00 on the 6th.
     span = period_at(Period.DAY, "America/Santiago", at("2026-09-06T12:00", "America/Santiago"))
     assert datetime.fromtimestamp(span.begins, ZoneInfo("America/Santiago")).hour == 1
@@ -51,16 +51,16 @@ def test_a_day_whose_midnight_is_not_there_begins_after_the_gap() -> None:
         (Period.YEAR, "2026-01-01T00:00", "2027-01-01T00:00"),
     ],
 )
-def test_longer_ones_begin_at_midnight_of_their_zone(period: Period, begins: str, ends: str) -> None:
+def test_periods_of_weeks_and_more_begin_at_midnight_of_their_zone(
+    period: Period, begins: str, ends: str
+) -> None:
     zone = "America/New_York"
     span = period_at(period, zone, at("2026-11-22T15:00", zone))
     assert (span.begins, span.ends) == (at(begins, zone), at(ends, zone))
 
 
 @given(st.sampled_from(REPEATED), st.sampled_from(ZONES), st.integers(0, 4 * 10**9))
-def test_every_moment_is_in_one_period_and_the_next_begins_where_it_ends(
-    period: Period, zone: str, now: int
-) -> None:
+def test_periods_cover_every_moment_once(period: Period, zone: str, now: int) -> None:
     span = period_at(period, zone, now)
     assert span.begins <= now < span.ends
     after = period_at(period, zone, span.ends)
@@ -70,7 +70,7 @@ def test_every_moment_is_in_one_period_and_the_next_begins_where_it_ends(
     assert period_at(period, zone, span.ends - 1) == span
 
 
-def test_one_that_is_there_once() -> None:
+def test_period_that_is_there_once() -> None:
     span = once("2026-11-22", "2026-11-24", "Asia/Tokyo")
     assert span.ends - span.begins == 48 * HOUR
     with pytest.raises(ValueError, match="has no periods"):

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import JobId
@@ -43,7 +43,7 @@ def test_shapes_are_a_cell_for_each_node_and_a_number_is_one() -> None:
     assert sizes_of(Guarantee()) == []
 
 
-def test_what_is_guaranteed_beyond_those_below_is_the_queues_own() -> None:
+def test_seat_cells_beyond_those_of_children_are_the_queues_own() -> None:
     cells = cells_of(tree(a=20, a__x=8, a__y=nodes(1, 4), b=0))
     assert cells == {("a", "p"): (8000,), ("a/x", "p"): (8000,), ("a/y", "p"): (4000,)}
     assert cells_of(tree(a=nodes(3, 8), a__x=nodes(1, 8), a__y=4)) == {
@@ -53,7 +53,7 @@ def test_what_is_guaranteed_beyond_those_below_is_the_queues_own() -> None:
     }
 
 
-def test_a_number_is_cut_out_of_several_shapes_if_none_holds_it() -> None:
+def test_seat_cells_of_a_number_are_cut_out_of_several_shapes() -> None:
     assert without([8000, 8000], [12_000]) == [0, 4000]
 
 
@@ -64,32 +64,32 @@ def test_guarantees_that_are_more_than_there_is_are_scaled() -> None:
     assert shrunk([8000, 8000], 12_000) == [8000, 4000]
 
 
-def test_the_first_in_the_line_has_the_seat_be_it_running_or_waiting() -> None:
+def test_seat_goes_to_the_first_in_the_line_running_or_waiting() -> None:
     room = Room(cells_of(tree(b=nodes(2, 8))))
     seats = give(room, {"b": [ask("gang", 8, 2), ask("runs", 4), ask("waits", 1)]}, {}, 5.0)
     assert seats == {JobId("gang"): Seat("b", "p", (0, 1), 8000, 5.0)}
 
 
-def test_a_later_job_that_has_room_has_a_seat_though_a_gang_before_it_has_none() -> None:
+def test_later_job_that_has_room_has_a_seat_though_a_gang_before_it_has_none() -> None:
     room = Room(cells_of(tree(b=nodes(2, 8))))
     assert room.take(Seat("b", "p", (0,), 2000, 1.0))
     seats = give(room, {"b": [ask("gang", 8, 2), ask("small", 4)]}, {}, 5.0)
     assert seats == {JobId("small"): Seat("b", "p", (0,), 4000, 5.0)}, "where it leaves a whole cell"
 
 
-def test_cells_are_kept_for_one_that_starves() -> None:
+def test_seat_cells_are_kept_for_a_starving_job() -> None:
     room = Room(cells_of(tree(b=nodes(2, 8))))
     assert room.take(Seat("b", "p", (0,), 2000, 1.0))
     assert give(room, {"b": [ask("gang", 8, 2, starving=True), ask("small", 4)]}, {}, 5.0) == {}
 
 
-def test_nothing_is_kept_for_one_that_could_never_have_a_seat() -> None:
+def test_seat_cells_are_not_kept_for_a_job_that_could_never_have_one() -> None:
     room = Room(cells_of(tree(b=8)))
     seats = give(room, {"b": [ask("gang", 8, 2, starving=True), ask("small", 4)]}, {}, 5.0)
     assert set(seats) == {"small"}
 
 
-def test_what_a_queue_above_has_is_given_in_turn_by_weight() -> None:
+def test_seats_of_a_parent_are_given_in_turn_by_weight() -> None:
     room = Room(cells_of(tree(a=6, a__x=0, a__y=0)))
     lines = {path: [ask(f"{path}{i}", 1, rank=(i,)) for i in range(9)] for path in ("a/x", "a/y")}
     seats = give(room, lines, {"a/x": 2, "a/y": 1}, 5.0)
@@ -97,7 +97,7 @@ def test_what_a_queue_above_has_is_given_in_turn_by_weight() -> None:
     assert {seat.queue for seat in seats.values()} == {"a"}
 
 
-def test_who_has_seats_of_the_queue_above_already_comes_after() -> None:
+def test_seats_of_a_parent_go_to_children_without_one_first() -> None:
     room = Room(cells_of(tree(a=4, a__x=0, a__y=0)))
     first = Seat("a", "p", (0,), 2000, 1.0)
     assert room.take(first)
@@ -106,13 +106,13 @@ def test_who_has_seats_of_the_queue_above_already_comes_after() -> None:
     assert set(seats) == {"a/y0", "a/y1"}
 
 
-def test_a_seat_is_in_the_first_pool_that_has_room() -> None:
+def test_seat_is_in_the_first_pool_that_has_room() -> None:
     room = Room({("b", "p"): (1000,), ("b", "q"): (4000,)})
     both = Ask(JobId("any"), (("p", 2000), ("q", 3000)))
     assert give(room, {"b": [both]}, {}, 5.0) == {JobId("any"): Seat("b", "q", (0,), 3000, 5.0)}
 
 
-def test_with_fewer_cells_the_newest_seats_are_given_up() -> None:
+def test_seats_are_given_up_from_the_newest_with_fewer_cells() -> None:
     held = [
         Held("b", Seat("b", "p", (1,), 8000, 1.0), ask("old", 8)),
         Held("b", Seat("b", "p", (0,), 8000, 2.0), ask("new", 8)),
@@ -121,7 +121,7 @@ def test_with_fewer_cells_the_newest_seats_are_given_up() -> None:
     assert changed == {JobId("old"): Seat("b", "p", (0,), 8000, 1.0), JobId("new"): None}
 
 
-def test_a_job_that_grows_keeps_its_seat_where_there_is_room_and_nobody_else_loses_one() -> None:
+def test_job_that_grows_keeps_its_seat_where_there_is_room_and_nobody_else_loses_one() -> None:
     held = [
         Held("b", Seat("b", "p", (0,), 2000, 1.0), ask("grows", 6)),
         Held("b", Seat("b", "p", (0,), 4000, 2.0), ask("stays", 4)),
@@ -163,63 +163,80 @@ def held_of(asks: dict[str, list[Ask]], seats: dict[JobId, Seat]) -> list[Held]:
     return [Held(leaf, seats[a.job_id], a) for leaf, line in asks.items() for a in line if a.job_id in seats]
 
 
-@given(CELLS, lines())
-def test_no_cell_is_given_twice_and_each_task_has_its_place(cells: Cells, asks: dict[str, list[Ask]]) -> None:
-    seats = give(Room(cells), asks, {}, 1.0)
-    assert fits(cells, list(seats.values()))
-    for held in held_of(asks, seats):
-        assert len(held.seat.cells) == held.ask.tasks
-        assert (held.seat.pool, held.seat.milli) in held.ask.wants
-        assert held.seat.queue in lineage(held.leaf)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seat_cells_are_given_once_and_each_task_has_its_place(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, lines())
+    def check(cells: Cells, asks: dict[str, list[Ask]]) -> None:
+        seats = give(Room(cells), asks, {}, 1.0)
+        assert fits(cells, list(seats.values()))
+        for held in held_of(asks, seats):
+            assert len(held.seat.cells) == held.ask.tasks
+            assert (held.seat.pool, held.seat.milli) in held.ask.wants
+            assert held.seat.queue in lineage(held.leaf)
+
+    check()
 
 
-@given(CELLS, lines())
-def test_who_has_no_seat_has_no_room_beside_those_that_have_one(
-    cells: Cells, asks: dict[str, list[Ask]]
-) -> None:
-    free_of_starving = {
-        leaf: [Ask(a.job_id, a.wants, a.tasks, a.rank) for a in line] for leaf, line in asks.items()
-    }
-    room = Room(cells)
-    seats = give(room, free_of_starving, {}, 1.0)
-    for leaf, line in free_of_starving.items():
-        for each in line:
-            if each.job_id not in seats:
-                assert not any(room.find(path, each) for path in lineage(leaf))
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seat_is_refused_only_where_there_is_no_room(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, lines())
+    def check(cells: Cells, asks: dict[str, list[Ask]]) -> None:
+        free_of_starving = {
+            leaf: [Ask(a.job_id, a.wants, a.tasks, a.rank) for a in line] for leaf, line in asks.items()
+        }
+        room = Room(cells)
+        seats = give(room, free_of_starving, {}, 1.0)
+        for leaf, line in free_of_starving.items():
+            for each in line:
+                if each.job_id not in seats:
+                    assert not any(room.find(path, each) for path in lineage(leaf))
+
+    check()
 
 
-@given(CELLS, lines())
-def test_under_the_same_document_all_keep_their_seats(cells: Cells, asks: dict[str, list[Ask]]) -> None:
-    seats = give(Room(cells), asks, {}, 1.0)
-    room, changed = kept(cells, held_of(asks, seats))
-    assert changed == {}
-    assert all(
-        sum(room.free(*key)) + sum(s.milli * len(s.cells) for s in seats.values() if (s.queue, s.pool) == key)
-        == sum(sizes)
-        for key, sizes in cells.items()
-    )
-
-
-@given(CELLS, CELLS, lines())
-def test_under_another_document_nobody_older_gives_up_what_a_newer_one_keeps(
-    cells: Cells, others: Cells, asks: dict[str, list[Ask]]
-) -> None:
-    seats = give(Room(cells), asks, {}, 1.0)
-    held = [
-        Held(
-            each.leaf,
-            Seat(each.seat.queue, each.seat.pool, each.seat.cells, each.seat.milli, since),
-            each.ask,
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seats_are_kept_under_the_same_document(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, lines())
+    def check(cells: Cells, asks: dict[str, list[Ask]]) -> None:
+        seats = give(Room(cells), asks, {}, 1.0)
+        room, changed = kept(cells, held_of(asks, seats))
+        assert changed == {}
+        assert all(
+            sum(room.free(*key))
+            + sum(s.milli * len(s.cells) for s in seats.values() if (s.queue, s.pool) == key)
+            == sum(sizes)
+            for key, sizes in cells.items()
         )
-        for since, each in enumerate(held_of(asks, seats))
-    ]
-    _, changed = kept(others, held)
-    now = {each.ask.job_id: changed.get(each.ask.job_id, each.seat) for each in held}
-    assert fits(others, [seat for seat in now.values() if seat is not None])
-    alike = [(a, b) for a in held for b in held if a.leaf == b.leaf and a.ask.kind == b.ask.kind]
-    for older, newer in alike:
-        if older.seat.since < newer.seat.since and now[older.ask.job_id] is None:
-            assert now[newer.ask.job_id] is None
+
+    check()
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seats_of_older_jobs_outlast_newer_ones_under_another_document(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, CELLS, lines())
+    def check(cells: Cells, others: Cells, asks: dict[str, list[Ask]]) -> None:
+        seats = give(Room(cells), asks, {}, 1.0)
+        held = [
+            Held(
+                each.leaf,
+                Seat(each.seat.queue, each.seat.pool, each.seat.cells, each.seat.milli, since),
+                each.ask,
+            )
+            for since, each in enumerate(held_of(asks, seats))
+        ]
+        _, changed = kept(others, held)
+        now = {each.ask.job_id: changed.get(each.ask.job_id, each.seat) for each in held}
+        assert fits(others, [seat for seat in now.values() if seat is not None])
+        alike = [(a, b) for a in held for b in held if a.leaf == b.leaf and a.ask.kind == b.ask.kind]
+        for older, newer in alike:
+            if older.seat.since < newer.seat.since and now[older.ask.job_id] is None:
+                assert now[newer.ask.job_id] is None
+
+    check()
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -1,6 +1,7 @@
 """Shares of a tree: worked examples, and what must hold of every tree."""
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.policy.tenancy.share import Branch, Share, shares, weights_of
@@ -24,27 +25,27 @@ def test_guarantees_come_first_and_what_is_left_goes_by_weight() -> None:
     assert due(tree, 32) == {"a": 8 + 5, "b": 4 + 15, "idle": 0}
 
 
-def test_a_higher_band_is_served_before_any_of_a_lower_one() -> None:
+def test_higher_band_is_served_before_any_lower_one() -> None:
     tree = [Branch("a", demand=20, band=1), Branch("b", demand=20, weight=100)]
     assert due(tree, 30) == {"a": 20, "b": 10}
 
 
-def test_what_is_not_lent_stays_idle() -> None:
+def test_lend_limit_leaves_gpus_idle() -> None:
     tree = [Branch("a", guarantee=8, lend_limit=2, demand=1), Branch("b", demand=99)]
     assert due(tree, 16) == {"a": 1, "b": 16 - 1 - 5}
 
 
-def test_nobody_borrows_more_than_he_may() -> None:
+def test_borrow_limit_bounds_what_a_queue_is_due() -> None:
     tree = [Branch("a", guarantee=2, borrow_limit=1, demand=99), Branch("b", limit=4, demand=99)]
     assert due(tree, 100) == {"a": 3, "b": 4}
 
 
-def test_too_many_guarantees_are_scaled_in_proportion() -> None:
+def test_guarantees_beyond_what_there_is_are_scaled_in_proportion() -> None:
     tree = [Branch("a", guarantee=30, demand=99), Branch("b", guarantee=10, demand=99)]
     assert due(tree, 20) == {"a": 15, "b": 5}
 
 
-def test_an_inner_queue_hands_on_what_it_is_due() -> None:
+def test_inner_queue_hands_its_share_to_its_children() -> None:
     below = Branch("r/a", guarantee=6, demand=99), Branch("r/b", demand=2)
     tree = [Branch("r", guarantee=10, children=below), Branch("s", guarantee=10, demand=99)]
     assert due(tree, 20) == {"r": 10, "s": 10, "r/a": 8, "r/b": 2}
@@ -99,26 +100,31 @@ def most_of(branch: Branch) -> int:
     return want if branch.borrow_limit is None else min(want, branch.guarantee + branch.borrow_limit)
 
 
-@given(TREES, st.integers(0, 100), st.sampled_from([0, 50, 100, 300]))
-def test_every_division_is_whole_and_within_all_limits(root: Branch, amount: int, history: int) -> None:
-    shares_by_path = shares(root, amount, history)
-    line = [(root, amount)]
-    while line:
-        parent, given = line.pop()
-        mine = [shares_by_path[child.path] for child in parent.children]
-        handed = sum(share.due for share in mine)
-        assert handed + sum(share.kept for share in mine) <= given
-        for child, share in zip(parent.children, mine, strict=True):
-            assert share.given == given
-            assert (
-                0
-                <= share.due
-                <= max(want_of(child) if child.borrow_limit is None else most_of(child), share.floor)
-            )
-            assert share.floor <= min(want_of(child), child.guarantee)
-            line.append((child, share.due))
-        _nothing_is_left_that_somebody_may_have(parent, mine, given)
-        _guarantees_hold(parent, mine, given)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_tree_shares_are_whole_and_within_all_limits(count: int) -> None:
+    @settings(max_examples=count)
+    @given(TREES, st.integers(0, 100), st.sampled_from([0, 50, 100, 300]))
+    def check(root: Branch, amount: int, history: int) -> None:
+        shares_by_path = shares(root, amount, history)
+        line = [(root, amount)]
+        while line:
+            parent, given = line.pop()
+            mine = [shares_by_path[child.path] for child in parent.children]
+            handed = sum(share.due for share in mine)
+            assert handed + sum(share.kept for share in mine) <= given
+            for child, share in zip(parent.children, mine, strict=True):
+                assert share.given == given
+                assert (
+                    0
+                    <= share.due
+                    <= max(want_of(child) if child.borrow_limit is None else most_of(child), share.floor)
+                )
+                assert share.floor <= min(want_of(child), child.guarantee)
+                line.append((child, share.due))
+            _nothing_is_left_that_somebody_may_have(parent, mine, given)
+            _guarantees_hold(parent, mine, given)
+
+    check()
 
 
 def _nothing_is_left_that_somebody_may_have(parent: Branch, mine: list[Share], given: int) -> None:
@@ -133,12 +139,17 @@ def _guarantees_hold(parent: Branch, mine: list[Share], given: int) -> None:
         assert [share.floor for share in mine] == [min(want_of(c), c.guarantee) for c in parent.children]
 
 
-@given(TREES, st.integers(0, 100))
-def test_who_asks_for_more_never_gets_less(root: Branch, amount: int) -> None:
-    first = root.children[0]
-    if first.children:
-        return
-    more = Branch(first.path, first.guarantee, first.limit, first.borrow_limit, first.lend_limit, first.weight,
-                  first.band, first.demand + 7, first.use)  # fmt: skip
-    before = shares(root, amount)[first.path].due
-    assert shares(Branch("", children=(more, *root.children[1:])), amount)[first.path].due >= before
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_tree_share_never_falls_with_more_demand(count: int) -> None:
+    @settings(max_examples=count)
+    @given(TREES, st.integers(0, 100))
+    def check(root: Branch, amount: int) -> None:
+        first = root.children[0]
+        if first.children:
+            return
+        more = Branch(first.path, first.guarantee, first.limit, first.borrow_limit, first.lend_limit, first.weight,
+                      first.band, first.demand + 7, first.use)  # fmt: skip
+        before = shares(root, amount)[first.path].due
+        assert shares(Branch("", children=(more, *root.children[1:])), amount)[first.path].due >= before
+
+    check()

@@ -13,7 +13,7 @@ SPANS = st.integers(0, 400 * DAY_S * MICRO)
 
 
 @given(SPANS, st.integers(1, 100 * DAY_S * MICRO))
-def test_a_half_is_left_after_each_half_life(span: int, half_life: int) -> None:
+def test_usage_is_halved_after_each_half_life(span: int, half_life: int) -> None:
     with localcontext() as context:
         context.prec = 60
         wanted = Decimal(2) ** (-Decimal(span) / Decimal(half_life))
@@ -21,7 +21,7 @@ def test_a_half_is_left_after_each_half_life(span: int, half_life: int) -> None:
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**9), SPANS)
-def test_it_is_the_integral(value: int, rate: int, span: int) -> None:
+def test_usage_equals_its_integral(value: int, rate: int, span: int) -> None:
     with localcontext() as context:
         context.prec = 60
         left = Decimal(2) ** (-Decimal(span) / (HALF_LIFE_S * MICRO))
@@ -32,7 +32,7 @@ def test_it_is_the_integral(value: int, rate: int, span: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30 * DAY_S * MICRO), st.integers(0, 64_000)), max_size=20))
-def test_looking_at_it_in_between_changes_nothing(changes: list[tuple[int, int]]) -> None:
+def test_usage_is_unchanged_by_looks_in_between(changes: list[tuple[int, int]]) -> None:
     usage, now = Usage(), 0
     for span, rate in changes:
         usage.at(now + span // 3, HALF_LIFE_S)
@@ -45,7 +45,7 @@ def test_looking_at_it_in_between_changes_nothing(changes: list[tuple[int, int]]
     assert usage == again
 
 
-def test_one_who_holds_the_same_for_ever_has_a_bounded_use() -> None:
+def test_usage_of_a_constant_rate_is_bounded() -> None:
     usage = Usage().changed(0, 1000, HALF_LIFE_S)
     years = [usage.at(year * 365 * DAY_S * MICRO, HALF_LIFE_S) for year in (1, 2, 10)]
     assert years == sorted(years)
@@ -53,7 +53,7 @@ def test_one_who_holds_the_same_for_ever_has_a_bounded_use() -> None:
     assert years[-1] == 1000 * HALF_LIFE_S * 2**64 // 0xB17217F7D1CF79AB
 
 
-def test_a_clock_that_is_set_back_undoes_nothing() -> None:
+def test_usage_is_unchanged_by_a_clock_set_back() -> None:
     usage = Usage().changed(10 * MICRO, 1000, HALF_LIFE_S)
     assert usage.at(5 * MICRO, HALF_LIFE_S) == 0
     assert usage.changed(5 * MICRO, 1000, HALF_LIFE_S).since == 10 * MICRO

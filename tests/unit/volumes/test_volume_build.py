@@ -68,7 +68,7 @@ def test_a_volume_has_links_and_files_of_the_driver(root: Path, store: Store) ->
     assert built.volume.digest.startswith("sha256:")
 
 
-def test_again_changes_nothing(root: Path, store: Store) -> None:
+def test_volume_built_again_is_the_same(root: Path, store: Store) -> None:
     first = make(store.path, root)
     before = everything(store.path)
     again = make(store.path, root)
@@ -134,7 +134,7 @@ def test_on_another_file_system_files_are_copied(
 
 
 @root_only
-def test_where_blocks_can_be_shared_they_are(root: Path, tmp_path: Path) -> None:
+def test_volume_shares_blocks_where_the_file_system_can(root: Path, tmp_path: Path) -> None:
     """On XFS, over another mount of it: link(2) refuses, FICLONE does not."""
     if shutil.which("mkfs.xfs") is None:
         pytest.skip("mkfs.xfs is not there (Debian's xfsprogs)")
@@ -169,7 +169,9 @@ BAD = {
 
 @root_only
 @pytest.mark.parametrize(("options", "text"), BAD.values(), ids=BAD)
-def test_bad_places_are_said(root: Path, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
+def test_volume_of_a_bad_place_says_why(
+    root: Path, tmp_path: Path, options: tuple[str, ...], text: str
+) -> None:
     with mounted(tmp_path / "bad", "-t", "tmpfs", *options, "tmpfs") as path:
         with pytest.raises(Unavailable, match=text) as caught:
             make(path, root)
@@ -275,7 +277,7 @@ def build_two(root: Path, store: Store) -> tuple[Built, Built]:
     return old, make(store.path, root)
 
 
-def test_what_nobody_holds_goes_and_what_is_held_or_kept_stays(root: Path, store: Store) -> None:
+def test_volume_without_holder_is_collected_and_held_or_kept_ones_stay(root: Path, store: Store) -> None:
     old, new = build_two(root, store)
     assert store.collect(lambda: {old.path.name}, lambda volume: volume.version == "550.54.14") == ()
     assert [volume.version for volume in store.collect(lambda: (), lambda v: v.path == new.path)] == [V]
@@ -295,7 +297,7 @@ def test_a_task_that_takes_it_while_it_is_removed_keeps_it(root: Path, store: St
     assert verify(old.volume) == ()
 
 
-def test_when_it_cannot_be_told_who_holds_what_nothing_is_removed(root: Path, store: Store) -> None:
+def test_volumes_are_not_collected_while_their_holders_are_unknown(root: Path, store: Store) -> None:
     old, new = build_two(root, store)
 
     def unknown() -> set[str]:
@@ -330,7 +332,7 @@ def test_the_drivers_version(
     assert driver_version(tmp_path, discover(tmp_path), **said) == version
 
 
-def test_disagreement_is_refused(tmp_path: Path) -> None:
+def test_driver_versions_that_disagree_are_refused(tmp_path: Path) -> None:
     driver_tree(tmp_path, V, kernel="550.54.14")
     files = discover(tmp_path)
     assert kernel_version(tmp_path) == "550.54.14"

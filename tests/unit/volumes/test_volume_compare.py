@@ -87,7 +87,7 @@ def test_the_table_ends_with_sums() -> None:
     assert text.splitlines()[-1] == "| **of 3** | | **3** | **2** | **3** | **2** |"
 
 
-def test_their_lists_are_part_of_ours() -> None:
+def test_lists_of_other_tools_are_part_of_ours() -> None:
     for other in OTHERS.values():
         assert other.libraries <= LIBRARIES.keys()
         assert other.programs <= PROGRAMS.keys()

@@ -56,7 +56,7 @@ def reason(made: Plan, path: str) -> str:
     return reasons[0]
 
 
-def test_takes_a_library_with_its_soname_and_all_cached_names() -> None:
+def test_manifest_takes_a_library_with_its_soname_and_cached_names() -> None:
     made = planned(
         library(f"libnvcuvid.so.{V}", "libnvcuvid.so.1", names=["libnvcuvid.so", "libnvcuvid.so.1"])
     )
@@ -65,13 +65,13 @@ def test_takes_a_library_with_its_soname_and_all_cached_names() -> None:
     assert Link("lib64/libnvcuvid.so", f"libnvcuvid.so.{V}") in made.links
 
 
-def test_adds_the_bare_libcuda_and_indirect_glx() -> None:
+def test_manifest_adds_the_bare_libcuda_and_indirect_glx() -> None:
     made = planned(library(f"libGLX_nvidia.so.{V}", "libGLX_nvidia.so.0"))
     assert links(made)["lib64/libcuda.so"] == f"libcuda.so.{V}"
     assert links(made)["lib64/libGLX_indirect.so.0"] == f"libGLX_nvidia.so.{V}"
 
 
-def test_32_bit_libraries_go_to_lib() -> None:
+def test_manifest_puts_32_bit_libraries_into_lib() -> None:
     small = library(
         f"libcuda.so.{V}", "libcuda.so.1", bits=32, machine="i686", directory="/usr/lib/i386-linux-gnu"
     )
@@ -112,7 +112,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize(("file", "why"), LEFT_OUT.values(), ids=LEFT_OUT)
-def test_leaves_out_with_a_reason(file: File, why: str) -> None:
+def test_manifest_leaves_out_with_a_reason(file: File, why: str) -> None:
     made = planned(file)
     assert file.path not in {entry.source for entry in made.entries}
     assert reason(made, file.path) == why
@@ -125,7 +125,7 @@ def test_programs_are_taken_but_what_loads_modules() -> None:
     assert reason(made, modprobe.path) == "it loads kernel modules, which is the host's matter"
 
 
-def test_of_two_tls_variants_the_one_for_todays_threads() -> None:
+def test_manifest_takes_the_tls_variant_for_current_threads() -> None:
     old = library(f"libnvidia-tls.so.{V}", f"libnvidia-tls.so.{V}", abi=(2, 2, 5))
     new = library(
         f"libnvidia-tls.so.{V}", f"libnvidia-tls.so.{V}", abi=(2, 3, 99), directory=f"{LIB}/tls", hwcap="tls"
@@ -190,7 +190,7 @@ def test_entry_points_built_for_a_newer_glibc_than_the_drivers_would_break_older
     assert "lib64/libGLdispatch.so.0.0.0" in targets(made)
 
 
-def test_what_no_list_names_is_taken_if_something_taken_needs_it() -> None:
+def test_manifest_takes_unlisted_libraries_that_others_need() -> None:
     core = library(f"libnvidia-glcore.so.{V}", needed=[f"libnvidia-fresh.so.{V}"])
     fresh = library(f"libnvidia-fresh.so.{V}", needed=["libnvidia-deeper.so.1"])
     deeper = library(f"libnvidia-deeper.so.{V}", "libnvidia-deeper.so.1")
@@ -199,7 +199,7 @@ def test_what_no_list_names_is_taken_if_something_taken_needs_it() -> None:
     assert links(made)["lib64/libnvidia-deeper.so.1"] == deeper.name
 
 
-def test_says_what_programs_will_miss() -> None:
+def test_manifest_says_what_programs_will_miss() -> None:
     lonely = library(f"libnvidia-eglcore.so.{V}", needed=[f"libnvidia-glsi.so.{V}", "libm.so.6"])
     made = planned(lonely)
     assert made.missing == (

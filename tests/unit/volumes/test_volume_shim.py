@@ -53,9 +53,7 @@ def test_every_name_of_the_two_libraries_leads_to_ours(root: Path, store: Store,
     assert (lib64 / f"libcudadebugger.so.{V}").is_file(), "another library whose name begins so stays"
 
 
-def test_it_has_an_empty_directory_for_the_share_and_no_32_bit_libraries(
-    root: Path, store: Store, shim: Shim
-) -> None:
+def test_shim_volume_has_an_empty_share_and_no_32_bit_libraries(root: Path, store: Store, shim: Shim) -> None:
     built = make(store.path, root, shim=shim)
     assert list((built.path / "share").iterdir()) == []
     assert list((built.path / "lib").iterdir()) == []
@@ -64,7 +62,7 @@ def test_it_has_an_empty_directory_for_the_share_and_no_32_bit_libraries(
     assert verify(built.volume) == ("share/limits was added",)
 
 
-def test_it_stands_beside_the_plain_volume(root: Path, store: Store, shim: Shim) -> None:
+def test_shim_volume_stands_beside_the_plain_volume(root: Path, store: Store, shim: Shim) -> None:
     plain, ours = make(store.path, root), make(store.path, root, shim=shim)
     key = f"{V}+shim-0123456789ab"
     assert (plain.volume.key, ours.volume.key, ours.volume.version) == (V, key, V)

@@ -9,7 +9,7 @@ DEEP = [b"[" * 200_000, b'{"a":' * 200_000]
 
 
 @pytest.mark.parametrize("data", DEEP, ids=["lists", "objects"])
-def test_what_is_nested_too_deeply_is_no_message(data: bytes) -> None:
+def test_host_message_nested_too_deeply_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         report.decode(data)
     with pytest.raises(ValueError, match="nested too deeply"):
@@ -21,7 +21,7 @@ def test_what_is_nested_too_deeply_is_no_message(data: bytes) -> None:
     "text",
     ["NaN", "[Infinity]", "-Infinity", "[1e999]", "1" * 5000, "{", "", "\ufeff{}", b"\xff", b"[" * 200_000],
 )
-def test_what_is_no_json_is_one_kind_of_error(text: str | bytes) -> None:
+def test_host_message_that_is_no_json_is_one_kind_of_error(text: str | bytes) -> None:
     with pytest.raises(ValueError):
         parsed(text)
 

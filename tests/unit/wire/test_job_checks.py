@@ -40,7 +40,7 @@ def accepted(*checks: Mapping[str, object], **more: object) -> tuple[HealthCheck
     return spec.health_checks
 
 
-def test_what_is_asked_for() -> None:
+def test_job_health_checks_are_read_from_the_request() -> None:
     times = {
         "grace_period_s": 1,
         "interval_s": 2,
@@ -75,14 +75,14 @@ def test_what_is_asked_for() -> None:
         ({**COMMAND, "often": 1}, "/often", "unknown field; known are protocol, command"),
     ],
 )
-def test_each_problem_names_its_place(check: object, path: str, reason: str) -> None:
+def test_job_health_check_problems_name_their_place(check: object, path: str, reason: str) -> None:
     reasons = problems(check)
     assert list(reasons) == [f"/health_checks/0{path}"]
     assert reason in reasons[f"/health_checks/0{path}"]
 
 
 @pytest.mark.parametrize("checks", [{}, [COMMAND] * 17, "COMMAND"])
-def test_what_is_no_list_of_checks(checks: object) -> None:
+def test_job_health_checks_that_are_no_list_are_refused(checks: object) -> None:
     problems = spec_from_mapping({"command": "true", "health_checks": checks})
     assert isinstance(problems, list)
     assert [(problem.path) for problem in problems] == ["/health_checks"]
@@ -105,7 +105,7 @@ def sent(launch: fx.LaunchTask) -> tuple[HealthCheck, ...]:
     return decode(decode_assignment(base64.b64decode(data)).checks)
 
 
-def test_an_executor_is_told_its_own_with_their_ports(world: World) -> None:
+def test_job_health_checks_reach_the_executor_with_their_ports(world: World) -> None:
     checks = (HealthCheck(), HealthCheck(Protocol.MESOS_TCP, port_index=0), *accepted(COMMAND))
     effects = world.feed(ev.JobSubmitted(JobId("j1"), spec(gpus=1, health_checks=checks)))
     launch = only(effects, fx.Launch).tasks[0]
@@ -130,7 +130,7 @@ def healthy(world: World) -> object:
     return job(view, world.job(), ALL_SEEING)["healthy"]
 
 
-def test_what_it_says_is_kept_once_and_shown(world: World) -> None:
+def test_job_health_is_saved_once_and_shown(world: World) -> None:
     world.submit(health_checks=accepted(COMMAND))
     assert saved(hear(world, "TASK_RUNNING", None)) == [None]
     assert healthy(world) is None
@@ -144,7 +144,7 @@ def test_what_it_says_is_kept_once_and_shown(world: World) -> None:
     assert healthy(world) is False
 
 
-def test_one_that_is_cut_off_is_left_alone_and_remembered(world: World) -> None:
+def test_job_health_of_an_unreachable_task_is_kept(world: World) -> None:
     world.submit(health_checks=accepted(COMMAND))
     hear(world, "TASK_RUNNING", False)
     effects = hear(world, "TASK_UNREACHABLE", None)
@@ -154,7 +154,7 @@ def test_one_that_is_cut_off_is_left_alone_and_remembered(world: World) -> None:
     assert world.job().state is JobState.RUNNING
 
 
-def test_an_ended_one_keeps_its_last_word_and_its_job_has_none(world: World) -> None:
+def test_job_health_of_an_ended_task_is_kept_and_its_job_has_none(world: World) -> None:
     world.submit(health_checks=accepted(COMMAND), max_attempts=2)
     hear(world, "TASK_RUNNING", False)
     hear(world, "TASK_FAILED", False)
@@ -163,7 +163,7 @@ def test_an_ended_one_keeps_its_last_word_and_its_job_has_none(world: World) -> 
     assert (world.job().attempts, healthy(world)) == (1, None)
 
 
-def test_a_job_is_healthy_if_all_its_tasks_are(world: World) -> None:
+def test_job_health_is_that_of_all_its_tasks(world: World) -> None:
     world.submit(tasks=2, health_checks=accepted(COMMAND))
     first, second = (task.id for task in world.state.round_of(world.job()))
     view = StateView(world.state, Settings("e", "m"), world.now)
@@ -172,7 +172,7 @@ def test_a_job_is_healthy_if_all_its_tasks_are(world: World) -> None:
         assert job(view, world.job(), ALL_SEEING)["healthy"] is of_all
 
 
-def test_it_outlives_the_scheduler(world: World) -> None:
+def test_job_health_survives_a_restart_of_the_scheduler(world: World) -> None:
     world.submit(health_checks=accepted(COMMAND, {"protocol": "MESOS_TCP", "port": 80}))
     hear(world, "TASK_RUNNING", True)
     task = world.state.tasks[TaskId("j1.1")]
@@ -180,6 +180,6 @@ def test_it_outlives_the_scheduler(world: World) -> None:
     assert msgspec.json.decode(msgspec.json.encode(task), type=Task) == task
 
 
-def test_what_mesos_says() -> None:
+def test_job_health_is_read_from_a_status_of_mesos() -> None:
     told = {"task_id": {"value": "t"}, "state": "TASK_RUNNING"}
     assert [status_from_json(told | more).healthy for more in ({}, {"healthy": False})] == [None, False]

@@ -5,7 +5,7 @@ import math
 from mesos_gpu.wire.export.prometheus import Column, Metric, Texts, render, rendered
 
 
-def test_families_and_escapes() -> None:
+def test_prometheus_families_are_written_with_escapes() -> None:
     hostile = 'a"b\\c\nd'
     metrics = [
         Metric("up", "gauge", "Is\nit \\ up.", (), [((), 1.0)]),
@@ -25,12 +25,12 @@ def test_families_and_escapes() -> None:
     ]
 
 
-def test_numbers_that_are_none() -> None:
+def test_prometheus_numbers_that_are_not_finite_are_written() -> None:
     rows = [((), math.inf), ((), -math.inf), ((), math.nan)]
     assert render([Metric("x", "gauge", "X.", (), rows)]).splitlines()[2:] == ["x +Inf", "x -Inf", "x NaN"]
 
 
-def test_labels_that_stay_are_written_once_and_those_of_what_is_gone_are_forgotten() -> None:
+def test_prometheus_labels_are_cached_and_forgotten_when_gone() -> None:
     texts, names = Texts(), ("card",)
 
     def page(first: int) -> list[str]:

@@ -37,14 +37,14 @@ def body(**changes: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def test_uses_come_back_and_what_is_unknown_is_not_0() -> None:
+def test_gpu_uses_come_back_and_unknown_values_are_not_0() -> None:
     again = report.decode(report.encode(BOTH))
     assert again == BOTH == sound(again)
     assert again.gpu_uses[0].meters.gpu_pct == 0
     assert again.gpu_uses[1].meters.gpu_pct is None
 
 
-def test_an_older_monitor_says_nothing_and_one_of_another_version_is_not_understood() -> None:
+def test_gpu_uses_of_an_older_monitor_are_absent() -> None:
     value = json.loads(report.encode(BOTH))
     assert "use" not in json.loads(report.encode(Inventory()))
     for said in (None, {**value["use"], "version": 2}):
@@ -52,11 +52,11 @@ def test_an_older_monitor_says_nothing_and_one_of_another_version_is_not_underst
         assert (again.gpu_uses, again.task_uses) == ((), ())
 
 
-def test_what_a_later_monitor_says_more_is_ignored() -> None:
+def test_gpu_use_fields_of_a_later_monitor_are_ignored() -> None:
     assert report.decode(body(cards__meters__colour=1, tasks__colour="red")) == BOTH
 
 
-def test_there_are_no_more_than_a_host_can_have() -> None:
+def test_gpu_uses_of_a_report_are_bounded() -> None:
     many = Inventory(gpu_uses=(CARD,) * 999, task_uses=(TASK,) * 999)
     value = json.loads(report.encode(many))
     assert (len(value["use"]["cards"]), len(value["use"]["tasks"])) == (MOST_GPU_USES, MOST_TASK_USES)
@@ -69,24 +69,24 @@ def test_there_are_no_more_than_a_host_can_have() -> None:
 @pytest.mark.parametrize(
     "where", ["cards__meters__gpu_pct", "cards__xid", "tasks__memory_mib", "cards__work__seen_ms"]
 )
-def test_an_amount_that_is_none_makes_a_report_unreadable(where: str, wrong: object) -> None:
+def test_gpu_use_amount_that_is_malformed_makes_a_report_unreadable(where: str, wrong: object) -> None:
     with pytest.raises(ValueError, match="must"):
         report.decode(body(**{where: wrong}))
 
 
 @pytest.mark.parametrize("wrong", [-1.0, "1", True, None, float("nan"), float("inf"), 1e300])
 @pytest.mark.parametrize("where", ["cards__at", "cards__work__since", "tasks__idle_since"])
-def test_a_moment_that_is_none_makes_a_report_unreadable(where: str, wrong: object) -> None:
+def test_gpu_use_time_that_is_malformed_makes_a_report_unreadable(where: str, wrong: object) -> None:
     with pytest.raises(ValueError, match=r"must|Out of range|NaN|Infinity"):
         report.decode(body(**{where: wrong}))
 
 
-def test_nothing_is_busy_longer_than_it_was_seen() -> None:
+def test_gpu_use_busy_longer_than_seen_is_refused() -> None:
     with pytest.raises(ValueError, match="no less"):
         report.decode(body(cards__work__busy_ms=101))
 
 
-def test_a_report_whose_use_is_no_object_is_unreadable() -> None:
+def test_gpu_uses_that_are_no_object_make_a_report_unreadable() -> None:
     wrongs: tuple[Any, ...] = (1, [], "x", {"version": 1}, {"version": 1, "cards": [1], "tasks": []})
     for wrong in wrongs:
         with pytest.raises(ValueError, match="lacks something"):

@@ -22,21 +22,21 @@ def body(**use: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def test_uses_come_back() -> None:
+def test_share_uses_come_back() -> None:
     inventory = Inventory(uses=(USE, NOTHING_KNOWN))
     assert report.decode(report.encode(inventory)) == inventory
 
 
-def test_an_older_monitor_s_report_is_one_without_uses_and_so_is_that_of_a_host_without_shares() -> None:
+def test_share_uses_of_an_older_monitor_are_absent() -> None:
     assert "uses" not in json.loads(report.encode(Inventory()))
     assert report.decode(report.encode(Inventory())).uses == ()
 
 
-def test_what_a_later_monitor_says_more_is_ignored() -> None:
+def test_share_use_fields_of_a_later_monitor_are_ignored() -> None:
     assert report.decode(body(colour="red")).uses == (USE,)
 
 
-def test_there_are_no_more_than_a_host_can_have_and_words_are_cut() -> None:
+def test_share_uses_of_a_report_are_bounded_and_words_cut() -> None:
     many = Inventory(uses=(USE,) * (MOST_USES + 9))
     assert len(json.loads(report.encode(many))["uses"]) == MOST_USES
     value = json.loads(report.encode(many))
@@ -45,7 +45,7 @@ def test_there_are_no_more_than_a_host_can_have_and_words_are_cut() -> None:
     assert report.decode(body(problem="x" * 9999)).uses == (replace(USE, problem="x" * 300),)
 
 
-def test_the_name_of_a_tasks_file_is_words_and_nothing_else() -> None:
+def test_share_use_file_name_of_a_task_is_words_only() -> None:
     """Whoever names a file chooses any bytes: such as can be no UTF-8, or command a terminal."""
     (use,) = report.decode(body(problem="has loaded /tmp/libcuda.so\udcff\x1b[2J")).uses
     assert use.problem == "has loaded /tmp/libcuda.so\\udcff\\x1b[2J"
@@ -53,6 +53,6 @@ def test_the_name_of_a_tasks_file_is_words_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "1", True, []])
 @pytest.mark.parametrize("name", ["memory_mib", "most_mib", "compute_milli", "refused", "missed", "looks"])
-def test_an_amount_that_is_none_makes_a_report_unreadable(name: str, wrong: object) -> None:
+def test_share_use_amount_that_is_malformed_makes_a_report_unreadable(name: str, wrong: object) -> None:
     with pytest.raises(ValueError, match="amounts must be whole numbers"):
         report.decode(body(**{name: wrong}))

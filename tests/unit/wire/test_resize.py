@@ -18,25 +18,25 @@ ANSWERS = (
 )
 
 
-def test_a_request_comes_back() -> None:
+def test_resize_request_comes_back() -> None:
     assert decode_request(encode_request(ASKED)) == ASKED
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_comes_back(answer: Resized) -> None:
+def test_resize_answer_comes_back(answer: Resized) -> None:
     assert decode_answer(encode_answer(answer)) == answer
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"\xff", start_message(), assignment.encode(Outcome(exit_status=0))]
 )
-def test_what_is_another_message_is_none_of_these(data: bytes) -> None:
+def test_resize_codec_ignores_other_messages(data: bytes) -> None:
     assert (decode_request(data), decode_answer(data)) == (None, None)
 
 
 @pytest.mark.parametrize("wrong", [None, -1, 1.5, "1", True])
 @pytest.mark.parametrize("name", ["number", "memory_mib", "memory_max_mib", "compute_milli"])
-def test_an_amount_that_is_none_is_named(name: str, wrong: object) -> None:
+def test_resize_amount_that_is_malformed_is_named(name: str, wrong: object) -> None:
     for encode, decode, key in (
         (encode_request(ASKED), decode_request, "resize"),
         (encode_answer(ANSWERS[0]), decode_answer, "resized"),
@@ -47,6 +47,6 @@ def test_an_amount_that_is_none_is_named(name: str, wrong: object) -> None:
             decode(json.dumps(value).encode())
 
 
-def test_a_resize_that_is_no_object_is_refused() -> None:
+def test_resize_that_is_no_object_is_refused() -> None:
     with pytest.raises(ValueError, match="must be an object"):
         decode_request(b'{"resize": [1]}')

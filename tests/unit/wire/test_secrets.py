@@ -17,7 +17,7 @@ def asked(secrets: object, **more: object) -> JobSpec | list[str]:
     return spec if isinstance(spec, JobSpec) else [f"{each.path} {each.reason}" for each in spec]
 
 
-def test_a_variable_and_a_file() -> None:
+def test_secret_request_for_a_variable_and_a_file_is_read() -> None:
     spec = asked({"HF_TOKEN": "team/hf", "KEY": {"source": "team/ssh#key", "file": "keys/id"}})
     assert isinstance(spec, JobSpec)
     assert spec.secrets == (Secret("HF_TOKEN", "team/hf"), Secret("KEY", "team/ssh#key", "keys/id"))
@@ -36,27 +36,27 @@ def test_a_variable_and_a_file() -> None:
     ["", "/team/hf", "team/", "team//hf", "../hf", "team/../hf", "team/.hf", "a b", "a\nb", "a" * 65, "a/" * 8 + "a",
      "team/hf#", "team/hf#a/b", "hf_kJx9!%"],
 )  # fmt: skip
-def test_what_is_no_path_is_refused_and_not_repeated(path: str) -> None:
+def test_secret_path_that_is_malformed_is_refused_and_not_repeated(path: str) -> None:
     problems = asked({"TOKEN": path})
     assert isinstance(problems, list)
     assert problems == [f"/secrets/TOKEN must be {SOURCE_FORM}"]
 
 
 @pytest.mark.parametrize("file", ["/etc/passwd", "../x", "a/../b", "a//b", "./a", "a/.", "a\0b", 7, ""])
-def test_a_file_is_below_the_sandbox(file: object) -> None:
+def test_secret_file_is_below_the_sandbox(file: object) -> None:
     problems = asked({"KEY": {"source": "team/ssh", "file": file}})
     assert isinstance(problems, list)
     assert "/secrets/KEY" in problems[0]
 
 
 @pytest.mark.parametrize("name", ["MESOS_TASK_ID", "CUDA_VISIBLE_DEVICES", "A-B", "1A", "", "A=B", "A" * 129])
-def test_names_that_tasks_are_told_by_are_none_of_secrets(name: str) -> None:
+def test_secret_names_exclude_variables_of_the_platform(name: str) -> None:
     problems = asked({name: "team/hf"})
     assert isinstance(problems, list)
     assert len(problems) == 1
 
 
-def test_all_problems_come_at_once() -> None:
+def test_secret_request_problems_are_reported_at_once() -> None:
     problems = asked(
         {
             "A": {"source": "a", "file": "x"},
@@ -74,20 +74,20 @@ def test_all_problems_come_at_once() -> None:
     ]  # fmt: skip
 
 
-def test_there_is_a_most() -> None:
+def test_secrets_of_a_job_are_bounded() -> None:
     assert isinstance(asked({f"S{n}": "a" for n in range(MOST_SECRETS)}), JobSpec)
     assert isinstance(asked({f"S{n}": "a" for n in range(MOST_SECRETS + 1)}), list)
     assert isinstance(asked(["a"]), list)
 
 
-def test_without_a_store_the_request_is_refused_and_says_how_to_get_one() -> None:
+def test_secret_request_without_a_store_is_refused_with_a_remedy() -> None:
     problems = spec_from_mapping({"command": "true", "secrets": {"A": "a"}}, permits=Permits())
     assert isinstance(problems, list)
     assert (problems[0].path, "--secrets-dir" in problems[0].reason) == ("/secrets", True)
     assert isinstance(spec_from_mapping({"command": "true"}, permits=Permits()), JobSpec)
 
 
-def test_the_form_of_the_command_line() -> None:
+def test_secret_option_of_the_command_line_is_read() -> None:
     assert secret_of("HF_TOKEN=team/hf") == ("HF_TOKEN", {"source": "team/hf", "file": None})
     assert secret_of("KEY=team/ssh#key:keys/id") == ("KEY", {"source": "team/ssh#key", "file": "keys/id"})
     for wrong in ("HF_TOKEN", "=a", "A=", "A=b:", "A=b:/c", "A=hf_secret!"):

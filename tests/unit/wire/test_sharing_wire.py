@@ -32,29 +32,29 @@ def reported(gpu: Gpu) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("sharing", [SHARING, Sharing(1), Sharing(1, mps_clients=48), None])
-def test_what_a_card_has_for_shares_comes_back(sharing: Sharing | None) -> None:
+def test_card_sharing_comes_back_in_a_report(sharing: Sharing | None) -> None:
     inventory = Inventory((replace(GPU, sharing=sharing),))
     assert report.decode(report.encode(inventory)) == inventory
 
 
-def test_an_older_monitors_cards_have_nothing_for_shares() -> None:
+def test_card_sharing_of_an_older_monitor_is_absent() -> None:
     value = reported(replace(GPU, sharing=SHARING))
     del value["gpus"][0]["sharing"]
     assert report.decode(json.dumps(value).encode()).gpus == (GPU,)
 
 
-def test_an_older_scheduler_is_told_nothing_of_cards_without_shares() -> None:
+def test_card_sharing_is_omitted_for_cards_without_shares() -> None:
     assert "sharing" not in reported(GPU)["gpus"][0]
 
 
-def test_what_only_a_newer_monitor_knows_is_left_out() -> None:
+def test_card_sharing_fields_of_a_newer_monitor_are_ignored() -> None:
     value = reported(replace(GPU, sharing=SHARING))
     value["gpus"][0]["sharing"]["abilities"]["quantum"] = ""
     value["gpus"][0]["sharing"]["since"] = 7
     assert report.decode(json.dumps(value).encode()).gpus[0].sharing == SHARING
 
 
-def test_an_ability_is_lacked_for_the_reason_that_was_reported() -> None:
+def test_card_sharing_ability_is_missing_for_the_reported_reason() -> None:
     sharing = sharing_from_json(sharing_to_json(SHARING))
     assert sharing.lacks(Ability.SHIM) == ""
     assert sharing.lacks(Ability.MIG) == "its mode is off"
@@ -81,12 +81,12 @@ def test_an_ability_is_lacked_for_the_reason_that_was_reported() -> None:
         ({"instances": [{"uuid": 7}]}, "sharing.instances[0].uuid must be a name, got 7"),
     ],
 )
-def test_a_wrong_field_is_named(changed: dict[str, Any], says: str) -> None:
+def test_card_sharing_field_that_is_wrong_is_named(changed: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError) as error:
         sharing_from_json({**sharing_to_json(SHARING), **changed})
     assert says in str(error.value)
 
 
-def test_what_is_no_object_is_refused() -> None:
+def test_card_sharing_that_is_no_object_is_refused() -> None:
     with pytest.raises(ValueError, match="sharing must be a JSON object, got 7"):
         sharing_from_json(7)

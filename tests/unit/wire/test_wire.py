@@ -63,7 +63,7 @@ OFFER: dict[str, Any] = {
 }
 
 
-def test_an_offer_keeps_roles_apart_and_leaves_out_what_cannot_be_used() -> None:
+def test_offer_keeps_roles_apart_and_omits_unusable_resources() -> None:
     offer = offer_from_json(OFFER, 5.0)
     assert (offer.id, offer.agent_id, offer.agent_url, offer.received_at) == (
         "o1",
@@ -76,7 +76,7 @@ def test_an_offer_keeps_roles_apart_and_leaves_out_what_cannot_be_used() -> None
     assert [json.loads(r.kind) for r in offer.resources] == [{"role": "*"}, {"role": "gpu"}, {"role": "*"}]
 
 
-def test_of_disk_only_the_agents_own_file_system_counts() -> None:
+def test_offer_disk_counts_only_the_file_system_of_the_agent() -> None:
     own = {"name": "disk", "type": "SCALAR", "scalar": {"value": 10.0}, "role": "*"}
     others = [
         {**own, "disk": {"source": {"type": "MOUNT", "mount": {"root": "/mnt"}}}},
@@ -85,7 +85,7 @@ def test_of_disk_only_the_agents_own_file_system_counts() -> None:
     assert resources_of(offer_from_json({**OFFER, "resources": [own, *others]}, 0).resources).disk_mib == 10
 
 
-def test_what_is_taken_goes_back_with_the_role_it_came_with() -> None:
+def test_offer_resources_keep_their_roles() -> None:
     taken, left = carve(offer_from_json(OFFER, 0).resources, Resources(cpus=3.0, gpus=1))
     assert [(r["name"], r["scalar"]["value"], r["role"]) for r in resources_to_json(taken)] == [
         ("cpus", 2.5, "*"),
@@ -96,19 +96,19 @@ def test_what_is_taken_goes_back_with_the_role_it_came_with() -> None:
     assert resources_of(left).gpus == 1
 
 
-def test_more_than_there_is_cannot_be_taken() -> None:
+def test_offer_gives_no_more_than_it_has() -> None:
     with pytest.raises(ValueError, match="lacks"):
         carve((Scalar("cpus", 1.0),), Resources(cpus=1.001))
 
 
-def test_amounts_keep_mesos_three_decimals() -> None:
+def test_resource_amounts_keep_three_decimals() -> None:
     resources: tuple[Scalar, ...] = (Scalar("cpus", 1.0),)
     for _ in range(10):
         _, resources = carve(resources, Resources(cpus=0.1))
     assert resources == ()
 
 
-def test_a_status_update() -> None:
+def test_status_update_is_read() -> None:
     status = status_from_json(
         {
             "task_id": {"value": "t"},
@@ -125,7 +125,7 @@ def test_a_status_update() -> None:
     assert (bare.agent_id, bare.uuid, bare.data) == (None, None, b"")
 
 
-def test_a_task_info_has_an_executor_of_its_own() -> None:
+def test_task_info_has_an_executor_of_its_own() -> None:
     info = task_info(
         task_id="t.1", agent_id="a", name="train", data=b"x", resources=[Scalar("gpus", 1.0)], executor_id="t.1",
         executor_name="e", executor_command="run", executor_resources=[Scalar("cpus", 0.01)], executor_env={"K": "v"},
@@ -170,7 +170,7 @@ def test_assignment_and_outcome_come_back() -> None:
     assert assignment.decode_outcome(assignment.encode(too_old)) == too_old
 
 
-def test_what_older_executors_and_monitors_do_not_say_is_absent() -> None:
+def test_wire_fields_of_older_executors_and_monitors_may_be_absent() -> None:
     old = b'{"version":1,"kind":"Outcome","exit_status":3,"signal":null,"infrastructure":false,"refused_gpus":[]}'
     assert assignment.decode_outcome(old) == Outcome(exit_status=3)
     inventory = report.decode(b'{"version":1,"source":"nvml","driver_version":"535.1","gpus":[]}')
@@ -180,20 +180,20 @@ def test_what_older_executors_and_monitors_do_not_say_is_absent() -> None:
 @pytest.mark.parametrize(
     "field", ['"min_driver":550', '"min_driver":"new"', '"min_driver":["5"]', '"min_driver":"5","needs":1']
 )
-def test_a_minimum_that_is_none_is_refused(field: str) -> None:
+def test_gpu_minimum_that_is_malformed_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match="not an outcome"):
         assignment.decode_outcome(f'{{"version":1,"kind":"Outcome",{field}}}'.encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"version":2,"kind":"Outcome"}', b"\xff"])
-def test_other_data_is_refused(data: bytes) -> None:
+def test_wire_data_of_another_kind_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         assignment.decode_outcome(data)
     with pytest.raises(ValueError):
         report.decode(data)
 
 
-def test_a_report_comes_back() -> None:
+def test_monitor_report_comes_back() -> None:
     gpu = Gpu(GpuId("g"), "T4", 15360, 3, "0:1", 1, (Link(GpuId("h"), "NV4"),), Health.SICK, "XID 79")
     inventory = Inventory((gpu,), "nvml", "535.1", "12.2", "cgroup2", "535.1", "no room on /")
     assert report.decode(report.encode(inventory)) == inventory
@@ -202,7 +202,7 @@ def test_a_report_comes_back() -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("memory_mib", 0), ("minor", -1), ("minor", 1 << 20), ("id", ""), ("model", "")]
 )
-def test_a_gpu_out_of_range_is_refused(field: str, value: object) -> None:
+def test_report_of_a_gpu_out_of_range_is_refused(field: str, value: object) -> None:
     good: dict[str, Any] = {"id": "g", "model": "T4", "memory_mib": 1, "minor": 0, "pci_bus_id": ""}
     Gpu(**good)
     with pytest.raises(ValueError):

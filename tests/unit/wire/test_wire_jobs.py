@@ -19,13 +19,13 @@ def problems(**value: Any) -> dict[str, str]:
     return {} if isinstance(spec, JobSpec) else {p.path: p.reason for p in spec}
 
 
-def test_a_command_alone_has_defaults() -> None:
+def test_job_request_of_a_command_has_defaults() -> None:
     assert spec_from_mapping({"command": "/usr/bin/Train_It.sh --x"}) == JobSpec(
         name="train-it.sh", command="/usr/bin/Train_It.sh --x", cpus=1.0, mem_mib=128
     )
 
 
-def test_every_field_of_a_request_is_read() -> None:
+def test_job_request_fields_are_all_read() -> None:
     value = {
         "name": "a.b-1", "argv": ["a", ""], "cpus": 0.5, "mem_mib": 7, "gpus": 2, "gpu_model": "T4",
         "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,
@@ -44,7 +44,7 @@ def test_every_field_of_a_request_is_read() -> None:
     )  # fmt: skip
 
 
-def test_null_is_absent() -> None:
+def test_job_request_null_field_is_absent() -> None:
     assert spec_from_mapping({"command": "true", "user": None, "timeout_s": None, "env": None}) == JobSpec(
         "true", "true"
     )
@@ -149,15 +149,17 @@ def test_null_is_absent() -> None:
         ({"gpus": 1, "labels": {CUDA_LABEL: "1" * 5000}}, f"/labels/{CUDA_LABEL}", "must be a CUDA version"),
     ],
 )
-def test_each_problem_names_field_value_and_rule(value: dict[str, Any], path: str, reason: str) -> None:
+def test_job_request_problem_names_field_value_and_rule(
+    value: dict[str, Any], path: str, reason: str
+) -> None:
     assert reason in problems(**value)[path]
 
 
-def test_a_fraction_is_told_once_and_what_needs_gpus_is_left_alone() -> None:
+def test_job_request_fraction_problem_is_reported_once() -> None:
     assert set(problems(gpus=1.5, gpu_model="T4", gpu_memory_mib=1, compute_capability="8.0")) == {"/gpus"}
 
 
-def test_all_problems_come_at_once() -> None:
+def test_job_request_problems_are_reported_at_once() -> None:
     assert set(problems(cpus=0, gpus=-1, user="root", colour=1)) == {"/cpus", "/gpus", "/user", "/colour"}
 
 
@@ -165,18 +167,18 @@ def test_all_problems_come_at_once() -> None:
     "body",
     [b"", b"{", b"[]", b"1", b'"x"', b"\xff", b"[" * 100000, b'{"cpus": NaN}', b'{"command": "\\ud800"}'],
 )
-def test_what_is_no_object_is_refused(body: bytes) -> None:
+def test_job_request_that_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadJson):
         decode(body, permits=Permits())
 
 
-def test_an_image_needs_no_command_and_names_the_job() -> None:
+def test_job_request_of_an_image_needs_no_command() -> None:
     spec = spec_from_mapping({"image": "registry.example:5000/nvidia/cuda_x:12"})
     assert isinstance(spec, JobSpec)
     assert (spec.name, spec.command, spec.argv, spec.container_engine) == ("cuda-x", None, (), Engine.MESOS)
 
 
-def test_the_scheduler_s_engine_is_for_images_that_come_without_one() -> None:
+def test_job_request_of_an_image_defaults_to_the_engine_of_the_scheduler() -> None:
     for body, engine in (
         (b'{"image": "a"}', Engine.DOCKER),
         (b'{"image": "a", "container_engine": "mesos"}', Engine.MESOS),
@@ -199,7 +201,7 @@ def test_the_scheduler_s_engine_is_for_images_that_come_without_one() -> None:
         ({"gpus": 0, "min_driver": "535"}, "535"),
     ],
 )
-def test_the_oldest_driver_is_the_one_given_or_that_of_the_label(
+def test_job_request_minimum_driver_is_given_or_from_the_label(
     fields: dict[str, Any], least: str | None
 ) -> None:
     spec = spec_from_mapping({"command": "true", **fields})
@@ -218,7 +220,9 @@ def test_the_oldest_driver_is_the_one_given_or_that_of_the_label(
         (Root.HOST, "a", ""),
     ],
 )
-def test_root_is_allowed_by_where_it_is_root(where: Root, image: str | None, remedy: str) -> None:
+def test_job_request_as_root_is_allowed_by_container_kind(
+    where: Root, image: str | None, remedy: str
+) -> None:
     spec = decode(
         json.dumps({"command": "id", "user": "root", "image": image}).encode(), permits=Permits(where)
     )
@@ -245,7 +249,7 @@ LISTED = Permits(control_access={"lb": (Control.API,), "dns@bind": (Control.MAST
         ("other", None, ["api", "master"], "--control-access other@bind=api,master"),
     ],
 )
-def test_what_commands_the_cluster_is_for_the_names_on_the_list(
+def test_job_control_access_is_for_the_listed_names(
     name: str, user: str | None, asked: list[str], refused: str
 ) -> None:
     body = {"name": name, "user": user, "command": "id", "control_access": asked}
@@ -264,7 +268,7 @@ def test_control_access_is_a_list_of_known_services(value: object) -> None:
     assert "must be a list of api, master" in problems(control_access=value)["/control_access"]
 
 
-def test_yaml_may_hold_what_json_cannot() -> None:
+def test_job_request_of_yaml_with_other_types_is_refused() -> None:
     circle: dict[str, Any] = {}
     circle["env"] = circle
     assert problems(gpu_model=circle) == {

@@ -48,18 +48,18 @@ WORDS = "must be an integer from 0 to 1024, or a part of one GPU in thousandths,
         pytest.param(10**400, "1000", id="no float"),
     ],
 )
-def test_a_fraction_that_is_none_is_refused_with_the_value_and_the_rule(gpus: object, said: str) -> None:
+def test_share_fraction_that_is_malformed_is_refused_with_value_and_rule(gpus: object, said: str) -> None:
     (reason,) = problems(gpus=gpus).values()
     assert reason.startswith(WORDS + said)
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "nan", ".5", "0.5.0", "+0.5", "1e400"])
-def test_a_body_whose_number_is_no_json_is_refused(text: str) -> None:
+def test_share_fraction_that_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(BadJson):
         decode(f'{{"command": "true", "gpus": {text}}}'.encode(), permits=Permits())
 
 
-def test_every_thousandth_is_exact_from_json_and_back() -> None:
+def test_share_fraction_of_every_thousandth_is_exact() -> None:
     for milli in range(1, 1000):
         for text in (f"0.{milli:03}", repr(milli / 1000), f"{milli}e-3"):
             spec = decode(f'{{"command": "true", "gpus": {text}}}'.encode(), permits=Permits())
@@ -90,15 +90,15 @@ def test_every_thousandth_is_exact_from_json_and_back() -> None:
         "\u0660.\u0665",
     ],
 )
-def test_a_text_that_says_no_fraction(text: str) -> None:
+def test_share_fraction_text_that_is_malformed_is_refused(text: str) -> None:
     assert milli_of(text) is None
 
 
-def test_a_decimal_may_have_zeros_around_it() -> None:
+def test_share_fraction_may_have_zeros_around_it() -> None:
     assert [milli_of(text) for text in (".25", "0.25", "00.250", "0.2500000", "0.001")] == [250] * 4 + [1]
 
 
-def test_whole_gpus_are_what_they_were() -> None:
+def test_share_request_of_whole_gpus_is_unchanged() -> None:
     for gpus in (0, 1, 1.0, 8):
         spec = accepted(gpus=gpus, **({"gpu_memory_mib": 40000} if gpus else {}))
         assert (spec.gpus, spec.gpu_milli, spec.is_share) == (gpus, 1000, False)
@@ -133,7 +133,7 @@ def test_whole_gpus_are_what_they_were() -> None:
         ),
     ],
 )
-def test_what_is_asked_for_of_each_card(asked: dict[str, Any], cards: int, want: ShareRequest) -> None:
+def test_share_request_is_read_for_each_card(asked: dict[str, Any], cards: int, want: ShareRequest) -> None:
     spec = accepted(**asked)
     assert spec.gpus == cards
     assert spec.share_request(Isolation.SHARED) == want
@@ -141,7 +141,7 @@ def test_what_is_asked_for_of_each_card(asked: dict[str, Any], cards: int, want:
     assert spec_from_mapping({"command": "true", **job_fields.write(spec)}) == spec
 
 
-def test_isolation_is_the_scheduler_s_where_a_job_asks_for_none() -> None:
+def test_share_isolation_defaults_to_the_scheduler() -> None:
     asked = [accepted(gpus=0.5), accepted(gpus=0.5, isolation="any")]
     requests = [spec.share_request(Isolation.STRICT) for spec in asked]
     assert [request and request.isolation for request in requests] == [Isolation.STRICT, Isolation.ANY]
@@ -192,7 +192,7 @@ SHARE = "ask for gpus as a fraction, as 0.25, or set gpu_compute_pct and gpu_mem
         ),
     ],
 )
-def test_what_goes_with_no_share_is_refused_with_a_remedy(
+def test_share_request_with_conflicting_fields_is_refused_with_a_remedy(
     asked: dict[str, Any], want: dict[str, str]
 ) -> None:
     got = problems(**asked)
@@ -215,7 +215,9 @@ def test_what_goes_with_no_share_is_refused_with_a_remedy(
         ),
     ],
 )
-def test_nothing_is_concluded_from_a_value_that_is_refused(asked: dict[str, Any], paths: set[str]) -> None:
+def test_share_request_that_is_refused_causes_no_further_problem(
+    asked: dict[str, Any], paths: set[str]
+) -> None:
     assert problems(**asked).keys() == paths
 
 

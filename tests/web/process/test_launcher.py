@@ -12,7 +12,7 @@ from tests.web.browser import NEEDED, Browser
 pytestmark = NEEDED
 
 
-def test_it_is_not_told_of_interfaces_that_come_and_go(browser: Browser) -> None:
+def test_launcher_hides_interfaces_that_come_and_go(browser: Browser) -> None:
     browser.page("about:blank")
     pids = processes.descendants(browser.pid)
     assert len(pids) > 2  # renderers, and what speaks to the network

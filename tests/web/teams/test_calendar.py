@@ -109,7 +109,7 @@ def test_hours_go_by_the_clock_of_their_zone_over_summer_and_winter(
     assert found(gap, at(2027, 3, 28), at(2027, 3, 28, 12)) == [[at(2027, 3, 28, 1), at(2027, 3, 28, 22)]]
 
 
-def test_without_bookings_the_calendar_says_so(tenants: Tenants, browser: Browser) -> None:
+def test_calendar_without_bookings_says_so(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(tenants.url)
     doubles.answer(page, {"/v1/bookings": {"bookings": [], "since": time.time(), "until": time.time()}})
     page.visit("#/calendar")

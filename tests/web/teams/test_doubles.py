@@ -39,7 +39,7 @@ def _kind(value: Any) -> type:
     return float if type(value) is int else type(value)
 
 
-def test_it_tells_what_is_of_another_shape() -> None:
+def test_shape_check_names_the_field_that_differs() -> None:
     assert alike({"a": 1, "b": [{"c": "x"}]}, {"a": 1.5, "b": [{"c": "y"}]}) == []
     assert alike({"a": 1, "b": [{"c": "x"}]}, {"a": "1", "b": [{"d": "y"}]}) == [
         "/a is int, and str in place of it", "/b/0/c is in one only", "/b/0/d is in one only",

@@ -36,7 +36,9 @@ def opened(tenants: Tenants, browser: Browser, address: str = "#/idle") -> Page:
     return page
 
 
-def test_who_holds_idle_gpus_stands_there_with_what_comes_of_it(tenants: Tenants, browser: Browser) -> None:
+def test_idle_board_names_holders_of_idle_gpus_and_the_consequence(
+    tenants: Tenants, browser: Browser
+) -> None:
     page = opened(tenants, browser)
     kept, warned, told = page.run(ROWS)
     assert kept[:5] == ["segment", "suspect", "ann", "research/vision", "4"]

@@ -113,7 +113,7 @@ def test_a_phone_shows_all_of_a_queue(tenants: Tenants, browser: Browser) -> Non
     assert not_seen(page, SHARED) == {}
 
 
-def test_who_gained_is_told_for_whom_others_were_stopped(tenants: Tenants, browser: Browser) -> None:
+def test_queue_page_names_the_job_that_others_were_stopped_for(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(f"{tenants.url}/#/queues/teaching")
     page.when("Jobs of others that were stopped for it")
     rows = page.run(TABLE % "Jobs of others that were stopped for it")
@@ -160,9 +160,7 @@ def test_a_queue_is_held_and_resumed_after_a_question(tenants: Tenants, browser:
     assert tenants.call("GET", "/v1/queues/research/speech").json()["stop"] == "none"
 
 
-def test_nobody_sees_more_than_his_queues_or_buttons_that_he_may_not_press(
-    tenants: Tenants, browser: Browser
-) -> None:
+def test_user_sees_only_own_queues_and_buttons(tenants: Tenants, browser: Browser) -> None:
     latest = tenants.call("GET", "/v1/access").json()["version"]
     document = {
         "version": latest,
@@ -197,7 +195,7 @@ def wide() -> Iterator[Rig]:
     rig.close()
 
 
-def test_of_many_leaves_only_what_is_open_is_there(wide: Rig, browser: Browser) -> None:
+def test_tree_of_many_queues_holds_only_open_ones(wide: Rig, browser: Browser) -> None:
     page = browser.page(f"{wide.url}/#/queues")
     page.when('title="t19"')
     assert len(page.run(TREE)) == PARENTS + 1, "and the queue default"

@@ -31,7 +31,7 @@ def file_of(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 
 
 @pytest.mark.parametrize("what", READERS)
-def test_nobody_waits_for_a_fifo_or_takes_what_others_could_change(tmp_path: Path, what: str) -> None:
+def test_private_file_that_is_a_fifo_or_writable_by_others_is_refused(tmp_path: Path, what: str) -> None:
     os.mkfifo(tmp_path / "fifo", 0o600)
     open_to_others = file_of(tmp_path, "word", 0o666)
     for path, said in (
@@ -47,7 +47,7 @@ def test_nobody_waits_for_a_fifo_or_takes_what_others_could_change(tmp_path: Pat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
 @pytest.mark.parametrize("what", READERS)
-def test_what_is_another_user_s_is_not_used(tmp_path: Path, what: str) -> None:
+def test_private_file_of_another_user_is_not_used(tmp_path: Path, what: str) -> None:
     path = file_of(tmp_path, "word")
     os.chown(path, 65534, 65534)
     with pytest.raises(MesosGpuError, match="owner 65534"):
@@ -55,7 +55,7 @@ def test_what_is_another_user_s_is_not_used(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o601])
-def test_each_mode_of_others(tmp_path: Path, mode: int) -> None:
+def test_private_file_modes_of_others_are_refused(tmp_path: Path, mode: int) -> None:
     path = file_of(tmp_path, "word", mode)
     with pytest.raises(Exposed, match=f"mode {mode:04o}"):
         read(path)
@@ -68,7 +68,7 @@ def test_each_mode_of_others(tmp_path: Path, mode: int) -> None:
     assert read(path) == b"word"
 
 
-def test_a_link_is_followed_only_where_it_may_be(tmp_path: Path) -> None:
+def test_private_file_link_is_followed_only_where_allowed(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(file_of(tmp_path, "word"))
     assert read_secret(link, "secret") == "word"  # as of a Kubernetes volume
@@ -79,7 +79,7 @@ def test_a_link_is_followed_only_where_it_may_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "secret"), [(" s3\n", "s3"), (" \n", None), ("a\nb\n", None), ("a\x1b", None)]
 )
-def test_a_secret_is_one_line(tmp_path: Path, text: str, secret: str | None) -> None:
+def test_private_secret_is_one_line(tmp_path: Path, text: str, secret: str | None) -> None:
     path = file_of(tmp_path, text)
     if secret is not None:
         assert read_secret(path, "secret") == secret
@@ -88,5 +88,5 @@ def test_a_secret_is_one_line(tmp_path: Path, text: str, secret: str | None) -> 
         read_secret(path, "secret")
 
 
-def test_no_more_is_read_than_is_asked_for(tmp_path: Path) -> None:
+def test_private_file_read_is_bounded(tmp_path: Path) -> None:
     assert read(file_of(tmp_path, "x" * 100), most_bytes=10) == b"x" * 10

@@ -47,7 +47,7 @@ def kept(tmp_path: Path) -> Kept:
     return Kept(tmp_path / "uploads")
 
 
-def test_it_is_private_and_found_again(tmp_path: Path, kept: Kept) -> None:
+def test_upload_is_private_and_found_after_a_restart(tmp_path: Path, kept: Kept) -> None:
     name = kept.put(b"a" * 10)
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "uploads").rglob("*")} == {0}
     again = UploadStore(tmp_path / "uploads")
@@ -59,7 +59,7 @@ def test_it_is_private_and_found_again(tmp_path: Path, kept: Kept) -> None:
         again.touch("bob", name)
 
 
-def test_an_owner_has_so_much_and_what_jobs_do_not_need_goes_when_room_is_needed(kept: Kept) -> None:
+def test_upload_quota_of_an_owner_removes_unneeded_archives_first(kept: Kept) -> None:
     old, needed = kept.put(b"a" * 100), kept.put(b"b" * 100)
     third = b"c" * 100
     kept.store.make_room("ann", digest(third), {("ann", needed)}, 100)
@@ -73,14 +73,14 @@ def test_an_owner_has_so_much_and_what_jobs_do_not_need_goes_when_room_is_needed
     kept.put(third, "bob")
 
 
-def test_one_larger_than_it_may_be_is_refused_at_its_first_byte(kept: Kept) -> None:
+def test_upload_above_the_limit_is_refused_at_its_first_byte(kept: Kept) -> None:
     with pytest.raises(TooLarge, match="size=101: an archive has 1 to 100 bytes"):
         kept.store.put("ann", "0" * 64, 0, 101, b"x")
     with pytest.raises(TooLarge):
         kept.store.put("ann", "0" * 64, 0, 0, b"")
 
 
-def test_what_no_job_needs_is_removed_after_a_time_and_pieces_soon(kept: Kept) -> None:
+def test_upload_without_a_job_is_removed_after_a_time_and_pieces_soon(kept: Kept) -> None:
     unused, needed = kept.put(b"a"), kept.put(b"b")
     assert kept.store.collect({("ann", needed)}) == 0
     kept.clock.time += KEEP_S + 1
@@ -88,7 +88,7 @@ def test_what_no_job_needs_is_removed_after_a_time_and_pieces_soon(kept: Kept) -
     assert [each.digest for each in kept.store.of_owner("ann")] == [needed]
 
 
-def test_a_piece_that_does_not_follow_says_where_to_go_on(kept: Kept) -> None:
+def test_upload_piece_at_another_offset_says_where_to_go_on(kept: Kept) -> None:
     data = b"abcdef"
     kept.store.put("ann", digest(data), 0, 6, b"abc")
     with pytest.raises(OutOfPlace) as caught:
@@ -98,7 +98,7 @@ def test_a_piece_that_does_not_follow_says_where_to_go_on(kept: Kept) -> None:
     assert kept.store.put("ann", digest(data), 0, 6, b"abc").complete, "it is there already"
 
 
-def test_names_that_would_lead_elsewhere_stay_in_it(tmp_path: Path, kept: Kept) -> None:
+def test_upload_names_cannot_leave_the_directory(tmp_path: Path, kept: Kept) -> None:
     kept.put(b"x", "../../etc")
     assert [path.name for path in tmp_path.iterdir()] == ["uploads"]
     assert kept.store.find("ann", "../../etc/passwd") is None
@@ -106,14 +106,14 @@ def test_names_that_would_lead_elsewhere_stay_in_it(tmp_path: Path, kept: Kept) 
         kept.store.put("ann", "../x", 0, 1, b"x")
 
 
-def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_upload_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "uploads").symlink_to("there")
     with pytest.raises(BadConfiguration, match="link"):
         UploadStore(tmp_path / "uploads")
 
 
-def test_what_is_about_to_be_needed_is_not_removed_and_what_is_being_removed_is_not_there(kept: Kept) -> None:
+def test_upload_that_is_held_is_not_removed_and_not_found_while_removed(kept: Kept) -> None:
     name = kept.put(b"a" * 10)
     with kept.store.held("ann", name), kept.store.held("ann", name):
         with pytest.raises(Conflict, match="just being taken"), kept.store.going("ann", name):
@@ -132,7 +132,7 @@ def test_what_is_about_to_be_needed_is_not_removed_and_what_is_being_removed_is_
         pass
 
 
-def test_all_owners_together_have_so_much_and_who_has_most_gives_first(tmp_path: Path) -> None:
+def test_upload_quota_of_all_owners_takes_from_the_largest_first(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "uploads", all_bytes=250)
     of_ann = kept.put(b"a" * 100), kept.put(b"b" * 80)
     of_bob = kept.put(b"c" * 50, "bob")
@@ -149,7 +149,7 @@ def test_all_owners_together_have_so_much_and_who_has_most_gives_first(tmp_path:
     kept.put(new, "eve")
 
 
-def test_owners_of_many_archives_leave_the_last_quarter_to_others(tmp_path: Path) -> None:
+def test_upload_quota_leaves_the_last_quarter_to_other_owners(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "uploads", all_bytes=800)
     for number in range(6):
         kept.put(b"%d" % number * 100, f"owner {number // 2}")
@@ -172,7 +172,7 @@ def test_owners_of_many_archives_leave_the_last_quarter_to_others(tmp_path: Path
     assert copy.put("owner 0", digest(more), 0, 10, more).complete
 
 
-def test_parts_are_counted_at_once_and_what_was_removed_no_more(tmp_path: Path) -> None:
+def test_upload_parts_count_at_once_and_removed_ones_do_not(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "uploads", all_bytes=150)
     first, second = b"a" * 100, b"b" * 100
     kept.store.put("ann", digest(first), 0, 100, first[:60])
@@ -186,7 +186,9 @@ def test_parts_are_counted_at_once_and_what_was_removed_no_more(tmp_path: Path) 
         again.put("ann", digest(first), 0, 100, first)
 
 
-def test_archive_leaves_reserve_of_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_leaves_the_reserve_of_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = SimpleNamespace(
         f_blocks=1 << 20, f_frsize=4096, f_bavail=0
     )  # 4 GiB, of which a tenth is less than 1 GiB
@@ -206,7 +208,7 @@ def test_archive_leaves_reserve_of_file_system(tmp_path: Path, monkeypatch: pyte
     assert Reserve().free(tmp_path).reserve == 4 << 30, "a tenth of 40 GiB"
 
 
-def test_parts_are_removed_without_a_look_at_what_jobs_need(kept: Kept) -> None:
+def test_upload_parts_are_removed_without_a_look_at_jobs(kept: Kept) -> None:
     whole, part = kept.put(b"a"), b"b" * 50
     kept.store.put("ann", digest(part), 0, 50, part[:20])
     os.utime(next(kept.directory.rglob("*.part")), (kept.clock.now(), kept.clock.now()))

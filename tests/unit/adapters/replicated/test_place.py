@@ -19,7 +19,7 @@ from mesos_gpu.model.saves import ForgetJob, SaveFramework
         ("zk://u:p%40w@zk1:2181,zk2/m", Place("zk1:2181,zk2:2181", "/m", "u", "p@w")),
     ],
 )
-def test_an_address_has_servers_a_path_and_who_owns_it(given: str, place: Place) -> None:
+def test_zookeeper_address_has_servers_path_and_owner(given: str, place: Place) -> None:
     assert parsed(given) == place
 
 
@@ -30,17 +30,17 @@ def test_an_address_has_servers_a_path_and_who_owns_it(given: str, place: Place)
         "zk://u@127.0.0.1/m", "zk://127.0.0.1:0/m", "zk://127.0.0.1:x/m", "zk://127.0.0.1,/m", "zk://127.0.0.1/m//n",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(given: str) -> None:
+def test_zookeeper_address_that_is_malformed_is_refused(given: str) -> None:
     with pytest.raises(BadConfiguration):
         parsed(given)
 
 
-def test_beyond_loopback_a_password_is_needed() -> None:
+def test_zookeeper_address_beyond_loopback_needs_a_password() -> None:
     with pytest.raises(BadConfiguration, match="could launch tasks"):
         parsed("zk://127.0.0.1,zk2.example.org/m")
 
 
-def test_an_address_in_a_file_is_the_owners_alone(tmp_path: Path) -> None:
+def test_zookeeper_address_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "ha"
     file.write_text("zk://ann:word@zk1/m\n")
     file.chmod(0o600)
@@ -50,12 +50,12 @@ def test_an_address_in_a_file_is_the_owners_alone(tmp_path: Path) -> None:
         parsed(f"file://{file}")
 
 
-def test_neither_its_words_nor_its_form_for_debugging_have_the_password() -> None:
+def test_zookeeper_address_prints_no_password() -> None:
     place = parsed("zk://ann:word@zk1/m")
     assert "word" not in f"{place} {place!r}"
 
 
-def test_a_batch_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
+def test_replicated_batch_comes_back_and_other_data_is_refused() -> None:
     batch = [SaveFramework("f"), ForgetJob(JobId("j"))]
     assert decoded(encoded(batch)) == batch
     for data in (b"", b"x", encoded(batch)[:-1]):

@@ -35,7 +35,7 @@ class Card:
         return self._probe.survey().readings[0]
 
 
-def test_a_task_does_one_step_after_the_other_from_when_it_took_the_card(tmp_path: Path) -> None:
+def test_simulated_use_steps_begin_when_a_task_takes_the_card(tmp_path: Path) -> None:
     card = Card(tmp_path / "g.json", {"ann": ANN})
     assert card.after(0).span is None, "there was no look before"
     card.now += 4
@@ -49,7 +49,7 @@ def test_a_task_does_one_step_after_the_other_from_when_it_took_the_card(tmp_pat
     assert card.after(10).span == Span(10_000, 0)
 
 
-def test_jobs_are_told_apart_by_patterns_and_others_do_what_the_card_says(tmp_path: Path) -> None:
+def test_simulated_use_is_chosen_by_job_pattern_or_card(tmp_path: Path) -> None:
     card = Card(tmp_path / "g.json", {"ann-*": [{"busy_pct": 10}], "*": [{"busy_pct": 20}]})
     card.after(0)
     for task, busy_ms in (("ann-2.1", 1000), ("bob.17", 2000)):
@@ -64,7 +64,7 @@ def test_jobs_are_told_apart_by_patterns_and_others_do_what_the_card_says(tmp_pa
     assert span.busy_ms >= 5500, "as a card that a task holds"
 
 
-def test_tasks_that_share_a_card_are_told_apart_by_their_processes(tmp_path: Path) -> None:
+def test_simulated_use_of_a_shared_card_follows_processes(tmp_path: Path) -> None:
     card = Card(
         tmp_path / "g.json",
         {"a": [{"busy_pct": 80}], "b": [{"for_s": 10, "busy_pct": 40}, {"unknown": True}]},
@@ -81,7 +81,7 @@ def test_tasks_that_share_a_card_are_told_apart_by_their_processes(tmp_path: Pat
     assert card.after(10).span is None, "what one of them does is not known"
 
 
-def test_a_clock_that_is_set_back_makes_a_look_the_first(tmp_path: Path) -> None:
+def test_simulated_use_restarts_when_the_clock_is_set_back(tmp_path: Path) -> None:
     card = Card(tmp_path / "g.json", {"a": [{"busy_pct": 100}]})
     card.holds("a.1")
     card.after(10)
@@ -91,7 +91,7 @@ def test_a_clock_that_is_set_back_makes_a_look_the_first(tmp_path: Path) -> None
 
 
 @given(st.lists(st.integers(1, 50_000), min_size=1, max_size=20))
-def test_looks_sum_up_to_what_the_script_does(steps: list[int]) -> None:
+def test_simulated_use_looks_sum_up_to_the_script(steps: list[int]) -> None:
     script = script_of([{"for_s": 33.3, "busy_pct": 33.3}, {"for_s": 7, "unknown": True}, ANN[2]], "")
     at, seen, busy = 0, 0, 0
     for ms in steps:
@@ -117,7 +117,7 @@ def test_looks_sum_up_to_what_the_script_does(steps: list[int]) -> None:
         ([{"for_s": "1", "busy_pct": 1}], "for_s must be seconds, a millisecond or more, got '1'"),
     ],
 )
-def test_a_script_that_cannot_be_is_refused_by_its_step(
+def test_simulated_use_script_that_is_malformed_is_refused_by_step(
     tmp_path: Path, script: list[Any], words: str
 ) -> None:
     path = tmp_path / "g.json"

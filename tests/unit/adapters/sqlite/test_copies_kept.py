@@ -31,7 +31,7 @@ def names(directory: Path) -> set[str]:
         ("replaced-", [f"{day}T000000Z{more}" for day, more in TIMES]),
     ],
 )
-def test_the_oldest_go_with_what_is_beside_them_and_nothing_else(
+def test_kept_copies_are_removed_oldest_first_with_their_files(
     tmp_path: Path, kind: str, ends: list[str]
 ) -> None:
     beside = ("", "-wal", ".hooks", ".hooks-wal", ".hooks-shm")
@@ -44,7 +44,7 @@ def test_the_oldest_go_with_what_is_beside_them_and_nothing_else(
     assert keep_few(tmp_path / "s.sqlite", kind) == []
 
 
-def test_restores_leave_the_latest_of_what_they_have_replaced(tmp_path: Path) -> None:
+def test_kept_copies_of_restores_are_the_latest(tmp_path: Path) -> None:
     state = tmp_path / "state.sqlite"
     for number in range(MOST_COPIES + 2):
         store = SqliteStore(state)

@@ -110,7 +110,7 @@ def flips(size: int) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.long
-def test_a_bit_that_has_flipped_in_any_page_is_noticed_or_says_nothing(whole: Path, tmp_path: Path) -> None:
+def test_state_damage_of_a_bit_in_any_page_is_noticed_or_harmless(whole: Path, tmp_path: Path) -> None:
     expected, body = read(copy_of(whole, tmp_path / "whole")), whole.read_bytes()
     path = copy_of(whole, tmp_path / "flipped")
     mark = Path(f"{path}.mark").read_bytes()
@@ -125,10 +125,15 @@ def test_a_bit_that_has_flipped_in_any_page_is_noticed_or_says_nothing(whole: Pa
     assert refused > len(body) // PAGE * 4, "most of it says something"
 
 
+#: Every so many pages are damaged.
+STEPS: Final = [9, pytest.param(1, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("harm", ["cut in the middle of a page", "cut between pages", "zeros"])
-def test_pages_that_are_not_there_are_noticed(whole: Path, tmp_path: Path, harm: str) -> None:
+def test_state_damage_of_missing_pages_is_noticed(whole: Path, tmp_path: Path, harm: str, step: int) -> None:
     body, path = whole.read_bytes(), copy_of(whole, tmp_path / "harmed")
-    for page in range(len(body) // PAGE):
+    for page in range(0, len(body) // PAGE, step):
         at = page * PAGE
         path.write_bytes(
             {
@@ -140,7 +145,7 @@ def test_pages_that_are_not_there_are_noticed(whole: Path, tmp_path: Path, harm:
         assert read(path) is None, f"page {page + 1}"
 
 
-def test_a_log_that_is_lost_cut_or_damaged_is_noticed(killed: Path, tmp_path: Path) -> None:
+def test_state_damage_of_the_write_ahead_log_is_noticed(killed: Path, tmp_path: Path) -> None:
     wal = Path(f"{killed}-wal").read_bytes()
     harmed = [b"", bytes(len(wal)), wal[: len(wal) // 2], wal[:100], wal[: len(wal) - PAGE], wal[:32]]
     for place in range(0, len(wal), len(wal) // 16):
@@ -157,9 +162,7 @@ def test_a_log_that_is_lost_cut_or_damaged_is_noticed(killed: Path, tmp_path: Pa
     assert read(path) is None
 
 
-def test_without_its_mark_a_log_that_is_lost_leaves_a_state_that_is_doubted(
-    killed: Path, tmp_path: Path
-) -> None:
+def test_state_without_mark_and_log_is_doubted(killed: Path, tmp_path: Path) -> None:
     """Nothing is launched before the master has said what runs."""
     path = copy_of(killed, tmp_path / "lost")
     for end in ("-wal", ".mark"):
@@ -168,7 +171,7 @@ def test_without_its_mark_a_log_that_is_lost_leaves_a_state_that_is_doubted(
     assert seen is None or seen[0].doubtful or seen[0].framework_id is None
 
 
-def test_an_empty_file_is_noticed(killed: Path, whole: Path, tmp_path: Path) -> None:
+def test_state_file_that_is_empty_is_noticed(killed: Path, whole: Path, tmp_path: Path) -> None:
     for number, state in enumerate((killed, whole)):
         path = copy_of(state, tmp_path / str(number))
         os.truncate(path, 0)
@@ -192,16 +195,15 @@ def test_an_empty_file_is_noticed(killed: Path, whole: Path, tmp_path: Path) -> 
         "DELETE FROM facts WHERE name = 'sum'",
     ],
 )
-def test_a_row_that_is_not_what_was_written_is_noticed(whole: Path, tmp_path: Path, change: str) -> None:
+def test_state_damage_of_a_row_is_noticed(whole: Path, tmp_path: Path, change: str) -> None:
     path = copy_of(whole, tmp_path / "changed")
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert db.execute(change).rowcount > 0
     assert read(path) is None
 
 
-def test_a_good_page_of_the_same_file_in_the_place_of_another_is_noticed_or_says_nothing(
-    whole: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("step", STEPS)
+def test_state_damage_of_swapped_pages_is_noticed_or_harmless(whole: Path, tmp_path: Path, step: int) -> None:
     """A disk that has lost a write leaves it so, or one that has put one where another belongs."""
     path = copy_of(whole, tmp_path / "later")
     old = path.read_bytes()
@@ -212,9 +214,10 @@ def test_a_good_page_of_the_same_file_in_the_place_of_another_is_noticed_or_says
     new, mark = path.read_bytes(), Path(f"{path}.mark").read_bytes()
     assert len(new) == len(old)
     expected = read(path)
-    pages = range(len(new) // PAGE)
+    count = len(new) // PAGE
+    pages = range(0, count, step)
     stale = [(page, old[page * PAGE :][:PAGE]) for page in pages]
-    misplaced = [(page, new[(page + step) % len(pages) * PAGE :][:PAGE]) for page in pages for step in (1, 5)]
+    misplaced = [(page, new[(page + by) % count * PAGE :][:PAGE]) for page in pages for by in (1, 5)]
     refused = 0
     for page, body in [*stale, *misplaced]:
         Path(f"{path}-wal").unlink(missing_ok=True)
@@ -235,7 +238,7 @@ def replaced(save: Save) -> Save:
     return save
 
 
-def test_an_index_that_is_not_of_its_table_is_noticed(whole: Path, tmp_path: Path) -> None:
+def test_state_damage_of_an_index_is_noticed(whole: Path, tmp_path: Path) -> None:
     """By it the tasks of a job are forgotten: those that it misses would be there again after a restart."""
     path = copy_of(whole, tmp_path / "index")
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -246,7 +249,7 @@ def test_an_index_that_is_not_of_its_table_is_noticed(whole: Path, tmp_path: Pat
     assert read(path) is None
 
 
-def test_columns_are_sealed_as_sqlite_gives_them_back() -> None:
+def test_state_seal_covers_columns_as_sqlite_returns_them() -> None:
     data = seal.sealed("t", ("id", 2, None, 1.5), b"{}")
     assert seal.opened("t", ("id", 2.0, None, 1.5), data) == b"{}"
     for columns in (("id", 2, None, 1.25), ("id", 2, "", 1.5), ("ie", 2, None, 1.5), ("id", 2, None)):
@@ -256,7 +259,7 @@ def test_columns_are_sealed_as_sqlite_gives_them_back() -> None:
         seal.opened("u", ("id", 2, None, 1.5), data)
 
 
-def test_what_is_sealed_is_not_sealed_again() -> None:
+def test_state_rows_that_are_sealed_are_not_sealed_again() -> None:
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE t (id TEXT, body BLOB)")
         db.execute("INSERT INTO t VALUES ('a', CAST('{}' AS BLOB))")

@@ -4,28 +4,30 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from mesos_gpu.adapters.replicated.log import decoded, encoded
 from mesos_gpu.adapters.sqlite import schema, seal
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite.large import LEAST
 from mesos_gpu.adapters.sqlite_store import SqliteStore, restore
+from mesos_gpu.cli import main
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.saves import ForgetArray, ForgetJob, Save, SaveArray, SaveJob
 from mesos_gpu.testing.memory_store import MemoryStore
+from tests.unit.adapters.sqlite.children import in_a_child
 
 LARGE: Final = "x" * 250_000
 STATES: Final = Path(__file__).parents[3] / "data" / "states"
@@ -68,7 +70,7 @@ def written_by(store: SqliteStore, *batch: Save) -> int:
     return Path(f"{store._path}-wal").stat().st_size
 
 
-def test_jobs_with_equal_environments_share_one_row_and_one_object(store: SqliteStore) -> None:
+def test_large_environments_that_are_equal_share_one_row_and_object(store: SqliteStore) -> None:
     there = [job(f"j{n}", {"B": "1", "DATA": LARGE}, sequence=n) for n in range(5)]
     mixed = replace(there[4], spec=replace(there[4].spec, env={"DATA": LARGE, "B": "1"}))  # in another order
     store.save([SaveJob(each) for each in (*there[:4], mixed)])
@@ -80,7 +82,7 @@ def test_jobs_with_equal_environments_share_one_row_and_one_object(store: Sqlite
     assert len({id(env) for env in (*(each.spec.env for each in saved.jobs), saved.arrays[0].spec.env)}) == 1
 
 
-def test_a_change_of_a_jobs_state_writes_no_environment(store: SqliteStore) -> None:
+def test_large_environment_is_not_written_when_the_job_changes(store: SqliteStore) -> None:
     first = job("j", {"DATA": LARGE})
     assert written_by(store, SaveJob(first)) > len(LARGE)
     assert written_by(store, SaveJob(replace(first, state=JobState.RUNNING))) < 60_000
@@ -101,7 +103,7 @@ def test_a_change_of_a_jobs_state_writes_no_environment(store: SqliteStore) -> N
         {"env": {"A": LARGE}, "labels": {"a": LARGE}, "notify": ("x", "y" * 2000)},
     ],
 )
-def test_any_large_field_is_written_once(store: SqliteStore, fields: dict[str, Any]) -> None:
+def test_large_field_of_any_kind_is_written_once(store: SqliteStore, fields: dict[str, Any]) -> None:
     spec = replace(JobSpec("j", command="true"), **fields)
     first = Job(JobId("j"), spec, 1.0, 1)
     written_by(store, SaveJob(first))
@@ -109,7 +111,7 @@ def test_any_large_field_is_written_once(store: SqliteStore, fields: dict[str, A
     assert store.load().jobs == (replace(first, state=JobState.RUNNING),)
 
 
-def test_small_jobs_are_written_as_they_are(store: SqliteStore) -> None:
+def test_large_fields_are_split_from_large_jobs_alone(store: SqliteStore) -> None:
     spread = JobSpec("j", command="c" * 600, env={"A": "e" * 600}, labels={"a": "l" * 600})
     small = [job("k", {"A": "b"}), Job(JobId("j"), spread, 1.0, 2)]
     store.save([SaveJob(each) for each in small])
@@ -118,7 +120,7 @@ def test_small_jobs_are_written_as_they_are(store: SqliteStore) -> None:
     assert bodies == {each.id: msgspec.json.encode(each) for each in small}
 
 
-def test_owners_share_no_row_and_see_no_digest(store: SqliteStore) -> None:
+def test_large_fields_are_not_shared_between_owners(store: SqliteStore) -> None:
     """A save that is quicker, or a file that grows less, would tell who guesses another's environment."""
     env = {"TOKEN": "s" * 5000}
     store.save([SaveJob(job("j", env))])
@@ -131,7 +133,7 @@ def test_owners_share_no_row_and_see_no_digest(store: SqliteStore) -> None:
     assert not any(digest in shown for digest in digests)
 
 
-def test_a_row_goes_with_the_last_that_refers_to_it(store: SqliteStore) -> None:
+def test_large_field_row_goes_with_its_last_reference(store: SqliteStore) -> None:
     env = {"DATA": LARGE}
     store.save([SaveJob(job("j", env)), SaveJob(job("k", env)), SaveArray(array("a", env))])
     store.save([ForgetJob(JobId("j"))])
@@ -165,8 +167,10 @@ def any_batch(chosen: random.Random) -> Iterator[Save]:
                 yield SaveJob(job(id, env, owner=owner, sequence=chosen.randint(0, 3)))
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_exactly_what_rows_refer_to_is_kept_whatever_is_saved(path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))]
+)
+def test_large_fields_kept_are_exactly_those_referred_to(path: Path, seed: int) -> None:
     chosen, model, store = random.Random(seed), MemoryStore(), SqliteStore(path)
     for step in range(60):
         batch = list(any_batch(chosen))
@@ -192,25 +196,6 @@ def broken(batch: list[Save]) -> Iterator[Save]:
     raise RuntimeError("the batch cannot be read to its end")
 
 
-#: Is killed at a statement of a batch that adds and removes environments.
-_KILLED: Final = """
-import os, signal, sys
-from pathlib import Path
-from mesos_gpu.adapters.sqlite_store import SqliteStore
-from tests.unit.adapters.sqlite.test_large import changing
-store, at = SqliteStore(Path(sys.argv[1])), int(sys.argv[2])
-count = 0
-def traced(_):
-    global count
-    count += 1
-    if count == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-store._db.set_trace_callback(traced)
-store.save(changing())
-print(count)
-"""
-
-
 def changing() -> list[Save]:
     return [
         SaveJob(job("j", {"DATA": "new" * 1000})),
@@ -219,32 +204,38 @@ def changing() -> list[Save]:
     ]
 
 
-def killed_at(path: Path, at: int) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(path), str(at)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == (0 if done.stdout else -signal.SIGKILL), done.stderr
-    return int(done.stdout or 0)
+def change(path: Path, kill_at: int) -> int:
+    """Save a batch that adds and removes environments; return its statements, or be killed at one of them."""
+    store, count = SqliteStore(path), 0
+
+    def traced(_: str) -> None:
+        nonlocal count
+        count += 1
+        if count == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store._db.set_trace_callback(traced)
+    store.save(changing())
+    return count
 
 
-def test_a_kill_between_writes_leaves_what_was_there(path: Path, tmp_path: Path) -> None:
+def test_large_fields_survive_a_kill_between_writes(path: Path, tmp_path: Path) -> None:
     old: list[Save] = [SaveJob(job("j", {"DATA": "old" * 1000})), SaveJob(job("k", {"DATA": "gone" * 1000}))]
     for each in (path, tmp_path / "whole.sqlite"):
         with closing(SqliteStore(each)) as store:
             store.save(old)
             before = store.load()
             there = rows(store, "large_fields")
-    statements = killed_at(tmp_path / "whole.sqlite", 0)
+    statements = int(in_a_child(lambda: change(tmp_path / "whole.sqlite", 0))[1])
     assert statements > 15
     for at in (statements // 3, statements // 2, statements - 1):
-        killed_at(path, at)
+        assert in_a_child(partial(change, path, at)) == (-signal.SIGKILL, "")
         with closing(SqliteStore(path)) as store:
             assert store.load() == before
             assert rows(store, "large_fields") == there
 
 
-def test_a_batch_that_failed_and_is_given_again_writes_its_environments(path: Path) -> None:
+def test_large_environments_of_a_failed_batch_are_written_again(path: Path) -> None:
     with closing(SqliteStore(path)) as store:
         first = job("j", {"DATA": LARGE})
         with pytest.raises(RuntimeError):
@@ -272,20 +263,23 @@ def damaged(path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_of_an_environment_is_refused(path: Path, damage: str) -> None:
+def test_large_environment_that_is_damaged_is_refused(path: Path, damage: str) -> None:
     damaged(path, damage)
     with pytest.raises(Damaged, match=str(path)), closing(SqliteStore(path)) as store:
         store.load()
 
 
-def test_a_scheduler_does_not_start_with_a_damaged_environment(path: Path) -> None:
+@pytest.fixture(scope="module")
+def _scheduler() -> None:
+    """Import the scheduler, which takes longer than the test."""
+    import mesos_gpu.scheduler.__main__  # noqa: F401
+
+
+@pytest.mark.usefixtures("_scheduler")
+def test_large_environment_that_is_damaged_stops_the_scheduler(path: Path) -> None:
     damaged(path, DAMAGE[0])
-    done = subprocess.run(
-        [sys.executable, "-m", "mesos_gpu.scheduler", "--master", "127.0.0.1:1", "--state", str(path)],
-        capture_output=True, text=True, timeout=60, check=False,
-        env={"PATH": os.environ["PATH"], "HOME": str(path.parent)},
-    )  # fmt: skip
-    assert done.returncode == os.EX_DATAERR, done.stderr
+    done = CliRunner().invoke(main, ["scheduler", "--master", "127.0.0.1:1", "--state", str(path)])
+    assert done.exit_code == os.EX_DATAERR, done.stderr
     assert f"the scheduler's state in {path} cannot be read: a row of large_fields" in done.stderr
 
 
@@ -318,7 +312,7 @@ def test_large_environments_of_the_schema_before_are_read_and_shared_once_saved(
         assert len(db.execute("SELECT 1 FROM jobs WHERE length(body) > 200000").fetchall()) == 3
 
 
-def test_a_backup_has_the_environments_and_a_restore_brings_them_back(path: Path, tmp_path: Path) -> None:
+def test_large_environments_are_in_a_backup_and_restored(path: Path, tmp_path: Path) -> None:
     with closing(SqliteStore(path)) as store:
         store.save([SaveJob(job("j", {"DATA": LARGE}))])
         backup(path, tmp_path / "copy.sqlite")
@@ -329,7 +323,7 @@ def test_a_backup_has_the_environments_and_a_restore_brings_them_back(path: Path
         assert len(rows(store, "large_fields")) == 1
 
 
-def test_a_copy_that_follows_a_log_shares_them_too(store: SqliteStore) -> None:
+def test_large_fields_are_shared_in_a_copy_that_follows_a_log(store: SqliteStore) -> None:
     first = job("j", {"DATA": LARGE})
     for state in (JobState.PENDING, JobState.RUNNING):
         store.save(
@@ -339,14 +333,14 @@ def test_a_copy_that_follows_a_log_shares_them_too(store: SqliteStore) -> None:
     assert written_by(store, *decoded(encoded([SaveJob(first)]))) < 60_000
 
 
-def test_what_is_known_of_requests_goes_with_them(store: SqliteStore) -> None:
+def test_large_fields_known_of_requests_are_forgotten_with_them(store: SqliteStore) -> None:
     for number in range(20):
         store.save([SaveJob(job("j", {"DATA": f"{number}" * 3000}))])
     assert len(store._large._known) <= 1
 
 
 @pytest.mark.parametrize("table", ["jobs", "arrays"])
-def test_references_are_found_by_an_index(store: SqliteStore, table: str) -> None:
+def test_large_field_references_are_found_by_an_index(store: SqliteStore, table: str) -> None:
     asked = f"SELECT 1 FROM {table} WHERE substr(body, 1, 65) = ? AND substr(body, 1, 1) = x'40'"
     plan = store._db.execute(f"EXPLAIN QUERY PLAN {asked}", (b"@",)).fetchall()
     assert f"INDEX {table}_by_large_fields" in str(plan)

@@ -3,10 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import sqlite3
-import subprocess
-import sys
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
-from mesos_gpu.adapters.sqlite import schema
+from mesos_gpu.adapters.sqlite import placing, schema
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.adapters.sqlite_store import SqliteStore, restore
@@ -24,6 +25,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.saves import SaveFramework, SaveJob
 from mesos_gpu.model.tasks.hook import Hook
+from tests.unit.adapters.sqlite.children import in_a_child
 
 LATEST: Final = schema.steps()[-1][0]
 
@@ -83,7 +85,7 @@ def copy(path: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def test_the_backup_is_the_state_and_what_was_there_is_beside(path: Path, copy: Path) -> None:
+def test_restore_puts_the_backup_in_place_and_the_old_state_beside(path: Path, copy: Path) -> None:
     placed, followed = restore(copy, path)
     assert (placed.has_hooks, followed) == (True, False)
     assert (jobs_in(path), hooks_in(path)) == (["old"], ["old"])
@@ -96,14 +98,14 @@ def test_the_backup_is_the_state_and_what_was_there_is_beside(path: Path, copy: 
     ] == []
 
 
-def test_what_it_may_not_know_is_looked_for_before_anything_is_launched(path: Path, copy: Path) -> None:
+def test_restored_state_is_doubtful_until_reconciled(path: Path, copy: Path) -> None:
     restore(copy, path)
     store = SqliteStore(path)  # without --accept-older-state
     assert store.load().doubtful
     store.close()
 
 
-def test_the_state_that_was_replaced_is_the_older_one_from_then_on(path: Path, copy: Path) -> None:
+def test_restore_makes_the_replaced_state_the_older_one(path: Path, copy: Path) -> None:
     placed, _ = restore(copy, path)
     assert placed.kept is not None
     placed.kept.replace(path)
@@ -113,15 +115,14 @@ def test_the_state_that_was_replaced_is_the_older_one_from_then_on(path: Path, c
     assert jobs_in(path) == ["old"]
 
 
-def test_what_was_only_in_the_wal_is_kept_too(path: Path, copy: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path\n"
-        "from mesos_gpu.adapters.sqlite_store import SqliteStore\n"
-        "from mesos_gpu.model.saves import SaveFramework\n"
-        f"SqliteStore(Path({str(path)!r})).save([SaveFramework('in the wal')])\n"
-        "os._exit(1)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+def test_restore_keeps_the_write_ahead_log_of_the_replaced_state(path: Path, copy: Path) -> None:
+
+    def write() -> None:
+        store = SqliteStore(path)
+        store.save([SaveFramework("in the wal")])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    in_a_child(write)
     assert Path(f"{path}-wal").stat().st_size > 0
     placed, _ = restore(copy, path)
     assert not Path(f"{path}-wal").exists(), "of the state that was there: it would be read into the new one"
@@ -131,7 +132,7 @@ def test_what_was_only_in_the_wal_is_kept_too(path: Path, copy: Path) -> None:
     assert framework.startswith("in the wal")
 
 
-def test_a_scheduler_that_runs_keeps_its_state(path: Path, copy: Path) -> None:
+def test_restore_under_a_running_scheduler_is_refused(path: Path, copy: Path) -> None:
     store = SqliteStore(path)
     with pytest.raises(Conflict, match="another scheduler uses the state"):
         restore(copy, path)
@@ -172,7 +173,7 @@ def torn_hooks(copy: Path) -> None:
     [a_later_schema, a_torn_one, no_state, another_database, an_empty_file, torn_hooks],
     ids=lambda f: f.__name__,
 )
-def test_what_cannot_be_read_takes_nothings_place(path: Path, copy: Path, harm: object) -> None:
+def test_restore_of_an_unreadable_backup_changes_no_file(path: Path, copy: Path, harm: object) -> None:
     harm(copy)  # type: ignore[operator]
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
     with pytest.raises(Damaged) as refused:
@@ -184,7 +185,7 @@ def test_what_cannot_be_read_takes_nothings_place(path: Path, copy: Path, harm: 
     assert jobs_in(path) == ["new", "old"]
 
 
-def test_there_must_be_a_backup_and_a_place_for_it(path: Path, copy: Path, tmp_path: Path) -> None:
+def test_restore_needs_a_backup_and_a_directory(path: Path, copy: Path, tmp_path: Path) -> None:
     for source, target, error in (
         (tmp_path / "none", path, NotFound),
         (path, path, Conflict),
@@ -199,7 +200,7 @@ def test_there_must_be_a_backup_and_a_place_for_it(path: Path, copy: Path, tmp_p
     assert (jobs_in(new / "state.sqlite"), hooks_in(new / "state.sqlite")) == (["old"], ["old"])
 
 
-def test_a_backup_without_webhooks_brings_none(path: Path, copy: Path) -> None:
+def test_restore_of_a_backup_without_webhooks_brings_none(path: Path, copy: Path) -> None:
     hooks_of(copy).unlink()
     placed, _ = restore(copy, path)
     assert (placed.has_hooks, hooks_in(path)) == (False, [])
@@ -207,7 +208,7 @@ def test_a_backup_without_webhooks_brings_none(path: Path, copy: Path) -> None:
     assert hooks_in(placed.kept) == ["new", "old"]
 
 
-def test_a_state_of_an_earlier_schema_is_brought_up(path: Path, copy: Path, tmp_path: Path) -> None:
+def test_restore_brings_up_a_state_of_an_earlier_schema(path: Path, copy: Path, tmp_path: Path) -> None:
     old = tmp_path / "first"
     with closing(sqlite3.connect(old)) as db:
         db.executescript((Path(__file__).parents[3] / "data" / "states" / "03.sql").read_text())
@@ -217,7 +218,7 @@ def test_a_state_of_an_earlier_schema_is_brought_up(path: Path, copy: Path, tmp_
         assert version_of(db) == 3, "the backup is left as it is"
 
 
-def test_it_follows_no_log_any_more(path: Path, tmp_path: Path) -> None:
+def test_restored_state_follows_no_log(path: Path, tmp_path: Path) -> None:
     write(path, "one")
     store = SqliteStore(path)
     store.follow(store.key(), {"history": "h1", "history_begun": "h1"})
@@ -231,56 +232,49 @@ def test_it_follows_no_log_any_more(path: Path, tmp_path: Path) -> None:
     store.close()
 
 
-_KILLED: Final = """
-import os, signal, sys
-from pathlib import Path
-from mesos_gpu.adapters.sqlite import placing
-from mesos_gpu.adapters.sqlite_store import restore
-copy, top = Path(sys.argv[1]), Path(sys.argv[2])
-at = count = 0
-def counted(real):
-    def call(*words, **more):
-        global count
-        if count == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        count += 1
-        return real(*words, **more)
-    return call
-os.link = counted(os.link)
-Path.unlink, Path.rename, Path.touch = counted(Path.unlink), counted(Path.rename), counted(Path.touch)
-placing.sync = counted(placing.sync)
-while True:
-    pid = os.fork()
-    if pid == 0:
-        restore(copy, top / str(at) / "state.sqlite")
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    if status == 0:
-        break
-    assert os.WTERMSIG(status) == signal.SIGKILL, status
-    at += 1
-print(at)
-"""
-MOST: Final = 40  # points at which a restore is killed
+def restore_or_die(copy: Path, path: Path, kill_at: int) -> int:
+    """Restore a state and return the number of changes of the file system, or be killed before one of them."""
+    count = 0
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*words: object, **more: object) -> object:
+            nonlocal count
+            if count == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += 1
+            return real(*words, **more)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in (
+            (os, "link"), (Path, "unlink"), (Path, "rename"), (Path, "touch"), (placing, "sync")
+        ):  # fmt: skip
+            patch.setattr(owner, name, counted(getattr(owner, name)))
+        restore(copy, path)
+    return count
 
 
-def test_a_kill_at_any_point_leaves_the_old_state_the_new_one_or_none_that_starts(
-    copy: Path, tmp_path: Path
+@pytest.mark.parametrize("at_each", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_restore_killed_at_any_point_leaves_the_old_the_new_or_no_state(
+    copy: Path, tmp_path: Path, at_each: bool
 ) -> None:
-    """Done again, it is done."""
-    write(tmp_path / "0" / "state.sqlite", "old", "new")
-    add_hook(tmp_path / "0" / "state.sqlite", "new")
-    for number in range(1, MOST):
-        shutil.copytree(tmp_path / "0", tmp_path / str(number))
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(copy), str(tmp_path)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    points = int(done.stdout)
-    assert 12 < points < MOST
-    outcomes = {_after_a_kill(tmp_path / str(at) / "state.sqlite", copy) for at in range(points)}
-    assert outcomes == {"new old", "old", "refused"}
+    """Kill it in the middle and at the end, or at each point, and restore again."""
+    write(tmp_path / "whole" / "state.sqlite", "old", "new")
+    add_hook(tmp_path / "whole" / "state.sqlite", "new")
+
+    def ended(name: str, kill_at: int = -1) -> tuple[Path, tuple[int, str]]:
+        path = shutil.copytree(tmp_path / "whole", tmp_path / name) / "state.sqlite"
+        return path, in_a_child(partial(restore_or_die, copy, path, kill_at))
+
+    points = int(ended("not killed")[1][1])
+    assert points > 12
+    outcomes = set()
+    for point in range(points) if at_each else (points // 2, points - 1):
+        path, end = ended(str(point), point)
+        assert end == (-signal.SIGKILL, "")
+        outcomes.add(_after_a_kill(path, copy))
+    assert outcomes == ({"new old", "old", "refused"} if at_each else {"old", "refused"})
 
 
 def _after_a_kill(path: Path, copy: Path) -> str:
@@ -297,7 +291,7 @@ def _after_a_kill(path: Path, copy: Path) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can write where another user can")
-def test_root_writes_nothing_where_another_user_can_change_names(path: Path, copy: Path) -> None:
+def test_restore_as_root_refuses_directories_of_other_users(path: Path, copy: Path) -> None:
     os.chown(path.parent, 12345, -1)
     with pytest.raises(BadConfiguration, match="is of another user") as refused:
         restore(copy, path)
@@ -309,7 +303,7 @@ def call(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_command_says_what_it_has_done(path: Path, copy: Path) -> None:
+def test_restore_command_prints_its_result(path: Path, copy: Path) -> None:
     store = SqliteStore(path)
     code, said = call("restore", str(copy), "--state", str(path))
     assert (code, "another scheduler uses the state" in said) == (73, True)

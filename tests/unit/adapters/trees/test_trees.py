@@ -68,7 +68,7 @@ def source(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_directory_comes_out_as_it_was(source: Path, tmp_path: Path) -> None:
+def test_tree_directory_comes_out_as_it_was(source: Path, tmp_path: Path) -> None:
     to = tmp_path / "to"
     to.mkdir()
     receiving, said = copied(source, to, "source")
@@ -88,7 +88,9 @@ def test_a_directory_comes_out_as_it_was(source: Path, tmp_path: Path) -> None:
         ("there", "", "there"),
     ],
 )
-def test_where_a_directory_comes_to(source: Path, tmp_path: Path, to: str, name: str, at: str) -> None:
+def test_tree_directory_target_depends_on_an_existing_directory(
+    source: Path, tmp_path: Path, to: str, name: str, at: str
+) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/kept").write_text("kept")
     copied(source, tmp_path / to, name)
@@ -97,14 +99,16 @@ def test_where_a_directory_comes_to(source: Path, tmp_path: Path, to: str, name:
 
 
 @pytest.mark.parametrize(("to", "at"), [("new", "new"), ("there", "there/every"), ("there/old", "there/old")])
-def test_where_a_file_comes_to(source: Path, tmp_path: Path, to: str, at: str) -> None:
+def test_tree_file_target_depends_on_an_existing_directory(
+    source: Path, tmp_path: Path, to: str, at: str
+) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/old").write_text("old")
     copied(source / "every", tmp_path / to, "every")
     assert (tmp_path / at).read_bytes() == EVERY_BYTE * 3000
 
 
-def test_a_link_is_replaced_and_what_it_leads_to_is_not_written(source: Path, tmp_path: Path) -> None:
+def test_tree_link_is_replaced_and_its_target_not_written(source: Path, tmp_path: Path) -> None:
     (tmp_path / "old").write_text("old")
     (tmp_path / "link").symlink_to("old")
     copied(source / "every", tmp_path / "link", "every")
@@ -128,7 +132,7 @@ def directory(path: Path) -> None:
     ("make", "why"),
     [(fifo, "that is no file"), (device, "that is no file"), (directory, "a directory of that name")],
 )
-def test_only_files_are_replaced(
+def test_tree_replaces_only_files(
     source: Path, tmp_path: Path, make: Callable[[Path], None], why: str
 ) -> None:
     (tmp_path / "there").mkdir()
@@ -141,7 +145,7 @@ def test_only_files_are_replaced(
     assert os.listdir(tmp_path / "there") == ["every"]
 
 
-def test_links_that_lead_elsewhere_and_what_is_no_file_are_left_out_and_told(tmp_path: Path) -> None:
+def test_tree_omits_and_reports_links_outside_and_special_files(tmp_path: Path) -> None:
     root = tmp_path / "source"
     root.mkdir()
     for name, target in {
@@ -164,7 +168,7 @@ def test_links_that_lead_elsewhere_and_what_is_no_file_are_left_out_and_told(tmp
     assert sorted(os.listdir(tmp_path / "to")) == ["gone", "in"]
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_comes(source: Path, tmp_path: Path) -> None:
+def test_tree_entry_that_cannot_be_read_is_reported_and_the_rest_sent(source: Path, tmp_path: Path) -> None:
     sending = Sending(str(source / "nothing"))
     assert [each.mark for each in records_of(sending.records())] == [Mark.FAULT, Mark.DONE]
     assert sending.faults == 1
@@ -173,7 +177,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_comes(source: Path, tmp_path: 
         assert records_of(Sending(path).records())[0].what == Said((), "it is neither a file nor a directory")
 
 
-def test_a_file_that_gets_shorter_meanwhile_is_not_kept(source: Path, tmp_path: Path) -> None:
+def test_tree_file_that_gets_shorter_is_not_kept(source: Path, tmp_path: Path) -> None:
     def stream() -> Iterator[bytes]:
         for number, record in enumerate(Sending(str(source / "every")).records()):
             if number == 1:
@@ -187,7 +191,7 @@ def test_a_file_that_gets_shorter_meanwhile_is_not_kept(source: Path, tmp_path: 
     assert not list(tmp_path.glob(PART + "*"))
 
 
-def test_of_a_file_that_grows_as_much_comes_as_it_had(source: Path, tmp_path: Path) -> None:
+def test_tree_file_that_grows_is_sent_at_its_first_size(source: Path, tmp_path: Path) -> None:
     def stream() -> Iterator[bytes]:
         for number, record in enumerate(Sending(str(source / "every")).records()):
             if number == 1:
@@ -199,7 +203,7 @@ def test_of_a_file_that_grows_as_much_comes_as_it_had(source: Path, tmp_path: Pa
     assert (tmp_path / "new").read_bytes() == EVERY_BYTE * 3000
 
 
-def test_what_is_cut_off_is_under_no_name(source: Path, tmp_path: Path) -> None:
+def test_tree_file_that_is_cut_off_gets_no_name(source: Path, tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
     (tmp_path / "to/every").write_text("old")
     records = records_of(Sending(str(source / "every")).records())
@@ -214,7 +218,7 @@ def test_what_is_cut_off_is_under_no_name(source: Path, tmp_path: Path) -> None:
     assert receiving.sent is None
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(source: Path, tmp_path: Path) -> None:
+def test_tree_on_a_full_disk_is_reported_and_leaves_no_file(source: Path, tmp_path: Path) -> None:
     said: list[Said] = []
     receiving = Receiving(str(tmp_path / "new"), "every", said.append)
     records = records_of(Sending(str(source / "every")).records())
@@ -238,7 +242,7 @@ def hostile(*records: bytes) -> Iterator[bytes]:
     yield tree.done(Done(0, 0, 0))
 
 
-def test_a_link_that_came_before_is_not_gone_through(tmp_path: Path) -> None:
+def test_tree_link_sent_before_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "to/d").mkdir(parents=True)
     (tmp_path / "to/d/way").symlink_to("../../outside")
@@ -252,7 +256,7 @@ def test_a_link_that_came_before_is_not_gone_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/etc", "..", "../x", "a/../../x", ""])
-def test_a_link_that_leads_elsewhere_is_not_made(tmp_path: Path, target: str) -> None:
+def test_tree_link_that_leads_outside_is_not_made(tmp_path: Path, target: str) -> None:
     stream = hostile(tree.entry(Entry((), "dir", 0o755)), tree.entry(Entry(("l",), "link", target=target)))
     _, said = received(stream, tmp_path / "to", "")
     assert "elsewhere" in said[0].why
@@ -260,7 +264,7 @@ def test_a_link_that_leads_elsewhere_is_not_made(tmp_path: Path, target: str) ->
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "x" * 256])
-def test_what_is_no_name_is_not_taken(name: str) -> None:
+def test_tree_entry_with_a_bad_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no name"):
         list(Decoder().take(tree.entry(Entry((name,), "file"))))
 
@@ -274,19 +278,19 @@ def test_what_is_no_name_is_not_taken(name: str) -> None:
         [Entry((), "file"), Entry(("b",), "file")],
     ],
 )
-def test_entries_in_no_order_are_not_taken(tmp_path: Path, entries: list[Entry]) -> None:
+def test_tree_entries_without_order_are_refused(tmp_path: Path, entries: list[Entry]) -> None:
     with pytest.raises(ValueError, match="entr"):
         received(hostile(*map(tree.entry, entries)), tmp_path / "to", "")
     assert not list(tmp_path.rglob("*.*"))
 
 
-def test_modes_are_those_of_permissions(tmp_path: Path) -> None:
+def test_tree_modes_are_permissions_only(tmp_path: Path) -> None:
     received(hostile(tree.entry(Entry((), "file", 0o7777)), tree.data(b"x"), tree.end()), tmp_path / "x", "x")
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o777
 
 
 @given(st.lists(st.binary(max_size=40)))
-def test_any_bytes_are_records_or_refused(pieces: list[bytes]) -> None:
+def test_tree_decoder_takes_records_or_refuses_any_bytes(pieces: list[bytes]) -> None:
     decoder = Decoder()
     try:
         for piece in pieces:
@@ -297,7 +301,7 @@ def test_any_bytes_are_records_or_refused(pieces: list[bytes]) -> None:
 
 
 @given(st.integers(1, 50))
-def test_records_come_out_however_they_are_cut(size: int) -> None:
+def test_tree_decoder_is_independent_of_how_bytes_are_cut(size: int) -> None:
     records = [
         Record(Mark.ENTRY, Entry(("a", "\udcff"), "link", 0o644, 3, 5, "ß", 1, 2)),
         Record(Mark.DATA, data=EVERY_BYTE),
@@ -319,7 +323,7 @@ def encoded(record: Record) -> bytes:
     return tree.done(record.what) if isinstance(record.what, Done) else tree.data(record.data)
 
 
-def test_a_list_has_what_is_there_and_goes_no_further(source: Path) -> None:
+def test_tree_list_has_the_entries_of_one_directory(source: Path) -> None:
     (source / "out").symlink_to("/etc/passwd")
     records = records_of(listed(str(source)))
     entries = {each.what.path: each.what for each in records if isinstance(each.what, Entry)}
@@ -332,7 +336,7 @@ def test_a_list_has_what_is_there_and_goes_no_further(source: Path) -> None:
 
 
 @pytest.mark.parametrize("letter", ["é", "\x01", "\udcff", "字"])
-def test_the_longest_paths_come_out_as_they_were(letter: str) -> None:
+def test_tree_longest_paths_come_out_as_they_were(letter: str) -> None:
     size = len(letter.encode(errors="surrogateescape"))
     path = (letter * (tree.MOST_NAME // size),) * tree.MOST_DEPTH
     target = letter * (4095 // size)

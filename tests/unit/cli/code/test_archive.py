@@ -31,7 +31,7 @@ def packed(root: Path) -> tuple[Packed, bytes]:
     return done, file.getvalue()
 
 
-def test_the_same_files_are_the_same_bytes_whenever_they_were_written(tmp_path: Path) -> None:
+def test_code_archive_of_equal_files_has_equal_bytes(tmp_path: Path) -> None:
     files = {"b/x.py": "x", "a.py": "a", "run.sh": "#!/bin/sh"}
     one, two = made(tmp_path / "one", files), made(tmp_path / "two", dict(reversed(files.items())))
     for root in (one, two):
@@ -43,7 +43,7 @@ def test_the_same_files_are_the_same_bytes_whenever_they_were_written(tmp_path: 
     assert packed(one)[0].digest != packed(two)[0].digest, "whether a file may be run counts"
 
 
-def test_what_ignore_files_name_is_left_out_and_the_deepest_and_the_own_have_the_last_word(
+def test_code_archive_leaves_out_ignored_files_by_the_deepest_rule(
     tmp_path: Path,
 ) -> None:
     root = made(
@@ -76,7 +76,7 @@ def test_links_within_are_kept_and_those_that_lead_out_are_refused(tmp_path: Pat
         find(root)
 
 
-def test_what_is_no_file_and_what_the_sandbox_has_itself_is_skipped_and_told(tmp_path: Path) -> None:
+def test_code_archive_skips_special_files_and_files_of_the_sandbox(tmp_path: Path) -> None:
     root = made(tmp_path, {"x": "", "stdout": "of yesterday", "sub/stdout": ""})
     os.mkfifo(root / "fifo")
     finds = find(root)
@@ -84,7 +84,7 @@ def test_what_is_no_file_and_what_the_sandbox_has_itself_is_skipped_and_told(tmp
     assert [name for name, _ in finds.skipped] == ["fifo", "stdout"]
 
 
-def test_nothing_and_too_much_are_refused(tmp_path: Path) -> None:
+def test_code_archive_without_files_or_above_the_limit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadDirectory, match="no files"):
         find(tmp_path / "empty")
@@ -95,7 +95,7 @@ def test_nothing_and_too_much_are_refused(tmp_path: Path) -> None:
         pack(find(root).entries, io.BytesIO(), 10 << 10)
 
 
-def test_no_owner_no_time_and_no_name_of_this_machine_is_in_it(tmp_path: Path) -> None:
+def test_code_archive_has_no_owner_time_or_host_name(tmp_path: Path) -> None:
     root = made(tmp_path, {"x": "x", "ü/long" + "n" * 120: "y"})
     data = packed(root)[1]
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:

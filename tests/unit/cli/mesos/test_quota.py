@@ -35,7 +35,7 @@ def of_master(monkeypatch: pytest.MonkeyPatch, frameworks: Mapping[str, list[str
     return master
 
 
-def test_another_framework_in_the_role_of_a_queue_is_warned_of(
+def test_quota_warns_of_another_framework_in_the_role_of_a_queue(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master = of_master(monkeypatch, {"gpu": ["f1"], "gpu-research": ["f1", "f2"]})
@@ -51,6 +51,6 @@ def test_another_framework_in_the_role_of_a_queue_is_warned_of(
     assert "limits of research; shared with 1 other framework" in capsys.readouterr().out
 
 
-def test_a_queue_that_weighs_nothing_has_its_role_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_does_not_warn_of_a_queue_alone_in_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
     of_master(monkeypatch, {"gpu": ["f1"], "gpu-research": ["f1"]})
     assert list(quota.findings(App(), "m:5050", None)) == []

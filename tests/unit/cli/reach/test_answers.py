@@ -24,7 +24,7 @@ class Answer(TypedDict):
     needed: int
 
 
-def test_what_an_earlier_scheduler_does_not_say_is_none() -> None:
+def test_answer_field_absent_from_an_earlier_scheduler_is_none() -> None:
     said = b'{"all": [{"old": 1}, {"old": 2, "new": "x"}], "by_name": {"a": {"old": 3}}, "needed": 5}'
     assert decoded(said, Answer) == {
         "all": [{"old": 1, "new": None}, {"old": 2, "new": "x"}],
@@ -37,7 +37,7 @@ def test_what_an_earlier_scheduler_does_not_say_is_none() -> None:
 @pytest.mark.parametrize(
     "said", [b'{"all": [], "by_name": {}}', b'{"all": 1, "by_name": {}, "needed": 1}', b"{"]
 )
-def test_what_is_no_such_answer_is_still_refused(said: bytes) -> None:
+def test_answer_of_another_form_is_still_refused(said: bytes) -> None:
     with pytest.raises(msgspec.DecodeError) as failure:
         decoded(said, Answer)
     with pytest.raises(msgspec.DecodeError) as plain:

@@ -39,11 +39,11 @@ def create(world: World, id: str = "a1", lifetime_s: float = DAY_S, **fields: An
     return only(world.feed(ev.TokenCreated(token(id, **fields), lifetime_s)), SaveToken).token
 
 
-def test_a_state_of_before_has_version_0_which_gives_nobody_anything(world: World) -> None:
+def test_access_document_of_an_earlier_state_has_version_0_and_grants_nothing(world: World) -> None:
     assert world.state.access == AccessDocument()
 
 
-def test_a_change_is_the_next_version_and_survives_a_restart(world: World) -> None:
+def test_access_change_is_the_next_version_and_survives_a_restart(world: World) -> None:
     first = only(world.feed(ev.AccessChanged(ADMIN, 0)), SaveAccess).document
     assert first == replace(ADMIN, version=1, at=world.now)
     world.now += 1
@@ -53,7 +53,7 @@ def test_a_change_is_the_next_version_and_survives_a_restart(world: World) -> No
     assert restored.access_versions == {1: first, 2: world.state.access}
 
 
-def test_who_has_read_another_version_is_refused_and_changes_nothing(world: World) -> None:
+def test_access_change_on_another_version_is_refused_and_changes_nothing(world: World) -> None:
     world.feed(ev.AccessChanged(ADMIN, 0))
     for version in (0, 2):
         with pytest.raises(Conflict, match=f"is at version 1, and version {version} was read"):
@@ -61,13 +61,13 @@ def test_who_has_read_another_version_is_refused_and_changes_nothing(world: Worl
     assert world.state.access.bindings == ADMIN.bindings
 
 
-def test_what_says_the_same_is_no_new_version(world: World) -> None:
+def test_access_change_to_an_equal_document_is_no_new_version(world: World) -> None:
     world.feed(ev.AccessChanged(ADMIN, 0))
     assert world.feed(ev.AccessChanged(replace(ADMIN, comment="again", by="bob"), 1)) == []
     assert world.state.access.version == 1
 
 
-def test_the_latest_versions_are_kept_and_numbers_go_on(world: World) -> None:
+def test_access_versions_keep_the_latest_and_their_numbers_go_on(world: World) -> None:
     for version in range(MOST_VERSIONS + 3):
         effects = world.feed(ev.AccessChanged(AccessDocument(unix_users={"ann": f"u{version}"}), version))
     assert only(effects, ForgetAccess).version == 3
@@ -75,7 +75,7 @@ def test_the_latest_versions_are_kept_and_numbers_go_on(world: World) -> None:
     assert State.restored(0.0, saved_of(world.state)).access.version == MOST_VERSIONS + 3
 
 
-def test_a_token_has_its_times_from_the_engine_and_no_longer_life_than_its_proof(world: World) -> None:
+def test_token_has_its_times_from_the_engine_and_no_longer_life_than_its_proof(world: World) -> None:
     made = create(world, created_at=1.0, expires_at=9e9)
     assert (made.created_at, made.expires_at) == (world.now, world.now + DAY_S)
     until = world.now + 60
@@ -84,7 +84,7 @@ def test_a_token_has_its_times_from_the_engine_and_no_longer_life_than_its_proof
     assert State.restored(0.0, saved_of(world.state)).tokens == world.state.tokens
 
 
-def test_a_revoked_token_is_gone_with_all_that_were_made_with_it(world: World) -> None:
+def test_revoked_token_is_gone_with_all_that_were_made_with_it(world: World) -> None:
     for id, made_with in (("a1", ""), ("a2", "a1"), ("a3", "a2"), ("b1", "")):
         create(world, id, made_with=made_with)
     effects = world.feed(ev.TokenRevoked("a1"))
@@ -94,7 +94,7 @@ def test_a_revoked_token_is_gone_with_all_that_were_made_with_it(world: World) -
         world.feed(ev.TokenRevoked("a1"))
 
 
-def test_a_use_is_known_and_one_of_a_revoked_token_is_nothing(world: World) -> None:
+def test_token_use_is_recorded_and_that_of_a_revoked_token_is_not(world: World) -> None:
     create(world)
     world.now += 5
     used = only(world.feed(ev.TokenUsed("a1", "10.0.0.1")), SaveToken).token
@@ -102,7 +102,7 @@ def test_a_use_is_known_and_one_of_a_revoked_token_is_nothing(world: World) -> N
     assert world.feed(ev.TokenUsed("gone", "10.0.0.1")) == []
 
 
-def test_a_name_has_so_many_and_the_one_that_expired_first_makes_room(world: World) -> None:
+def test_tokens_of_a_name_are_limited_and_the_first_expired_makes_room(world: World) -> None:
     for index in range(MOST_OF_NAME):
         create(world, f"a{index}", lifetime_s=100.0 - (index == 7))
     with pytest.raises(TooMuch, match=f"ann has {MOST_OF_NAME} tokens"):
@@ -114,7 +114,7 @@ def test_a_name_has_so_many_and_the_one_that_expired_first_makes_room(world: Wor
         create(world, "yet-more")
 
 
-def test_an_expired_one_is_forgotten_after_30_days(world: World) -> None:
+def test_expired_token_is_forgotten_after_30_days(world: World) -> None:
     create(world, lifetime_s=100.0)
     create(world, "a2", lifetime_s=2 * DAY_S)
     world.now += 100.0 + KEEP_EXPIRED_S
@@ -124,7 +124,7 @@ def test_an_expired_one_is_forgotten_after_30_days(world: World) -> None:
     assert only(world.feed(ev.Tick()), ForgetToken).id == "a1"
 
 
-def test_a_journal_has_nothing_that_proves_a_token_and_is_replayed_to_the_same(world: World) -> None:
+def test_journal_has_no_proof_of_a_token_and_replays_to_the_same_state(world: World) -> None:
     settings = Settings("executor", "monitor")
     steps: list[ev.Event] = [
         ev.TokenCreated(token(), DAY_S),

@@ -97,7 +97,7 @@ def test_instances_are_started_and_kept_up(world: World) -> None:
     assert jobs[0].id not in {job.id for job in instances(world)}
 
 
-def test_an_instance_that_comes_back_keeps_its_name_and_counts_on(world: World) -> None:
+def test_instance_that_comes_back_keeps_its_name_and_counts_on(world: World) -> None:
     running(world, replace(WEB, instances=1))
     (first,) = instances(world)
 
@@ -132,7 +132,7 @@ def test_an_instance_that_comes_back_keeps_its_name_and_counts_on(world: World) 
     assert instances(world)[0].id.endswith("._app"), "what was not wanted any more does not come back"
 
 
-def test_a_failing_app_waits_longer_each_time(world: World) -> None:
+def test_failing_app_waits_longer_each_time(world: World) -> None:
     want(world, replace(WEB, instances=1, backoff_s=4, backoff_factor=2.0))
     starts = []
     for second in range(40):
@@ -147,7 +147,7 @@ def test_a_failing_app_waits_longer_each_time(world: World) -> None:
     assert gaps[1] >= 8
 
 
-def test_another_configuration_a_restart_and_a_way_back_start_at_once(world: World) -> None:
+def test_backoff_does_not_delay_a_new_configuration_restart_or_rollback(world: World) -> None:
     bad = replace(WEB, cmd="false", instances=1, backoff_s=100, max_launch_delay_s=1000)
 
     def launched(seconds: int = 3) -> list[str]:
@@ -190,7 +190,7 @@ def test_scaling_up_and_down(world: World) -> None:
     assert not instances(world)
 
 
-def test_an_update_replaces_all_and_never_has_too_few_or_too_many(world: World) -> None:
+def test_update_replaces_all_and_never_has_too_few_or_too_many(world: World) -> None:
     strategy = UpgradeStrategy(minimum_health_capacity=0.5, maximum_over_capacity=0.0)
     app = replace(WEB, instances=4, upgrade_strategy=strategy)
     running(world, app)
@@ -219,7 +219,7 @@ def test_dependencies_come_first(world: World) -> None:
     assert len(instances(world)) == 2
 
 
-def test_an_app_is_locked_while_it_changes(world: World) -> None:
+def test_app_is_locked_while_it_changes(world: World) -> None:
     want(world, WEB)
     before = saved_of(world.state)
     with pytest.raises(AppLocked) as locked:
@@ -235,7 +235,7 @@ def test_an_app_is_locked_while_it_changes(world: World) -> None:
     assert not instances(world, "/other")
 
 
-def test_a_deployment_is_undone(world: World) -> None:
+def test_deployment_is_undone(world: World) -> None:
     running(world, WEB)
     old = {job.id for job in instances(world)}
     want(world, replace(WEB, cmd="broken"), id="bad")
@@ -249,7 +249,7 @@ def test_a_deployment_is_undone(world: World) -> None:
         world.feed(ev.DeploymentDeleted("bad", "again"))
 
 
-def test_a_restart_in_the_middle_goes_on(world: World) -> None:
+def test_deployment_goes_on_after_a_restart_in_the_middle(world: World) -> None:
     running(world, WEB)
     want(world, replace(WEB, cmd="new"), id="update")
     serve(world, 2)
@@ -274,7 +274,7 @@ def test_versions_are_remembered(world: World) -> None:
 @pytest.mark.parametrize(
     "how", [{"gpu": GpuOptions(in_place=True)}, {"labels": {"MESOS_GPU_IN_PLACE": "true"}}]
 )
-def test_all_gpus_in_use_an_update_in_place_ends_an_old_one_first(
+def test_rollout_with_all_gpus_in_use_ends_an_old_instance_first(
     world: World, how: dict[str, object]
 ) -> None:
     app = App("/gpu", cmd="serve", gpus=1, instances=2, cpus=0.1, mem_mib=32, port_definitions=())
@@ -307,7 +307,7 @@ def test_all_gpus_in_use_an_update_in_place_ends_an_old_one_first(
     assert {job.spec.command for job in instances(world, "/gpu")} == {"new"}
 
 
-def test_what_is_taken_up_again_is_no_new_version(world: World) -> None:
+def test_app_version_taken_up_again_is_no_new_version(world: World) -> None:
     running(world, WEB)
     world.now += 1
     want(world, replace(WEB, cmd="bad"), id="bad")
@@ -318,7 +318,7 @@ def test_what_is_taken_up_again_is_no_new_version(world: World) -> None:
     assert world.state.catalog.versions["/web"].version == versions[0] < versions[1]
 
 
-def test_an_end_by_force_leaves_things_as_they_are(world: World) -> None:
+def test_deployment_ended_by_force_leaves_instances_as_they_are(world: World) -> None:
     want(world, WEB)
     world.feed(ev.DeploymentDeleted("d1", "none", force=True))
     assert not world.state.deployments
@@ -329,7 +329,7 @@ def test_an_end_by_force_leaves_things_as_they_are(world: World) -> None:
 HTTP = HealthCheck(Protocol.HTTP, port_index=0)
 
 
-def test_an_instance_is_healthy_when_its_checks_say_so(world: World) -> None:
+def test_instance_is_healthy_when_its_checks_say_so(world: World) -> None:
     app = replace(WEB, health_checks=(HTTP,), port_definitions=(PortDefinition(),))
     want(world, app)
     serve(world, 6)
@@ -350,7 +350,7 @@ def test_an_instance_is_healthy_when_its_checks_say_so(world: World) -> None:
     assert well.id in {job.id for job in instances(world)}
 
 
-def test_one_that_its_executor_ended_for_its_health_is_killed_and_not_a_failure(world: World) -> None:
+def test_instance_ended_by_its_executor_for_its_health_is_killed_and_not_failed(world: World) -> None:
     app = replace(
         WEB, instances=1, backoff_s=100, health_checks=(HealthCheck(Protocol.COMMAND, command="true"),)
     )
@@ -370,14 +370,14 @@ def test_one_that_its_executor_ended_for_its_health_is_killed_and_not_a_failure(
     assert [job.state for job in instances(world)] == [JobState.RUNNING], "the next one does not wait"
 
 
-def test_one_that_is_cut_off_is_not_ended_for_its_health(world: World) -> None:
+def test_unreachable_instance_is_not_ended_for_its_health(world: World) -> None:
     running(world, WEB)
     (task,) = world.state.round_of(instances(world)[0])
     world.status(task.id, "TASK_UNREACHABLE", agent="a1")
     assert not every(world.feed(ev.HealthFound(task.id, False, "no answer")), fx.Kill)
 
 
-def test_a_new_app_waits_for_no_look_at_all_apps(world: World) -> None:
+def test_new_app_waits_for_no_look_at_all_apps(world: World) -> None:
     """Ticks alone bring a deployment to its instances, as long as nothing else happens."""
     want(world, WEB)
     for _ in range(3):
@@ -386,7 +386,7 @@ def test_a_new_app_waits_for_no_look_at_all_apps(world: World) -> None:
     assert len(instances(world)) == 2
 
 
-def test_one_that_is_ended_for_a_drain_is_not_counted_on(world: World) -> None:
+def test_rollout_does_not_count_an_instance_ended_for_a_drain(world: World) -> None:
     app = replace(WEB, instances=4, upgrade_strategy=UpgradeStrategy(0.75, 0.25))
     running(world, app)
     gone, *rest = instances(world)
@@ -409,7 +409,7 @@ def cut_off(world: World, strategy: UnreachableStrategy | None) -> Job:
     return job
 
 
-def test_one_that_is_cut_off_is_replaced_and_given_up_when_its_app_says_so(world: World) -> None:
+def test_unreachable_instance_is_replaced_and_given_up_by_its_strategy(world: World) -> None:
     job = cut_off(world, UnreachableStrategy(inactive_after_s=200, expunge_after_s=400))
     world.tick(190)
     assert len(instances(world)) == 2, "longer than any other job is waited for"
@@ -423,7 +423,7 @@ def test_one_that_is_cut_off_is_replaced_and_given_up_when_its_app_says_so(world
     assert every(world.status(f"{job.id}.1", "TASK_RUNNING", agent="a1"), fx.Kill), "it is back"
 
 
-def test_one_that_is_cut_off_is_kept_for_ever_if_its_app_says_so(world: World) -> None:
+def test_unreachable_instance_is_kept_for_ever_without_a_strategy(world: World) -> None:
     job = cut_off(world, None)
     world.tick(1000)
     assert instances(world)[0].id == job.id
@@ -432,7 +432,7 @@ def test_one_that_is_cut_off_is_kept_for_ever_if_its_app_says_so(world: World) -
     assert world.job(job.id).state is JobState.RUNNING
 
 
-def test_one_that_was_cut_off_before_it_ran_is_no_longer_when_it_is_heard_of(world: World) -> None:
+def test_unreachable_instance_that_never_ran_is_starting_once_heard_of(world: World) -> None:
     """Chaos found it: the job was still called unreachable, so another one took its place."""
     want(world, WEB)
     world.tick(2)
@@ -458,7 +458,7 @@ def answered(world: World, job: Job, *, ready: bool) -> None:
     world.feed(ev.ReadinessFound(job.task_id, Readiness(READY.name, ready)))
 
 
-def test_an_update_waits_for_readiness_of_each_new_instance(world: World) -> None:
+def test_update_waits_for_readiness_of_each_new_instance(world: World) -> None:
     want(world, SLOW)
     for _ in range(5):
         serve(world)
@@ -527,7 +527,7 @@ def test_versions_are_unique_to_the_millisecond_and_not_kept_for_ever(world: Wor
     assert again.app_versions == world.state.app_versions
 
 
-def test_a_deletion_that_is_ended_half_way_leaves_nothing_behind(world: World) -> None:
+def test_deletion_that_is_ended_half_way_leaves_nothing_behind(world: World) -> None:
     running(world, WEB)
     want(world, id="d2")
     world.feed(ev.DeploymentDeleted("d2", "unused", force=True))
@@ -544,7 +544,7 @@ def test_a_deletion_that_is_ended_half_way_leaves_nothing_behind(world: World) -
 
 
 @pytest.mark.parametrize("why", ["update", "failure", "scale"])
-def test_an_instance_that_replaces_one_keeps_the_place_of_its_app(world: World, why: str) -> None:
+def test_instance_that_replaces_one_keeps_the_place_of_its_app(world: World, why: str) -> None:
     app = App("/gpu", cmd="serve", gpus=1, instances=1, cpus=0.1, mem_mib=32, port_definitions=())
     app = replace(app, gpu=GpuOptions(in_place=True), upgrade_strategy=UpgradeStrategy(0.0, 0.0), backoff_s=0)
     world.node("a1", gpu("g0"), cpus=100)

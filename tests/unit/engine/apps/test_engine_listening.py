@@ -70,7 +70,7 @@ def test_no_port_is_heeded_until_it_is_proved_nor_after_a_restart(world: World) 
     assert task().proved_ports == (first, second)
 
 
-def test_an_executor_of_an_earlier_release_proves_nothing_and_is_believed(world: World) -> None:
+def test_executor_of_an_earlier_release_proves_nothing_and_is_believed(world: World) -> None:
     id = launched(world).task.id
     world.status(id, "TASK_RUNNING", data=encode_program("1.0"))
     assert world.state.tasks[id].proved_ports == world.state.tasks[id].ports

@@ -30,7 +30,7 @@ def served(world: World) -> set[str]:
     return {task.id for task in serving(world.state, "/web")}
 
 
-def test_a_service_is_kept_until_it_is_dropped(world: World) -> None:
+def test_service_is_kept_until_it_is_dropped(world: World) -> None:
     assert only(world.feed(ev.SplitSet(SPLIT)), SaveSplit).split == SPLIT
     other = replace(SPLIT, weights={"/web": 1})
     world.feed(ev.SplitSet(other))
@@ -40,7 +40,7 @@ def test_a_service_is_kept_until_it_is_dropped(world: World) -> None:
         world.feed(ev.SplitDropped("web"))
 
 
-def test_what_runs_serves_until_it_is_told_to_end(world: World) -> None:
+def test_running_instance_serves_until_it_is_asked_to_end(world: World) -> None:
     want(world, WEB)
     world.tick(1)
     assert served(world) == set()
@@ -51,7 +51,7 @@ def test_what_runs_serves_until_it_is_told_to_end(world: World) -> None:
     assert served(world) == {instances(world)[1].task_id}
 
 
-def test_what_was_healthy_serves_after_a_restart_until_something_else_is_found(world: World) -> None:
+def test_healthy_instance_serves_after_a_restart_until_a_check_fails(world: World) -> None:
     want(world, CHECKED)
     serve(world, 3)
     one, two = (world.state.tasks[job.task_id] for job in instances(world) if job.task_id)
@@ -67,7 +67,7 @@ def test_what_was_healthy_serves_after_a_restart_until_something_else_is_found(w
     assert served(world) == {two.id}
 
 
-def test_what_must_prove_ready_serves_from_then_on(world: World) -> None:
+def test_instance_with_a_readiness_check_serves_once_it_is_ready(world: World) -> None:
     ports = (PortDefinition(0, "http-api"),)
     want(world, replace(WEB, instances=1, port_definitions=ports, readiness_checks=(ReadinessCheck(),)))
     serve(world, 3)
@@ -78,6 +78,6 @@ def test_what_must_prove_ready_serves_from_then_on(world: World) -> None:
     assert served(world) == {job.task_id}
 
 
-def test_an_app_that_is_not_there_has_nothing(world: World) -> None:
+def test_service_of_an_unknown_app_has_no_instances(world: World) -> None:
     running(world, WEB)
     assert serving(world.state, "/gone") == []

@@ -65,7 +65,7 @@ def through(made: World, state: str = "TASK_FINISHED", most: int = 1000) -> list
     raise AssertionError(f"after {most} rounds {running(made)} run")
 
 
-def test_an_array_is_one_record_until_a_task_of_it_starts() -> None:
+def test_array_is_one_record_until_a_task_of_it_starts() -> None:
     made = World()
     made.register()
     effects = submit(made, "0-9999%200")
@@ -75,7 +75,7 @@ def test_an_array_is_one_record_until_a_task_of_it_starts() -> None:
     assert array_of(made).left == ((0, 9999),)
 
 
-def test_each_index_runs_once_and_no_more_at_once_than_it_says() -> None:
+def test_array_runs_each_index_once_and_keeps_its_limit_at_once() -> None:
     made = world()
     submit(made, "0-9%3")
     assert running(made) == [0, 1, 2]
@@ -86,14 +86,14 @@ def test_each_index_runs_once_and_no_more_at_once_than_it_says() -> None:
     assert len([job for job in made.state.jobs.values() if job.array == ID]) == 10
 
 
-def test_all_that_there_is_room_for_start_in_one_match() -> None:
+def test_array_tasks_that_fit_start_in_one_match() -> None:
     made = world(cpus=8)
     submit(made, "0-99")
     assert running(made) == list(range(15))  # with an executor each takes 0.51
     assert len(made.state.queue) == 1, "one stands in the queue for those that wait"
 
 
-def test_a_list_of_indexes_runs_these() -> None:
+def test_array_of_a_list_of_indexes_runs_these() -> None:
     made = world()
     submit(made, "1,5,9-10%2")
     assert through(made) == [1, 5, 9, 10]
@@ -115,7 +115,7 @@ def test_tasks_are_told_which_they_are() -> None:
     assert (item.spec.name, item.spec.array) == ("sweep.10", None)
 
 
-def test_who_came_later_waits_behind_all_of_an_array() -> None:
+def test_job_submitted_later_waits_behind_all_tasks_of_an_array() -> None:
     made = World()
     made.register()
     submit(made, "0-9")
@@ -125,7 +125,7 @@ def test_who_came_later_waits_behind_all_of_an_array() -> None:
     assert made.job("later").state is JobState.PENDING
 
 
-def test_an_array_at_its_limit_lets_others_start() -> None:
+def test_array_at_its_limit_lets_others_start() -> None:
     made = world()
     submit(made, "0-9%2")
     made.submit("later", cpus=0.5)
@@ -134,7 +134,7 @@ def test_an_array_at_its_limit_lets_others_start() -> None:
     assert running(made) == [0, 1]
 
 
-def test_a_requeued_task_keeps_its_place_and_its_part_of_the_limit() -> None:
+def test_array_task_requeued_keeps_its_place_and_its_part_of_the_limit() -> None:
     made = world()
     submit(made, "0-9%2")
     end(made, 0, "TASK_LOST")
@@ -159,7 +159,7 @@ def test_attempts_are_of_each_task() -> None:
     assert array_of(made).outcome is JobState.FINISHED
 
 
-def test_an_array_of_which_a_task_failed_has_failed() -> None:
+def test_array_of_which_a_task_failed_has_failed() -> None:
     made = world()
     submit(made, "0-3")
     end(made, 2, "TASK_FAILED")
@@ -168,7 +168,7 @@ def test_an_array_of_which_a_task_failed_has_failed() -> None:
     assert (array_of(made).outcome, array_of(made).failed) == (JobState.FAILED, ((2, 2),))
 
 
-def test_a_range_that_waits_is_killed_at_once_and_for_good() -> None:
+def test_array_range_that_waits_is_killed_at_once_and_for_good() -> None:
     made = world()
     submit(made, "0-9%2")
     effects = made.feed(ev.ArrayKillRequested(ID, "3-7"))
@@ -180,7 +180,7 @@ def test_a_range_that_waits_is_killed_at_once_and_for_good() -> None:
     assert array_of(made).outcome is JobState.KILLED
 
 
-def test_a_range_of_which_some_run_is_killed_by_the_executor() -> None:
+def test_array_range_of_which_some_run_is_killed_by_the_executor() -> None:
     made = world()
     submit(made, "0-9%2")
     effects = made.feed(ev.ArrayKillRequested(ID, "1-9"))
@@ -191,7 +191,7 @@ def test_a_range_of_which_some_run_is_killed_by_the_executor() -> None:
     assert array_of(made).ended_at is not None
 
 
-def test_a_draft_may_be_killed_as_any_job() -> None:
+def test_array_task_not_yet_started_may_be_killed_as_any_job() -> None:
     made = World()
     made.register()
     submit(made, "0-3")
@@ -203,7 +203,7 @@ def test_a_draft_may_be_killed_as_any_job() -> None:
     assert made.state.queue == []
 
 
-def test_after_a_restart_the_limit_holds_and_no_index_runs_twice() -> None:
+def test_array_limit_holds_after_a_restart_and_no_index_runs_twice() -> None:
     made = world()
     submit(made, "0-19%4")
     end(made, 1)
@@ -243,7 +243,7 @@ def test_names_of_tasks_must_be_names() -> None:
     assert refused.value.faults[0][0] == "/name"
 
 
-def test_each_task_counts_as_a_job_that_waits() -> None:
+def test_array_tasks_count_as_jobs_that_wait() -> None:
     made = World(settings=replace(Settings("executor", "monitor"), user_quota=Quota(pending=100)))
     made.register()
     submit(made, "0-98")
@@ -257,7 +257,7 @@ def test_each_task_counts_as_a_job_that_waits() -> None:
     assert again.uses["user", ""].pending == made.state.uses["user", ""].pending == 10 + 1 + 3
 
 
-def test_an_array_that_ended_long_ago_is_forgotten_after_its_tasks() -> None:
+def test_array_that_ended_long_ago_is_forgotten_after_its_tasks() -> None:
     made = world(keep_ended_jobs=1)
     submit(made, "0-2")
     through(made)
@@ -270,7 +270,7 @@ def test_an_array_that_ended_long_ago_is_forgotten_after_its_tasks() -> None:
     assert [e.array_id for e in every(effects, ForgetArray)] == [ID]
 
 
-def test_a_known_index_is_killed_once() -> None:
+def test_array_index_is_killed_once() -> None:
     made = world()
     submit(made, "0-3%1")
     made.feed(ev.ArrayKillRequested(ID, "0-1"))

@@ -51,7 +51,7 @@ def one() -> Told:
     return world
 
 
-def test_with_nobody_in_its_way_its_nodes_are_chosen_and_it_begins_without_a_false_alarm(one: Told) -> None:
+def test_booking_with_free_nodes_begins_without_a_false_alarm(one: Told) -> None:
     assert one.told(HOUR + 2) == [
         ("booking_chosen", "its nodes are chosen: n1.example; it begins Tue 2026-11-24 13:00"),
         ("booking_started", BEGUN),
@@ -63,13 +63,13 @@ def test_with_nobody_in_its_way_its_nodes_are_chosen_and_it_begins_without_a_fal
     )
 
 
-def test_with_somebody_in_its_way_they_are_chosen_before(one: Told) -> None:
+def test_booking_with_jobs_in_its_way_has_its_nodes_chosen_before(one: Told) -> None:
     one.run("stoppable", gpus=4, **STOPPABLE)
     assert [kind for kind, _ in one.told(HOUR - 60)] == ["booking_chosen"]
     assert one.told(62) == [("booking_started", BEGUN)]
 
 
-def test_without_nodes_it_begins_and_says_so() -> None:
+def test_booking_without_nodes_begins_and_reports_it() -> None:
     world = Told()
     world.up("n1", 4)
     world.up("n2", 4)
@@ -91,7 +91,7 @@ def test_without_nodes_it_begins_and_says_so() -> None:
     ]
 
 
-def test_without_the_master_it_begins_all_the_same_and_nothing_is_said_to_be_lacking(one: Told) -> None:
+def test_booking_begins_without_the_master_and_reports_nothing_lacking(one: Told) -> None:
     one.feed(ev.Disconnected())
     (event,) = one.told(HOUR + 2)
     assert event == ("booking_started", f"{BEGUN}; its nodes are chosen as soon as Mesos offers any")
@@ -99,7 +99,7 @@ def test_without_the_master_it_begins_all_the_same_and_nothing_is_said_to_be_lac
     assert one.told(2) == [("booking_chosen", "its nodes are chosen: n1.example; " + BEGUN)]
 
 
-def test_a_clock_that_is_set_back_below_the_subscription_keeps_nobody_waiting(one: Told) -> None:
+def test_booking_begins_on_a_clock_set_back_below_the_subscription(one: Told) -> None:
     one.go(HOUR - 100)
     one.register()
     one.now -= 900.0
@@ -109,7 +109,7 @@ def test_a_clock_that_is_set_back_below_the_subscription_keeps_nobody_waiting(on
     assert one.booking().places
 
 
-def test_it_begins_and_ends_though_each_of_many_ticks_comes_too_soon_after_the_last(one: Told) -> None:
+def test_booking_begins_and_ends_though_ticks_come_too_close_together(one: Told) -> None:
     """A busy scheduler looks at what time asks for at most five times a second, and matches more often."""
     for moment, state in (
         (one.booking().begins, BookingState.ACTIVE),
@@ -124,7 +124,7 @@ def test_it_begins_and_ends_though_each_of_many_ticks_comes_too_soon_after_the_l
         assert one.booking().state is state
 
 
-def test_over_the_change_to_winter_time_with_a_node_lost_at_the_begin_it_begins_then_on_another() -> None:
+def test_booking_over_the_change_to_winter_time_begins_on_another_node_than_the_lost_one() -> None:
     world = Told(now=1_792_875_600.0)  # Sat 2026-10-24 23:00 in Vienna
     world.up("n1", 4)
     world.up("n2", 4)
@@ -144,11 +144,11 @@ def test_over_the_change_to_winter_time_with_a_node_lost_at_the_begin_it_begins_
     (started,) = world.told(1)
     assert started == ("booking_started", "it has begun, and lasts until Sun 2026-10-25 06:30")
     assert world.now == made.begins
-    world.go(61)  # who was told a second before the begin has all of his notice
+    world.go(66)  # a notice given right before the begin has its whole length
     assert world.on("exam") == set(map(str, place.gpus))
 
 
-def test_every_night_at_half_past_two_is_there_once_when_that_hour_is_there_twice() -> None:
+def test_nightly_booking_happens_once_when_its_hour_is_there_twice() -> None:
     world = Told(now=1_792_789_200.0)  # Fri 2026-10-23 23:00 in Vienna
     world.up("n1", 4)
     begins = []

@@ -36,20 +36,20 @@ def one() -> Booked:
     return world
 
 
-def test_before_it_begins_work_without_an_end_is_not_started_on_its_nodes(one: Booked) -> None:
+def test_booking_keeps_jobs_without_a_time_limit_off_its_nodes_before_it_begins(one: Booked) -> None:
     assert not one.runs(one.run("endless").id)
     assert not one.runs(one.run("long", timeout_s=2.0 * HOUR).id)
     assert one.runs(one.run("short", timeout_s=0.5 * HOUR).id)
     assert one.runs(one.run("stoppable", **STOPPABLE).id)
 
 
-def test_other_nodes_are_open_to_everything(one: Booked) -> None:
+def test_booking_leaves_other_nodes_open_to_all_jobs(one: Booked) -> None:
     one.up("n2", 4)
     assert one.runs(one.run("endless", gpus=4).id)
     assert one.on("endless") == {f"n2-{i}" for i in range(4)}
 
 
-def test_nodes_are_chosen_only_when_somebody_must_be_told(one: Booked) -> None:
+def test_booking_chooses_nodes_early_only_when_a_job_needs_notice(one: Booked) -> None:
     one.run("stoppable", gpus=4, **STOPPABLE)
     one.go(HOUR - 72)
     assert one.booking().state is BookingState.BOOKED
@@ -64,7 +64,7 @@ def test_nodes_are_chosen_only_when_somebody_must_be_told(one: Booked) -> None:
     assert one.booking().is_active
 
 
-def test_without_anybody_in_the_way_they_are_chosen_at_the_begin(one: Booked) -> None:
+def test_booking_with_nobody_in_its_way_chooses_nodes_at_its_begin(one: Booked) -> None:
     one.go(HOUR - 2)
     assert one.booking().state is BookingState.BOOKED
     assert one.runs(one.run("blink", timeout_s=1.0, kill_grace_s=0.0).id), "no GPU stands idle before"
@@ -73,7 +73,7 @@ def test_without_anybody_in_the_way_they_are_chosen_at_the_begin(one: Booked) ->
     assert set(one.booking().gpus) == {f"n1-{i}" for i in range(4)}
 
 
-def test_its_jobs_start_on_it_by_name_and_by_queue_and_others_do_not(one: Booked) -> None:
+def test_booking_takes_jobs_by_name_and_by_queue_and_no_others(one: Booked) -> None:
     one.run("named", queue="exam", booking="exam")
     one.run("other")
     assert not one.runs("named")
@@ -85,7 +85,7 @@ def test_its_jobs_start_on_it_by_name_and_by_queue_and_others_do_not(one: Booked
     assert not one.on("other")
 
 
-def test_only_users_that_are_named_may_use_it() -> None:
+def test_booking_with_users_takes_jobs_of_these_alone() -> None:
     world = Booked()
     world.up("n1", 4)
     world.book(users=("ann",))
@@ -96,7 +96,7 @@ def test_only_users_that_are_named_may_use_it() -> None:
     assert not world.runs("bob")
 
 
-def test_who_displaces_least_is_displaced(one: Booked) -> None:
+def test_booking_displaces_the_job_that_loses_the_least_work(one: Booked) -> None:
     one.up("n2", 4)
     one.run("old", gpus=4, **STOPPABLE)
     one.go(1800)
@@ -110,7 +110,7 @@ def test_who_displaces_least_is_displaced(one: Booked) -> None:
     ]
 
 
-def test_of_a_node_that_is_lost_before_the_begin_another_takes_the_place(one: Booked) -> None:
+def test_booking_replaces_a_node_that_is_lost_before_its_begin(one: Booked) -> None:
     one.up("n2", 4)
     one.run("one", gpus=4, **STOPPABLE)
     one.run("two", gpus=4, **STOPPABLE)
@@ -125,7 +125,7 @@ def test_of_a_node_that_is_lost_before_the_begin_another_takes_the_place(one: Bo
     assert one.run("exam", queue="exam", gpus=4).state is JobState.RUNNING
 
 
-def test_if_no_node_is_left_the_owner_is_told_and_it_fails_with_a_reason(one: Booked) -> None:
+def test_booking_without_a_node_left_fails_with_a_reason_for_its_owner(one: Booked) -> None:
     one.feed(ev.AgentLost(AgentId("n1")))
     one.go(HOUR + 2)
     assert one.booking().told
@@ -135,7 +135,7 @@ def test_if_no_node_is_left_the_owner_is_told_and_it_fails_with_a_reason(one: Bo
     assert one.booking().message == "its time is over, and there were no nodes for it"
 
 
-def test_at_the_end_its_jobs_have_had_their_notice(one: Booked) -> None:
+def test_booking_end_comes_after_the_notice_of_its_jobs(one: Booked) -> None:
     one.go(HOUR + 1)
     one.run("exam", queue="exam", gpus=4, kill_grace_s=10.0, notice_s=60.0)
     assert one.on("exam")
@@ -153,7 +153,7 @@ def test_at_the_end_its_jobs_have_had_their_notice(one: Booked) -> None:
     assert one.runs("exam"), "of its queue, it goes on where there is room for it"
 
 
-def test_with_overrun_preemptible_jobs_go_on_as_borrowers() -> None:
+def test_booking_with_overrun_lets_preemptible_jobs_go_on_as_borrowers() -> None:
     world = Booked()
     world.up("n1", 4)
     world.book(overrun=True)
@@ -177,7 +177,7 @@ def test_jobs_that_name_a_booking_end_with_it(one: Booked) -> None:
     assert "its booking exam has ended" in one.job("too").message
 
 
-def test_what_nobody_uses_is_given_back_and_charged_as_it_says() -> None:
+def test_unused_booking_is_given_back_and_charged_by_its_rule() -> None:
     world = Booked()
     world.up("n1", 4)
     world.book(purge_after_s=600, charge=Charge.IDLE)
@@ -214,7 +214,7 @@ def test_budgets_pay_what_a_booking_is_charged_at_its_end() -> None:
     assert {each.told_percent for each in world.state.budget_uses.values() if each.user == "*"} == {25}
 
 
-def test_use_keeps_it_and_the_time_without_use_counts_from_the_last(one: Booked) -> None:
+def test_booking_purge_counts_from_its_last_use(one: Booked) -> None:
     one.go(HOUR + 1)
     one.run("short", queue="exam", timeout_s=60.0)
     one.go(800)
@@ -226,7 +226,7 @@ def test_use_keeps_it_and_the_time_without_use_counts_from_the_last(one: Booked)
     assert one.booking().state is BookingState.RETURNED
 
 
-def test_a_repeated_one_begins_again_at_its_local_time_when_winter_comes() -> None:
+def test_repeated_booking_keeps_its_local_time_when_winter_comes() -> None:
     world = Booked(now=1_792_828_800.0)  # Sat 2026-10-24 10:00 in Vienna
     world.up("n1", 4)
     first = world.book(begins="11:00", zone="Europe/Vienna", repeat=Repeat.DAILY)
@@ -245,7 +245,7 @@ def test_booking_with_unknown_zone_is_refused(one: Booked, zone: str) -> None:
         one.book("other", zone=zone)
 
 
-def test_one_that_is_cancelled_lets_those_go_on_that_were_told(one: Booked) -> None:
+def test_cancelled_booking_withdraws_the_notices_it_gave(one: Booked) -> None:
     one.run("stoppable", gpus=4, **STOPPABLE)
     one.go(HOUR - 65)
     one.feed(ev.BookingCancelled("exam"))
@@ -257,7 +257,7 @@ def test_one_that_is_cancelled_lets_those_go_on_that_were_told(one: Booked) -> N
     assert one.booking().state is BookingState.CANCELLED
 
 
-def test_cancelled_while_it_lasts_its_jobs_have_their_notice(one: Booked) -> None:
+def test_booking_cancelled_while_it_lasts_gives_its_jobs_their_notice(one: Booked) -> None:
     one.go(HOUR + 1)
     one.run("exam", queue="exam", notice_s=60.0)
     one.feed(ev.BookingCancelled("exam"))
@@ -266,7 +266,7 @@ def test_cancelled_while_it_lasts_its_jobs_have_their_notice(one: Booked) -> Non
     assert task.notice.reason is NoticeReason.CALENDAR
 
 
-def test_it_survives_a_restart_before_and_while_it_lasts(one: Booked) -> None:
+def test_booking_survives_a_restart_before_and_while_it_lasts(one: Booked) -> None:
     one.run("stoppable", gpus=4, **STOPPABLE)
     one.go(HOUR - 65)
     again = one.restarted()
@@ -280,7 +280,7 @@ def test_it_survives_a_restart_before_and_while_it_lasts(one: Booked) -> None:
     assert later.run("exam", queue="exam", gpus=4).state is JobState.RUNNING
 
 
-def test_two_bookings_at_once_have_nodes_of_their_own() -> None:
+def test_bookings_at_one_time_have_nodes_of_their_own() -> None:
     world = Booked()
     world.up("n1", 4)
     world.up("n2", 4)
@@ -293,7 +293,7 @@ def test_two_bookings_at_once_have_nodes_of_their_own() -> None:
     assert len({gpu for each in chosen for gpu in each}) == 8
 
 
-def test_what_is_in_the_booking_is_not_preempted_for_others(one: Booked) -> None:
+def test_job_in_its_booking_is_not_preempted_for_others(one: Booked) -> None:
     one.go(HOUR + 1)
     one.run("exam", queue="exam", gpus=4, preemptible=True)
     one.run("urgent", gpus=4, priority=100)
@@ -302,7 +302,7 @@ def test_what_is_in_the_booking_is_not_preempted_for_others(one: Booked) -> None
     assert all(task.notice is None for task in one.state.round_of(one.job("exam")))
 
 
-def test_a_longer_or_shorter_one_while_it_lasts_keeps_its_nodes(one: Booked) -> None:
+def test_booking_changed_in_length_while_it_lasts_keeps_its_nodes(one: Booked) -> None:
     one.go(HOUR + 1)
     spec = one.booking().spec
     one.feed(ev.BookingChanged("exam", replace(spec, lasts_s=2 * HOUR)))
@@ -312,7 +312,7 @@ def test_a_longer_or_shorter_one_while_it_lasts_keeps_its_nodes(one: Booked) -> 
         one.feed(ev.BookingChanged("exam", replace(spec, gpus=2)))
 
 
-def test_one_that_lasts_is_not_made_longer_on_cards_that_the_next_one_has(one: Booked) -> None:
+def test_booking_is_not_extended_on_cards_of_the_next_one(one: Booked) -> None:
     one.up("n2", 4)
     one.run("endless", gpus=4, preemptible=False)
     (there,) = {gpu.split("-")[0] for gpu in one.on("endless")}
@@ -339,7 +339,7 @@ def test_one_that_lasts_is_not_made_longer_on_cards_that_the_next_one_has(one: B
         ({"booking": "exam", "queue": "exam", "gpus": 0}, "/gpus"),
     ],
 )
-def test_a_job_that_could_never_use_the_booking_that_it_names_is_refused(
+def test_job_that_could_never_use_the_booking_that_it_names_is_refused(
     one: Booked, fields: dict[str, object], place: str
 ) -> None:
     with pytest.raises(NotAccepted) as refused:
@@ -347,7 +347,7 @@ def test_a_job_that_could_never_use_the_booking_that_it_names_is_refused(
     assert [each for each, _ in refused.value.faults] == [place]
 
 
-def test_why_says_what_is_booked_and_when(one: Booked) -> None:
+def test_explanation_names_the_booking_of_a_node_and_its_times(one: Booked) -> None:
     one.run("endless", gpus=4)
     why = why_of(one.state, one.settings, one.now, one.job("endless"))
     assert [each.reasons for each in why.nodes] == [
@@ -360,7 +360,7 @@ def test_why_says_what_is_booked_and_when(one: Booked) -> None:
     assert why.estimate.at == one.booking().begins
 
 
-def test_in_a_tree_others_make_room_and_its_jobs_need_no_seat() -> None:
+def test_booking_in_a_tree_has_room_made_and_its_jobs_need_no_seat() -> None:
     world = Booked()
     owed = {"default": Guarantee(4000)}
     tree = {
@@ -383,7 +383,7 @@ def test_in_a_tree_others_make_room_and_its_jobs_need_no_seat() -> None:
     assert world.on("exam"), "what is owed to others is taken from who borrows"
 
 
-def test_more_than_is_guaranteed_to_nobody_is_not_booked() -> None:
+def test_booking_of_more_than_is_free_of_guarantees_is_refused() -> None:
     world = Booked()
     owed = {"default": Guarantee(4000)}
     world.feed(
@@ -403,7 +403,7 @@ def test_more_than_is_guaranteed_to_nobody_is_not_booked() -> None:
     assert world.booking().state is BookingState.BOOKED
 
 
-def test_a_queue_with_a_role_of_its_own_uses_what_is_booked_from_offers_to_that_role() -> None:
+def test_queue_with_a_role_of_its_own_uses_what_is_booked_from_offers_to_that_role() -> None:
     world = Booked(role="gpu", role_of={"exam": "gpu-exam"})
     world.up("n1", 4)
     world.book()
@@ -419,7 +419,7 @@ def test_a_queue_with_a_role_of_its_own_uses_what_is_booked_from_offers_to_that_
     assert world.on("exam") == set(map(str, world.booking().gpus))
 
 
-def test_a_card_that_falls_ill_is_replaced_by_a_sound_one() -> None:
+def test_booking_replaces_a_card_that_falls_ill() -> None:
     world = Booked()
     world.up("n1", 4)
     world.book(gpus=2)
@@ -432,12 +432,12 @@ def test_a_card_that_falls_ill_is_replaced_by_a_sound_one() -> None:
     assert len(world.booking().gpus) == 2
 
 
-def test_no_effect_names_a_gpu_of_two_bookings(one: Booked) -> None:
+def test_bookings_never_share_a_gpu_in_any_effect(one: Booked) -> None:
     effects = one.go(HOUR + 1)
     assert not every(effects, fx.Kill)
 
 
-def test_a_job_that_is_stopped_after_its_booking_was_cancelled_does_not_wait_for_it_for_ever(
+def test_job_that_is_stopped_after_its_booking_was_cancelled_does_not_wait_for_it_for_ever(
     one: Booked,
 ) -> None:
     one.go(HOUR + 1)
@@ -450,7 +450,7 @@ def test_a_job_that_is_stopped_after_its_booking_was_cancelled_does_not_wait_for
     assert one.job("named").message == "its booking exam has ended"
 
 
-def test_who_is_told_late_of_a_booking_has_all_of_his_notice() -> None:
+def test_notice_of_a_booking_made_late_has_its_whole_length() -> None:
     world = Booked()
     world.up("n1", 4)
     world.run("other", gpus=4, preemptible=True, notice_s=600.0)
@@ -461,7 +461,7 @@ def test_who_is_told_late_of_a_booking_has_all_of_his_notice() -> None:
     assert task.notice.until - task.notice.at == 600.0
 
 
-def test_who_is_told_late_of_the_end_of_his_booking_has_all_of_his_notice(one: Booked) -> None:
+def test_notice_of_a_booking_shortened_late_has_its_whole_length(one: Booked) -> None:
     one.go(HOUR + 1)
     one.run("mine", queue="exam", gpus=4, notice_s=600.0)
     one.go(10)
@@ -472,7 +472,7 @@ def test_who_is_told_late_of_the_end_of_his_booking_has_all_of_his_notice(one: B
     assert task.notice.until - task.notice.at == 600.0
 
 
-def test_what_is_booked_stays_so_while_a_clock_that_was_set_back_shows_a_time_before_its_begin(
+def test_booking_keeps_its_nodes_when_a_clock_is_set_back_before_its_begin(
     one: Booked,
 ) -> None:
     one.go(HOUR + 5)
@@ -482,7 +482,7 @@ def test_what_is_booked_stays_so_while_a_clock_that_was_set_back_shows_a_time_be
     assert not one.runs(one.run("short", timeout_s=60.0).id)
 
 
-def test_a_gang_starts_on_what_is_booked_up_to_the_limit_of_its_queue() -> None:
+def test_gang_starts_on_what_is_booked_up_to_the_limit_of_its_queue() -> None:
     world = Booked()
     world.up("n1", 4)
     world.feed(ev.QueuesChanged(QueueDocument(queues={"exam": QueueSpec(limit_gpus={"default": 2000})}), 0))
@@ -491,7 +491,7 @@ def test_a_gang_starts_on_what_is_booked_up_to_the_limit_of_its_queue() -> None:
     assert world.runs(world.run("gang", queue="exam", booking="exam", tasks=2).id)
 
 
-def test_who_asks_for_a_booking_ends_with_it_on_a_node_that_was_replaced(one: Booked) -> None:
+def test_job_that_names_a_booking_ends_with_it_on_a_replaced_node(one: Booked) -> None:
     one.go(HOUR + 5)
     one.run("named", queue="exam", booking="exam", notice_s=20.0)
     one.up("n2", 4)
@@ -503,7 +503,7 @@ def test_who_asks_for_a_booking_ends_with_it_on_a_node_that_was_replaced(one: Bo
     assert one.job("named").state is JobState.KILLED
 
 
-def test_a_job_that_has_not_started_is_in_the_way_however_short_its_time_limit(one: Booked) -> None:
+def test_job_that_has_not_started_is_in_the_way_however_short_its_time_limit(one: Booked) -> None:
     """The limit begins when it starts, which may be after the begin."""
     one.submit("stuck", gpus=4, cpus=0.1, timeout_s=60.0, preemptible=True, kill_grace_s=5.0)
     one.offer_again()
@@ -513,7 +513,7 @@ def test_a_job_that_has_not_started_is_in_the_way_however_short_its_time_limit(o
     assert task.evicted == "booking exam begins", "of who has not started nothing is lost"
 
 
-def test_a_card_that_is_shared_still_is_not_given_out_wholly_on_a_booking(one: Booked) -> None:
+def test_booking_does_not_give_a_shared_card_out_as_a_whole(one: Booked) -> None:
     one.go(HOUR + 5)
     one.submit("named", queue="exam", booking="exam", gpus=4, cpus=0.1)
     cards = one.state.nodes[AgentId("n1")].gpus
@@ -530,7 +530,7 @@ def test_a_card_that_is_shared_still_is_not_given_out_wholly_on_a_booking(one: B
         (Repeat.NONE, "2026-11-23", ("/until", "has no time left by then")),
     ],
 )
-def test_one_whose_only_time_has_just_passed_is_refused(
+def test_booking_whose_only_time_has_passed_is_refused(
     repeat: Repeat, until: str, told: tuple[str, str]
 ) -> None:
     world = Booked()

@@ -51,7 +51,7 @@ def left_behind(world: Booked) -> str:
     return str(place.agent_id)
 
 
-def test_a_job_on_a_node_that_a_booking_has_left_goes_on_and_the_one_on_its_new_node_is_told(
+def test_job_on_a_node_that_a_booking_has_left_goes_on_and_the_one_on_its_new_node_is_told(
     told: Booked,
 ) -> None:
     left = left_behind(told)
@@ -68,7 +68,7 @@ def test_a_job_on_a_node_that_a_booking_has_left_goes_on_and_the_one_on_its_new_
     assert told.booking().is_active
 
 
-def test_a_job_on_a_node_that_nothing_replaces_goes_on_too(told: Booked) -> None:
+def test_job_on_a_node_that_nothing_replaces_goes_on_too(told: Booked) -> None:
     other = {"n1": "n2", "n2": "n1"}[left_behind(told)]
     told.feed(ev.AgentLost(AgentId(other)))
     falls_ill(told, left_behind(told), next(i for i in range(4) if f"n2-{i}" not in told.on("young")))
@@ -77,7 +77,7 @@ def test_a_job_on_a_node_that_nothing_replaces_goes_on_too(told: Booked) -> None
     assert not notice_of(told, "young")
 
 
-def test_a_job_that_is_on_the_new_gpus_as_well_is_told_once() -> None:
+def test_job_that_is_on_the_new_gpus_as_well_is_told_once() -> None:
     world = Booked()
     world.up("n1", 5)
     world.book()
@@ -92,7 +92,7 @@ def test_a_job_that_is_on_the_new_gpus_as_well_is_told_once() -> None:
     assert notice_of(world, "stoppable") == first
 
 
-def test_who_was_told_for_two_bookings_goes_on_when_neither_needs_him() -> None:
+def test_notice_for_two_bookings_is_withdrawn_when_neither_needs_the_job() -> None:
     world = Booked()
     world.up("n1", 4)
     world.book("first", lasts_s=60)
@@ -109,7 +109,7 @@ def test_who_was_told_for_two_bookings_goes_on_when_neither_needs_him() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "over", "unused"])
-def test_who_was_told_late_goes_on_when_the_booking_ends_before_him(how: str) -> None:
+def test_late_notice_is_withdrawn_when_the_booking_ends_first(how: str) -> None:
     world = Booked()
     world.up("n1", 4)
     world.run("other", gpus=4, preemptible=True, notice_s=600.0)
@@ -127,7 +127,7 @@ def test_who_was_told_late_goes_on_when_the_booking_ends_before_him(how: str) ->
     assert world.on("other")
 
 
-def test_who_was_told_of_the_end_of_a_booking_goes_on_when_it_is_made_longer() -> None:
+def test_notice_of_a_booking_end_is_withdrawn_when_it_is_extended() -> None:
     world = Booked()
     world.up("n1", 4)
     world.book()

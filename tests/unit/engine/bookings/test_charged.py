@@ -26,14 +26,14 @@ def world(nodes: int = 1) -> Booked:
     return made
 
 
-def test_nobody_is_charged_for_the_time_after_its_end_at_which_no_scheduler_ran() -> None:
+def test_booking_is_not_charged_after_its_end_while_no_scheduler_ran() -> None:
     made = world()
     made.go(HOUR + 1)
     made.now += 3 * HOUR
     assert charged_gpu_s(made.feed(ev.Tick())) == pytest.approx(4 * HOUR, rel=0.01)
 
 
-def test_a_node_that_was_lacking_is_charged_from_when_it_is_had() -> None:
+def test_booking_is_charged_for_a_lacking_node_from_when_it_has_it() -> None:
     made = world(nodes=2)
     made.feed(ev.AgentLost(AgentId("n2")))
     made.go(HOUR + 1)
@@ -43,7 +43,7 @@ def test_a_node_that_was_lacking_is_charged_from_when_it_is_had() -> None:
     assert charged_gpu_s(made.go(HOUR / 2 + 1)) == pytest.approx(4 * HOUR + 4 * HOUR / 2, rel=0.01)
 
 
-def test_a_clock_that_is_set_back_lets_nobody_be_charged_for_more_than_is_booked() -> None:
+def test_booking_is_charged_for_no_more_than_booked_when_a_clock_is_set_back() -> None:
     made = world()
     made.go(HOUR + 1800)
     made.run("short", queue="exam", timeout_s=60.0)
@@ -53,7 +53,7 @@ def test_a_clock_that_is_set_back_lets_nobody_be_charged_for_more_than_is_booked
     assert charged_gpu_s(made.go(3 * HOUR)) == pytest.approx(4 * HOUR, rel=0.01)
 
 
-def test_nobody_has_to_use_it_before_its_begin_which_comes_again_when_the_clock_is_set_back() -> None:
+def test_booking_purge_does_not_count_before_a_begin_that_comes_again() -> None:
     made = Booked()
     made.up("n1", 4)
     made.up("n2", 4)

@@ -40,7 +40,7 @@ def applied(world: Booked, document: QueueDocument) -> None:
 
 
 @pytest.mark.parametrize("way", [found, applied])
-def test_a_document_without_the_queue_of_a_booking_is_refused(
+def test_queue_document_without_the_queue_of_a_booking_is_refused(
     booked: Booked, way: Callable[[Booked, QueueDocument], object]
 ) -> None:
     document = QueueDocument(queues={"ops": QueueSpec()})
@@ -54,14 +54,14 @@ def test_a_document_without_the_queue_of_a_booking_is_refused(
     assert booked.state.queues.version == 2
 
 
-def test_a_document_by_which_its_queue_may_not_use_its_pool_any_more_is_refused(booked: Booked) -> None:
+def test_queue_document_that_closes_the_pool_of_a_booking_is_refused(booked: Booked) -> None:
     pools = (Pool("fast", attributes={"kind": "fast"}, dedicated=True),)
     queues = {"exam": QueueSpec(pools=("fast",))}
     with pytest.raises(Conflict, match=r"exam \(queue exam may not use pool default: it uses fast\)"):
         found(booked, QueueDocument(queues=queues, pools=pools))
 
 
-def test_a_document_that_takes_the_guarantee_of_a_booking_away_is_refused(booked: Booked) -> None:
+def test_queue_document_without_the_guarantee_of_a_booking_is_refused(booked: Booked) -> None:
     booked.feed(ev.BookingCancelled("exam"))
     booked.feed(ev.QueuesChanged(QueueDocument(queues={"ops": OPS}), 1))
     booked.book("night", queue="ops", from_guarantee=True)
@@ -69,7 +69,7 @@ def test_a_document_that_takes_the_guarantee_of_a_booking_away_is_refused(booked
         found(booked, QueueDocument(queues={"ops": QueueSpec()}))
 
 
-def test_more_guarantees_than_what_is_booked_leaves_are_a_fault(booked: Booked) -> None:
+def test_guarantees_beyond_what_bookings_leave_are_a_fault(booked: Booked) -> None:
     ((path, why),) = found(booked, QueueDocument(queues={"exam": QueueSpec(), "ops": OPS})).faults
     assert (path, why) == ("/queues", CROWDED)
     scaled = QueueDocument(queues={"exam": QueueSpec(), "ops": OPS}, overbook=True)
@@ -92,7 +92,7 @@ def test_nodes_that_a_document_puts_into_another_pool_are_lacking(booked: Booked
     assert "0 GPUs are guaranteed to nobody, and 4 would be booked: guarantee less" in why
 
 
-def test_what_does_not_fit_in_any_document_is_not_said_of_this_one(booked: Booked) -> None:
+def test_queue_document_is_not_blamed_for_a_booking_that_fits_in_none(booked: Booked) -> None:
     booked.feed(ev.AgentLost(AgentId("n1")))
     document = QueueDocument(queues={"exam": QueueSpec(), "ops": QueueSpec(), "more": QueueSpec()})
     assert not found(booked, document).faults

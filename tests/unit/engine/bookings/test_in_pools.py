@@ -20,14 +20,14 @@ def world(exam: QueueSpec) -> Booked:
     return made
 
 
-def test_nothing_is_booked_in_a_pool_that_the_queue_may_not_use() -> None:
+def test_booking_in_a_pool_that_its_queue_may_not_use_is_refused() -> None:
     made = world(QueueSpec(pools=("old",)))
     with pytest.raises(NotAccepted, match=r"queue exam may not use pool default: it uses old"):
         made.book()
     assert made.book(pool="old").begins == made.now + HOUR
 
 
-def test_a_job_does_not_run_on_what_was_booked_before_its_queue_lost_that_pool() -> None:
+def test_booking_made_before_its_queue_lost_the_pool_takes_no_job() -> None:
     made = world(QueueSpec())
     made.book()
     now = QueueDocument(2, queues={"exam": QueueSpec(pools=("old",))}, pools=(OLD,))
@@ -39,7 +39,7 @@ def test_a_job_does_not_run_on_what_was_booked_before_its_queue_lost_that_pool()
     assert made.on("other") <= {f"old-{i}" for i in range(4)}
 
 
-def test_the_limit_of_a_pool_holds_on_what_is_booked_there() -> None:
+def test_limit_of_a_pool_holds_on_what_is_booked_there() -> None:
     made = world(QueueSpec(limit_gpus={"default": 2000}))
     made.book()
     made.go(HOUR + 5)
@@ -48,14 +48,14 @@ def test_the_limit_of_a_pool_holds_on_what_is_booked_there() -> None:
     assert [made.runs(name) for name in ("a", "b", "c")] == [True, True, False]
 
 
-def test_a_booking_in_a_later_pool_of_an_order_is_used_at_once() -> None:
+def test_booking_in_a_later_pool_of_an_order_is_used_at_once() -> None:
     made = world(QueueSpec(pools=("old", "default"), overflow_after_s=3600.0))
     made.book()
     made.go(HOUR + 5)
     assert made.runs(made.run("named", queue="exam", booking="exam").id)
 
 
-def test_the_limit_of_a_queue_holds_on_what_is_booked_for_who_has_no_seat() -> None:
+def test_limit_of_a_queue_holds_on_a_booking_for_jobs_without_a_seat() -> None:
     made = world(QueueSpec(limit_gpus={"default": 1000}, guarantee_gpus={}))
     made.feed(ev.QueuesChanged(QueueDocument(queues={"exam": QueueSpec(limit_gpus={"default": 1000})}), 1))
     made.book()
@@ -65,7 +65,7 @@ def test_the_limit_of_a_queue_holds_on_what_is_booked_for_who_has_no_seat() -> N
     assert [made.runs(name) for name in ("a", "b")] == [True, False]
 
 
-def test_a_booking_of_all_that_a_queue_is_guaranteed_leaves_its_other_jobs_to_borrow() -> None:
+def test_booking_of_all_that_a_queue_is_guaranteed_leaves_its_other_jobs_to_borrow() -> None:
     """With jobs that wait, and one that has a seat."""
     guaranteed = QueueSpec(guarantee_gpus={"default": Guarantee(2000)})
     made = world(guaranteed)
@@ -78,7 +78,7 @@ def test_a_booking_of_all_that_a_queue_is_guaranteed_leaves_its_other_jobs_to_bo
     assert made.job("borrows").seat is None
 
 
-def test_a_model_that_no_node_of_the_pool_has_is_refused_with_those_that_there_are_as_with_jobs() -> None:
+def test_booking_of_a_model_that_its_pool_lacks_is_refused_as_with_jobs() -> None:
     made = world(QueueSpec())
     made.up("more", 4, "NVIDIA A100-SXM4-80GB")
     with pytest.raises(NotAccepted) as refused:
@@ -90,7 +90,7 @@ def test_a_model_that_no_node_of_the_pool_has_is_refused_with_those_that_there_a
     assert said.endswith("no node has a GPU of model H100; there are A100, NVIDIA A100-SXM4-80GB, T4")
 
 
-def test_nothing_starts_in_the_way_of_a_booking_whose_node_is_in_another_pool_by_now() -> None:
+def test_booking_whose_node_changed_pool_keeps_jobs_out_of_its_way() -> None:
     made, queues = Booked(), {"exam": QueueSpec(), "other": QueueSpec()}
     made.up("old", 4, "T4")
     made.feed(ev.QueuesChanged(QueueDocument(queues=queues), 0))

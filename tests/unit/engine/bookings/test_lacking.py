@@ -28,7 +28,7 @@ def nodes(world: Booked) -> list[str]:
     return [place.agent_id for place in world.booking().places]
 
 
-def test_it_begins_with_the_one_node_that_there_is_and_has_the_other_when_that_comes() -> None:
+def test_booking_lacking_a_node_begins_and_has_it_when_it_comes() -> None:
     world = pair_without_one()
     world.go(HOUR + 1)
     assert (world.booking().is_active, nodes(world), world.booking().told) == (True, ["n1"], True)
@@ -41,7 +41,7 @@ def test_it_begins_with_the_one_node_that_there_is_and_has_the_other_when_that_c
     assert world.booking().message == "what was lacking is replaced by n3.example"
 
 
-def test_who_is_in_its_way_on_that_one_is_told_in_time_and_nothing_without_an_end_starts_there() -> None:
+def test_booking_lacking_a_node_gives_notice_in_time_on_the_one_it_has() -> None:
     world = pair_without_one()
     assert not world.runs(world.run("endless").id)
     world.run("stoppable", gpus=4, **STOPPABLE)
@@ -53,7 +53,7 @@ def test_who_is_in_its_way_on_that_one_is_told_in_time_and_nothing_without_an_en
     assert (world.on("stoppable"), world.booking().is_active) == (set(), True)
 
 
-def test_of_two_that_are_lost_while_it_lasts_the_one_that_there_is_again_is_had() -> None:
+def test_booking_that_lost_two_nodes_has_one_again_when_it_comes() -> None:
     world = Booked()
     for name in ("n1", "n2"):
         world.up(name, 4)
@@ -68,7 +68,7 @@ def test_of_two_that_are_lost_while_it_lasts_the_one_that_there_is_again_is_had(
     assert LACKS in world.booking().message
 
 
-def test_a_node_that_is_silent_is_replaced_though_the_clock_was_set_back_since_the_scheduler_began() -> None:
+def test_booking_replaces_a_silent_node_though_the_clock_was_set_back() -> None:
     world = Booked()
     for name in ("n1", "n2"):
         world.up(name, 4)
@@ -117,7 +117,7 @@ def test_gpus_that_mesos_has_reserved_for_the_role_of_another_queue_are_not_chos
     assert (world.booking().is_active, nodes(world)) == (True, ["n2"])
 
 
-def test_a_booking_looks_to_another_node_while_somebody_stays_on_its_own() -> None:
+def test_booking_looks_to_another_node_while_somebody_stays_on_its_own() -> None:
     world = Booked()
     world.up("n1", 4)
     assert world.runs(world.run("stays", gpus=4).id)

@@ -48,7 +48,7 @@ def is_told(world: Quiet) -> bool:
     return task.notice is not None
 
 
-def test_a_free_node_is_chosen_when_it_begins_and_nobody_is_told() -> None:
+def test_booking_without_offers_begins_on_a_free_node_and_gives_no_notice() -> None:
     world = quiet()
     world.go(102)
     (place,) = world.booking().places
@@ -56,7 +56,7 @@ def test_a_free_node_is_chosen_when_it_begins_and_nobody_is_told() -> None:
     assert (is_told(world), world.booking().told, world.booking().is_active) == (False, False, True)
 
 
-def test_offers_are_asked_for_before_it_begins_so_what_others_hold_is_not_chosen() -> None:
+def test_booking_asks_for_offers_before_it_begins() -> None:
     world = quiet()
     world.size.pop("n2" if "n2-0" not in world.on("runs") else "n3")  # of it nothing is offered
     effects = world.go(102)
@@ -66,7 +66,7 @@ def test_offers_are_asked_for_before_it_begins_so_what_others_hold_is_not_chosen
     assert not world.on("runs") & set(place.gpus)
 
 
-def test_a_card_that_falls_ill_is_replaced_by_a_free_one_though_nothing_is_offered() -> None:
+def test_booking_replaces_a_card_that_falls_ill_without_offers() -> None:
     world = quiet()
     world.go(200)
     assert world.state.suppressed

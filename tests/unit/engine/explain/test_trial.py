@@ -27,7 +27,7 @@ def tried(world: Tenants, **queues: QueueSpec) -> tuple[PlannedReclaim, ...]:
     return reclaims_of(world.state, world.settings, QueueDocument(queues=queues), world.now)
 
 
-def test_who_is_named_is_who_is_stopped(world: Tenants) -> None:
+def test_trial_of_a_document_names_the_jobs_that_are_then_stopped(world: Tenants) -> None:
     before, seats, charges = saved_of(world.state), dict(world.state.seats_given), world.state.charges
     (reclaim,) = tried(world, dev=queue(shapes(1, 4)), prod=queue(shapes(1, 4)))
     assert (reclaim.taker, reclaim.queue) == ("prod", "prod")
@@ -42,12 +42,12 @@ def test_who_is_named_is_who_is_stopped(world: Tenants) -> None:
     assert told == set(giver.jobs)
 
 
-def test_a_document_by_which_nobody_gives_back_names_nobody(world: Tenants) -> None:
+def test_trial_of_a_document_without_reclaims_names_no_jobs(world: Tenants) -> None:
     assert tried(world, dev=queue(shapes(2, 4)), prod=queue()) == ()
     assert tried(world, dev=queue(shapes(2, 4), fence=True), prod=queue()) == ()
 
 
-def test_those_whom_an_earlier_version_spares_are_named(world: Tenants) -> None:
+def test_trial_of_a_document_names_jobs_that_an_earlier_version_spares(world: Tenants) -> None:
     smaller = {"dev": queue(shapes(1, 4)), "prod": queue(shapes(1, 4))}
     world.document(**smaller)
     assert not world.passes(20), "a change stops nobody"

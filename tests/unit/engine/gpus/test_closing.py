@@ -30,7 +30,7 @@ def share_of(world: World, name: str) -> Task:
     return world.state.tasks[task_id]
 
 
-def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_closed() -> None:
+def test_reservation_for_a_job_stays_while_a_card_is_closed() -> None:
     world = world_of(shared("g1"), shared("g2"))
     submit(world, "j1", **QUARTER)
     run(world, cover_task(world), share_of(world, "j1"))
@@ -46,7 +46,7 @@ def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_closed() -> None:
     assert share_of(world, "large").gpus == (GpuId("g1"), GpuId("g2"))
 
 
-def test_what_is_kept_for_a_job_stays_kept_however_long_it_takes_to_close_a_card() -> None:
+def test_reservation_for_a_job_stays_however_long_a_card_takes_to_close() -> None:
     """What chaos found: what a node had is remembered for a while only, and the word of the end was lost."""
     world = world_of(shared("g1"), shared("g2"))
     submit(world, "j1", **QUARTER)
@@ -60,7 +60,7 @@ def test_what_is_kept_for_a_job_stays_kept_however_long_it_takes_to_close_a_card
     assert (world.job("large").state, world.job("small").state) == (JobState.PENDING, JobState.PENDING)
 
 
-def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_uncovered() -> None:
+def test_reservation_for_a_job_stays_while_a_card_is_uncovered() -> None:
     world = world_of(shared("g1"), shared("g2"))
     submit(world, "j1", **QUARTER, timeout_s=500.0)
     run(world, cover_task(world), share_of(world, "j1"))
@@ -76,7 +76,7 @@ def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_uncovered() -> None:
     assert (world.job("large").state, world.job("small").state) == (JobState.PENDING, JobState.PENDING)
 
 
-def test_nobody_is_ended_for_a_card_that_is_being_closed() -> None:
+def test_card_being_closed_is_waited_for_without_further_victims() -> None:
     world = world_of(shared("g1"))
     submit(world, "j1", **QUARTER, preemptible=True)
     run(world, cover_task(world), share_of(world, "j1"))
@@ -95,7 +95,7 @@ def test_nobody_is_ended_for_a_card_that_is_being_closed() -> None:
     assert not share_of(world, "j2").evicted, "one card is on its way"
 
 
-def test_an_idle_card_of_an_agent_that_is_cut_off_is_let_go() -> None:
+def test_idle_card_of_an_unreachable_agent_is_let_go() -> None:
     world = world_of(shared("g1"))
     submit(world, "j1", **QUARTER)
     cover = cover_task(world)
@@ -114,7 +114,7 @@ def test_an_idle_card_of_an_agent_that_is_cut_off_is_let_go() -> None:
     assert [kill.task_id for kill in back] == [cover.id]
 
 
-def test_a_card_with_a_share_of_an_agent_that_is_cut_off_stays_held() -> None:
+def test_card_with_a_share_of_an_unreachable_agent_stays_held() -> None:
     world = world_of(shared("g1"))
     submit(world, "j1", **QUARTER)
     cover, share = cover_task(world), share_of(world, "j1")
@@ -126,7 +126,7 @@ def test_a_card_with_a_share_of_an_agent_that_is_cut_off_stays_held() -> None:
     assert (list(world.state.covers), list(world.state.sharers)) == ([GpuId("g1")], [GpuId("g1")])
 
 
-def test_a_card_is_opened_as_soon_as_a_keeper_may_be_started_again() -> None:
+def test_card_is_opened_as_soon_as_a_keeper_may_be_started_again() -> None:
     world = world_of(shared("g1"), shared("g2"))
     submit(world, "j1", **QUARTER)
     cover, share = cover_task(world), share_of(world, "j1")
@@ -170,7 +170,7 @@ def closed_for(world: World, **wanted: object) -> list[str]:
     return [kill.task_id for kill in kills]
 
 
-def test_an_idle_card_stays_open_for_whom_its_gpu_alone_does_not_help() -> None:
+def test_idle_card_stays_open_for_a_job_that_its_gpu_alone_does_not_help() -> None:
     for wanted in (
         {"gpus": 2},
         {"gpus": 1, "mem_mib": 10**6},
@@ -184,12 +184,12 @@ def test_an_idle_card_stays_open_for_whom_its_gpu_alone_does_not_help() -> None:
     assert [kill.task_id for kill in every(effects, fx.Kill)] == [cover_task(busy).id], "and now it is not"
 
 
-def test_an_idle_card_stays_open_for_whom_the_limit_of_its_queue_keeps_waiting() -> None:
+def test_idle_card_stays_open_for_a_job_held_by_the_limit_of_its_queue() -> None:
     world = idle_world("g2", queue_limits={"lab": 1, "default": 9})
     assert closed_for(world, gpus=2, queue="lab") == []
 
 
-def test_an_idle_card_is_closed_for_one_job_and_not_for_each_that_waits() -> None:
+def test_idle_card_is_closed_for_one_job_and_not_for_each_that_waits() -> None:
     world = world_of(shared("g1"), shared("g2"))
     for name in ("j1", "j2"):
         submit(world, name, gpus=1, gpu_milli=900)
@@ -219,7 +219,7 @@ def test_idle_cards_of_several_agents_are_closed_for_a_gang() -> None:
     assert set(closed_for(world, gpus=1, tasks=2)) == set(world.state.covers.values())
 
 
-def test_a_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_opening_its_own() -> None:
+def test_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_opening_its_own() -> None:
     world = world_of(shared("g1"))
     submit(world, "j1", **QUARTER)
     run(world, cover_task(world), share_of(world, "j1"))
@@ -240,9 +240,7 @@ def test_a_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_openi
 
 
 @pytest.mark.parametrize(("waiting", "closed", "said"), [(0, 1, Stage.GPUS), (1, 0, Stage.KEPT)])
-def test_an_idle_card_stays_open_for_a_share_that_it_is_kept_for(
-    waiting: int, closed: int, said: Stage
-) -> None:
+def test_idle_card_stays_open_for_a_share_that_it_is_kept_for(waiting: int, closed: int, said: Stage) -> None:
     world = world_of(shared("g1"))
     submit(world, "j1", **QUARTER)
     run(world, cover_task(world), share_of(world, "j1"))
@@ -259,7 +257,7 @@ def test_an_idle_card_stays_open_for_a_share_that_it_is_kept_for(
     assert [each.reason for each in why.funnel] == [said]
 
 
-def test_one_match_looks_for_few_kinds_of_jobs_how_idle_cards_could_help_them() -> None:
+def test_closing_of_idle_cards_is_tried_for_few_kinds_of_jobs_a_match() -> None:
     for hopeless, closed in ((15, 1), (16, 0)):
         world = idle_world()
         for n in range(hopeless):

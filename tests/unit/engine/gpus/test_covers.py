@@ -75,7 +75,7 @@ def cover_task(world: World, name: str = "g1") -> Task:
     return world.state.tasks[world.state.covers[GpuId(name)]]
 
 
-def test_the_first_share_of_a_card_opens_it_in_the_same_accept() -> None:
+def test_first_share_of_a_card_opens_it_in_the_same_accept() -> None:
     world = world_of(shared("g1"))
     effects = submit(world, "j1", **QUARTER)
     cover, fraction = only(effects, fx.Launch).tasks
@@ -91,7 +91,7 @@ def test_the_first_share_of_a_card_opens_it_in_the_same_accept() -> None:
     assert card_of(cover.task.id) == "g1"
 
 
-def test_further_shares_need_no_gpu_of_mesos_and_four_quarters_fill_a_card() -> None:
+def test_shares_of_an_open_card_need_no_gpu_of_mesos_and_four_quarters_fill_it() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     for n in range(2, 6):
@@ -101,7 +101,7 @@ def test_further_shares_need_no_gpu_of_mesos_and_four_quarters_fill_a_card() -> 
     assert [world.job(f"j{n}").state for n in range(1, 6)] == [JobState.STARTING] * 4 + [JobState.PENDING]
 
 
-def test_a_second_card_joins_the_keeper_with_the_same_executor_info() -> None:
+def test_second_card_joins_the_keeper_with_the_same_executor_info() -> None:
     world = world_of(shared("g1"), shared("g2"))
     world.submit("j1", **{**QUARTER, "gpu_milli": 900})
     first = cover_task(world)
@@ -113,7 +113,7 @@ def test_a_second_card_joins_the_keeper_with_the_same_executor_info() -> None:
     assert json.loads(first.keeper)["executor_id"] == {"value": first.executor_id}
 
 
-def test_two_cards_of_one_task_have_one_keeper() -> None:
+def test_cards_of_one_task_have_one_keeper() -> None:
     world = world_of(shared("g1"), shared("g2"))
     effects = submit(world, "j1", gpus=2, gpu_compute_pct=30, gpu_memory_mib=1024)
     first, second = covers_in(effects)
@@ -132,7 +132,7 @@ def test_memory_is_never_promised_twice() -> None:
         assert len(world.state.sharers[GpuId("g1")]) == fit
 
 
-def test_the_card_stays_open_for_a_while_and_then_goes_back() -> None:
+def test_open_card_without_shares_stays_for_a_while_and_then_goes_back() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
@@ -147,7 +147,7 @@ def test_the_card_stays_open_for_a_while_and_then_goes_back() -> None:
     assert world.state.covers == {}
 
 
-def test_a_job_that_waits_for_a_whole_gpu_has_an_idle_card_closed_at_once() -> None:
+def test_job_that_waits_for_a_whole_gpu_has_an_idle_card_closed_at_once() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
@@ -165,7 +165,7 @@ def test_a_job_that_waits_for_a_whole_gpu_has_an_idle_card_closed_at_once() -> N
     assert world.state.holders == {"g1": "whole.1"}
 
 
-def test_without_its_keeper_a_card_takes_no_shares_until_it_is_covered_again() -> None:
+def test_card_without_its_keeper_takes_no_shares_until_covered_again() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
@@ -186,7 +186,7 @@ def test_without_its_keeper_a_card_takes_no_shares_until_it_is_covered_again() -
     assert world.state.uncovered == {}
 
 
-def test_an_operator_has_the_shares_of_an_uncovered_card_start_elsewhere() -> None:
+def test_operator_has_the_shares_of_an_uncovered_card_start_elsewhere() -> None:
     world = world_of(shared("g1"))
     for n in (1, 2):
         submit(world, f"j{n}", **QUARTER)
@@ -225,7 +225,7 @@ def test_offers_are_asked_for_while_a_card_is_uncovered() -> None:
     assert not world.state.suppressed
 
 
-def test_a_keeper_that_does_not_start_is_tried_less_and_less_and_opens_nothing() -> None:
+def test_keeper_that_does_not_start_is_tried_ever_more_rarely_and_opens_nothing() -> None:
     world = world_of(shared("g1"), shared("g2"))
     world.submit("j1", **{**QUARTER, "gpu_milli": 900})
     tries = 0
@@ -253,7 +253,7 @@ def test_gpu_memory_that_an_agent_offers_is_taken_as_far_as_it_goes() -> None:
     assert amounts(launch.tasks[0].resources)["gpu_mem"] == 9520
 
 
-def test_a_broken_card_ends_each_of_its_shares_as_its_job_wants() -> None:
+def test_broken_card_ends_each_of_its_shares_as_its_job_wants() -> None:
     world = world_of(shared("g1"), shared("g2"))
     for n, how in enumerate(OnGpuFailure, 1):
         world.submit(f"j{n}", on_gpu_failure=how, **QUARTER)
@@ -269,7 +269,7 @@ def test_a_broken_card_ends_each_of_its_shares_as_its_job_wants() -> None:
     assert ["XID 79" in world.job(f"j{n}").message for n in told] == [True]
 
 
-def test_a_drain_s_deadline_ends_all_shares_and_a_reset_names_all_tenants() -> None:
+def test_drain_deadline_ends_all_shares_and_a_reset_names_all_tenants() -> None:
     world = world_of(shared("g1"))
     for n in (1, 2):
         world.submit(f"j{n}", **QUARTER)
@@ -286,7 +286,7 @@ def test_a_drain_s_deadline_ends_all_shares_and_a_reset_names_all_tenants() -> N
     )
 
 
-def test_an_unreachable_cover_is_there_when_its_agent_is_back() -> None:
+def test_unreachable_cover_is_there_when_its_agent_is_back() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
@@ -305,7 +305,7 @@ def test_an_unreachable_cover_is_there_when_its_agent_is_back() -> None:
     assert world.job("j2").state is JobState.STARTING
 
 
-def test_a_cover_that_the_state_does_not_know_is_taken_up_by_its_id() -> None:
+def test_cover_that_the_state_does_not_know_is_taken_up_by_its_id() -> None:
     world = world_of(shared("g1"), shared("g2"))
     world.submit("j1", **QUARTER)
     effects = world.status("gpu-cover.7.1.g2", "TASK_RUNNING")
@@ -315,7 +315,7 @@ def test_a_cover_that_the_state_does_not_know_is_taken_up_by_its_id() -> None:
     assert only(world.tick(62), fx.Kill).task_id == "gpu-cover.7.1.g2", "nobody shares it"
 
 
-def test_whole_gpus_know_nothing_of_all_this() -> None:
+def test_job_of_whole_gpus_has_no_cover_or_share() -> None:
     world = world_of(shared("g1"), role="gpu")
     launch = only(submit(world, "j1", gpus=1), fx.Launch)
     assert len(launch.tasks) == 1
@@ -323,7 +323,7 @@ def test_whole_gpus_know_nothing_of_all_this() -> None:
     assert (world.state.covers, world.state.sharers, world.state.idle) == ({}, {}, {})
 
 
-def test_a_share_waits_a_moment_for_the_offer_of_an_open_card_before_another_is_opened() -> None:
+def test_share_waits_a_moment_for_the_offer_of_an_open_card_before_another_is_opened() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     world.node("a2", shared("g2"))
@@ -337,7 +337,7 @@ def test_a_share_waits_a_moment_for_the_offer_of_an_open_card_before_another_is_
     assert world.state.tasks[TaskId("j3.1")].gpus == ("g2",), "no longer than that"
 
 
-def test_a_share_that_is_to_be_apart_waits_for_no_open_card() -> None:
+def test_share_that_is_to_be_apart_waits_for_no_open_card() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     world.node("a2", shared("g2"))
@@ -351,7 +351,7 @@ def info_of(world: World, item: LaunchTask) -> dict[str, Any]:
     return info
 
 
-def test_what_mesos_is_told_of_a_share_and_of_what_covers_it() -> None:
+def test_task_info_of_a_share_and_of_its_cover() -> None:
     world = world_of(shared("g1"))
     item = spec(labels={"mesos_gpu.share": "1", "team": "vision"}, **QUARTER)
     cover, fraction = only(world.feed(ev.JobSubmitted(JobId("j1"), item)), fx.Launch).tasks
@@ -375,7 +375,7 @@ def test_what_mesos_is_told_of_a_share_and_of_what_covers_it() -> None:
     assert (assigned.gpus, assigned.share) == (("g1",), fraction.task.share)
 
 
-def test_another_start_with_other_settings_keeps_the_keeper_s_executor_info() -> None:
+def test_keeper_executor_info_survives_a_start_with_other_settings() -> None:
     world = world_of(shared("g1"), shared("g2"))
     world.submit("j1", **{**QUARTER, "gpu_milli": 900})
     run(world, cover_task(world))
@@ -385,7 +385,7 @@ def test_another_start_with_other_settings_keeps_the_keeper_s_executor_info() ->
     assert info_of(world, second)["executor"] == json.loads(cover_task(world).keeper)
 
 
-def test_a_state_without_them_takes_up_shares_by_their_labels_and_covers_by_their_ids() -> None:
+def test_state_without_shares_takes_them_up_by_labels_and_covers_by_ids() -> None:
     world = world_of(shared("g1"))
     cover, fraction = only(submit(world, "j1", user="ann", **QUARTER), fx.Launch).tasks
     tasks = [
@@ -414,14 +414,14 @@ def test_a_state_without_them_takes_up_shares_by_their_labels_and_covers_by_thei
     assert later.state.holders == {"g2": "j2.1"}
 
 
-def test_a_journal_from_before_shares_is_read() -> None:
+def test_journal_from_before_shares_is_read() -> None:
     later = json.loads(STATES.encode(State(1.5)))
     for name in ("sharers", "covers", "idle", "uncovered", "gone_covers", "keeper_failures", "keepers"):
         del later[name]
     assert STATES.decode(json.dumps(later).encode()) == State(1.5)
 
 
-def test_a_job_of_higher_priority_ends_all_shares_of_a_card_and_then_has_it_whole() -> None:
+def test_job_of_higher_priority_ends_all_shares_of_a_card_and_then_has_it_whole() -> None:
     world = world_of(shared("g1"))
     for n in (1, 2):
         world.submit(f"j{n}", preemptible=True, **QUARTER)
@@ -443,7 +443,7 @@ def test_a_job_of_higher_priority_ends_all_shares_of_a_card_and_then_has_it_whol
     assert world.job("j1").state is JobState.PENDING
 
 
-def test_a_share_of_a_waiting_job_may_end_one_of_lower_priority_and_no_other() -> None:
+def test_share_of_a_waiting_job_may_end_one_of_lower_priority_and_no_other() -> None:
     world = world_of(shared("g1"))
     for n, milli in ((1, 250), (2, 500), (3, 250)):
         world.submit(f"j{n}", gpus=1, gpu_milli=milli, preemptible=True)
@@ -456,7 +456,7 @@ def test_a_share_of_a_waiting_job_may_end_one_of_lower_priority_and_no_other() -
 
 
 @pytest.mark.parametrize("state", ["TASK_FAILED", "TASK_GONE"])
-def test_the_master_s_word_of_the_end_of_a_cover_is_enough_and_its_keeper_stays(state: str) -> None:
+def test_cover_end_reported_by_the_master_is_enough_and_its_keeper_stays(state: str) -> None:
     """What chaos found: a share was placed on a card whose cover had ended, by an answer to reconciliation."""
     world = world_of(shared("g1"))
     world.settings = replace(world.settings, sealed=True)
@@ -469,7 +469,7 @@ def test_the_master_s_word_of_the_end_of_a_cover_is_enough_and_its_keeper_stays(
     assert world.state.covers == {}
 
 
-def test_a_keeper_that_served_until_its_card_was_closed_has_not_failed() -> None:
+def test_keeper_that_served_until_its_card_was_closed_has_not_failed() -> None:
     world = world_of(shared("g1"))
     for n in range(5):
         world.submit(f"j{n}", **QUARTER)
@@ -487,7 +487,7 @@ def test_a_keeper_that_served_until_its_card_was_closed_has_not_failed() -> None
     assert world.state.keeper_failures == {}
 
 
-def test_when_a_card_is_given_back_what_is_held_of_its_agent_is_too_for_a_gpu_alone_is_not_offered() -> None:
+def test_card_given_back_returns_the_offers_of_its_agent_too() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     rest(world, "o2", 0)

@@ -48,7 +48,7 @@ def host(world: World, name: str = "j1") -> str | None:
         (0, "551", None),
     ],
 )
-def test_a_job_goes_where_the_driver_is_as_new(
+def test_job_goes_where_the_driver_is_as_new(
     world: World, gpus: int, least: str | None, agent: str | None
 ) -> None:
     two_nodes(world)
@@ -57,7 +57,7 @@ def test_a_job_goes_where_the_driver_is_as_new(
     assert host(world) == agent
 
 
-def test_a_job_waits_for_a_driver_and_keeps_nobody_up(world: World) -> None:
+def test_job_waits_for_a_driver_and_keeps_nobody_up(world: World) -> None:
     two_nodes(world)
     world.submit("first", gpus=1, min_driver="560")
     world.submit("second", gpus=1)
@@ -66,7 +66,7 @@ def test_a_job_waits_for_a_driver_and_keeps_nobody_up(world: World) -> None:
     assert host(world, "first") == "new"
 
 
-def test_an_unreadable_report_is_no_driver(world: World) -> None:
+def test_unreadable_report_is_no_driver(world: World) -> None:
     two_nodes(world)
     monitor = world.state.nodes[AgentId("new")].monitor
     assert monitor is not None
@@ -75,7 +75,7 @@ def test_an_unreadable_report_is_no_driver(world: World) -> None:
     assert host(world) is None
 
 
-def test_what_an_image_needs_is_learnt(world: World) -> None:
+def test_driver_need_of_an_image_is_learnt_from_its_failure(world: World) -> None:
     two_nodes(world)
     world.submit(gpus=1, image="nvidia/cuda", max_attempts=1)
     assert host(world) == "old"
@@ -93,7 +93,7 @@ def test_what_an_image_needs_is_learnt(world: World) -> None:
     assert world.state.contested == {}
 
 
-def test_without_a_better_node_it_waits_over_a_restart_and_never_goes_back(world: World) -> None:
+def test_job_with_a_learnt_driver_need_waits_over_a_restart_and_never_goes_back(world: World) -> None:
     world.node("old", gpu("g0"), driver="535.9")
     world.submit(gpus=1)
     world.status("j1.1", "TASK_FAILED", agent="old", outcome=TOO_OLD, message=SAYS)
@@ -112,7 +112,7 @@ def test_without_a_better_node_it_waits_over_a_restart_and_never_goes_back(world
     assert (host(world), world.job().launches) == ("old", 2)
 
 
-def test_what_is_learnt_only_grows(world: World) -> None:
+def test_learnt_driver_need_only_grows(world: World) -> None:
     world.node("old", gpu("g0"), driver="535.9")
     world.submit(gpus=1, min_driver="470")
     world.status("j1.1", "TASK_FAILED", agent="old", outcome=TOO_OLD)
@@ -122,7 +122,7 @@ def test_what_is_learnt_only_grows(world: World) -> None:
     assert (world.job().learnt_min_driver, world.job().image_needs) == ("550", "CUDA 12.4 or newer")
 
 
-def test_a_node_that_reports_another_driver_than_its_executor_finds_is_not_asked_for_ever(
+def test_node_that_reports_another_driver_than_its_executor_finds_is_not_asked_for_ever(
     world: World,
 ) -> None:
     world.settings = Settings("e", "m", max_infrastructure_failures=2, requeue_most_s=0.1)
@@ -136,14 +136,14 @@ def test_a_node_that_reports_another_driver_than_its_executor_finds_is_not_asked
     assert "gave up after 3 launches" in world.job().message
 
 
-def test_no_driver_would_do(world: World) -> None:
+def test_driver_need_that_no_driver_meets_fails_the_job(world: World) -> None:
     world.node("new", gpu("g1"), driver="550.54.14")
     world.submit(gpus=1)
     world.status("j1.1", "TASK_FAILED", agent="new", outcome=Outcome(), message="it cannot run here")
     assert (world.job().state, world.job().message) == (JobState.FAILED, "it cannot run here")
 
 
-def test_a_job_that_is_to_be_killed_is_not_queued_again(world: World) -> None:
+def test_job_that_is_to_be_killed_is_not_queued_again(world: World) -> None:
     world.node("old", gpu("g0"), driver="535.9")
     world.submit(gpus=1)
     world.feed(ev.KillRequested(JobId("j1")))

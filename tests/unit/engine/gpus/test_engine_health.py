@@ -64,7 +64,7 @@ def view(world: World) -> StateView:
 
 
 @pytest.mark.parametrize("health", [Health.SICK, Health.LOST])
-def test_a_job_on_a_broken_card_starts_elsewhere_and_uses_no_attempt(world: World, health: Health) -> None:
+def test_job_on_a_broken_card_starts_elsewhere_and_uses_no_attempt(world: World, health: Health) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     task = running(world, gpus=1, kill_grace_s=7.0)
     effects = world.report("a1", sick("g0", health), gpu("g1"))
@@ -90,7 +90,7 @@ def test_a_job_on_a_broken_card_starts_elsewhere_and_uses_no_attempt(world: Worl
     assert any("job j1 is ended here" in line for line in story(world))
 
 
-def test_the_end_of_a_broken_job_survives_a_restart(world: World) -> None:
+def test_end_of_a_broken_job_survives_a_restart(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
     world.report("a1", sick("g0"))
@@ -100,7 +100,7 @@ def test_the_end_of_a_broken_job_survives_a_restart(world: World) -> None:
     assert (world.job().state, world.job().attempts) == (JobState.PENDING, 0)
 
 
-def test_one_that_fails_while_it_is_ended_was_not_to_blame(world: World) -> None:
+def test_job_that_fails_while_ended_for_a_sick_card_uses_no_attempt(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
     world.report("a1", sick("g0"))
@@ -109,7 +109,7 @@ def test_one_that_fails_while_it_is_ended_was_not_to_blame(world: World) -> None
     assert (world.job().state, world.job().attempts) == (JobState.PENDING, 0)
 
 
-def test_a_user_s_kill_still_ends_it_for_good(world: World) -> None:
+def test_user_kill_still_ends_a_job_on_a_sick_card_for_good(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
     world.report("a1", sick("g0"))
@@ -118,7 +118,7 @@ def test_a_user_s_kill_still_ends_it_for_good(world: World) -> None:
     assert world.job().state is JobState.KILLED
 
 
-def test_notify_tells_once(world: World) -> None:
+def test_notify_policy_reports_a_sick_card_once(world: World) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     running(world, gpus=2, on_gpu_failure=OnGpuFailure.NOTIFY)
     version = world.job().version
@@ -133,7 +133,7 @@ def test_notify_tells_once(world: World) -> None:
     assert world.job().state is JobState.RUNNING
 
 
-def test_ignore_does_nothing(world: World) -> None:
+def test_ignore_policy_leaves_a_job_on_a_sick_card(world: World) -> None:
     world.node("a1", gpu("g0"))
     running(world, gpus=1, on_gpu_failure=OnGpuFailure.IGNORE)
     before = world.job()
@@ -142,7 +142,7 @@ def test_ignore_does_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("health", [Health.UNKNOWN, Health.SUSPECT, Health.DIRTY, Health.DRAINED])
-def test_other_states_place_nothing_and_leave_running_work_alone(world: World, health: Health) -> None:
+def test_card_of_another_health_takes_no_job_and_keeps_its_running_one(world: World, health: Health) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     running(world, gpus=1)
     before = world.job()
@@ -156,7 +156,7 @@ def test_other_states_place_nothing_and_leave_running_work_alone(world: World, h
 # ---- drains
 
 
-def test_a_drained_card_is_out_at_once_and_its_job_runs_on(world: World) -> None:
+def test_drained_card_is_out_at_once_and_its_job_runs_on(world: World) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     running(world, gpus=1)
     assert only(world.feed(drain(Target.GPU, "g1")), SaveDrain).drain.reason == "new fan"
@@ -175,7 +175,7 @@ def test_a_drained_card_is_out_at_once_and_its_job_runs_on(world: World) -> None
     assert story(world, G1) == ["ok>drained drained by ann: new fan", "drained>ok undrained by bob"]
 
 
-def test_a_drained_node_gets_nothing_but_its_monitor(world: World) -> None:
+def test_drained_node_gets_nothing_but_its_monitor(world: World) -> None:
     world.node("a1", gpu("g0"))
     monitor = world.state.nodes[AgentId("a1")].monitor
     world.feed(drain(Target.NODE, "a1.example"))
@@ -192,7 +192,7 @@ def test_a_drained_node_gets_nothing_but_its_monitor(world: World) -> None:
 
 
 @pytest.mark.parametrize(("target", "name"), [(Target.GPU, "g0"), (Target.NODE, "a1.example")])
-def test_after_the_deadline_what_runs_there_moves(world: World, target: Target, name: str) -> None:
+def test_drain_deadline_moves_the_jobs_of_a_card(world: World, target: Target, name: str) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1, on_gpu_failure=OnGpuFailure.IGNORE)
     world.feed(drain(target, name, 30.0))
@@ -207,7 +207,7 @@ def test_after_the_deadline_what_runs_there_moves(world: World, target: Target, 
     assert any("job j1 is ended here" in line for line in story(world))
 
 
-def test_a_node_s_deadline_ends_work_without_gpus_too(world: World) -> None:
+def test_drain_deadline_of_a_node_ends_jobs_without_gpus_too(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, "cpu")
     world.offers(offer("o9", gpus=1))
@@ -217,7 +217,7 @@ def test_a_node_s_deadline_ends_work_without_gpus_too(world: World) -> None:
     assert world.state.nodes[AgentId("a1")].monitor not in {kill.task_id for kill in every(effects, fx.Kill)}
 
 
-def test_drained_again_the_new_reason_and_deadline_count(world: World) -> None:
+def test_drain_asked_for_again_takes_the_new_reason_and_deadline(world: World) -> None:
     world.node("a1", gpu("g0"))
     running(world, gpus=1)
     world.feed(drain(Target.GPU, "g0", 5.0))
@@ -230,7 +230,7 @@ def test_drained_again_the_new_reason_and_deadline_count(world: World) -> None:
     assert world.state.cards[G0].totals == {"drained": 1}
 
 
-def test_a_drain_is_kept_while_its_agent_is_away_and_for_its_next_id(world: World) -> None:
+def test_drain_is_kept_while_its_agent_is_away_and_for_its_next_id(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.feed(drain(Target.NODE, "a1.example"))
     world.feed(ev.AgentLost(AgentId("a1")))
@@ -250,7 +250,7 @@ def test_a_drain_is_kept_while_its_agent_is_away_and_for_its_next_id(world: Worl
     assert world.job().state is JobState.STARTING
 
 
-def test_what_is_not_there_is_not_drained(world: World) -> None:
+def test_drain_of_an_unknown_target_is_refused(world: World) -> None:
     world.node("a1", gpu("g0"))
     for target, name in ((Target.GPU, "g9"), (Target.NODE, "nowhere")):
         with pytest.raises(NotFound, match=f"there is no .* {name}"):
@@ -263,7 +263,7 @@ def test_what_is_not_there_is_not_drained(world: World) -> None:
     assert len(world.state.drains) == 1
 
 
-def test_a_card_under_two_drains_comes_back_with_the_second(world: World) -> None:
+def test_card_under_two_drains_comes_back_with_the_second(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.feed(drain(Target.NODE, "a1.example"))
     world.feed(drain(Target.GPU, "g0"))
@@ -276,7 +276,7 @@ def test_a_card_under_two_drains_comes_back_with_the_second(world: World) -> Non
     ]  # fmt: skip
 
 
-def test_a_card_whose_node_is_silent_is_shown_as_unknown(world: World) -> None:
+def test_card_whose_node_is_silent_is_shown_as_unknown(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.tick(world.settings.report_stale_s + 1)
     (card,) = view(world).gpus()
@@ -289,7 +289,7 @@ def test_a_card_whose_node_is_silent_is_shown_as_unknown(world: World) -> None:
 # ---- history
 
 
-def test_a_flap_is_told_and_counted_once_each(world: World) -> None:
+def test_flap_of_a_card_is_reported_and_counted_once(world: World) -> None:
     """Out, rechecked, back; each report repeats what was, and both sides restart."""
     world.node("a1", gpu("g0"))
     flap = (
@@ -322,7 +322,7 @@ def ask_reset(world: World, request: str = "r1") -> list[fx.Effect]:
     return world.feed(ev.ResetRequested(G0, request, "stuck", "ann"))
 
 
-def test_a_reset_is_asked_for_until_the_node_names_it(world: World) -> None:
+def test_reset_is_asked_for_until_the_node_names_it(world: World) -> None:
     world.node("a1", gpu("g0"))
     monitor = world.state.nodes[AgentId("a1")].monitor
     asked = only(ask_reset(world), fx.AskReset)
@@ -341,7 +341,7 @@ def test_a_reset_is_asked_for_until_the_node_names_it(world: World) -> None:
     assert story(world) == ["ok>ok reset r1 asked for by ann: stuck", "sick>ok reset (request r1)"]
 
 
-def test_nothing_is_placed_on_a_card_in_a_reset(world: World) -> None:
+def test_card_in_a_reset_takes_no_job(world: World) -> None:
     world.node("a1", gpu("g0"))
     ask_reset(world)
     world.submit(gpus=1)
@@ -351,7 +351,7 @@ def test_nothing_is_placed_on_a_card_in_a_reset(world: World) -> None:
     assert world.job().state is JobState.STARTING
 
 
-def test_a_node_that_does_not_answer_is_told_of(world: World) -> None:
+def test_reset_reports_a_node_that_does_not_answer(world: World) -> None:
     world.node("a1", gpu("g0"))
     ask_reset(world)
     world.tick(61)
@@ -359,7 +359,7 @@ def test_a_node_that_does_not_answer_is_told_of(world: World) -> None:
     assert story(world)[-1] == "ok>ok reset r1: the node did not answer within 60 s"
 
 
-def test_a_held_card_is_not_reset(world: World) -> None:
+def test_held_card_is_not_reset(world: World) -> None:
     world.node("a1", gpu("g0"))
     running(world, gpus=1)
     with pytest.raises(Conflict, match="g0 is held by j1"):
@@ -400,7 +400,7 @@ def test_held_cards_that_a_report_lacks_are_neither_lost_nor_given_twice(
     assert all(world.job(name).state is JobState.STARTING for name in ("j2", "j3"))
 
 
-def test_an_agent_with_a_new_id_leaves_each_card_once(world: World) -> None:
+def test_agent_with_a_new_id_leaves_each_card_once(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.feed(ev.AgentLost(AgentId("a1")))
     world.node("a2", gpu("g0"))

@@ -25,7 +25,7 @@ from tests.unit.engine.gpus.test_covers import (
 )
 
 
-def test_with_a_role_the_gpu_is_reserved_with_what_its_keeper_takes() -> None:
+def test_reservation_by_role_has_the_gpu_and_what_its_keeper_takes() -> None:
     world = world_of(shared("g1"), role="gpu", principal="me")
     world.state.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
@@ -39,7 +39,7 @@ def test_with_a_role_the_gpu_is_reserved_with_what_its_keeper_takes() -> None:
     assert (kind["role"], kind["reservation"]["principal"]) == ("gpu", "me")
 
 
-def test_what_comes_back_reserved_is_given_back_or_covers_a_card_again() -> None:
+def test_reservation_that_comes_back_is_given_back_or_covers_a_card_again() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
@@ -69,7 +69,7 @@ def _reserved_offer(name: str, by: str, **given: float) -> Offer:
 KEPT: dict[str, float] = {"cpus": 0.011, "mem": 33, "gpus": 1}
 
 
-def test_what_another_framework_of_the_role_has_reserved_is_left_alone() -> None:
+def test_reservation_of_another_framework_of_the_role_is_left_alone() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     assert every(world.offers(_reserved_offer("o2", "fw-2", **KEPT)), fx.Launch) == []
@@ -78,14 +78,14 @@ def test_what_another_framework_of_the_role_has_reserved_is_left_alone() -> None
     assert only(submit(world, "no GPU", gpus=0), fx.Launch).unreserve == ()
 
 
-def test_a_reservation_from_before_they_named_their_framework_is_given_back() -> None:
+def test_reservation_from_before_they_named_their_framework_is_given_back() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     launch = only(world.offers(_reserved_offer("o2", "shared GPU", **KEPT)), fx.Launch)
     assert amounts(launch.unreserve) == KEPT
 
 
-def test_what_the_master_does_not_take_back_is_given_back_less_and_less() -> None:
+def test_reservation_that_the_master_keeps_is_given_back_ever_more_rarely() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     tried = []
@@ -101,7 +101,7 @@ def test_what_the_master_does_not_take_back_is_given_back_less_and_less() -> Non
     assert only(world.offers(_reserved_offer("again", "fw-1", **KEPT)), fx.Launch).unreserve
 
 
-def test_a_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still() -> None:
+def test_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     for n in range(3):
@@ -113,7 +113,7 @@ def test_a_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still(
     assert [(each.reason, each.left) for each in why.funnel] == [(Stage.GPUS, 0)]
 
 
-def test_what_an_executor_leaves_is_given_back_at_once_after_what_its_task_left() -> None:
+def test_reservation_of_an_executor_is_given_back_right_after_that_of_its_task() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     for name, given in (
@@ -126,7 +126,7 @@ def test_what_an_executor_leaves_is_given_back_at_once_after_what_its_task_left(
         world.state.drop_offers()
 
 
-def test_a_reservation_that_the_master_refuses_is_done_without() -> None:
+def test_reservation_that_the_master_refuses_is_done_without() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
@@ -139,7 +139,7 @@ def test_a_reservation_that_the_master_refuses_is_done_without() -> None:
     assert not any(map(owner_of, launch.tasks[0].resources))
 
 
-def test_what_is_reserved_already_for_our_role_need_not_be() -> None:
+def test_gpu_reserved_already_for_our_role_is_not_reserved_again() -> None:
     world = world_of(shared("g1"), role="gpu")
     world.state.drop_offers()
     rest(world, "o2", 1, kind='{"role":"gpu"}')

@@ -61,7 +61,7 @@ def restart(world: World) -> None:
     world.register()
 
 
-def test_the_task_on_a_card_that_vanished_goes_on_and_the_card_is_shown_as_unknown(world: World) -> None:
+def test_vanished_card_keeps_its_task_and_is_shown_as_unknown(world: World) -> None:
     effects = world.report("a1", *REST)
     assert every(effects, fx.Kill) == []
     assert world.job("j1").state is JobState.RUNNING
@@ -78,7 +78,7 @@ def test_the_task_on_a_card_that_vanished_goes_on_and_the_card_is_shown_as_unkno
     assert again.since == status.since, "since then, not since the latest report"
 
 
-def test_nothing_is_placed_on_it_nor_is_it_counted_free_and_why_says_so(world: World) -> None:
+def test_vanished_card_takes_no_job_is_not_counted_free_and_why_reports_it(world: World) -> None:
     world.report("a1", *REST)
     finish(world, "j2")
     world.submit("j3", gpus=2)
@@ -93,7 +93,7 @@ def test_nothing_is_placed_on_it_nor_is_it_counted_free_and_why_says_so(world: W
     assert given == [("g1",)], "of two waiting jobs one, on the card that is there"
 
 
-def test_when_its_task_ends_the_card_is_given_to_nobody_and_leaves_the_list_with_the_next_report(
+def test_vanished_card_leaves_the_list_after_its_task_ends(
     world: World,
 ) -> None:
     world.report("a1", *REST)
@@ -106,7 +106,7 @@ def test_when_its_task_ends_the_card_is_given_to_nobody_and_leaves_the_list_with
     assert world.job("j3").state is JobState.PENDING
 
 
-def test_it_heals_when_the_card_is_named_again(world: World) -> None:
+def test_vanished_card_heals_when_it_is_named_again(world: World) -> None:
     world.report("a1", *REST)
     world.report("a1", *CARDS)
     status = shown(world)
@@ -120,13 +120,13 @@ def test_it_heals_when_the_card_is_named_again(world: World) -> None:
     assert world.state.tasks_of(JobId("j3"))[0].gpus == (G0,)
 
 
-def test_one_that_comes_back_sick_moves_its_job(world: World) -> None:
+def test_vanished_card_that_comes_back_sick_moves_its_job(world: World) -> None:
     world.report("a1", *REST)
     effects = world.report("a1", replace(CARDS[0], health=Health.LOST, reason="off the bus"), *REST)
     assert [kill.task_id for kill in every(effects, fx.Kill)] == ["j1.1"]
 
 
-def test_a_restart_keeps_it_and_what_is_known_of_it(world: World) -> None:
+def test_vanished_card_and_its_history_survive_a_restart(world: World) -> None:
     world.report("a1", *REST)
     before = shown(world)
     restart(world)
@@ -138,7 +138,7 @@ def test_a_restart_keeps_it_and_what_is_known_of_it(world: World) -> None:
     assert (after.health, after.reason, after.since) == (before.health, before.reason, before.since)
 
 
-def test_a_report_that_cannot_be_read_does_not_make_it_named(world: World) -> None:
+def test_vanished_card_is_not_named_by_an_unreadable_report(world: World) -> None:
     world.report("a1", *REST)
     monitor = world.state.nodes[AgentId("a1")].monitor
     world.status(str(monitor), "TASK_RUNNING", data=b"{")
@@ -149,7 +149,7 @@ def test_a_report_that_cannot_be_read_does_not_make_it_named(world: World) -> No
     assert status.reason == UNNAMED
 
 
-def test_all_vanish_at_once(world: World) -> None:
+def test_vanished_cards_may_be_all_of_a_node(world: World) -> None:
     """A monitor that has just begun may not have read any card yet."""
     assert every(world.report("a1"), fx.Kill) == []
     assert {(each.gpu.id, each.health) for each in view(world).gpus()} == {
@@ -160,7 +160,7 @@ def test_all_vanish_at_once(world: World) -> None:
     assert world.job("j3").state is JobState.PENDING
 
 
-def test_another_host_may_have_got_the_card_and_is_believed(world: World) -> None:
+def test_vanished_card_reported_by_another_host_is_there(world: World) -> None:
     """The other host's report counts as a whole: a card that is only remembered is nobody's claim."""
     world.report("a1", *REST)
     world.node("a2", gpu("g0"), gpu("g2"))
@@ -174,7 +174,7 @@ def test_another_host_may_have_got_the_card_and_is_believed(world: World) -> Non
     assert world.state.nodes[AgentId("a1")].gpu(G0) is None
 
 
-def test_metrics_count_it_as_held_and_not_as_free(world: World) -> None:
+def test_metrics_count_a_vanished_card_as_held_and_not_as_free(world: World) -> None:
     world.report("a1", *REST)
     finish(world, "j2")
     assert figures(world, "mesos_gpu_model_gpus") == {"A100 used": 1, "A100 free": 1, "A100 out": 0}
@@ -204,7 +204,7 @@ def test_shares_of_a_card_that_vanished_go_on_and_it_gets_no_more() -> None:
     assert world.job("j3").state is JobState.STARTING
 
 
-def test_a_card_that_another_one_has_replaced_is_not_kept_beside_it(world: World) -> None:
+def test_card_that_another_one_has_replaced_is_not_kept_beside_it(world: World) -> None:
     """No two cards of a host have one minor number."""
     world.report("a1", *REST)
     assert shown(world) is not None

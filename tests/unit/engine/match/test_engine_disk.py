@@ -34,20 +34,20 @@ def runs(world: World, name: str, agent: str, disk_mib: float, **fields: object)
     world.status(task_id, "TASK_RUNNING", agent=agent)
 
 
-def test_it_goes_where_the_disk_is_and_takes_it(world: World) -> None:
+def test_job_with_a_disk_goes_where_it_fits_and_takes_it(world: World) -> None:
     world.submit(disk_mib=100)
     effects = world.offers(offer("o1", "a1", disk=99), offer("o2", "a2", disk=100), offer("o3", "a3"))
     assert disks(effects) == [("a2", 100.0)]
 
 
-def test_no_disk_is_given_twice_in_one_match(world: World) -> None:
+def test_disk_is_given_once_in_one_match(world: World) -> None:
     for name in ("j1", "j2", "j3"):
         world.submit(name, disk_mib=100)
     assert disks(world.offers(offer("o1", disk=250))) == [("a1", 100.0)] * 2
     assert world.job("j3").state is JobState.PENDING
 
 
-def test_why_says_how_much_is_lacking(world: World) -> None:
+def test_explanation_names_the_disk_that_is_lacking(world: World) -> None:
     world.submit(disk_mib=100)
     world.offers(offer("o1", disk=60))
     why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
@@ -58,9 +58,7 @@ def test_why_says_how_much_is_lacking(world: World) -> None:
 
 
 @pytest.mark.parametrize(("disk_mib", "passes"), [(0, True), (50, True), (51, False)])
-def test_what_is_kept_for_the_first_of_the_line_is_left_alone(
-    world: World, disk_mib: int, passes: bool
-) -> None:
+def test_disk_kept_for_the_first_job_in_line_is_left_alone(world: World, disk_mib: int, passes: bool) -> None:
     runs(world, "j1", "a1", 100, timeout_s=60.0)
     world.submit("first", disk_mib=150, timeout_s=60.0)
     world.offers(offer("o2", "a1", disk=100))
@@ -68,14 +66,14 @@ def test_what_is_kept_for_the_first_of_the_line_is_left_alone(
     assert (world.job("later").state is JobState.STARTING) == passes
 
 
-def test_a_gang_is_spread_by_its_disk(world: World) -> None:
+def test_gang_is_spread_by_its_disk(world: World) -> None:
     world.submit(disk_mib=100, tasks=3)
     assert disks(world.offers(offer("o1", "a1", disk=199))) == []
     effects = world.offers(offer("o2", "a2", disk=200))
     assert disks(effects) == [("a1", 100.0), ("a2", 100.0), ("a2", 100.0)]
 
 
-def test_jobs_of_lower_priority_make_room(world: World) -> None:
+def test_disk_of_jobs_of_lower_priority_is_preempted(world: World) -> None:
     runs(world, "small", "a1", 50, preemptible=True)
     runs(world, "large", "a2", 100, preemptible=True)
     world.submit("first", disk_mib=80, priority=10)
@@ -84,7 +82,7 @@ def test_jobs_of_lower_priority_make_room(world: World) -> None:
     assert {kill.task_id for kill in every(world.tick(5), fx.Kill)} == {world.job("large").task_id}
 
 
-def test_an_end_gives_it_back(world: World) -> None:
+def test_disk_is_given_back_at_the_end_of_a_job(world: World) -> None:
     runs(world, "j1", "a1", 100)
     world.submit("j2", disk_mib=100)
     world.offers(offer("o2", "a1"))

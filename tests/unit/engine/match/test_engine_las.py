@@ -55,7 +55,7 @@ def _ends(world: World, task: str) -> None:
     _pass(world, 1.0)
 
 
-def test_who_has_had_an_hour_gives_way_to_the_newcomer(world: World) -> None:
+def test_las_job_that_has_had_an_hour_gives_way_to_a_new_one(world: World) -> None:
     _submit(world, "old")
     assert world.job("old").state is JobState.RUNNING
     assert _submit(world, "new") == set(), "both are on the first level"
@@ -75,7 +75,7 @@ def test_who_has_had_an_hour_gives_way_to_the_newcomer(world: World) -> None:
     assert world.job("old").state is JobState.RUNNING
 
 
-def test_service_is_the_same_after_a_restart(world: World) -> None:
+def test_las_service_is_the_same_after_a_restart(world: World) -> None:
     _submit(world, "old")
     _pass(world, 1000.0)
     _submit(world, "new")
@@ -86,7 +86,7 @@ def test_service_is_the_same_after_a_restart(world: World) -> None:
     assert world.job("old").served != Served()
 
 
-def test_nobody_gives_way_in_another_queue_or_who_may_not_be_stopped(world: World) -> None:
+def test_las_spares_jobs_of_other_queues_and_those_not_preemptible(world: World) -> None:
     _submit(world, "old", preemptible=False)
     assert _submit(world, "new") == set()
     assert _pass(world, 10 * HOUR_S) == set()
@@ -99,7 +99,7 @@ def test_nobody_gives_way_in_another_queue_or_who_may_not_be_stopped(world: Worl
     assert _submit(world, "newer", 1) == {"new.1"}
 
 
-def test_who_is_ended_makes_room_for_the_whole_job_alone(world: World) -> None:
+def test_las_victims_make_room_for_the_whole_job_and_no_more(world: World) -> None:
     for name in ("a", "b", "c", "d"):
         _submit(world, name, 1)
         _pass(world, 1.0)
@@ -108,13 +108,13 @@ def test_who_is_ended_makes_room_for_the_whole_job_alone(world: World) -> None:
     assert len(_submit(world, "pair", 2)) == 2
 
 
-def test_on_one_level_a_smaller_job_comes_before_a_larger_one_that_runs(world: World) -> None:
+def test_las_level_puts_a_smaller_job_before_a_larger_one_that_runs(world: World) -> None:
     _submit(world, "wide")
     assert _submit(world, "wider") == set()
     assert _submit(world, "small", 1) == {"wide.1"}
 
 
-def test_no_node_idles_for_a_job_that_is_blocked_before_it_has_waited_for_long(world: World) -> None:
+def test_las_keeps_no_node_idle_for_a_job_blocked_a_short_time(world: World) -> None:
     _submit(world, "runs", 3, preemptible=False)
     _submit(world, "wide", preemptible=False)
     _submit(world, "late", 1, priority=-1)
@@ -129,7 +129,7 @@ def test_no_node_idles_for_a_job_that_is_blocked_before_it_has_waited_for_long(w
     assert world.job("wide").served == Served(lifted=True)
 
 
-def test_who_goes_first_is_who_has_had_less(world: World) -> None:
+def test_las_order_starts_with_the_job_that_has_had_less(world: World) -> None:
     _submit(world, "runs", preemptible=False)
     for name, gpus in (("wide", 4), ("small", 1), ("two", 2)):
         _submit(world, name, gpus)
@@ -139,7 +139,7 @@ def test_who_goes_first_is_who_has_had_less(world: World) -> None:
     assert states == {"wide": JobState.PENDING, "small": JobState.RUNNING, "two": JobState.RUNNING}
 
 
-def test_without_such_a_queue_nobody_gives_way() -> None:
+def test_las_moves_no_job_without_a_queue_of_that_order() -> None:
     world = World()
     world.register()
     world.node("a1", *(gpu(f"g{i}") for i in range(4)), cpus=32)

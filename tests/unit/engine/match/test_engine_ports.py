@@ -35,7 +35,7 @@ def launched(world: World, *wishes: PortWish, name: str = "j1") -> list[fx.Launc
     return [item for launch in every(effects, fx.Launch) for item in launch.tasks]
 
 
-def test_a_job_gets_ports_and_is_told(world: World) -> None:
+def test_job_gets_ports_in_its_environment(world: World) -> None:
     world.offers(replace(offer("o1"), ports=(PortRange(100, 104),)))
     (item,) = launched(world, wish(102), ANY)
     first, second = item.task.ports
@@ -47,7 +47,7 @@ def test_a_job_gets_ports_and_is_told(world: World) -> None:
     assert item.env["PORTS"] == f"102,{second}"
 
 
-def test_no_port_is_given_twice_in_one_match(world: World) -> None:
+def test_port_is_given_once_in_one_match(world: World) -> None:
     for name in ("j1", "j2"):
         world.feed(ev.JobSubmitted(JobId(name), spec(ports=(ANY, ANY))))
     world.offers(replace(offer("o1"), ports=(PortRange(100, 103),)))
@@ -55,7 +55,7 @@ def test_no_port_is_given_twice_in_one_match(world: World) -> None:
     assert sorted(ports) == [100, 101, 102, 103]
 
 
-def test_a_member_of_a_gang_gets_another_port_at_each_launch() -> None:
+def test_member_of_a_gang_gets_another_port_at_each_launch() -> None:
     """The lowest port may be one that a host cannot give."""
     ports = []
     for name in ("j1", "j2"):
@@ -69,7 +69,9 @@ def test_a_member_of_a_gang_gets_another_port_at_each_launch() -> None:
 
 
 @pytest.mark.parametrize(("wishes", "agent"), [((wish(9),), "b"), ((ANY, ANY), "a"), ((ANY,) * 4, None)])
-def test_it_goes_where_the_ports_are(world: World, wishes: tuple[PortWish, ...], agent: str | None) -> None:
+def test_job_with_ports_goes_where_they_are_offered(
+    world: World, wishes: tuple[PortWish, ...], agent: str | None
+) -> None:
     world.offers(
         replace(offer("o1", "a"), ports=(PortRange(100, 102),)),
         replace(offer("o2", "b"), ports=(PortRange(9, 9),)),
@@ -84,7 +86,7 @@ def test_it_goes_where_the_ports_are(world: World, wishes: tuple[PortWish, ...],
     ),
     st.lists(st.integers(0, 6), max_size=6, unique=True),
 )
-def test_enough_is_what_can_be_chosen(wishes: list[PortWish], ports: list[int]) -> None:
+def test_ports_offered_suffice_only_if_they_can_be_chosen(wishes: list[PortWish], ports: list[int]) -> None:
     wishes = [*wishes, *[ANY] * (len(ports) % 3)]
     offered = [PortRange(port, port) for port in ports]
     assert enough(wishes, offered) == (choose(wishes, offered, "seed") is not None)
@@ -100,14 +102,14 @@ def test_enough_is_what_can_be_chosen(wishes: list[PortWish], ports: list[int]) 
         ([0], {"tasks": 2}, "is for jobs of one task"),
     ],
 )
-def test_what_is_wrong_with_ports(ports: object, more: dict[str, object], words: str) -> None:
+def test_ports_of_a_spec_with_a_fault_are_refused(ports: object, more: dict[str, object], words: str) -> None:
     problems = spec_from_mapping({"command": "true", "ports": ports, **more})
     assert isinstance(problems, list)
     assert [problem.path for problem in problems] == ["/ports"]
     assert words in problems[0].reason
 
 
-def test_a_request_s_ports() -> None:
+def test_ports_of_a_request_from_a_spec() -> None:
     spec = spec_from_mapping({"command": "true", "ports": [0, 80]})
     assert isinstance(spec, JobSpec)
     assert spec.ports == (ANY, wish(80))

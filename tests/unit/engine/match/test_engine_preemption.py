@@ -66,7 +66,7 @@ def asked(world: World, name: str = "big", gpus: int = 2, **more: object) -> set
     return kills(world.tick(5))
 
 
-def test_the_victim_gets_notice_and_its_place_back(world: World) -> None:
+def test_preemption_victim_gets_notice_and_its_place_back(world: World) -> None:
     node(world, gpus=2)
     runs(world, "low", 2, kill_grace_s=30.0)
     world.submit("big", gpus=2, priority=10)
@@ -83,7 +83,7 @@ def test_the_victim_gets_notice_and_its_place_back(world: World) -> None:
     assert world.job("low").state is JobState.PENDING
 
 
-def test_nobody_is_ended_before_what_is_free_could_be_offered(world: World) -> None:
+def test_preemption_waits_until_free_gpus_could_be_offered(world: World) -> None:
     node(world, gpus=2)
     runs(world, "low", 2)
     world.submit("big", gpus=2, priority=10)
@@ -103,20 +103,20 @@ def test_nobody_is_ended_before_what_is_free_could_be_offered(world: World) -> N
         ({}, {"cpus": 1000.0}),
     ],
 )
-def test_nobody_is_ended_in_vain(world: World, victim: dict[str, Any], more: dict[str, Any]) -> None:
+def test_preemption_ends_no_job_in_vain(world: World, victim: dict[str, Any], more: dict[str, Any]) -> None:
     node(world, gpus=2)
     runs(world, "low", 2, **victim)
     assert not asked(world, **more)
 
 
-def test_nobody_is_ended_where_nothing_may_start(world: World) -> None:
+def test_preemption_ends_no_job_on_a_drained_node(world: World) -> None:
     node(world, gpus=2)
     runs(world, "low", 2)
     world.feed(ev.DrainRequested(Target.NODE, "a1.example", "new fan"))
     assert not asked(world)
 
 
-def test_the_cheapest_are_ended_and_no_more_than_needed(world: World) -> None:
+def test_preemption_ends_the_cheapest_jobs_and_no_more_than_needed(world: World) -> None:
     node(world)
     runs(world, "old", ran_s=20)
     runs(world, "middle", ran_s=5)
@@ -125,7 +125,7 @@ def test_the_cheapest_are_ended_and_no_more_than_needed(world: World) -> None:
     assert asked(world) == {"young.1", "younger.1"}
 
 
-def test_one_that_is_enough_is_ended_alone(world: World) -> None:
+def test_preemption_ends_one_job_alone_if_it_is_enough(world: World) -> None:
     node(world)
     runs(world, "pair", 2)
     runs(world, "one")
@@ -133,14 +133,14 @@ def test_one_that_is_enough_is_ended_alone(world: World) -> None:
     assert asked(world) == {"pair.1"}
 
 
-def test_lower_priority_goes_first_however_long_it_ran(world: World) -> None:
+def test_preemption_ends_lower_priority_first_however_long_it_ran(world: World) -> None:
     node(world, gpus=2)
     runs(world, "low", ran_s=25)
     runs(world, "higher", priority=5)
     assert asked(world, gpus=1) == {"low.1"}
 
 
-def test_free_gpus_are_used_before(world: World) -> None:
+def test_preemption_uses_free_gpus_before_victims(world: World) -> None:
     node(world, gpus=4)
     runs(world, "a")
     runs(world, "b")
@@ -150,7 +150,7 @@ def test_free_gpus_are_used_before(world: World) -> None:
     assert not asked(world, "other", gpus=2)
 
 
-def test_nobody_else_takes_the_room(world: World) -> None:
+def test_preemption_room_is_taken_by_no_other_job(world: World) -> None:
     node(world, gpus=2)
     runs(world, "low", 2)
     world.tick(5)
@@ -167,7 +167,7 @@ def test_nobody_else_takes_the_room(world: World) -> None:
     assert world.job("big").room_made_at is None
 
 
-def test_the_room_is_kept_when_the_launch_is_lost(world: World) -> None:
+def test_preemption_room_is_kept_when_the_launch_is_lost(world: World) -> None:
     node(world, gpus=2)
     runs(world, "low", 2)
     world.tick(5)
@@ -185,7 +185,7 @@ def test_the_room_is_kept_when_the_launch_is_lost(world: World) -> None:
     assert world.job("big").state is JobState.STARTING
 
 
-def test_it_waits_for_those_that_are_being_ended(world: World) -> None:
+def test_preemption_waits_for_victims_that_are_being_ended(world: World) -> None:
     node(world)
     runs(world, "one", 2)
     runs(world, "two", 2)
@@ -195,7 +195,7 @@ def test_it_waits_for_those_that_are_being_ended(world: World) -> None:
     assert kills(world.tick(20)) == first, "the other one need not go"
 
 
-def test_who_ends_anyway_is_waited_for(world: World) -> None:
+def test_preemption_waits_for_a_job_that_ends_anyway(world: World) -> None:
     node(world)
     runs(world, "leaves", 2)
     runs(world, "stays", 2)
@@ -203,7 +203,7 @@ def test_who_ends_anyway_is_waited_for(world: World) -> None:
     assert "stays.1" not in asked(world, gpus=2)
 
 
-def test_room_for_a_gang_over_agents(world: World) -> None:
+def test_preemption_makes_room_for_a_gang_over_agents(world: World) -> None:
     node(world, "a1", 2)
     node(world, "a2", 2, first=2)
     runs(world, "one", 1, ran_s=3)
@@ -213,7 +213,7 @@ def test_room_for_a_gang_over_agents(world: World) -> None:
     assert asked(world, gpus=1, tasks=3) == {"two.1", "three.1", "four.1"}
 
 
-def test_a_gang_is_ended_whole(world: World) -> None:
+def test_preemption_ends_a_gang_whole(world: World) -> None:
     node(world, "a1", 2)
     node(world, "a2", 2, first=2)
     runs(world, "gang", 1, tasks=4)
@@ -224,7 +224,7 @@ def test_a_gang_is_ended_whole(world: World) -> None:
     assert (gang.state, gang.attempts, gang.infrastructure_failures) == (JobState.PENDING, 0, 0)
 
 
-def test_an_operator_can_forbid_it() -> None:
+def test_preemption_can_be_forbidden_by_an_operator() -> None:
     world = World(settings=Settings("executor", "monitor", preemption=False))
     world.register()
     node(world, gpus=2)
@@ -232,7 +232,7 @@ def test_an_operator_can_forbid_it() -> None:
     assert not asked(world)
 
 
-def test_a_queue_at_its_limit_ends_nobody() -> None:
+def test_preemption_ends_no_job_for_a_queue_at_its_limit() -> None:
     world = World(settings=Settings("executor", "monitor", queue_limits={"small": 1}))
     world.register()
     node(world, gpus=2)
@@ -240,7 +240,7 @@ def test_a_queue_at_its_limit_ends_nobody() -> None:
     assert not asked(world, queue="small")
 
 
-def test_a_restart_in_between_ends_nobody_else(world: World) -> None:
+def test_preemption_ends_no_other_job_after_a_restart_in_between(world: World) -> None:
     node(world)
     runs(world, "one", 2)
     runs(world, "two", 2)

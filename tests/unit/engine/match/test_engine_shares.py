@@ -60,7 +60,7 @@ def states(world: World, *names: str) -> list[str]:
     return [world.job(name).state.value for name in names]
 
 
-def test_why_says_whose_shares_a_whole_gpu_waits_for_and_when_the_last_ends() -> None:
+def test_explanation_names_the_shares_that_a_whole_gpu_waits_for_and_their_end() -> None:
     world = world_of(card("g1"))
     submit(world, "short", timeout_s=60, **HALF)
     submit(world, "long", timeout_s=600, **TENTH)
@@ -72,7 +72,7 @@ def test_why_says_whose_shares_a_whole_gpu_waits_for_and_when_the_last_ends() ->
     assert answer.can_ever_run
 
 
-def test_why_says_what_a_card_is_full_by_and_of_whom() -> None:
+def test_explanation_names_the_dimension_in_which_a_card_is_full() -> None:
     world = world_of(card("g1"))
     submit(world, "memory", gpus=1, gpu_compute_pct=10, gpu_memory_mib=70_000)
     submit(world, "more", gpus=1, gpu_compute_pct=10, gpu_memory_mib=20_000)
@@ -88,7 +88,7 @@ def test_why_says_what_a_card_is_full_by_and_of_whom() -> None:
     )
 
 
-def test_several_shares_of_memory_alone_have_room_as_the_operator_says() -> None:
+def test_shares_of_memory_alone_have_room_as_the_operator_says() -> None:
     alone = {"gpus": 1, "gpu_compute_pct": 100, "gpu_memory_mib": 20_000}
     for overcommit, fit in ((1.0, 1), (2.0, 2)):
         world = world_of(card("g1"), gpu_compute_overcommit=overcommit)
@@ -99,7 +99,7 @@ def test_several_shares_of_memory_alone_have_room_as_the_operator_says() -> None
         assert states(world, *names) == ["running"] * fit + ["pending"] * (3 - fit)
 
 
-def test_why_says_what_each_host_lacks() -> None:
+def test_explanation_names_the_abilities_that_a_host_lacks_for_a_share() -> None:
     world = world_of(card("g1"))
     submit(world, "strict", isolation=Isolation.STRICT, **HALF)
     answer = why(world, "strict")
@@ -107,7 +107,7 @@ def test_why_says_what_each_host_lacks() -> None:
     assert not answer.can_ever_run
 
 
-def test_why_says_whose_card_it_is_while_mps_keeps_its_shares() -> None:
+def test_explanation_names_the_user_of_a_card_kept_by_mps() -> None:
     world = world_of(card("g1", Ability.SHIM, Ability.MPS2))
     submit(world, "alices", user="alice", **TENTH)
     submit(world, "bobs", user="bob", **TENTH)
@@ -115,7 +115,7 @@ def test_why_says_whose_card_it_is_while_mps_keeps_its_shares() -> None:
     assert "g1 is user alice's alone, as long as its shares are kept by MPS" in why(world, "bobs").summary
 
 
-def test_a_share_that_would_outlast_it_takes_nothing_that_is_kept_for_a_whole_gpu() -> None:
+def test_share_takes_nothing_kept_for_a_whole_gpu_that_it_would_outlast() -> None:
     world = world_of(card("g1"))
     submit(world, "first", timeout_s=600, **HALF)
     submit(world, "whole", gpus=1)
@@ -135,7 +135,7 @@ def test_a_share_that_would_outlast_it_takes_nothing_that_is_kept_for_a_whole_gp
     assert states(world, "whole", "endless") == ["starting", "pending"]
 
 
-def test_a_share_that_waits_has_its_part_kept_and_the_rest_is_others() -> None:
+def test_share_that_waits_has_its_part_kept_and_no_more() -> None:
     world = world_of(card("g1"))
     submit(world, "first", timeout_s=600, **HALF)
     submit(world, "waits", gpus=1, gpu_milli=800)
@@ -162,7 +162,7 @@ def test_shares_of_lower_priority_are_ended_for_a_whole_gpu_all_of_one_card() ->
     assert evicted in ({"a"}, {"b"}), f"one share is on one card and two are on the other: {placed}"
 
 
-def test_what_was_asked_for_lately_counts_shares_in_two_dimensions() -> None:
+def test_demand_of_late_counts_shares_in_two_dimensions() -> None:
     world = world_of(card("g1"), card("g2"), placement=Placement.FRAGMENTATION)
     for n in range(4):
         submit(world, f"m{n}", gpus=1, gpu_compute_pct=10, gpu_memory_mib=32_000)

@@ -50,7 +50,7 @@ def why(made: World, name: str) -> str:
     return why_of(made.state, made.settings, made.now, made.job(name)).summary
 
 
-def test_an_offer_is_used_for_the_queues_of_its_role() -> None:
+def test_offer_is_used_for_the_queues_of_its_role() -> None:
     made = two_roles()
     made.submit("other", queue="dev", gpus=1)
     made.submit("mine", queue="prod/web", gpus=1)
@@ -58,7 +58,7 @@ def test_an_offer_is_used_for_the_queues_of_its_role() -> None:
     assert launched(made.offers(to("gpu", "d", gpus=3))) == [(["d"], ["other"])]
 
 
-def test_two_roles_offers_of_an_agent_never_go_into_one_launch() -> None:
+def test_offers_of_two_roles_never_go_into_one_launch() -> None:
     made = two_roles()
     made.submit("whole", queue="prod", gpus=4)
     made.submit("other", queue="dev", gpus=3)
@@ -67,7 +67,7 @@ def test_two_roles_offers_of_an_agent_never_go_into_one_launch() -> None:
     assert launched(made.offers(to("gpu-prod", "q", gpus=2))) == [(["p", "q"], ["whole"])]
 
 
-def test_the_other_role_has_its_turn_when_the_older_offer_is_given_back() -> None:
+def test_second_role_has_its_turn_when_the_older_offer_is_given_back() -> None:
     made = two_roles(offer_hold_s=30.0)
     made.submit("large", queue="prod", gpus=8)
     made.submit("small", queue="dev", gpus=1)
@@ -80,7 +80,7 @@ def test_the_other_role_has_its_turn_when_the_older_offer_is_given_back() -> Non
     assert launched(made.feed(ev.Tick())) == [(["d"], ["small"])]
 
 
-def test_only_roles_for_which_something_waits_are_asked_for() -> None:
+def test_roles_are_asked_for_only_while_jobs_wait_for_them() -> None:
     made = two_roles()
     made.now += 5
     assert asked(made.feed(ev.Tick())) == [fx.Suppress()]
@@ -95,14 +95,14 @@ def _job(name: str, queue: str) -> tuple[JobId, JobSpec]:
     return JobId(name), spec(queue=queue, gpus=1)
 
 
-def test_with_one_role_nothing_is_said_of_roles() -> None:
+def test_role_is_not_named_where_there_is_one_alone() -> None:
     made = world(agents=0, role="gpu")
     made.now += 5
     assert asked(made.feed(ev.Tick())) == [fx.Suppress()]
     assert asked(made.feed(ev.JobSubmitted(*_job("one", "prod")))) == [fx.Revive()]
 
 
-def test_a_monitor_goes_by_the_default_role_if_it_is_offered_else_by_any() -> None:
+def test_monitor_goes_by_the_default_role_if_it_is_offered_else_by_any() -> None:
     made = world(agents=0, role="gpu", role_of={"prod": "gpu-prod"})
     both = [to("gpu-prod", "p", gpus=2), to("gpu", "d", gpus=2)]
     assert only(made.offers(*both), fx.Launch).offer_ids == ("d",)
@@ -128,7 +128,7 @@ def test_covers_are_reserved_for_the_role_of_their_offer_and_their_keeper_is_of_
     assert joins.task.covers is None, "an open card is open to all queues"
 
 
-def test_why_says_what_a_role_lacks() -> None:
+def test_explanation_names_the_role_that_lacks_offers() -> None:
     made = two_roles()
     made.submit("mine", queue="prod", gpus=1)
     assert why(made, "mine").endswith("; Mesos offers nothing to its queue's role gpu-prod")
@@ -136,7 +136,7 @@ def test_why_says_what_a_role_lacks() -> None:
     assert "the role gpu-prod may have 0 GPUs, and 0 are used" in why(made, "mine")
 
 
-def test_what_is_reserved_for_another_role_is_no_ground_for_a_job() -> None:
+def test_reservation_for_another_role_does_not_hold_a_job_back() -> None:
     made = two_roles()
     amounts = {"cpus": 8.0, "mem": 16384.0, "gpus": 4.0}
     reserved = tuple(Scalar(name, amount, '{"role":"gpu"}') for name, amount in amounts.items())
@@ -158,7 +158,7 @@ def test_what_is_reserved_for_another_role_is_no_ground_for_a_job() -> None:
         ("dev=gpu-dev", "queue dev has two roles"),
     ],
 )
-def test_what_is_no_role_of_a_queue_is_refused(given: str, said: str) -> None:
+def test_role_option_that_is_no_role_of_a_queue_is_refused(given: str, said: str) -> None:
     context = click.Context(click.Command("scheduler"))
     context.params["role"] = "gpu"
     with pytest.raises(click.BadParameter) as raised:

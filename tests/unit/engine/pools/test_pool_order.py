@@ -7,9 +7,13 @@ import pytest
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.errors import NotAccepted
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueSpec
+from mesos_gpu.policy.tenancy.pools import pools_of_unreported
+from mesos_gpu.testing.builders import gpu, offer
 from tests.unit.engine.tenancy.lending import Tenants
 
 FAST, SLOW = Pool("fast", models=("H100",)), Pool("slow", models=("T4",))
@@ -36,7 +40,7 @@ def owed(**gpus: int) -> dict[str, Guarantee]:
     return {pool: Guarantee(count * 1000) for pool, count in gpus.items()}
 
 
-def test_only_a_queue_that_names_a_dedicated_pool_uses_it(world: Tenants) -> None:
+def test_dedicated_pool_is_used_only_by_queues_that_name_it(world: Tenants) -> None:
     apply(
         world,
         Pool("fast", models=("H100",), dedicated=True),
@@ -57,7 +61,7 @@ def test_only_a_queue_that_names_a_dedicated_pool_uses_it(world: Tenants) -> Non
         world.submit("never", queue="own", gpus=1, gpu_model=("T4",), preemptible=True)
 
 
-def test_a_pool_that_is_dedicated_takes_no_jobs_of_others_without_gpus(world: Tenants) -> None:
+def test_dedicated_pool_takes_no_jobs_of_others_without_gpus(world: Tenants) -> None:
     slow = Pool("slow", models=("T4",), dedicated=True)
     apply(
         world,
@@ -74,15 +78,56 @@ def test_a_pool_that_is_dedicated_takes_no_jobs_of_others_without_gpus(world: Te
     assert where(world, "its") is not None
 
 
+def test_dedicated_pool_takes_no_jobs_of_others_before_its_monitor_reports() -> None:
+    world = Tenants()
+    world.register()
+    apply(
+        world,
+        Pool("fast", models=("H100",), dedicated=True),
+        SLOW,
+        other=QueueSpec(),
+        own=QueueSpec(pools=("fast",)),
+    )
+    world.submit("cpu", queue="other", gpus=0)
+    world.submit("its", queue="own", gpus=0)
+    world.offers(offer("new-1", "new", gpus=1))
+    (monitor,) = world.state.tasks
+    world.offers(offer("new-2", "new", gpus=1))
+    assert (where(world, "cpu"), where(world, "its")) == (None, None)
+    said = "is in pool default or fast or slow: its node monitor has not reported its GPUs yet"
+    assert [why(world, name).nodes[0].reasons[0] for name in ("cpu", "its")] == [said, said]
+    assert why(world, "its").can_ever_run
+    world.report("new", gpu("n0", "H100"), task=monitor)
+    assert (where(world, "cpu"), where(world, "its")) == (None, "new")
+
+
+def test_unreported_node_may_be_in_each_pool_that_only_its_models_decide() -> None:
+    place = Node(AgentId("a1"), "exam-1", attributes={"rack": "r1"})
+    fast, racked = Pool("fast", models=("H100",)), Pool("racked", attributes={"rack": "r1"})
+    slow, other = Pool("slow", models=("T4",)), Pool("away", attributes={"rack": "r2"}, models=("T4",))
+    assert pools_of_unreported((slow, other, fast), place) == {"fast", "slow", "default"}
+    assert pools_of_unreported((slow, racked, other, fast), place) == {"fast", "racked"}
+    assert pools_of_unreported((), place) == {"default"}
+
+
+def test_shared_pools_take_jobs_before_a_monitor_reports() -> None:
+    world = Tenants()
+    world.register()
+    apply(world, other=QueueSpec())
+    world.submit("cpu", queue="other", gpus=0)
+    world.offers(offer("new-1", "new", gpus=1), offer("new-2", "new", cpus=2))
+    assert where(world, "cpu") == "new"
+
+
 @pytest.mark.parametrize("order", [("fast", "slow"), ("slow", "fast")])
-def test_the_first_choice_is_filled_first_and_then_the_next(world: Tenants, order: tuple[str, str]) -> None:
+def test_pool_order_fills_the_first_choice_and_then_the_next(world: Tenants, order: tuple[str, str]) -> None:
     apply(world, team=QueueSpec(pools=order))
     for number in range(4):
         world.runs(f"j{number}", "team", 2)
     assert [where(world, f"j{number}") for number in range(4)] == [order[0]] * 2 + [order[1]] * 2
 
 
-def test_a_job_goes_on_to_the_next_pool_when_it_has_waited_as_long_as_its_queue_says(world: Tenants) -> None:
+def test_pool_order_goes_on_to_the_next_pool_after_the_wait_of_the_queue(world: Tenants) -> None:
     queues = {"team": QueueSpec(pools=BOTH, overflow_after_s=60.0), "team/a": QueueSpec()}
     world.document_of(queues, pools=(FAST, SLOW))
     world.runs("first", "team/a", 4)
@@ -101,7 +146,7 @@ def test_a_job_goes_on_to_the_next_pool_when_it_has_waited_as_long_as_its_queue_
     assert where(world, "next") == "slow"
 
 
-def test_nobody_is_stopped_in_a_pool_that_a_job_may_not_use_yet(world: Tenants) -> None:
+def test_reclaim_stops_no_job_in_a_pool_that_may_not_be_used_yet(world: Tenants) -> None:
     team = QueueSpec(guarantee_gpus=owed(fast=2, slow=2), pools=BOTH, overflow_after_s=60.0)
     apply(world, team=team, dev=QueueSpec(guarantee_gpus=owed(fast=2)))
     world.runs("its", "dev", 2, gpu_model=("H100",))
@@ -115,7 +160,7 @@ def test_nobody_is_stopped_in_a_pool_that_a_job_may_not_use_yet(world: Tenants) 
     assert where(world, "owed") == "slow"
 
 
-def test_it_is_no_use_to_wait_for_a_pool_that_has_nothing_of_what_is_asked_for(world: Tenants) -> None:
+def test_pool_order_skips_a_pool_without_the_gpus_asked_for(world: Tenants) -> None:
     apply(
         world,
         Pool("empty", models=("A100",)),
@@ -129,7 +174,7 @@ def test_it_is_no_use_to_wait_for_a_pool_that_has_nothing_of_what_is_asked_for(w
     assert where(world, "model") == "slow"
 
 
-def test_nobody_makes_room_for_a_gang_in_two_pools_of_an_order(world: Tenants) -> None:
+def test_reclaim_makes_no_room_for_a_gang_in_two_pools_of_an_order(world: Tenants) -> None:
     """What chaos found: it is placed in one pool only, so those who ended took their places again, and ended anew."""
     own = QueueSpec(guarantee_gpus=owed(fast=2, slow=2))
     apply(world, team=QueueSpec(pools=BOTH, overflow_after_s=0.0), own=own)
@@ -145,7 +190,7 @@ def test_nobody_makes_room_for_a_gang_in_two_pools_of_an_order(world: Tenants) -
     assert {task.agent_id for task in world.state.round_of(world.job("gang"))} == {"fast"}
 
 
-def test_whom_no_node_could_serve_is_looked_at_anew_when_another_document_opens_a_pool(
+def test_job_that_fits_nowhere_is_tried_again_when_a_document_opens_a_pool(
     world: Tenants,
 ) -> None:
     apply(world, team=QueueSpec(pools=BOTH), dev=QueueSpec())
@@ -161,7 +206,7 @@ def test_whom_no_node_could_serve_is_looked_at_anew_when_another_document_opens_
     assert world.passes(20) == {"lent"}, "when it has lost less work than the other one waits"
 
 
-def test_a_class_and_a_queue_must_have_a_pool_in_common(world: Tenants) -> None:
+def test_class_and_a_queue_must_have_a_pool_in_common(world: Tenants) -> None:
     apply(
         world,
         classes=(JobClass("quick", pools=("fast",)),),
@@ -174,7 +219,7 @@ def test_a_class_and_a_queue_must_have_a_pool_in_common(world: Tenants) -> None:
     assert where(world, "ok") == "fast"
 
 
-def test_a_pool_is_the_nodes_that_meet_its_constraints(world: Tenants) -> None:
+def test_pool_has_the_nodes_that_meet_its_constraints(world: Tenants) -> None:
     named = Pool("named", constraints=(Constraint("hostname", Operator.LIKE, "fast.*"),), dedicated=True)
     apply(world, named, own=QueueSpec(pools=("named",)), other=QueueSpec())
     world.runs("its", "own", 1)
@@ -182,7 +227,7 @@ def test_a_pool_is_the_nodes_that_meet_its_constraints(world: Tenants) -> None:
     assert (where(world, "its"), where(world, "others")) == ("fast", "slow")
 
 
-def test_the_tasks_of_a_job_are_in_one_of_the_pools_that_have_an_order(world: Tenants) -> None:
+def test_gang_is_placed_in_one_of_the_pools_of_an_order(world: Tenants) -> None:
     apply(world, team=QueueSpec(pools=BOTH), loose=QueueSpec())
     world.runs("holds", "team", 3)
     world.submit("gang", queue="team", gpus=1, tasks=2, preemptible=True)

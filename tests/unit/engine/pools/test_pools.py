@@ -34,7 +34,7 @@ def why(world: Tenants, name: str) -> Any:
     return why_of(world.state, world.settings, world.now, world.job(name))
 
 
-def test_what_is_guaranteed_in_a_pool_is_reclaimed_there_and_nowhere_else(world: Tenants) -> None:
+def test_guarantee_in_a_pool_is_reclaimed_there_and_nowhere_else(world: Tenants) -> None:
     pools(world, prod=owed(fast=4), dev=owed(slow=2))
     world.runs("fast", "dev", 4, gpu_model=("H100",))
     world.runs("slow", "dev", 4, gpu_model=("T4",))
@@ -64,7 +64,7 @@ def test_borrowing_in_one_pool_takes_nothing_of_what_is_owed_in_the_other(world:
     assert seat(world, "owed") == ("prod", "fast")
 
 
-def test_a_job_that_may_use_both_pools_has_its_seat_where_there_is_one(world: Tenants) -> None:
+def test_job_that_may_use_both_pools_has_its_seat_where_there_is_one(world: Tenants) -> None:
     pools(world, prod=owed(slow=4), dev=owed(fast=4))
     world.runs("either", "prod", 2)
     assert (agents_of(world, "either"), seat(world, "either")) == ({"slow"}, ("prod", "slow"))
@@ -72,7 +72,7 @@ def test_a_job_that_may_use_both_pools_has_its_seat_where_there_is_one(world: Te
     assert (agents_of(world, "holds"), seat(world, "holds")) == ({"fast"}, ("dev", "fast"))
 
 
-def test_what_is_not_preemptible_starts_only_in_the_pool_of_its_seat(world: Tenants) -> None:
+def test_non_preemptible_job_starts_only_in_the_pool_of_its_seat(world: Tenants) -> None:
     pools(world, prod=owed(slow=4), dev=owed(fast=4))
     world.runs("lent", "dev", 3, gpu_model=("T4",))
     world.submit("firm", queue="prod", gpus=2)
@@ -81,7 +81,7 @@ def test_what_is_not_preemptible_starts_only_in_the_pool_of_its_seat(world: Tena
     assert (agents_of(world, "firm"), seat(world, "firm")) == ({"slow"}, ("prod", "slow"))
 
 
-def test_a_preemptible_job_borrows_in_the_other_pool_while_its_own_is_full(world: Tenants) -> None:
+def test_preemptible_job_borrows_in_the_other_pool_while_its_own_is_full(world: Tenants) -> None:
     pools(world, prod=owed(slow=4), dev=owed(fast=4))
     world.runs("lent", "dev", 3, gpu_model=("T4",))
     world.runs("either", "prod", 2)
@@ -89,7 +89,7 @@ def test_a_preemptible_job_borrows_in_the_other_pool_while_its_own_is_full(world
     assert world.job("lent").stopped == 0
 
 
-def test_who_may_not_use_a_pool_is_told_so_and_never_put_there(world: Tenants) -> None:
+def test_job_is_never_placed_in_a_pool_that_its_class_may_not_use_and_why_reports_it(world: Tenants) -> None:
     pools(world, JobClass("cheap", pools=("slow",)), prod=owed(fast=4), dev=owed(slow=4))
     world.runs("holds", "dev", 4, gpu_model=("T4",))
     world.submit("waits", queue="dev", gpus=1, job_class="cheap", preemptible=True)
@@ -104,7 +104,7 @@ def test_who_may_not_use_a_pool_is_told_so_and_never_put_there(world: Tenants) -
     assert agents_of(world, "waits") == {"slow"}
 
 
-def test_the_seat_of_a_job_is_in_a_pool_that_its_class_may_use(world: Tenants) -> None:
+def test_seat_of_a_job_is_in_a_pool_that_its_class_may_use(world: Tenants) -> None:
     pools(world, JobClass("cheap", pools=("slow",)), prod=owed(fast=4, slow=4), dev=owed())
     world.runs("lent", "dev", 3, gpu_model=("T4",))
     world.submit("firm", queue="prod", gpus=2, job_class="cheap")
@@ -113,7 +113,7 @@ def test_the_seat_of_a_job_is_in_a_pool_that_its_class_may_use(world: Tenants) -
     assert (agents_of(world, "firm"), seat(world, "firm")) == ({"slow"}, ("prod", "slow"))
 
 
-def test_nobody_makes_room_in_a_pool_where_a_limit_forbids_the_start(world: Tenants) -> None:
+def test_reclaim_makes_no_room_in_a_pool_where_a_limit_forbids_the_start(world: Tenants) -> None:
     pools(world, prod=owed(fast=4), dev=owed(), few=QueueSpec(limit_gpus={"slow": 1000}))
     world.runs("fast", "prod", 4, gpu_model=("H100",))
     world.runs("slow", "few", 1, gpu_model=("T4",))
@@ -124,7 +124,7 @@ def test_nobody_makes_room_in_a_pool_where_a_limit_forbids_the_start(world: Tena
     assert agents_of(world, "either") == {"fast"}
 
 
-def test_who_may_start_in_the_place_of_one_with_a_seat_does_so_in_a_pool_with_room_in_its_limit(
+def test_job_takes_the_seat_of_another_in_a_pool_with_room_in_its_limit(
     world: Tenants,
 ) -> None:
     few = QueueSpec(guarantee_gpus={"slow": Guarantee(2000)}, limit_gpus={"slow": 2000, "fast": 0})
@@ -137,7 +137,7 @@ def test_who_may_start_in_the_place_of_one_with_a_seat_does_so_in_a_pool_with_ro
     assert (agents_of(world, "firm"), seat(world, "firm")) == ({"slow"}, ("few", "slow"))
 
 
-def test_a_seat_is_in_a_pool_whose_limit_lets_the_job_start(world: Tenants) -> None:
+def test_seat_is_in_a_pool_whose_limit_lets_the_job_start(world: Tenants) -> None:
     few = QueueSpec(
         guarantee_gpus={"fast": Guarantee(4000), "slow": Guarantee(2000)}, limit_gpus={"fast": 1000}
     )

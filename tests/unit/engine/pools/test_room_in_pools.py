@@ -44,7 +44,7 @@ def told(world: Tenants) -> Tenants:
     return world
 
 
-def test_nobody_is_ended_for_a_job_that_may_not_use_his_pool_any_more(told: Tenants) -> None:
+def test_notice_is_withdrawn_when_the_taker_may_not_use_the_pool_any_more(told: Tenants) -> None:
     _may_use(told, "fast")
     assert not told.passes(NOTICE_S + 10)
     notice = _lent(told).notice
@@ -79,7 +79,7 @@ def test_room_for_a_gang_in_two_pools_without_an_order_is_kept_until_all_of_it_i
 
 
 @pytest.mark.parametrize("by", ["limit", "hours"])
-def test_who_has_room_only_where_his_queue_may_hold_nothing_does_not_starve_the_next(by: str) -> None:
+def test_job_with_room_only_beyond_its_limit_does_not_starve_the_next(by: str) -> None:
     world = Tenants()
     world.register()
     world.node("fast", *(gpu(f"f{i}", "H100") for i in range(4)), cpus=64)

@@ -64,7 +64,7 @@ def running(world: World, **more: object) -> None:
     assert world.job().state is JobState.RUNNING
 
 
-def test_all_start_together_over_several_agents(world: World) -> None:
+def test_gang_starts_together_over_several_agents(world: World) -> None:
     nodes(world)
     items = gang(world)
     assert [item.task.id for item in items] == ["j1.1.0", "j1.1.1", "j1.1.2"]
@@ -74,7 +74,7 @@ def test_all_start_together_over_several_agents(world: World) -> None:
     assert world.job().task_id == "j1.1.0"
 
 
-def test_members_find_each_other(world: World) -> None:
+def test_gang_members_have_the_addresses_of_each_other(world: World) -> None:
     nodes(world, count=2)
     items = gang(world, tasks=4, gpus=1)
     hosts = ["a0.example", "a0.example", "a1.example", "a1.example"]
@@ -93,7 +93,7 @@ def test_members_find_each_other(world: World) -> None:
     assert len(set(ports)) == 4, "no two on one host share a port"
 
 
-def test_torchrun_needs_no_options_and_what_the_job_says_goes_before(world: World) -> None:
+def test_gang_has_the_variables_of_torchrun_unless_its_job_sets_them(world: World) -> None:
     nodes(world, count=2)
     items = gang(world, tasks=2, gpus=2, env={"PET_NPROC_PER_NODE": "4", "RANK": "7"})
     told = {key: value for key, value in items[1].env.items() if key.startswith("PET_")}
@@ -105,7 +105,7 @@ def test_torchrun_needs_no_options_and_what_the_job_says_goes_before(world: Worl
 @pytest.mark.parametrize(
     ("tasks", "gpus", "fits"), [(3, 2, True), (4, 2, False), (6, 1, True), (7, 1, False), (1, 3, False)]
 )
-def test_all_or_nothing(world: World, tasks: int, gpus: int, fits: bool) -> None:
+def test_gang_is_launched_whole_or_not_at_all(world: World, tasks: int, gpus: int, fits: bool) -> None:
     nodes(world)
     items = gang(world, tasks=tasks, gpus=gpus)
     assert len(items) == (tasks if fits else 0)
@@ -116,7 +116,7 @@ def test_all_or_nothing(world: World, tasks: int, gpus: int, fits: bool) -> None
         assert (world.job("j2").state is JobState.STARTING) == (tasks * gpus > 6 or tasks == 1)
 
 
-def test_processors_memory_and_ports_count_too(world: World) -> None:
+def test_gang_placement_counts_cpus_memory_and_ports(world: World) -> None:
     nodes(world, cpus=4)
     assert not gang(world, gpus=1, tasks=6, cpus=2.0)
     world.feed(ev.KillRequested(JobId("j1")))
@@ -126,14 +126,14 @@ def test_processors_memory_and_ports_count_too(world: World) -> None:
     assert len({(item.task.agent_id, item.task.ports) for item in items}) == 2
 
 
-def test_without_a_port_there_is_no_place(world: World) -> None:
+def test_gang_placement_needs_a_port_on_each_node(world: World) -> None:
     world.offers(replace(offer("o1", "bare", gpus=0), ports=()))
     assert not gang(world, tasks=2, gpus=0)
     world.offers(replace(offer("o2", "bare", gpus=0), ports=(PortRange(7, 8),)))
     assert sorted(task.ports for task in members(world)) == [(7,), (8,)]
 
 
-def test_one_model_for_all(world: World) -> None:
+def test_gang_members_have_gpus_of_one_model(world: World) -> None:
     world.node("a0", gpu("g0", "T4"), gpu("g1", "T4"))
     world.node("a1", gpu("g2", "A100"), gpu("g3", "T4"))
     items = gang(world, tasks=3, gpus=1, gpu_model=("A100", "T4"))
@@ -141,7 +141,7 @@ def test_one_model_for_all(world: World) -> None:
     assert models == {"g0", "g1", "g3"}
 
 
-def test_constraints_hold_among_the_members(world: World) -> None:
+def test_gang_members_keep_constraints_among_themselves(world: World) -> None:
     nodes(world, count=2, gpus=4)
     unique = (Constraint("hostname", Operator.UNIQUE),)
     assert not gang(world, tasks=3, gpus=1, constraints=unique)
@@ -149,7 +149,7 @@ def test_constraints_hold_among_the_members(world: World) -> None:
     assert sorted(task.agent_id for task in members(world)) == ["a0", "a1", "a9"]
 
 
-def test_nobody_starts_before_all_have_their_places(world: World) -> None:
+def test_gang_members_start_when_all_have_their_places(world: World) -> None:
     nodes(world)
     gang(world)
     assert not every(each(world, "TASK_STARTING", skip=1), fx.Start)
@@ -158,7 +158,7 @@ def test_nobody_starts_before_all_have_their_places(world: World) -> None:
     assert world.job().state is JobState.STARTING
 
 
-def test_the_word_to_start_is_repeated_until_it_is_heard(world: World) -> None:
+def test_gang_start_is_repeated_until_it_is_heard(world: World) -> None:
     nodes(world)
     gang(world)
     each(world, "TASK_STARTING")
@@ -171,7 +171,7 @@ def test_the_word_to_start_is_repeated_until_it_is_heard(world: World) -> None:
     assert world.job().started_at is not None
 
 
-def test_a_scheduler_that_starts_again_says_it_again(world: World) -> None:
+def test_gang_start_is_repeated_after_a_restart_of_the_scheduler(world: World) -> None:
     nodes(world)
     gang(world)
     each(world, "TASK_STARTING")
@@ -180,7 +180,7 @@ def test_a_scheduler_that_starts_again_says_it_again(world: World) -> None:
     assert len(every(world.tick(1), fx.Start)) == 3
 
 
-def test_it_has_finished_when_all_have(world: World) -> None:
+def test_gang_has_finished_when_all_members_have(world: World) -> None:
     running(world)
     each(world, "TASK_FINISHED", skip=2)
     assert world.job().state is JobState.RUNNING
@@ -189,7 +189,7 @@ def test_it_has_finished_when_all_have(world: World) -> None:
     assert (job.state, job.attempts, job.exit_code) == (JobState.FINISHED, 1, 0)
 
 
-def test_a_failure_ends_all_and_uses_up_one_attempt(world: World) -> None:
+def test_gang_failure_ends_all_members_and_uses_one_attempt(world: World) -> None:
     running(world, max_attempts=2)
     rank = members(world)[1]
     effects = world.status(rank.id, "TASK_FAILED", agent=rank.agent_id, outcome=Outcome(exit_status=3))
@@ -201,7 +201,7 @@ def test_a_failure_ends_all_and_uses_up_one_attempt(world: World) -> None:
     assert "rank 1" in job.message
 
 
-def test_the_last_attempt_fails_the_job(world: World) -> None:
+def test_gang_fails_with_its_last_attempt(world: World) -> None:
     running(world)
     world.status("j1.1.0", "TASK_FINISHED", agent=members(world)[0].agent_id)
     world.status("j1.1.1", "TASK_FAILED", agent=members(world)[1].agent_id, outcome=Outcome(exit_status=7))
@@ -210,7 +210,7 @@ def test_the_last_attempt_fails_the_job(world: World) -> None:
     assert (job.state, job.attempts, job.exit_code) == (JobState.FAILED, 1, 7), "the first is to blame"
 
 
-def test_a_lost_member_restarts_all_without_an_attempt(world: World) -> None:
+def test_gang_with_a_lost_member_restarts_without_an_attempt(world: World) -> None:
     running(world)
     lost = members(world)[2]
     world.status(lost.id, "TASK_LOST", agent=lost.agent_id)
@@ -219,17 +219,20 @@ def test_a_lost_member_restarts_all_without_an_attempt(world: World) -> None:
     assert (job.state, job.attempts, job.infrastructure_failures) == (JobState.PENDING, 0, 1)
 
 
-@pytest.mark.parametrize("state", ["TASK_LOST", "TASK_FAILED"])
-def test_by_policy_the_loss_of_a_member_fails_the_job(world: World, state: str) -> None:
+@pytest.mark.parametrize(("state", "attempts"), [("TASK_LOST", 0), ("TASK_FAILED", 1)])
+def test_gang_fails_by_policy_and_counts_an_attempt_only_of_a_failed_member(
+    world: World, state: str, attempts: int
+) -> None:
     running(world, max_attempts=5, on_member_failure=OnMemberFailure.FAIL)
-    lost = members(world)[2]
-    world.status(lost.id, state, agent=lost.agent_id)
+    gone = members(world)[2]
+    world.status(gone.id, state, agent=gone.agent_id)
     each(world, "TASK_KILLED", skip=2)
-    assert world.job().state is JobState.FAILED
-    assert "rank 2" in world.job().message
+    job = world.job()
+    assert (job.state, job.attempts) == (JobState.FAILED, attempts)
+    assert "rank 2" in job.message
 
 
-def test_a_partial_launch_is_rolled_back(world: World) -> None:
+def test_gang_launched_in_part_is_rolled_back(world: World) -> None:
     """An offer was rescinded while it was accepted: that agent's member is dropped."""
     nodes(world)
     gang(world)
@@ -249,7 +252,7 @@ def test_a_partial_launch_is_rolled_back(world: World) -> None:
     assert [task.id for task in members(world)] == ["j1.2.0", "j1.2.1", "j1.2.2"]
 
 
-def test_a_cut_agent_gives_the_whole_gang_up(world: World) -> None:
+def test_gang_is_given_up_whole_when_an_agent_is_unreachable(world: World) -> None:
     running(world)
     cut = members(world)[0]
     world.status(cut.id, "TASK_UNREACHABLE", agent=cut.agent_id)
@@ -262,7 +265,7 @@ def test_a_cut_agent_gives_the_whole_gang_up(world: World) -> None:
     assert only(effects, fx.Kill).task_id == cut.id, "another launch may run by now"
 
 
-def test_a_sick_card_ends_all_at_once(world: World) -> None:
+def test_gang_ends_whole_when_a_card_falls_ill(world: World) -> None:
     running(world)
     sick = members(world)[1]
     cards = [gpu(g, health=Health.SICK) if g == sick.gpus[0] else gpu(g) for g in sick.gpus]
@@ -274,7 +277,7 @@ def test_a_sick_card_ends_all_at_once(world: World) -> None:
     assert sick.gpus[0] in job.message
 
 
-def test_a_user_ends_all(world: World) -> None:
+def test_gang_is_killed_whole_by_its_user(world: World) -> None:
     running(world)
     effects = world.feed(ev.KillRequested(JobId("j1")))
     assert len(every(effects, fx.Kill)) == 3
@@ -284,7 +287,7 @@ def test_a_user_ends_all(world: World) -> None:
     assert world.job().state is JobState.KILLED
 
 
-def test_what_is_saved_tells_all(world: World) -> None:
+def test_gang_members_are_restored_from_what_is_saved(world: World) -> None:
     """After a crash at any point the same members are found."""
     nodes(world)
     items = gang(world)
@@ -293,7 +296,7 @@ def test_what_is_saved_tells_all(world: World) -> None:
     assert problems(restored) == []
 
 
-def test_a_gang_in_front_keeps_its_nodes(world: World) -> None:
+def test_gang_in_front_keeps_its_nodes(world: World) -> None:
     nodes(world)
     world.submit("long", gpus=1, timeout_s=1000.0)
     task = world.state.tasks[TaskId("long.1")]
@@ -306,7 +309,7 @@ def test_a_gang_in_front_keeps_its_nodes(world: World) -> None:
     assert world.job("waits").state is JobState.PENDING, "it would delay the gang"
 
 
-def test_a_queue_counts_all_members() -> None:
+def test_queue_limit_counts_all_members_of_a_gang() -> None:
     world = World(settings=Settings("executor", "monitor", queue_limits={"small": 5}))
     world.register()
     nodes(world)
@@ -318,7 +321,7 @@ def test_a_queue_counts_all_members() -> None:
     assert world.job("j3").state is JobState.PENDING
 
 
-def test_old_records_of_single_tasks_still_count(world: World) -> None:
+def test_task_records_of_earlier_releases_still_count(world: World) -> None:
     nodes(world)
     world.submit("one", gpus=1)
     task = world.state.tasks[TaskId("one.1")]
@@ -326,7 +329,7 @@ def test_old_records_of_single_tasks_still_count(world: World) -> None:
     assert world.state.current(task) is world.job("one")
 
 
-def test_a_late_end_of_a_launch_that_was_given_up_changes_nothing(world: World) -> None:
+def test_late_end_of_a_launch_that_was_given_up_changes_nothing(world: World) -> None:
     running(world)
     lost = members(world)[2]
     world.status(lost.id, "TASK_LOST", agent=lost.agent_id)
@@ -338,7 +341,7 @@ def test_a_late_end_of_a_launch_that_was_given_up_changes_nothing(world: World) 
     assert AgentId("a0") in world.state.nodes
 
 
-def test_when_it_may_start_is_said_or_not_known(world: World) -> None:
+def test_gang_estimate_is_unknown_beside_a_job_without_an_end(world: World) -> None:
     nodes(world)
     world.submit("endless", gpus=1)
     world.status("endless.1", "TASK_RUNNING", agent="a0")
@@ -350,7 +353,7 @@ def test_when_it_may_start_is_said_or_not_known(world: World) -> None:
     assert "nobody knows when job endless ends" in estimate.basis
 
 
-def test_the_time_is_that_of_the_node_that_is_ready_last(world: World) -> None:
+def test_gang_estimate_is_that_of_the_last_node_to_be_ready(world: World) -> None:
     nodes(world)
     world.submit("limited", gpus=1, timeout_s=100.0)
     world.status("limited.1", "TASK_RUNNING", agent="a0")
@@ -362,7 +365,7 @@ def test_the_time_is_that_of_the_node_that_is_ready_last(world: World) -> None:
     assert "then there is room for all its 3 tasks" in estimate.basis
 
 
-def test_a_gang_that_can_never_start_hides_no_single_job_that_asks_for_the_same(world: World) -> None:
+def test_gang_that_can_never_start_hides_no_single_job_that_asks_for_the_same(world: World) -> None:
     nodes(world, count=1)
     world.submit("long", gpus=1, timeout_s=1000.0)
     world.status("long.1", "TASK_RUNNING", agent="a0")

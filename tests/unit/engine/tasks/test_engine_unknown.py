@@ -42,7 +42,7 @@ def doubtful() -> World:
     return world
 
 
-def test_it_is_held_and_not_killed(world: World) -> None:
+def test_unknown_task_is_held_and_not_killed(world: World) -> None:
     effects = world.status("stranger.1", "TASK_RUNNING")
     assert every(effects, fx.Kill) == []
     assert only(effects, fx.Acknowledge).task_id == "stranger.1"
@@ -54,7 +54,7 @@ def test_it_is_held_and_not_killed(world: World) -> None:
     assert (world.state.unknown, world.state.tasks, world.state.launches) == ({}, {}, {})
 
 
-def test_it_is_held_for_as_long_as_it_takes(world: World) -> None:
+def test_unknown_task_is_held_for_as_long_as_it_runs(world: World) -> None:
     world.status("stranger.1", "TASK_RUNNING")
     world.status("stranger.1", "TASK_UNREACHABLE")
     for _ in range(100):  # a day, with looks at what is due that are a quarter of an hour apart
@@ -64,12 +64,12 @@ def test_it_is_held_for_as_long_as_it_takes(world: World) -> None:
     assert world.state.tasks[TaskId("stranger.1")].state is TaskState.RUNNING
 
 
-def test_another_monitor_takes_an_unknown_one_s_place(world: World) -> None:
+def test_unknown_monitor_is_replaced_by_another_one(world: World) -> None:
     assert only(world.status("gpu-monitor.a1.7.1", "TASK_RUNNING"), fx.Kill).task_id == "gpu-monitor.a1.7.1"
     assert world.state.unknown == {}
 
 
-def test_its_gpus_are_nobody_else_s(world: World) -> None:
+def test_unknown_task_keeps_its_gpus(world: World) -> None:
     world.feed(ev.TasksListed((listed(),)))
     world.node("a1", gpu("g0"))
     assert world.submit(gpus=1).state is JobState.PENDING
@@ -78,12 +78,12 @@ def test_its_gpus_are_nobody_else_s(world: World) -> None:
     assert world.job().state is JobState.STARTING
 
 
-def test_an_ended_one_is_not_held(world: World) -> None:
+def test_unknown_task_that_has_ended_is_not_held(world: World) -> None:
     world.feed(ev.TasksListed((listed(state="TASK_FINISHED"), listed("lost", state="TASK_LOST"))))
     assert world.state.tasks == {}
 
 
-def test_it_is_listed_once_and_not_for_ever(world: World) -> None:
+def test_unknown_task_is_looked_up_once(world: World) -> None:
     world.status("stranger.1", "TASK_RUNNING")
     world.tick(1)
     world.feed(ev.TasksListed((Listed(TaskId("stranger.1"), AgentId("a1"), "TASK_RUNNING"),)))
@@ -92,13 +92,13 @@ def test_it_is_listed_once_and_not_for_ever(world: World) -> None:
         world.feed(ev.UnknownAdopted(TaskId("stranger.1")))
 
 
-def test_one_that_only_a_status_speaks_of_is_none(world: World) -> None:
+def test_unknown_task_that_the_master_does_not_list_is_forgotten(world: World) -> None:
     world.status("stranger.1", "TASK_RUNNING")
     world.feed(ev.TasksListed(()))
     assert (world.state.unknown, world.state.tasks, world.state.live) == ({}, {}, {})
 
 
-def test_adopted_it_is_a_job_that_ends_as_any_other(world: World) -> None:
+def test_adopted_task_is_a_job_that_ends_as_any_other(world: World) -> None:
     world.feed(ev.TasksListed((listed(user="ann", queue="q", owner="ann@example.org"),)))
     world.feed(ev.UnknownAdopted(TaskId("old.1")))
     job = world.job("old")
@@ -112,7 +112,7 @@ def test_adopted_it_is_a_job_that_ends_as_any_other(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["TASK_LOST", "TASK_FAILED", "TASK_KILLED"])
-def test_adopted_it_is_never_started_again(world: World, end: str) -> None:
+def test_adopted_task_is_never_started_again(world: World, end: str) -> None:
     world.feed(ev.TasksListed((listed(),)))
     world.feed(ev.UnknownAdopted(TaskId("old.1")))
     world.node("a1", gpu("g0"))
@@ -125,13 +125,13 @@ def test_adopted_it_is_never_started_again(world: World, end: str) -> None:
         assert "submit it anew" in job.message
 
 
-def test_adopted_it_can_be_killed(world: World) -> None:
+def test_adopted_task_can_be_killed(world: World) -> None:
     world.feed(ev.TasksListed((listed(),)))
     world.feed(ev.UnknownAdopted(TaskId("old.1")))
     assert only(world.feed(ev.KillRequested(JobId("old"))), fx.Kill).task_id == "old.1"
 
 
-def test_an_operator_ends_it_and_is_not_forgotten(world: World) -> None:
+def test_unknown_task_is_ended_by_an_operator_until_it_ends(world: World) -> None:
     world.feed(ev.TasksListed((listed(),)))
     assert only(world.feed(ev.UnknownKilled(TaskId("old.1"))), fx.Kill).task_id == "old.1"
     world.now += 30
@@ -143,7 +143,7 @@ def test_an_operator_ends_it_and_is_not_forgotten(world: World) -> None:
             world.feed(event)
 
 
-def test_nothing_is_launched_before_the_master_s_tasks_are_known() -> None:
+def test_launches_wait_until_the_tasks_of_the_master_are_known() -> None:
     world = doubtful()
     assert every(world.tick(1), fx.ListTasks) == [fx.ListTasks()]
     world.node("a1", gpu("g0"))
@@ -156,7 +156,7 @@ def test_nothing_is_launched_before_the_master_s_tasks_are_known() -> None:
     assert world.job().state is JobState.STARTING
 
 
-def test_a_job_that_waits_and_runs_gets_what_runs() -> None:
+def test_waiting_job_takes_over_its_listed_launch() -> None:
     world = doubtful()
     world.submit("j1", gpus=1)
     world.feed(ev.TasksListed((listed("j1"),)))
@@ -166,7 +166,7 @@ def test_a_job_that_waits_and_runs_gets_what_runs() -> None:
     assert world.state.unknown == {}
 
 
-def test_a_job_whose_earlier_launch_is_gone_gets_the_later_one() -> None:
+def test_waiting_job_takes_over_the_later_of_two_launches() -> None:
     world = doubtful()
     world.submit("j1")
     world.feed(ev.TasksListed(()))
@@ -180,7 +180,7 @@ def test_a_job_whose_earlier_launch_is_gone_gets_the_later_one() -> None:
     assert (world.job().task_id, world.job().launches, world.job().state) == ("j1.2", 2, JobState.RUNNING)
 
 
-def test_a_task_id_is_never_used_twice() -> None:
+def test_task_id_is_never_used_twice() -> None:
     world = doubtful()
     world.submit("j1")
     world.feed(ev.TasksListed((listed("j1", 3, state="TASK_FAILED"),)))
@@ -188,7 +188,7 @@ def test_a_task_id_is_never_used_twice() -> None:
     assert world.job().task_id == "j1.4"
 
 
-def test_a_gang_is_adopted_whole_or_not_at_all(world: World) -> None:
+def test_gang_is_adopted_whole_or_not_at_all(world: World) -> None:
     first, second = (listed("gang", tasks=2, rank=rank) for rank in range(2))
     world.feed(ev.TasksListed((first,)))
     with pytest.raises(Conflict, match="one of 2 tasks"):
@@ -200,7 +200,7 @@ def test_a_gang_is_adopted_whole_or_not_at_all(world: World) -> None:
     assert world.state.unknown == {}
 
 
-def test_an_instance_of_an_app_that_is_known_serves_on() -> None:
+def test_instance_of_an_app_that_is_known_serves_on() -> None:
     """What an older state wants of the app is there: no second instance is started beside it."""
     world = doubtful()
     web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
@@ -218,14 +218,14 @@ def test_an_instance_of_an_app_that_is_known_serves_on() -> None:
     assert list(world.state.instances["/web"]) == [job_id]
 
 
-def test_an_instance_of_an_app_that_is_not_known_is_a_job(world: World) -> None:
+def test_instance_of_an_app_that_is_not_known_is_a_job(world: World) -> None:
     world.feed(ev.TasksListed((listed("web.instance-1._app", app="/web", app_version=5.0),)))
     world.feed(ev.UnknownAdopted(TaskId("web.instance-1._app.1")))
     world.tick(10)
     assert world.job("web.instance-1._app").state is JobState.RUNNING
 
 
-def test_what_a_launch_says_of_itself_comes_back(world: World) -> None:
+def test_launch_labels_are_read_back_as_they_were(world: World) -> None:
     """The labels of a real launch, as the master lists them: all but the command and the environment."""
     world.node("a1", gpu("g0"))
     asked = spec(

@@ -42,7 +42,7 @@ def say(world: World, looks: int, task: str = "j1.1", **fields: Any) -> list[fx.
     )
 
 
-def test_one_look_is_none_two_are_told_and_three_end_it(world: World) -> None:
+def test_excess_is_reported_at_two_looks_and_ends_the_task_at_three(world: World) -> None:
     running(world)
     assert every(say(world, 1), fx.Kill) == []
     before = world.job().version
@@ -60,13 +60,13 @@ def test_one_look_is_none_two_are_told_and_three_end_it(world: World) -> None:
     assert (job.state, job.message, job.attempts) == (JobState.FAILED, f"ended beyond its share: {WORDS}", 1)
 
 
-def test_a_kill_that_is_lost_is_sent_again(world: World) -> None:
+def test_kill_for_excess_that_is_lost_is_sent_again(world: World) -> None:
     running(world)
     say(world, 3)
     assert only(world.tick(world.settings.kill_resend_s + 1), fx.Kill).task_id == "j1.1"
 
 
-def test_what_is_given_back_is_forgotten(world: World) -> None:
+def test_excess_that_is_given_back_is_forgotten(world: World) -> None:
     running(world)
     say(world, 2)
     say(world, 0, memory_mib=100)
@@ -76,7 +76,7 @@ def test_what_is_given_back_is_forgotten(world: World) -> None:
 
 
 @pytest.mark.parametrize(("on_excess", "told"), [(OnExcess.WARN, True), (OnExcess.IGNORE, False)])
-def test_an_operator_may_want_it_told_or_ignored(on_excess: OnExcess, told: bool) -> None:
+def test_excess_is_reported_or_ignored_by_setting(on_excess: OnExcess, told: bool) -> None:
     world = World()
     world.settings = replace(world.settings, on_gpu_excess=on_excess)
     world.register()
@@ -86,14 +86,14 @@ def test_an_operator_may_want_it_told_or_ignored(on_excess: OnExcess, told: bool
     assert world.job().message.startswith("beyond its share") is told
 
 
-def test_a_task_that_ends_by_itself_ends_as_it_does(world: World) -> None:
+def test_excess_leaves_the_end_of_a_task_that_ends_by_itself(world: World) -> None:
     running(world)
     say(world, 2)
     world.status("j1.1", "TASK_FINISHED")
     assert world.job().state is JobState.FINISHED
 
 
-def test_a_kill_of_its_user_stays_one(world: World) -> None:
+def test_excess_leaves_the_kill_of_a_user_a_kill(world: World) -> None:
     running(world)
     say(world, 3)
     world.feed(ev.KillRequested(world.job().id))
@@ -101,14 +101,14 @@ def test_a_kill_of_its_user_stays_one(world: World) -> None:
     assert world.job().state is JobState.KILLED
 
 
-def test_what_hardware_keeps_and_what_is_not_there_is_left_alone(world: World) -> None:
+def test_excess_of_a_hardware_share_or_an_unknown_task_is_left_alone(world: World) -> None:
     running(world, share=replace(QUARTER, method=Method.DMEM_WINDOWS))
     assert every(say(world, 3), fx.Kill) == []
     assert every(say(world, 3, task="nobody.1"), fx.Kill) == []
     assert every(say(world, 3, gpu_id=GpuId("g7")), fx.Kill) == []
 
 
-def test_use_alone_lets_no_match_begin(world: World) -> None:
+def test_excess_report_of_use_alone_begins_no_match(world: World) -> None:
     running(world)
     say(world, 0)
     node = world.state.nodes[AgentId("a1")]

@@ -45,7 +45,7 @@ def state_of(world: World, task: str = "j1.1") -> TaskState:
     return world.state.tasks[TaskId(task)].state
 
 
-def test_its_cards_are_given_out_again_once_its_launches_were_given_up(world: World) -> None:
+def test_replaced_agent_frees_its_cards_once_its_launches_are_given_up(world: World) -> None:
     monitor = come(world, "a9", gpu("g0"))
     assert state_of(world) is TaskState.UNREACHABLE, "it may come back, and its work is not done twice"
     give_up(world)
@@ -58,34 +58,34 @@ def test_its_cards_are_given_out_again_once_its_launches_were_given_up(world: Wo
     assert world.job().task_id == "j1.2"
 
 
-def test_what_comes_back_all_the_same_is_killed(world: World) -> None:
+def test_task_of_a_replaced_agent_that_comes_back_is_killed(world: World) -> None:
     come(world, "a9", gpu("g0"))
     give_up(world)
     assert only(world.status("j1.1", "TASK_RUNNING"), fx.Kill).task_id == "j1.1"
 
 
 @pytest.mark.parametrize("hostname", ["other.example", "a1.example.evil"])
-def test_an_agent_of_another_host_frees_nothing_whatever_cards_it_names(world: World, hostname: str) -> None:
+def test_agent_of_another_host_frees_nothing_whatever_cards_it_names(world: World, hostname: str) -> None:
     come(world, "a9", gpu("g0"), hostname=hostname)
     give_up(world)
     assert state_of(world) is TaskState.ABANDONED
     assert list(world.state.holders) == ["g0"]
 
 
-def test_an_agent_that_does_not_have_all_of_its_cards_frees_none(world: World) -> None:
+def test_agent_that_does_not_have_all_of_its_cards_frees_none(world: World) -> None:
     come(world, "a9", gpu("g7"))
     give_up(world)
     assert state_of(world) is TaskState.ABANDONED
 
 
-def test_an_agent_that_is_lost_itself_frees_nothing(world: World) -> None:
+def test_agent_that_is_lost_itself_frees_nothing(world: World) -> None:
     come(world, "a9", gpu("g0"))
     world.feed(ev.AgentLost(AgentId("a9")))
     give_up(world)
     assert state_of(world) is TaskState.ABANDONED
 
 
-def test_an_agent_whose_loss_nobody_told_is_taken_for_lost(world: World) -> None:
+def test_agent_whose_loss_was_not_reported_is_taken_for_lost(world: World) -> None:
     """The scheduler was away when Mesos told it."""
     world.state.set_node(replace(world.state.nodes[AgentId("a1")], lost_at=None, reported_at=0.0))
     come(world, "a9", gpu("g0"))
@@ -94,7 +94,7 @@ def test_an_agent_whose_loss_nobody_told_is_taken_for_lost(world: World) -> None
     assert world.state.holders == {}
 
 
-def test_without_another_agent_they_are_held(world: World) -> None:
+def test_cards_of_a_lost_agent_are_held_without_another_agent(world: World) -> None:
     give_up(world)
     assert state_of(world) is TaskState.ABANDONED
     assert list(world.state.holders) == ["g0"]
@@ -125,7 +125,7 @@ def come_there(world: World, agent: str, *cards: Gpu, reports: int = 2) -> TaskI
     return monitor
 
 
-def test_what_ran_at_the_address_of_another_agent_is_lost_though_no_master_says_so(silent: World) -> None:
+def test_task_of_an_agent_replaced_at_its_address_is_lost(silent: World) -> None:
     old = silent.state.nodes[AgentId("a1")].monitor
     come_there(silent, "a9", gpu("g0"))
     assert state_of(silent) is TaskState.LOST
@@ -135,13 +135,13 @@ def test_what_ran_at_the_address_of_another_agent_is_lost_though_no_master_says_
     assert (silent.job().task_id, silent.job().state) == ("j1.2", JobState.STARTING)
 
 
-def test_until_the_monitor_of_the_other_agent_runs_nothing_is_taken_for_lost(silent: World) -> None:
+def test_replaced_agent_is_lost_only_once_the_monitor_of_the_other_runs(silent: World) -> None:
     come_there(silent, "a9", gpu("g0"), reports=0)
     assert state_of(silent) is TaskState.RUNNING
     assert silent.state.nodes[AgentId("a1")].lost_at is None
 
 
-def test_an_agent_that_has_just_come_is_not_lost_for_the_one_that_was_there_before(silent: World) -> None:
+def test_agent_that_has_just_come_is_not_lost_for_the_one_that_was_there_before(silent: World) -> None:
     old = silent.state.nodes[AgentId("a1")].monitor
     silent.offers(replace(offer("o-9", "a9"), hostname=HOST, agent_url="http://a1:5051"))
     silent.state.set_node(replace(silent.state.nodes[AgentId("a9")], monitor=None))
@@ -152,7 +152,7 @@ def test_an_agent_that_has_just_come_is_not_lost_for_the_one_that_was_there_befo
     assert state_of(silent) is TaskState.RUNNING
 
 
-def test_a_card_that_the_other_agent_does_not_have_is_held(silent: World) -> None:
+def test_card_that_the_other_agent_does_not_have_is_held(silent: World) -> None:
     come_there(silent, "a9", gpu("g7"))
     assert state_of(silent) is TaskState.RUNNING
     assert list(silent.state.holders) == ["g0"]

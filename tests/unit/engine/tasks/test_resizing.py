@@ -83,7 +83,7 @@ def counted(world: World, task: str = "j1.1") -> tuple[int, int]:
     return share.memory_mib, share.compute_milli
 
 
-def test_growth_is_counted_at_once_and_granted_when_it_is_confirmed(world: World) -> None:
+def test_resize_counts_growth_at_once_and_grants_it_when_confirmed(world: World) -> None:
     running(world)
     effects = ask(world, gpu_memory_mib=30000, gpu_compute_pct=50)
     told = only(effects, fx.AskResize)
@@ -98,7 +98,7 @@ def test_growth_is_counted_at_once_and_granted_when_it_is_confirmed(world: World
     assert world.job().version > version
 
 
-def test_what_shrinks_is_free_only_when_it_is_confirmed(world: World) -> None:
+def test_resize_frees_what_shrinks_only_when_confirmed(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=5000, gpu_compute_pct=10)
     assert counted(world) == (20000, 250)
@@ -106,7 +106,7 @@ def test_what_shrinks_is_free_only_when_it_is_confirmed(world: World) -> None:
     assert counted(world) == granted(world) == (5000, 100)
 
 
-def test_what_grows_in_one_amount_and_shrinks_in_the_other_counts_the_more_of_each(world: World) -> None:
+def test_resize_of_two_amounts_counts_the_larger_of_each(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000, gpu_compute_pct=10)
     assert counted(world) == (30000, 250)
@@ -114,7 +114,7 @@ def test_what_grows_in_one_amount_and_shrinks_in_the_other_counts_the_more_of_ea
     assert counted(world) == granted(world) == (20000, 250)
 
 
-def test_a_message_that_is_lost_is_sent_again_until_it_is_answered(world: World) -> None:
+def test_resize_message_that_is_lost_is_sent_again_until_answered(world: World) -> None:
     running(world)
     first = only(ask(world, gpu_memory_mib=10000), fx.AskResize)
     again = every(world.tick(10), fx.AskResize)
@@ -124,7 +124,7 @@ def test_a_message_that_is_lost_is_sent_again_until_it_is_answered(world: World)
     assert every(world.tick(10), fx.AskResize) == []
 
 
-def test_nothing_is_sent_while_the_master_is_away(world: World) -> None:
+def test_resize_is_not_sent_while_the_master_is_away(world: World) -> None:
     running(world)
     world.feed(ev.Disconnected())
     assert every([*ask(world, gpu_memory_mib=10000), *world.tick(5)], fx.AskResize) == []
@@ -144,7 +144,7 @@ def test_answers_that_are_late_repeated_or_unreadable_change_nothing(world: Worl
     assert (granted(world), counted(world)) == ((10000, 250), (12000, 250))
 
 
-def test_an_executor_that_was_asked_by_a_state_that_was_lost_is_asked_with_a_number_that_is_new_to_it(
+def test_resize_after_a_lost_state_has_a_number_new_to_the_executor(
     world: World,
 ) -> None:
     running(world)
@@ -156,7 +156,7 @@ def test_an_executor_that_was_asked_by_a_state_that_was_lost_is_asked_with_a_num
     assert granted(world) == (10000, 250)
 
 
-def test_what_a_lost_state_asked_for_by_the_same_number_is_not_taken_for_what_is_asked_now(
+def test_resize_answer_to_a_lost_state_is_not_taken_for_the_present_one(
     world: World,
 ) -> None:
     running(world)
@@ -168,7 +168,7 @@ def test_what_a_lost_state_asked_for_by_the_same_number_is_not_taken_for_what_is
     assert (granted(world), world.job().spec.gpu_memory_mib) == ((10000, 250), 10000)
 
 
-def test_a_fraction_of_a_card_that_its_host_does_not_report_is_not_guessed(world: World) -> None:
+def test_resize_does_not_guess_a_fraction_of_an_unreported_card(world: World) -> None:
     running(world)
     world.report("a1", replace(CARD, sharing=None))
     with pytest.raises(Conflict, match="does not report how much memory"):
@@ -180,14 +180,14 @@ def test_a_fraction_of_a_card_that_its_host_does_not_report_is_not_guessed(world
     assert granted(world) == (10000, 100)
 
 
-def test_an_executor_gets_no_more_than_its_card_counts_for_it(world: World) -> None:
+def test_resize_grants_an_executor_no_more_than_its_card_counts(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=10000)
     answer(world, memory_mib=79000, compute_milli=1000)
     assert counted(world) == (20000, 250)
 
 
-def test_a_refusal_leaves_all_as_it_was_and_says_why(world: World) -> None:
+def test_resize_that_is_refused_leaves_all_as_it_was_and_names_the_reason(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=5000)
     answer(world, refused="it uses 7000 MiB", used_mib=7000)
@@ -211,7 +211,7 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("patch", "words"), CONFLICTS)
-def test_a_share_grows_within_its_card_only(world: World, patch: dict[str, Any], words: str) -> None:
+def test_share_grows_within_its_card_only(world: World, patch: dict[str, Any], words: str) -> None:
     running(world)
     running(world, "j2")
     with pytest.raises(Conflict, match=words):
@@ -222,7 +222,7 @@ def test_a_share_grows_within_its_card_only(world: World, patch: dict[str, Any],
         ask(world, "j2", gpu_memory_mib=20001)
 
 
-def test_a_share_grows_within_the_limit_of_its_queue(world: World) -> None:
+def test_share_grows_within_the_limit_of_its_queue(world: World) -> None:
     world.settings = replace(world.settings, queue_limits={"lab": 1})
     running(world, queue="lab", tasks=2)
     running(world, "j2", queue="lab")
@@ -231,7 +231,7 @@ def test_a_share_grows_within_the_limit_of_its_queue(world: World) -> None:
     ask(world, gpu_compute_pct=35)
 
 
-def test_a_card_that_is_too_full_may_be_left_by_who_shrinks(world: World) -> None:
+def test_share_of_a_card_that_is_too_full_may_shrink(world: World) -> None:
     running(world, share=replace(QUARTER, compute_milli=700))
     running(world, "j2", share=replace(QUARTER, compute_milli=700))  # while more compute could be promised
     ask(world, gpu_compute_pct=50)
@@ -239,7 +239,7 @@ def test_a_card_that_is_too_full_may_be_left_by_who_shrinks(world: World) -> Non
     assert granted(world) == (20000, 500)
 
 
-def test_what_cannot_be_resized_is_told_why(world: World) -> None:
+def test_resize_that_cannot_be_is_refused_with_a_reason(world: World) -> None:
     with pytest.raises(NotFound):
         ask(world, "nobody", gpu_memory_mib=1)
     world.submit("whole", gpus=2)  # which waits
@@ -271,7 +271,7 @@ def test_what_cannot_be_resized_is_told_why(world: World) -> None:
         (Method.MIG, {"gpu_compute_pct": 50}, "its compute is that of a MIG instance"),
     ],
 )
-def test_what_cannot_change_while_it_runs_says_so_and_starts_again_if_that_is_wanted(
+def test_resize_that_needs_a_restart_is_refused_or_restarts_the_job(
     world: World, method: Method, patch: dict[str, Any], words: str
 ) -> None:
     running(world, share=replace(QUARTER, method=method))
@@ -289,7 +289,7 @@ def test_what_cannot_change_while_it_runs_says_so_and_starts_again_if_that_is_wa
     assert (job.state in (JobState.PENDING, JobState.STARTING), job.attempts) == (True, 0)
 
 
-def test_a_limit_counts_what_a_share_has_until_it_has_ended_however_small_it_is_to_start_again() -> None:
+def test_limit_counts_a_restarting_share_in_full_until_it_has_ended() -> None:
     """What chaos found: the launch that was being ended counted as what the job was wanted to have."""
     world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
     world.register()
@@ -303,7 +303,7 @@ def test_a_limit_counts_what_a_share_has_until_it_has_ended_however_small_it_is_
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_job_does_not_start_again_for_what_no_card_has(world: World, restart: bool) -> None:
+def test_resize_restarts_no_job_for_what_no_card_has(world: World, restart: bool) -> None:
     running(world)
     with pytest.raises(Conflict, match="no GPU has 80001 MiB for a share; the largest has 80000") as refused:
         ask(world, restart=restart, gpu_memory_mib=80001)
@@ -318,7 +318,7 @@ def test_memory_of_an_mps_share_changes_while_it_runs(world: World) -> None:
     assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.memory_mib == 10000
 
 
-def test_an_executor_that_cannot_may_have_its_job_start_again(world: World) -> None:
+def test_resize_that_an_executor_cannot_do_may_restart_its_job(world: World) -> None:
     running(world)
     ask(world, restart=True, gpu_memory_mib=10000)
     effects = answer(world, refused="the limit is fixed here", restart=True)
@@ -326,7 +326,7 @@ def test_an_executor_that_cannot_may_have_its_job_start_again(world: World) -> N
     assert world.job().spec.gpu_memory_mib == 10000
 
 
-def test_a_gang_is_resized_as_a_whole_or_not_at_all(world: World) -> None:
+def test_gang_is_resized_as_a_whole_or_not_at_all(world: World) -> None:
     running(world, tasks=2)
     assert len(every(ask(world, gpu_memory_mib=10000), fx.AskResize)) == 2
     answer(world, "j1.1.0")
@@ -344,7 +344,7 @@ def test_a_gang_is_resized_as_a_whole_or_not_at_all(world: World) -> None:
     assert world.job().spec.gpu_memory_mib == 16000
 
 
-def test_a_card_counts_all_tasks_of_a_gang_that_grows(world: World) -> None:
+def test_card_counts_all_tasks_of_a_gang_that_grows(world: World) -> None:
     running(world, tasks=2)
     with pytest.raises(Conflict, match="g0 has 40000 MiB free, and 40002 MiB more") as refused:
         ask(world, gpu_memory_mib=40001)
@@ -352,7 +352,7 @@ def test_a_card_counts_all_tasks_of_a_gang_that_grows(world: World) -> None:
     ask(world, gpu_memory_mib=40000)
 
 
-def test_a_resize_under_way_outlives_the_scheduler(world: World) -> None:
+def test_resize_under_way_outlives_the_scheduler(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000)
     world.state = State.restored(world.now, saved_of(world.state))
@@ -363,7 +363,7 @@ def test_a_resize_under_way_outlives_the_scheduler(world: World) -> None:
     assert granted(world) == (30000, 250)
 
 
-def test_a_task_that_ends_meanwhile_frees_all_of_it(world: World) -> None:
+def test_resized_task_that_ends_frees_both_sizes(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000)
     world.status("j1.1", "TASK_FINISHED")
@@ -371,7 +371,7 @@ def test_a_task_that_ends_meanwhile_frees_all_of_it(world: World) -> None:
     assert every(world.tick(5), fx.AskResize) == []
 
 
-def test_the_answer_of_a_launch_that_was_given_up_changes_nothing_of_a_job_that_has_ended(
+def test_resize_answer_of_a_launch_given_up_changes_no_ended_job(
     world: World,
 ) -> None:
     """What chaos found: an agent came back, and of a job that was killed meanwhile it said that it was resized."""
@@ -402,7 +402,7 @@ def test_growth_counts_in_the_limit_of_a_queue_before_it_is_confirmed() -> None:
     ask(world, "j2", gpu_compute_pct=55)
 
 
-def test_a_job_that_waits_for_the_card_knows_that_it_is_whole_when_a_share_that_grows_has_ended() -> None:
+def test_card_is_whole_for_a_waiting_job_when_a_growing_share_ends() -> None:
     world = World()
     world.register()
     world.node("a1", CARD)
@@ -420,7 +420,7 @@ def withdraw(world: World, name: str = "j1") -> list[fx.Effect]:
     return world.feed(ev.ResizeWithdrawn(JobId(name)))
 
 
-def test_a_resize_is_withdrawn_and_both_sizes_count_until_its_host_says_what_it_has(world: World) -> None:
+def test_resize_is_withdrawn_and_both_sizes_count_until_its_host_says_what_it_has(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000, gpu_compute_pct=10)
     asked = only(withdraw(world), fx.AskResize)
@@ -437,7 +437,7 @@ def test_a_resize_is_withdrawn_and_both_sizes_count_until_its_host_says_what_it_
     assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 3
 
 
-def test_nothing_is_withdrawn_of_a_job_that_is_not_resized(world: World) -> None:
+def test_resize_withdrawal_is_refused_for_a_job_that_is_not_resized(world: World) -> None:
     with pytest.raises(NotFound):
         withdraw(world)
     running(world)
@@ -449,7 +449,7 @@ def test_nothing_is_withdrawn_of_a_job_that_is_not_resized(world: World) -> None
         withdraw(world)
 
 
-def test_what_was_withdrawn_stays_where_it_is_in_use_already(world: World) -> None:
+def test_withdrawn_resize_stays_where_it_is_in_use_already(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000)
     withdraw(world)
@@ -459,7 +459,7 @@ def test_what_was_withdrawn_stays_where_it_is_in_use_already(world: World) -> No
     assert world.job().message.endswith("it cannot be taken back, for it uses 25000 MiB")
 
 
-def test_a_gang_goes_back_with_those_of_its_tasks_that_were_resized_already(world: World) -> None:
+def test_withdrawn_resize_of_a_gang_goes_back_for_tasks_already_resized(world: World) -> None:
     running(world, tasks=3)
     ask(world, gpu_memory_mib=10000)
     answer(world, "j1.1.0")
@@ -473,7 +473,7 @@ def test_a_gang_goes_back_with_those_of_its_tasks_that_were_resized_already(worl
     assert (world.job().message, world.job().spec.gpu_memory_mib) == ("its resize is withdrawn", None)
 
 
-def test_what_a_gang_gave_back_is_another_s_and_not_taken_back(world: World) -> None:
+def test_withdrawn_resize_takes_back_nothing_that_another_job_has(world: World) -> None:
     """What chaos found: one task of a gang had shrunk, and another job had what it gave back."""
     running(world, tasks=2)
     ask(world, gpu_memory_mib=1000)
@@ -487,7 +487,7 @@ def test_what_a_gang_gave_back_is_another_s_and_not_taken_back(world: World) -> 
     assert not problems(world.state)
 
 
-def test_a_gang_of_which_one_could_not_follow_is_not_said_to_be_resized(world: World) -> None:
+def test_resize_of_a_gang_that_one_task_refuses_is_not_reported_done(world: World) -> None:
     running(world, tasks=2)
     ask(world, gpu_memory_mib=30000)
     answer(world, "j1.1.0", refused="no room")
@@ -498,7 +498,7 @@ def test_a_gang_of_which_one_could_not_follow_is_not_said_to_be_resized(world: W
     assert world.job().message.startswith("its resize is withdrawn in part only")
 
 
-def test_a_withdrawn_resize_outlives_the_scheduler(world: World) -> None:
+def test_withdrawn_resize_outlives_the_scheduler(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000)
     withdraw(world)
@@ -508,14 +508,14 @@ def test_a_withdrawn_resize_outlives_the_scheduler(world: World) -> None:
     assert only(world.tick(3), fx.AskResize).resize == Resize(2, 20000, 20000, 250)
 
 
-def test_who_never_answers_is_asked_less_and_less_and_never_forgotten(world: World) -> None:
+def test_resize_without_an_answer_is_repeated_ever_more_rarely_for_ever(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=10000)
     assert 20 < len(every(world.tick(600), fx.AskResize)) < 60
     assert len(every(world.tick(60), fx.AskResize)) == 2
 
 
-def test_a_share_does_not_grow_into_what_is_kept_for_a_job_that_waits() -> None:
+def test_share_does_not_grow_into_what_is_kept_for_a_job_that_waits() -> None:
     world = World(replace(Settings("executor", "monitor"), queue_limits={"lab": 1}))
     world.register()
     world.node("a1", CARD)
@@ -536,7 +536,7 @@ def test_a_share_does_not_grow_into_what_is_kept_for_a_job_that_waits() -> None:
     ask(world, "ends", gpu_memory_mib=45000)  # it is what the other waits for
 
 
-def test_a_share_does_not_grow_into_what_its_queue_keeps_for_a_job_that_waits() -> None:
+def test_share_does_not_grow_into_what_its_queue_keeps_for_a_job_that_waits() -> None:
     world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
     world.register()
     world.node("a1", CARD)

@@ -54,7 +54,7 @@ def asked_what_it_has(world: World) -> fx.AskResize:
     return only(world.tick(2), fx.AskResize)
 
 
-def test_a_task_that_was_taken_up_by_its_labels_has_what_its_executor_says(world: World) -> None:
+def test_task_taken_up_by_its_labels_has_what_its_executor_reports(world: World) -> None:
     running(world)
     told = listed(world, isolation=Isolation.STRICT)
     lost(world)
@@ -73,7 +73,7 @@ def test_a_task_that_was_taken_up_by_its_labels_has_what_its_executor_says(world
     assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 4
 
 
-def test_one_that_says_what_it_has_before_it_is_adopted_has_a_job_that_asks_for_that(world: World) -> None:
+def test_adopted_task_has_a_job_that_asks_for_what_its_executor_has(world: World) -> None:
     running(world)
     told = listed(world)
     lost(world)
@@ -89,7 +89,7 @@ def test_one_that_says_what_it_has_before_it_is_adopted_has_a_job_that_asks_for_
     assert granted(world) == (30000, 100), "memory stays as it is"
 
 
-def test_one_that_did_later_what_a_lost_state_asked_for_is_asked_again_what_it_has(world: World) -> None:
+def test_executor_that_follows_a_lost_resize_is_asked_again(world: World) -> None:
     running(world)
     world.state = State.restored(world.now, replace(saved_of(world.state), doubtful=True))
     world.register()
@@ -103,7 +103,7 @@ def test_one_that_did_later_what_a_lost_state_asked_for_is_asked_again_what_it_h
     assert (world.job().spec.gpu_memory_mib, every(world.tick(10), fx.AskResize)) == (40000, [])
 
 
-def test_one_that_was_never_resized_says_so_and_is_as_it_was(world: World) -> None:
+def test_executor_that_was_never_resized_keeps_its_share(world: World) -> None:
     taken_up(world)
     before = world.job().spec
     with pytest.raises(Conflict, match="has not said yet what it has"):
@@ -114,7 +114,7 @@ def test_one_that_was_never_resized_says_so_and_is_as_it_was(world: World) -> No
     assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 1
 
 
-def test_it_counts_no_more_than_its_card_has_beside_others_and_is_asked_again(world: World) -> None:
+def test_share_of_a_known_task_counts_no_more_than_its_card_has(world: World) -> None:
     taken_up(world)
     running(world, "j2", share=replace(QUARTER, memory_mib=55000, memory_max_mib=55000))
     asked_what_it_has(world)
@@ -127,7 +127,7 @@ def test_it_counts_no_more_than_its_card_has_beside_others_and_is_asked_again(wo
     assert every(world.tick(60), fx.AskResize) == []
 
 
-def test_a_state_that_may_be_old_asks_what_its_tasks_have(world: World) -> None:
+def test_state_that_may_be_old_asks_what_its_tasks_have(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000)
     answer(world)
@@ -140,7 +140,7 @@ def test_a_state_that_may_be_old_asks_what_its_tasks_have(world: World) -> None:
     assert (world.job().spec.gpu_memory_mib, world.job().spec.gpu_compute_pct) == (5000, 10)
 
 
-def test_what_an_older_label_does_not_say_is_what_the_task_got(world: World) -> None:
+def test_label_of_an_earlier_release_is_completed_by_what_the_task_got(world: World) -> None:
     running(world)
     told = listed(world)
     assert told.label is not None
@@ -152,7 +152,7 @@ def test_what_an_older_label_does_not_say_is_what_the_task_got(world: World) -> 
     assert (spec.gpu_compute_pct, spec.gpu_memory_mib, spec.gpu_memory_max_mib) == (25, 20000, 30000)
 
 
-def test_a_resize_that_an_old_state_waits_for_is_given_up_and_counts_until_the_executor_says_what_it_has(
+def test_resize_of_an_old_state_is_given_up_and_counts_until_the_executor_answers(
     world: World,
 ) -> None:
     running(world)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def whole(*records: Closed) -> Figures:
     return sums
 
 
-def test_busy_idle_and_unknown_are_told_apart() -> None:
+def test_gpu_time_tells_busy_idle_and_unknown_apart() -> None:
     bench = Bench(gpus=2)
     for busy_pct in (100, 0, None, 40):
         bench.look(10, busy_pct)
@@ -92,14 +93,14 @@ def test_busy_idle_and_unknown_are_told_apart() -> None:
     assert bench.world.state.span_works == {}
 
 
-def test_few_reports_are_worth_a_write() -> None:
+def test_gpu_time_is_written_for_few_reports() -> None:
     bench = Bench()
     saves = [len(every(bench.look(10, 0), SaveSpanWork)) for _ in range(13)]
     assert saves == [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1]
     assert whole(bench.end()).unused == 130_000_000
 
 
-def test_while_jobs_wait_what_is_idle_is_wanted() -> None:
+def test_idle_gpu_time_is_wanted_while_jobs_wait() -> None:
     bench = Bench(gpus=2)
     bench.look(10, 0)
     bench.look(10, 0)
@@ -110,7 +111,7 @@ def test_while_jobs_wait_what_is_idle_is_wanted() -> None:
     assert (sums.unused, sums.wanted) == (2 * 25_000_000, 2 * 5_000_000)
 
 
-def test_a_task_of_which_the_monitor_tells_no_more_is_summed_up_to_the_last_word() -> None:
+def test_gpu_time_of_a_task_without_reports_ends_at_the_last_one() -> None:
     bench = Bench()
     bench.look(10, 0)
     bench.look(10, 0)
@@ -118,7 +119,7 @@ def test_a_task_of_which_the_monitor_tells_no_more_is_summed_up_to_the_last_word
     assert whole(bench.end()).unused == 20_000_000
 
 
-def test_a_count_that_is_older_than_the_span_is_not_its_own() -> None:
+def test_gpu_time_leaves_out_a_count_older_than_the_span() -> None:
     """Some tasks ran when the scheduler began to keep records."""
     bench = Bench()
     bench.works[bench.world.state.tasks[bench.task].gpus[0]] = Work(bench.world.now - 5000, 4_000_000, 0)
@@ -127,7 +128,7 @@ def test_a_count_that_is_older_than_the_span_is_not_its_own() -> None:
     assert whole(bench.end()).unused == 10_000_000
 
 
-def test_each_day_has_its_own() -> None:
+def test_gpu_time_is_counted_for_each_day() -> None:
     bench = Bench()
     for _ in range(400):
         bench.look(10, 0)
@@ -138,7 +139,7 @@ def test_each_day_has_its_own() -> None:
     assert (before.unused, after.unused) == (3_600_000_000, 400_000_000)
 
 
-def test_who_holds_a_share_has_a_share_of_the_time() -> None:
+def test_gpu_time_of_a_share_is_its_part() -> None:
     bench = Bench()
     shared = bench.world.state.spans[bench.task]
     assert [part.gpu_milli for part in shared.parts] == [1000]
@@ -167,31 +168,33 @@ LOOKS = st.tuples(
 )
 
 
-@given(st.lists(LOOKS, max_size=40), st.integers(1, 2))
-@settings(max_examples=60, deadline=None)
-def test_the_sums_are_what_the_monitors_counted_whoever_restarts(
-    looks: list[tuple[str, int, int | None]], gpus: int
-) -> None:
-    bench = Bench(gpus=gpus)
-    busy = idle = 0
-    for what, after_s, busy_pct in looks:
-        if what == "scheduler":
-            bench.restart()
-        if what == "nothing":
-            bench.world.now += after_s
-            bench.report()
-            bench.works.clear()
-            continue
-        bench.look(after_s, busy_pct, anew=what == "monitor")
-        if busy_pct is not None:
-            part = after_s * 1000 * busy_pct // 100
-            busy, idle = busy + part * gpus * 1000, idle + (after_s * 1000 - part) * gpus * 1000
-    sums = whole(bench.end())
-    assert (sums.busy, sums.unused) == (busy, idle)
-    assert sums.busy + sums.unused <= sums.gpu
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.long)])
+def test_gpu_time_sums_to_the_counts_of_monitors_whoever_restarts(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.lists(LOOKS, max_size=40), st.integers(1, 2))
+    def check(looks: list[tuple[str, int, int | None]], gpus: int) -> None:
+        bench = Bench(gpus=gpus)
+        busy = idle = 0
+        for what, after_s, busy_pct in looks:
+            if what == "scheduler":
+                bench.restart()
+            if what == "nothing":
+                bench.world.now += after_s
+                bench.report()
+                bench.works.clear()
+                continue
+            bench.look(after_s, busy_pct, anew=what == "monitor")
+            if busy_pct is not None:
+                part = after_s * 1000 * busy_pct // 100
+                busy, idle = busy + part * gpus * 1000, idle + (after_s * 1000 - part) * gpus * 1000
+        sums = whole(bench.end())
+        assert (sums.busy, sums.unused) == (busy, idle)
+        assert sums.busy + sums.unused <= sums.gpu
+
+    check()
 
 
-def test_a_queued_job_that_takes_the_card_next_begins_with_nothing() -> None:
+def test_gpu_time_of_the_next_job_on_a_card_begins_at_nothing() -> None:
     bench = Bench(gpus=2)
     bench.look(10, 0)
     bench.world.submit("j2", gpus=2)

@@ -26,7 +26,7 @@ def change(world: Tenants, after_s: float | None = None) -> None:
     world.document(after_s, dev=queue(2), prod=queue(2))
 
 
-def test_who_lost_his_seat_to_a_new_tree_runs_to_his_end(world: Tenants) -> None:
+def test_job_that_lost_its_seat_to_a_new_tree_runs_to_its_end(world: Tenants) -> None:
     change(world)
     world.submit("prod0", queue="prod", gpus=2)
     assert not world.passes(60)
@@ -36,14 +36,14 @@ def test_who_lost_his_seat_to_a_new_tree_runs_to_his_end(world: Tenants) -> None
     assert world.job("prod0").state is JobState.RUNNING
 
 
-def test_after_the_time_that_was_said_he_gives_back(world: Tenants) -> None:
+def test_job_spared_by_a_new_tree_gives_back_after_the_time_given(world: Tenants) -> None:
     change(world, 30.0)
     world.submit("prod0", queue="prod", gpus=2)
     assert not world.passes(28)
     assert world.passes(5) == {"dev1"}
 
 
-def test_it_may_be_said_later_and_of_the_tree_as_it_is(world: Tenants) -> None:
+def test_reclaim_time_may_be_given_later_for_the_same_tree(world: Tenants) -> None:
     change(world)
     world.submit("prod0", queue="prod", gpus=2)
     assert not world.passes(10)
@@ -55,7 +55,7 @@ def test_it_may_be_said_later_and_of_the_tree_as_it_is(world: Tenants) -> None:
     assert world.passes(30) == {"dev1"}
 
 
-def test_who_starts_again_is_spared_no_longer(world: Tenants) -> None:
+def test_job_spared_by_a_new_tree_is_spared_no_longer_once_it_restarts(world: Tenants) -> None:
     change(world)
     world.passes(3)
     assert world.job("dev1").spared_until
@@ -64,7 +64,7 @@ def test_who_starts_again_is_spared_no_longer(world: Tenants) -> None:
     assert not world.job("dev1").spared_until
 
 
-def test_a_tree_that_leaves_out_a_queue_with_jobs_is_refused(world: Tenants) -> None:
+def test_tree_that_leaves_out_a_queue_with_jobs_is_refused(world: Tenants) -> None:
     version = world.state.queues.version
     with pytest.raises(Conflict, match=r"dev \(2: dev0, dev1\)"):
         world.feed(ev.QueuesChanged(QueueDocument(queues={"prod": queue()}), version))

@@ -45,7 +45,7 @@ def in_pieces(world: Tenants, after_s: float = HOUR, **dev: Any) -> None:
             world.feed(ev.CheckpointTold(JobId(name)))
 
 
-def test_who_borrows_goes_where_it_fits_if_that_loses_little(world: Tenants) -> None:
+def test_move_takes_a_borrower_elsewhere_if_little_is_lost(world: Tenants) -> None:
     in_pieces(world)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     (moved,) = world.passes(5)
@@ -58,7 +58,7 @@ def test_who_borrows_goes_where_it_fits_if_that_loses_little(world: Tenants) -> 
     assert not world.passes(60), "that was all"
 
 
-def test_nobody_goes_elsewhere_again_within_an_hour(world: Tenants) -> None:
+def test_move_of_a_job_is_not_repeated_within_an_hour(world: Tenants) -> None:
     in_pieces(world)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     (moved,) = world.passes(5)
@@ -77,20 +77,20 @@ def test_nobody_goes_elsewhere_again_within_an_hour(world: Tenants) -> None:
     assert world.passes(60) == {moved}
 
 
-def test_nobody_goes_elsewhere_for_a_borrower_who_loses_much(world: Tenants) -> None:
+def test_move_is_not_made_for_a_borrower_if_much_is_lost(world: Tenants) -> None:
     in_pieces(world)
     world.now += HOUR  # since the checkpoint
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     assert not world.passes(20)
 
 
-def test_nobody_goes_elsewhere_across_a_fence(world: Tenants) -> None:
+def test_move_does_not_cross_a_fence(world: Tenants) -> None:
     in_pieces(world, fence=True)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     assert not world.passes(20)
 
 
-def test_the_place_is_kept_as_long_as_who_goes_there_has_notice(world: Tenants) -> None:
+def test_move_keeps_its_place_during_the_notice(world: Tenants) -> None:
     in_pieces(world, notice_s=30.0)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     assert not world.passes(5)
@@ -104,7 +104,7 @@ def test_the_place_is_kept_as_long_as_who_goes_there_has_notice(world: Tenants) 
     assert world.job("greedy").state is JobState.PENDING, "it would have had either place"
 
 
-def test_who_needs_no_room_any_more_lets_the_others_stay(world: Tenants) -> None:
+def test_move_is_called_off_when_its_taker_needs_no_room(world: Tenants) -> None:
     in_pieces(world, notice_s=30.0)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     assert not world.passes(5)
@@ -116,7 +116,7 @@ def test_who_needs_no_room_any_more_lets_the_others_stay(world: Tenants) -> None
     assert world.job("small").state is JobState.STARTING
 
 
-def test_who_only_just_came_where_room_was_made_goes_nowhere_when_it_is_drained(world: Tenants) -> None:
+def test_drain_of_a_queue_moves_no_job_that_just_came(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(), ops=queue(4))
     world.runs("dev0", "dev", 4)
@@ -129,7 +129,7 @@ def test_who_only_just_came_where_room_was_made_goes_nowhere_when_it_is_drained(
     assert not goes_elsewhere(world.state, world.job("owner"))
 
 
-def test_who_ends_sooner_for_another_reason_goes_nowhere_when_nobody_needs_its_place(world: Tenants) -> None:
+def test_move_is_dropped_for_a_job_that_ends_sooner_for_another_reason(world: Tenants) -> None:
     in_pieces(world, notice_s=30.0)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     world.passes(5)
@@ -143,7 +143,7 @@ def test_who_ends_sooner_for_another_reason_goes_nowhere_when_nobody_needs_its_p
     assert world.passes(20) == {moved.id}
 
 
-def test_a_restart_keeps_the_place_of_who_goes_elsewhere(world: Tenants) -> None:
+def test_move_keeps_its_place_over_a_restart(world: Tenants) -> None:
     in_pieces(world, notice_s=30.0)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     world.passes(5)
@@ -152,7 +152,7 @@ def test_a_restart_keeps_the_place_of_who_goes_elsewhere(world: Tenants) -> None
     assert {job.id: job.room_on for job in saved.jobs if job.id == moved.id} == {moved.id: moved.room_on}
 
 
-def test_who_has_a_seat_gets_a_node_though_seated_jobs_stand_in_pieces(world: Tenants) -> None:
+def test_move_of_seated_jobs_frees_a_node_for_a_job_with_a_seat(world: Tenants) -> None:
     """Both nodes have a small job with a seat, and the rest is borrowed: nobody could be stopped for a whole node."""
     world.agents(2, 4)
     world.document(small=queue(shapes(1, 4)), large=queue(shapes(1, 4)), dev=queue())
@@ -173,7 +173,7 @@ def test_who_has_a_seat_gets_a_node_though_seated_jobs_stand_in_pieces(world: Te
     assert not world.passes(60)
 
 
-def test_who_has_a_seat_stays_where_no_place_is_for_it(world: Tenants) -> None:
+def test_move_leaves_a_seated_job_without_another_place(world: Tenants) -> None:
     world.agents(2, 4)
     world.document(small=queue(shapes(1, 4)), large=queue(shapes(1, 4)), dev=queue())
     world.runs("keeps", "small", 3, preemptible=False)
@@ -189,7 +189,7 @@ def test_who_has_a_seat_stays_where_no_place_is_for_it(world: Tenants) -> None:
     assert world.job("s0").state is JobState.RUNNING
 
 
-def test_nothing_is_kept_for_a_borrower_of_whom_nobody_knows_when_it_starts(world: Tenants) -> None:
+def test_starving_borrower_has_room_kept_though_its_start_is_unknown(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(starve_after_s=1000.0), ops=queue())
     world.runs("long", "dev", 3)
@@ -203,7 +203,7 @@ def test_nothing_is_kept_for_a_borrower_of_whom_nobody_knows_when_it_starts(worl
     assert world.job("late").state is JobState.PENDING, "large starves: what it needs is kept"
 
 
-def test_a_gang_with_a_seat_gets_its_nodes_and_who_goes_leaves_them_to_it(world: Tenants) -> None:
+def test_gang_with_a_seat_gets_its_nodes_by_moves(world: Tenants) -> None:
     """Each node has a small job with a seat beside a borrower; they end one after the other."""
     world.agents(3, 4)
     world.document(small=queue(shapes(1, 4)), large=queue(shapes(2, 4)), dev=queue())
@@ -227,7 +227,7 @@ def test_a_gang_with_a_seat_gets_its_nodes_and_who_goes_leaves_them_to_it(world:
     assert len({host_of(world, f"s{i}") for i in range(3)}) == 1
 
 
-def test_of_two_for_whom_room_is_kept_one_starts_where_a_limit_lets_only_one(world: Tenants) -> None:
+def test_room_kept_for_two_jobs_starts_the_one_that_a_limit_allows(world: Tenants) -> None:
     """What is kept for each counts against the limit; neither is in the way of the one before it."""
     world.agents(2, 1)
     world.document(dev=queue(), ops=queue())

@@ -24,7 +24,7 @@ def world() -> Tenants:
     return world
 
 
-def test_what_was_borrowed_goes_back_to_whom_it_is_guaranteed(world: Tenants) -> None:
+def test_reclaim_takes_borrowed_gpus_for_their_guarantee(world: Tenants) -> None:
     world.agents(2, 4)
     world.document(dev=queue(shapes(1, 4)), prod=queue(shapes(1, 4)))
     for i in range(4):
@@ -45,7 +45,7 @@ def test_what_was_borrowed_goes_back_to_whom_it_is_guaranteed(world: Tenants) ->
     assert world.job("dev2").state is world.job("dev3").state is JobState.RUNNING
 
 
-def test_nobody_with_a_seat_is_stopped_though_gpus_are_guaranteed_twice(world: Tenants) -> None:
+def test_reclaim_stops_no_job_with_a_seat_though_gpus_are_guaranteed_twice(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(4), prod=queue(4))
     world.runs("dev0", "dev", 4)
@@ -78,7 +78,7 @@ def test_priority_counts_in_a_queue_and_not_beyond_it(world: Tenants) -> None:
     assert len(stopped) == 1, [(t.id, t.evicted) for t in world.state.tasks.values()]
 
 
-def test_a_gang_of_two_nodes_gets_the_nodes_that_it_is_guaranteed(world: Tenants) -> None:
+def test_gang_of_two_nodes_gets_the_nodes_that_it_is_guaranteed(world: Tenants) -> None:
     world.agents(3, 4)
     world.document(dev=queue(shapes(1, 4)), prod=queue(shapes(2, 4)))
     for i in range(12):
@@ -89,7 +89,7 @@ def test_a_gang_of_two_nodes_gets_the_nodes_that_it_is_guaranteed(world: Tenants
     assert world.job("gang").state is JobState.STARTING
 
 
-def test_a_borrower_is_left_alone_for_its_minimum_run_time(world: Tenants) -> None:
+def test_borrower_is_left_alone_for_its_minimum_run_time(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(min_runtime_s=MinRuntime(60.0, 600.0)), prod=queue(4))
     world.runs("dev0", "dev", 4)
@@ -142,7 +142,7 @@ def told(world: Tenants) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("gpus", "ended"), [(4, 5), (3, 5), (2, 5), (1, 3)])
-def test_what_one_that_ends_frees_is_room_for_others_too(gpus: int, ended: int) -> None:
+def test_reclaim_counts_the_rest_of_a_victim_as_room_for_others(gpus: int, ended: int) -> None:
     """Ten jobs of one GPU had ten jobs of four ended."""
     world = owed_five_nodes(gpus)
     assert len(told(world)) == ended
@@ -155,7 +155,7 @@ def test_what_one_that_ends_frees_is_room_for_others_too(gpus: int, ended: int) 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4])
 @pytest.mark.parametrize("bound", ["_MOST_PLANS", "_MOST_LOOKED_AT"])
-def test_one_match_makes_so_many_plans_and_the_next_at_once_the_others(
+def test_reclaim_makes_a_bounded_number_of_plans_a_match(
     monkeypatch: pytest.MonkeyPatch, gpus: int, bound: str
 ) -> None:
     whole = owed_five_nodes(gpus)
@@ -183,7 +183,7 @@ def test_room_that_is_being_made_for_another_is_not_made_again(world: Tenants) -
     assert sorted(told) == ["prod0", "prod1"]
 
 
-def test_who_was_stopped_before_is_spared(world: Tenants) -> None:
+def test_reclaim_spares_a_job_that_was_stopped_before(world: Tenants) -> None:
     world.agents(1, 2)
     world.document(dev=queue(), prod=queue(1))
     world.runs("unlucky", "dev")
@@ -201,7 +201,7 @@ def test_who_was_stopped_before_is_spared(world: Tenants) -> None:
     assert world.passes(6) == {"unlucky"}, "it lost less than four times of what lucky would"
 
 
-def test_notices_are_called_off_when_it_needs_no_room_any_more(world: Tenants) -> None:
+def test_reclaim_notices_are_withdrawn_when_no_room_is_needed(world: Tenants) -> None:
     borrowed(world, notice_s=60.0)
     world.submit("prod", queue="prod", gpus=4)
     assert not world.passes(6), "they have notice first"
@@ -213,7 +213,7 @@ def test_notices_are_called_off_when_it_needs_no_room_any_more(world: Tenants) -
     assert world.job("dev2").stopped == 0
 
 
-def test_who_need_not_end_any_more_goes_on_though_his_notice_has_just_run_out(world: Tenants) -> None:
+def test_reclaim_notice_is_withdrawn_though_it_has_just_run_out(world: Tenants) -> None:
     borrowed(world, notice_s=60.0)
     world.submit("prod", queue="prod", gpus=4)
     world.passes(6)
@@ -224,7 +224,7 @@ def test_who_need_not_end_any_more_goes_on_though_his_notice_has_just_run_out(wo
     assert not [task.id for task in world.state.tasks.values() if task.notice and task.notice.stands]
 
 
-def test_what_was_freed_is_kept_for_whom_it_was_freed(world: Tenants) -> None:
+def test_reclaim_keeps_freed_gpus_for_their_taker(world: Tenants) -> None:
     borrowed(world, notice_s=30.0)
     world.submit("prod", queue="prod", gpus=4)
     world.passes(6)
@@ -237,7 +237,7 @@ def test_what_was_freed_is_kept_for_whom_it_was_freed(world: Tenants) -> None:
 
 
 @pytest.mark.parametrize("phase", ["planned", "told", "ended"])
-def test_a_restart_in_the_middle_of_a_plan_has_the_same_outcome(world: Tenants, phase: str) -> None:
+def test_reclaim_plan_has_the_same_outcome_over_a_restart(world: Tenants, phase: str) -> None:
     borrowed(world, notice_s=20.0 if phase == "planned" else 0.0)
     world.submit("prod", queue="prod", gpus=4)
     world.passes(4)
@@ -255,7 +255,7 @@ def test_a_restart_in_the_middle_of_a_plan_has_the_same_outcome(world: Tenants, 
     assert {name for name in ("dev0", "dev1") if world.job(name).stopped} == set()
 
 
-def test_a_dear_victim_is_stopped_only_when_the_wait_has_cost_as_much(world: Tenants) -> None:
+def test_reclaim_stops_a_dear_victim_only_when_the_wait_has_cost_as_much(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(), prod=queue(4, patience=2.0))
     world.runs("dev0", "dev", 4)
@@ -268,7 +268,7 @@ def test_a_dear_victim_is_stopped_only_when_the_wait_has_cost_as_much(world: Ten
     assert world.passes(4) == {"dev0"}
 
 
-def test_no_fence_is_crossed(world: Tenants) -> None:
+def test_reclaim_crosses_no_fence(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(
         a=queue(4, fence=True), a__x=queue(2), a__y=queue(2), b=queue(4), c=queue(4, fence=True), d=queue()
@@ -292,7 +292,7 @@ def test_no_fence_is_crossed(world: Tenants) -> None:
         (Reclaim.ANY, 9, {"dev0"}),
     ],
 )
-def test_whose_jobs_are_stopped_is_the_takers_queues_word(
+def test_reclaim_setting_of_the_taking_queue_names_the_victims(
     world: Tenants, reclaim: Reclaim, priority: int, stopped: set[str]
 ) -> None:
     world.agents(1, 4)
@@ -352,7 +352,7 @@ def test_borrowers_are_compared_where_their_queues_meet(world: Tenants) -> None:
     assert not world.passes(120), "and that is all"
 
 
-def test_by_default_nobody_who_borrows_stops_one_who_borrows(world: Tenants) -> None:
+def test_borrowers_do_not_stop_borrowers_by_default(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(rich=queue(), poor=queue())
     world.runs("rich", "rich", 4)
@@ -360,7 +360,7 @@ def test_by_default_nobody_who_borrows_stops_one_who_borrows(world: Tenants) -> 
     assert not world.passes(60)
 
 
-def test_a_smaller_guarantee_makes_borrowers_of_the_newest_and_stops_nobody(world: Tenants) -> None:
+def test_smaller_guarantee_makes_borrowers_of_the_newest_and_stops_nobody(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(4), prod=queue())
     for i in range(4):
@@ -373,7 +373,7 @@ def test_a_smaller_guarantee_makes_borrowers_of_the_newest_and_stops_nobody(worl
     assert world.passes(6) == {"dev2", "dev3"}
 
 
-def test_those_for_whom_no_room_is_left_give_back_at_once_if_the_document_says_so(world: Tenants) -> None:
+def test_reclaim_is_immediate_if_the_document_gives_no_time(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(4), prod=queue())
     for i in range(4):
@@ -385,7 +385,7 @@ def test_those_for_whom_no_room_is_left_give_back_at_once_if_the_document_says_s
     assert killed == {"dev2", "dev3"}, "in the step that takes the document"
 
 
-def test_a_seat_that_gets_free_goes_to_the_oldest_borrower(world: Tenants) -> None:
+def test_seat_that_gets_free_goes_to_the_oldest_borrower(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(2))
     for i in range(4):
@@ -394,7 +394,7 @@ def test_a_seat_that_gets_free_goes_to_the_oldest_borrower(world: Tenants) -> No
     assert [world.seat_of(f"dev{i}") for i in range(4)] == [None, "dev", "dev", None]
 
 
-def test_a_job_that_a_limit_keeps_waiting_has_no_seat(world: Tenants) -> None:
+def test_job_that_a_limit_keeps_waiting_has_no_seat(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(4, limit_gpus={"default": 4000}), prod=queue())
     world.runs("dev0", "dev", 3)
@@ -405,7 +405,7 @@ def test_a_job_that_a_limit_keeps_waiting_has_no_seat(world: Tenants) -> None:
     assert world.seat_of("small") == "dev"
 
 
-def test_nobody_is_stopped_for_a_seat_that_would_not_be_there_even_then(world: Tenants) -> None:
+def test_reclaim_stops_no_job_for_a_seat_that_would_still_be_too_small(world: Tenants) -> None:
     """What chaos found: a job that starts only with a seat had one of its own queue stopped, for too small a seat."""
     world.agents(1, 2)
     world.document(dev=queue(1), other=queue(1))
@@ -423,7 +423,7 @@ def test_nobody_is_stopped_for_a_seat_that_would_not_be_there_even_then(world: T
     assert (world.job("fits").state, world.seat_of("fits")) == (JobState.RUNNING, "dev")
 
 
-def test_room_is_kept_for_nobody_whom_a_new_document_keeps_from_starting(world: Tenants) -> None:
+def test_reclaim_room_is_dropped_for_a_job_that_a_new_document_holds(world: Tenants) -> None:
     """What chaos found: it was kept for ever, and whoever might have started waited for ever."""
     world.agents(1, 2)
     world.document(dev=queue(2), other=queue())
@@ -438,7 +438,7 @@ def test_room_is_kept_for_nobody_whom_a_new_document_keeps_from_starting(world: 
     assert world.job("lent").state is JobState.RUNNING
 
 
-def test_who_may_not_start_any_more_has_notices_called_off(world: Tenants) -> None:
+def test_reclaim_notices_are_withdrawn_for_a_job_that_may_not_start_any_more(world: Tenants) -> None:
     world.agents(1, 2)
     world.document(dev=queue(2), other=queue(notice_s=60.0))
     world.runs("lent", "other", 2)
@@ -453,7 +453,7 @@ def test_who_may_not_start_any_more_has_notices_called_off(world: Tenants) -> No
     assert world.job("owner").room_made_at is None
 
 
-def test_nobody_is_stopped_in_vain_for_a_job_that_lacks_ports(world: Tenants) -> None:
+def test_reclaim_stops_no_job_for_one_that_lacks_ports(world: Tenants) -> None:
     """What chaos found: plans counted GPUs, and the ports of the node were all taken."""
     world.agents(1, 2)
     world.document(dev=queue(2), lent=queue())

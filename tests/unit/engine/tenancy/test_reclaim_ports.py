@@ -29,7 +29,7 @@ def rest(world: Tenants, cpus: float) -> None:
         world.offers(replace(offer(f"rest-{name}", name, cpus=cpus), ports=()))
 
 
-def test_who_holds_the_nodes_of_a_gang_is_stopped_though_the_offers_at_hand_have_no_ports(
+def test_reclaim_frees_nodes_for_a_gang_though_present_offers_have_no_ports(
     world: Tenants,
 ) -> None:
     world.offers(*(offer(f"whole-{name}", name) for name in world.cards))
@@ -41,7 +41,7 @@ def test_who_holds_the_nodes_of_a_gang_is_stopped_though_the_offers_at_hand_have
     assert world.job("gang").state is JobState.STARTING
 
 
-def test_nobody_is_stopped_for_a_gang_on_nodes_without_ports(world: Tenants) -> None:
+def test_reclaim_stops_no_job_for_a_gang_on_nodes_without_ports(world: Tenants) -> None:
     rest(world, 8.0)
     world.submit("gang", queue="ops", gpus=4, tasks=2)
     assert not world.passes(5), "all that is free there is at hand, and has none"

@@ -23,7 +23,7 @@ def world() -> Tenants:
     return world
 
 
-def test_who_is_owed_room_waits_for_a_queue_that_is_drained(world: Tenants) -> None:
+def test_reclaim_waits_for_a_queue_that_is_drained(world: Tenants) -> None:
     world.document(far=queue(notice_s=30.0, stop=Stop.DRAIN), dev=queue(), ops=queue(shapes(1, 4)))
     assert not world.passes(1)
     world.submit("owner", queue="ops", gpus=4)
@@ -33,7 +33,7 @@ def test_who_is_owed_room_waits_for_a_queue_that_is_drained(world: Tenants) -> N
     assert world.job("owner").state is world.job("dev").state is JobState.RUNNING
 
 
-def test_who_is_owed_room_waits_for_who_is_at_the_end_of_his_time(world: Tenants) -> None:
+def test_reclaim_waits_for_a_job_at_the_end_of_its_time(world: Tenants) -> None:
     world.document(far=queue(notice_s=30.0), dev=queue(notice_s=30.0), ops=queue(shapes(1, 4)))
     world.ends("dev")
     world.runs("short", "dev", 4, timeout_s=60.0, notice_s=30.0)
@@ -48,7 +48,7 @@ def test_who_is_owed_room_waits_for_who_is_at_the_end_of_his_time(world: Tenants
     assert world.job("owner").state is world.job("far").state is JobState.RUNNING
 
 
-def test_others_are_stopped_when_the_drain_is_called_off(world: Tenants) -> None:
+def test_reclaim_stops_other_jobs_when_a_drain_is_called_off(world: Tenants) -> None:
     world.document(far=queue(notice_s=30.0, stop=Stop.DRAIN), dev=queue(), ops=queue(shapes(1, 4)))
     world.submit("owner", queue="ops", gpus=4)
     assert not world.passes(10)
@@ -56,7 +56,7 @@ def test_others_are_stopped_when_the_drain_is_called_off(world: Tenants) -> None
     assert world.passes(20) == {"dev"}, "that loses less"
 
 
-def test_a_node_that_is_drained_is_no_room(world: Tenants) -> None:
+def test_reclaim_counts_no_drained_node_as_room(world: Tenants) -> None:
     host = next(iter(world.state.round_of(world.job("far")))).hostname
     world.feed(ev.DrainRequested(Target.NODE, host, "fan", "ann", 20.0))
     world.passes(1)

@@ -48,7 +48,7 @@ def starts_within(world: Tenants, name: str, most_s: int) -> int:
     return most_s + 1
 
 
-def test_with_shapes_a_neighbour_moves_and_the_whole_node_is_there_at_once(world: Tenants) -> None:
+def test_shapes_move_a_neighbour_and_free_the_whole_node_at_once(world: Tenants) -> None:
     in_pieces(world, shapes(2, 4))
     world.submit("whole", queue="team", gpus=4)
     assert starts_within(world, "whole", 10) <= 10
@@ -61,7 +61,7 @@ def test_with_shapes_a_neighbour_moves_and_the_whole_node_is_there_at_once(world
     assert not world.passes(120), "and that is all"
 
 
-def test_who_moves_is_told_why(world: Tenants) -> None:
+def test_notice_of_a_move_names_its_taker_and_reason(world: Tenants) -> None:
     in_pieces(world, shapes(2, 4))
     world.submit("whole", queue="team", gpus=4)
     for _ in range(6):
@@ -76,7 +76,7 @@ def test_who_moves_is_told_why(world: Tenants) -> None:
     assert mover.notice.why.startswith("goes to a")
 
 
-def test_with_a_number_it_waits_and_is_told_that_the_gpus_lie_in_pieces(world: Tenants) -> None:
+def test_guarantee_by_number_waits_and_why_reports_gpus_in_pieces(world: Tenants) -> None:
     """Others hold what they are guaranteed where it needs a node, and may not be stopped."""
     world.agents(3, 4)
     world.document(team=queue(6), other=queue(6))
@@ -101,7 +101,7 @@ def test_with_a_number_it_waits_and_is_told_that_the_gpus_lie_in_pieces(world: T
     ), told
 
 
-def test_who_may_not_be_stopped_does_not_move(world: Tenants) -> None:
+def test_non_preemptible_job_does_not_move_for_a_shape(world: Tenants) -> None:
     in_pieces(world, shapes(2, 4), preemptible=False)
     world.submit("whole", queue="team", gpus=4)
     assert starts_within(world, "whole", 60) > 60
@@ -110,7 +110,7 @@ def test_who_may_not_be_stopped_does_not_move(world: Tenants) -> None:
     assert starts_within(world, "whole", 10) <= 10
 
 
-def test_nobody_moves_who_has_no_other_place(world: Tenants) -> None:
+def test_job_without_another_place_does_not_move_for_a_shape(world: Tenants) -> None:
     in_pieces(world, shapes(2, 4))
     for i in range(2):
         world.ends(f"lent{i}")
@@ -122,7 +122,7 @@ def test_nobody_moves_who_has_no_other_place(world: Tenants) -> None:
     assert not any(job.stopped for job in world.state.jobs.values())
 
 
-def test_while_borrowers_are_only_protected_nobody_moves(world: Tenants) -> None:
+def test_shapes_move_no_job_while_borrowers_are_only_protected(world: Tenants) -> None:
     world.agents(3, 4)
     protects = MinRuntime(60.0, 600.0)
     world.document(team=queue(shapes(2, 4)), other=queue(shapes(1, 4), min_runtime_s=protects))

@@ -43,11 +43,11 @@ WEB = App("/shop/web", cmd="serve", cpus=0.1, mem_mib=32, port_definitions=())
         (App("/shop/web", cmd="serve", port_definitions=(), gpu=GpuOptions(queue="plain")), "plain"),
     ],
 )
-def test_an_instance_waits_in_the_queue_of_its_app_its_label_or_its_group(app: App, queue: str) -> None:
+def test_instance_waits_in_the_queue_of_its_app_its_label_or_its_group(app: App, queue: str) -> None:
     assert spec_of(app).queue == queue
 
 
-def test_an_instance_has_what_its_queue_and_class_give() -> None:
+def test_instance_has_what_its_queue_and_class_give() -> None:
     assert spec_of(WEB).priority == 7
     assert spec_of(replace(WEB, gpu=GpuOptions(priority=0))).priority == 0, "it was asked for"
     app = App("/shop/web", cmd="serve", port_definitions=(), gpu=GpuOptions(job_class="batch"))

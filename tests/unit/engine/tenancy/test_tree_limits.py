@@ -74,14 +74,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("limits", "asked", "path", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_can_never_start_is_refused(
+def test_job_beyond_a_limit_of_its_tree_is_refused(
     limits: dict[str, Limits], asked: dict[str, object], path: str, reason: str
 ) -> None:
     world = tree_world({**LAB, **{path: QueueSpec(limits=each) for path, each in limits.items()}})
     assert refusal(world, **{"queue": "lab/a", **asked}) == [(path, reason)]
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_refusal_of_a_job_names_all_its_faults() -> None:
     world = tree_world(
         {**LAB, "lab": QueueSpec(limits=Limits(max_gpus=1, max_priority=0), limit_gpus=most(1))}
     )
@@ -92,7 +92,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
-def test_a_class_gives_what_its_jobs_leave_open_and_says_which_queues_it_is_for() -> None:
+def test_class_gives_what_its_jobs_leave_open_and_says_which_queues_it_is_for() -> None:
     classes = (JobClass("night", priority=7, preemptible=True, max_timeout_s=100.0, queues=("lab/*",)),)
     world = tree_world({**LAB, "other": QueueSpec()}, classes=classes)
     world.submit("j", queue="lab/a", job_class="night", timeout_s=99.0)
@@ -108,7 +108,7 @@ def test_a_class_gives_what_its_jobs_leave_open_and_says_which_queues_it_is_for(
     ]
 
 
-def test_a_queue_gives_what_its_jobs_leave_open() -> None:
+def test_queue_gives_what_its_jobs_leave_open() -> None:
     world = tree_world({"lab": QueueSpec(default_timeout_s=60.0, default_priority=4), "lab/a": QueueSpec()})
     world.submit("j", queue="lab/a")
     assert (world.job("j").spec.timeout_s, world.job("j").spec.priority) == (60.0, 4)
@@ -116,7 +116,7 @@ def test_a_queue_gives_what_its_jobs_leave_open() -> None:
     assert world.job("zero").spec.priority == 0, "it was asked for"
 
 
-def test_as_many_wait_as_may() -> None:
+def test_limit_of_waiting_jobs_is_kept() -> None:
     world = tree_world({**LAB, "lab": QueueSpec(limits=Limits(max_submitted=2))})
     world.submit("a", queue="lab/a")
     world.submit("b", queue="lab/b")
@@ -142,7 +142,9 @@ def test_as_many_wait_as_may() -> None:
         ),
     ],
 )
-def test_what_must_wait_says_for_which_limit(limits: dict[str, QueueSpec], told: Stage, words: str) -> None:
+def test_explanation_names_the_limit_that_a_job_waits_for(
+    limits: dict[str, QueueSpec], told: Stage, words: str
+) -> None:
     world = tree_world({**LAB, **limits})
     submit_all(world, ("one", "lab/a", 1), ("two", "lab/a", 1), user="ann")
     node(world, "n1", 4)
@@ -155,7 +157,7 @@ def test_what_must_wait_says_for_which_limit(limits: dict[str, QueueSpec], told:
     assert running(world) == {"two"}
 
 
-def test_a_user_s_limit_does_not_stop_others_of_the_queue() -> None:
+def test_user_s_limit_does_not_stop_others_of_the_queue() -> None:
     world = tree_world({"lab": QueueSpec()}, users={"ann": Limits(max_running=1)})
     submit_all(world, ("a1", "lab", 1), ("a2", "lab", 1), user="ann")
     submit_all(world, ("b1", "lab", 1), ("b2", "lab", 1), user="bob")
@@ -163,7 +165,7 @@ def test_a_user_s_limit_does_not_stop_others_of_the_queue() -> None:
     assert running(world) == {"a1", "b1", "b2"}
 
 
-def test_a_queue_on_hold_starts_nothing() -> None:
+def test_queue_on_hold_starts_nothing() -> None:
     world = tree_world({**LAB, "lab": QueueSpec(stop=Stop.HOLD)})
     submit_all(world, ("a", "lab/a", 1))
     node(world, "n1", 4)
@@ -177,7 +179,7 @@ def test_a_queue_on_hold_starts_nothing() -> None:
     assert running(world) == {"a"}
 
 
-def test_who_is_not_preemptible_borrows_only_if_he_ends_in_time() -> None:
+def test_non_preemptible_job_borrows_only_if_it_ends_in_time() -> None:
     world = tree_world({"dev": QueueSpec(borrow_for_s=100.0), "prod": QueueSpec(guarantee_gpus=owed(1))})
     submit_all(world, ("stays", "prod", 1), ("more", "prod", 1))
     submit_all(world, ("short", "dev", 1), timeout_s=95.0)
@@ -201,7 +203,7 @@ NEVER = "queue dev is guaranteed nothing, so it could never start: ask for it as
         (0.0, 60.0, ""),
     ],
 )
-def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed(
+def test_non_preemptible_job_is_refused_without_a_guarantee(
     lends_s: float, timeout_s: float | None, or_else: str
 ) -> None:
     world = tree_world({"dev": QueueSpec(borrow_for_s=lends_s), "prod": QueueSpec(guarantee_gpus=owed(1))})
@@ -210,7 +212,7 @@ def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed(
 
 
 @pytest.mark.parametrize(("gpus", "tasks"), [(3, 1), (2, 3), (1, 5)])
-def test_what_is_not_preemptible_and_larger_than_its_guarantee_is_refused(gpus: int, tasks: int) -> None:
+def test_non_preemptible_job_larger_than_its_guarantee_is_refused(gpus: int, tasks: int) -> None:
     world = tree_world({"prod": QueueSpec(guarantee_gpus={"default": Guarantee(4000, (Shape(2, 2),))})})
     never = (
         "it is not preemptible, and what queue prod is guaranteed has no room for it even when it is all free, so it "
@@ -225,9 +227,7 @@ def test_what_is_not_preemptible_and_larger_than_its_guarantee_is_refused(gpus: 
     submit_all(world, ("yields", "prod", gpus), tasks=tasks, preemptible=True)
 
 
-def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed_of_the_pools_that_it_may_use() -> (
-    None
-):
+def test_non_preemptible_job_is_refused_without_a_guarantee_in_its_pools() -> None:
     pools = (Pool("new", models=("H100",)), Pool("old", models=("T4",)))
     classes = (JobClass("cheap", preemptible=False, pools=("old",)),)
     lab = QueueSpec(guarantee_gpus={"new": Guarantee(2000)})
@@ -247,7 +247,7 @@ def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed_of_the_p
     submit_all(world, ("yields", "lab", 1), gpu_model=("T4",), preemptible=True)
 
 
-def test_what_lost_its_guarantee_by_a_new_document_is_told_what_to_do() -> None:
+def test_explanation_advises_a_job_that_lost_its_guarantee_by_a_new_document() -> None:
     world = tree_world({"dev": QueueSpec(guarantee_gpus=owed(1)), "prod": QueueSpec(guarantee_gpus=owed(1))})
     submit_all(world, ("stays", "dev", 1))
     apply(world, {"dev": QueueSpec(), "prod": QueueSpec(guarantee_gpus=owed(1))})
@@ -256,7 +256,7 @@ def test_what_lost_its_guarantee_by_a_new_document_is_told_what_to_do() -> None:
     assert why(world, "stays").summary.endswith(f"it is not preemptible, and {NEVER}")
 
 
-def test_what_a_queue_does_not_lend_stays_idle() -> None:
+def test_lend_limit_keeps_gpus_idle() -> None:
     keeps = QueueSpec(guarantee_gpus=owed(3), lend_limit_gpus=most(1))
     world = tree_world({"keeps": keeps, "dev": QueueSpec()})
     submit_all(world, *((f"d{i}", "dev", 1) for i in range(4)), preemptible=True)

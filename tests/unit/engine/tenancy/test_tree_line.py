@@ -11,7 +11,7 @@ from tests.unit.engine.tenancy.lending import Tenants, queue
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, owed, running, submit_all, tree_world
 
 
-def test_weights_decide_who_starts_and_each_start_counts_at_once() -> None:
+def test_weights_order_starts_and_each_start_counts_at_once() -> None:
     world = tree_world({"a": QueueSpec(weight=3), "b": QueueSpec(weight=1)})
     submit_all(world, *((f"a{i}", "a", 1) for i in range(8)), *((f"b{i}", "b", 1) for i in range(8)))
     node(world, "n1", 8)
@@ -30,7 +30,7 @@ def test_queues_are_compared_where_they_meet() -> None:
 
 
 @pytest.mark.parametrize("limited", ["lab", "lab/x", "lab/x/deep"])
-def test_a_limit_holds_for_all_that_is_below(limited: str) -> None:
+def test_limit_holds_for_all_that_is_below(limited: str) -> None:
     queues = {path: QueueSpec() for path in ("lab", "lab/x", "lab/x/deep", "free")}
     queues[limited] = QueueSpec(limit_gpus=most(3))
     world = tree_world(queues)
@@ -50,7 +50,7 @@ def test_siblings_below_a_limit_share_it() -> None:
     assert running(world) == {"a0", "a1", "b0", "b1"}
 
 
-def test_what_a_queue_is_guaranteed_comes_before_what_others_borrow() -> None:
+def test_guarantee_comes_before_borrowing_of_other_queues() -> None:
     world = tree_world({"dev": QueueSpec(weight=100), "prod": QueueSpec(guarantee_gpus=owed(2))})
     submit_all(world, *((f"d{i}", "dev", 1) for i in range(4)), preemptible=True)
     submit_all(world, ("p0", "prod", 2), ("p1", "prod", 2))
@@ -66,7 +66,7 @@ def test_borrowing_has_a_limit() -> None:
     assert running(world) == {"a0", "a1", "a2"}
 
 
-def test_without_a_document_jobs_wait_in_one_line() -> None:
+def test_jobs_wait_in_one_line_without_a_document() -> None:
     world = tree_world({}, settings=None)
     world.state.queue_versions.clear()
     submit_all(world, ("b0", "b", 1), ("b1", "b", 1), ("a0", "a", 1))
@@ -74,7 +74,7 @@ def test_without_a_document_jobs_wait_in_one_line() -> None:
     assert running(world) == {"b0", "b1"}
 
 
-def test_the_longest_wait_of_those_that_starve_ends_first() -> None:
+def test_starving_jobs_start_in_order_of_their_wait() -> None:
     queues = {"big": QueueSpec(weight=100), "x": QueueSpec(weight=1, starve_after_s=60.0), "y": QueueSpec()}
     world = tree_world(queues)
     submit_all(world, ("x0", "x", 1), ("x1", "x", 1))
@@ -109,7 +109,7 @@ def kept(world: World) -> set[str]:
     return {str(each.job_id) for each in forecast.before(None)}
 
 
-def test_who_starves_is_kept_room_though_one_with_a_seat_of_his_leaf_is_before_him() -> None:
+def test_starving_job_has_room_kept_behind_a_seated_one_of_its_leaf() -> None:
     world = full_node()
     submit_all(world, ("borrows", "x", 4), preemptible=True)
     submit_all(world, ("seated", "x", 2))
@@ -121,7 +121,7 @@ def test_who_starves_is_kept_room_though_one_with_a_seat_of_his_leaf_is_before_h
     assert kept(world) == {"seated", "borrows"}, "one of a leaf is kept room for"
 
 
-def test_whom_a_rule_holds_back_keeps_nobody_behind_him_starving() -> None:
+def test_held_job_does_not_starve_the_jobs_behind_it() -> None:
     world = full_node(JobClass("gone"))
     submit_all(world, ("held", "x", 4), preemptible=True, job_class="gone")
     submit_all(world, ("behind", "x", 4), preemptible=True)
@@ -130,7 +130,7 @@ def test_whom_a_rule_holds_back_keeps_nobody_behind_him_starving() -> None:
     assert kept(world) == {"behind"}
 
 
-def test_what_is_granted_is_charged_by_its_model() -> None:
+def test_limit_charges_gpus_by_the_model_granted() -> None:
     world = tree_world({"a": QueueSpec(limit_gpus=most(4))}, gpu_cost={"H100": 4})
     node(world, "n1", 4, "T4")
     submit_all(world, *((f"t{i}", "a", 1) for i in range(4)), gpu_model=("T4",))
@@ -146,7 +146,7 @@ def test_what_is_granted_is_charged_by_its_model() -> None:
     assert running(world) == {"h"}
 
 
-def test_who_fits_on_no_node_does_not_starve_the_next_of_his_queue() -> None:
+def test_job_that_fits_nowhere_does_not_starve_the_next_of_its_queue() -> None:
     """What chaos found: the first of a queue is kept room when it starves, but this one no node could serve."""
     world = Tenants()
     world.register()
@@ -166,7 +166,7 @@ def test_who_fits_on_no_node_does_not_starve_the_next_of_his_queue() -> None:
     assert world.job("pair").state is JobState.RUNNING
 
 
-def test_who_waits_for_a_place_that_is_kept_for_another_one_is_still_the_first_of_his_queue() -> None:
+def test_job_waiting_for_a_kept_place_stays_first_of_its_queue() -> None:
     world = Tenants()
     world.register()
     world.agents(1, 2)

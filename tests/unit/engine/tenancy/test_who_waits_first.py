@@ -22,7 +22,7 @@ def _two_cards(**queues: object) -> Tenants:
     return world
 
 
-def test_the_first_by_attained_service_is_kept_room_that_other_queues_do_not_take() -> None:
+def test_las_first_job_has_room_kept_that_other_queues_do_not_take() -> None:
     las = queue(order=LineOrder.LAS, starve_after_s=30.0)
     world = _two_cards(las=las, busy=queue(weight=9, starve_after_s=1e6))
     for name in ("s0", "s1"):
@@ -38,7 +38,7 @@ def test_the_first_by_attained_service_is_kept_room_that_other_queues_do_not_tak
     assert world.job("gang").state is JobState.RUNNING
 
 
-def test_who_is_behind_it_in_its_own_queue_starts_and_is_ended_for_it() -> None:
+def test_las_job_behind_the_first_starts_and_is_ended_for_it() -> None:
     las = queue(order=LineOrder.LAS, starve_after_s=30.0)
     world = _two_cards(las=las, busy=queue(weight=9))
     for name in ("s0", "s1"):
@@ -57,7 +57,7 @@ def test_who_is_behind_it_in_its_own_queue_starts_and_is_ended_for_it() -> None:
     assert world.job("pair").state is JobState.STARTING
 
 
-def test_who_fits_on_no_node_does_not_keep_the_seat_of_its_queue() -> None:
+def test_seat_of_a_queue_passes_over_a_job_that_fits_nowhere() -> None:
     world = _two_cards(a=queue(1))
     world.submit("never", queue="a", gpus=1, gpu_model=("H100",))
     world.submit("next", queue="a", gpus=1, preemptible=False)
@@ -67,7 +67,7 @@ def test_who_fits_on_no_node_does_not_keep_the_seat_of_its_queue() -> None:
     assert world.seat_of("next") == "a"
 
 
-def test_a_node_without_gpus_keeps_no_hope_alive() -> None:
+def test_node_without_gpus_does_not_let_a_gpu_job_hope() -> None:
     """What chaos found: no monitor starts there, and for its report a job of a model that is too rare kept its seat."""
     world = _two_cards(a=queue(2))
     world.offers(offer("o9", "bare"))
@@ -78,7 +78,7 @@ def test_a_node_without_gpus_keeps_no_hope_alive() -> None:
     assert (world.job("never").state, world.job("next").state) == (JobState.PENDING, JobState.RUNNING)
 
 
-def test_who_may_have_a_seat_is_asked_again_when_there_are_other_nodes() -> None:
+def test_seat_is_offered_again_when_nodes_join() -> None:
     world = _two_cards(a=queue(1))
     world.submit("large", queue="a", gpus=1, gpu_model=("H100",), preemptible=False)
     world.passes(5)
@@ -114,7 +114,7 @@ def test_cards_whose_reservation_is_being_given_back_are_kept_for_whom_they_were
     assert world.state.jobs[JobId("pair")].launches == 1 - reserved_gpus
 
 
-def test_nobody_for_whom_room_was_made_takes_that_of_a_larger_job() -> None:
+def test_room_made_for_a_larger_job_is_not_taken_by_a_smaller_one() -> None:
     """Two plans of one match: the smaller job is first in the line, and the larger one's node is ready first."""
     world = Tenants()
     world.register()

@@ -85,7 +85,7 @@ def test_a_release_that_is_there_is_named_with_the_one_that_takes_its_place(tmp_
     ]  # fmt: skip
 
 
-def test_what_a_package_brings_along_is_written_after_it(tmp_path: Path) -> None:
+def test_files_of_a_package_are_written_after_it(tmp_path: Path) -> None:
     cluster = site(tmp_path, s=(Role.SCHEDULER, saying(version="1.0", release="x")))
     files = {file.path: file for file in by_name(cluster, "s").files if file.path in OF_DEB}
     assert len(files) == 4
@@ -142,7 +142,7 @@ def test_an_upgrade_begins_with_standbys_then_the_leader(tmp_path: Path) -> None
         (2, "sh: broken\n", "does not say what it has", "its sh must be that of Debian"),
     ],
 )
-def test_who_may_not_become_root_is_told_why(code: int, output: str, said: str, remedy: str) -> None:
+def test_survey_says_why_a_user_may_not_become_root(code: int, output: str, said: str, remedy: str) -> None:
     with pytest.raises(Unavailable, match=said) as caught:
         survey.read("ops", Done(code, output))
     assert remedy in str(caught.value.remedy)

@@ -97,7 +97,7 @@ def test_a_host_is_reached_as_all_are_but_for_what_it_says_itself() -> None:
         ({"hostz": {}}, "/hostz", "did you mean hosts?"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_told_with_its_field(changes: dict[str, Any], place: str, reason: str) -> None:
+def test_cluster_file_problem_names_its_field(changes: dict[str, Any], place: str, reason: str) -> None:
     assert reason in problems(described(**changes))[place]
 
 
@@ -144,14 +144,14 @@ def test_a_scheduler_that_was_one_of_two_must_be_reached_as_before() -> None:
     ]
 
 
-def test_one_host_of_its_own_may_be_on_loopback() -> None:
+def test_single_host_cluster_may_be_on_loopback() -> None:
     hosts = {"a": {"address": "127.0.0.1", "roles": ["master", "agent"], "gpus": 1}}
     made = decode(described(hosts=hosts), FILE.parent, NOTHING)
     assert isinstance(made, Cluster)
     assert made.master == "127.0.0.1:5050"
 
 
-def test_all_that_is_wrong_is_told_at_once_with_its_lines(tmp_path: Path) -> None:
+def test_cluster_file_problems_come_at_once_with_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("package: {}\nhosts:\n  a: {address: x, roles: [master]}\n  b: {address: 10.0.0.1}\n")
     done = CliRunner().invoke(main, ["cluster", "plan", str(file)])

@@ -53,7 +53,7 @@ def test_a_debian_package_says_release_machine_and_what_it_needs(tmp_path: Path,
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
 @pytest.mark.parametrize("compression", ["xz", "none"])
-def test_what_dpkg_builds_is_read(tmp_path: Path, compression: str) -> None:
+def test_release_of_a_package_built_by_dpkg_is_read(tmp_path: Path, compression: str) -> None:
     (tmp_path / "t/DEBIAN").mkdir(parents=True)
     control = "Package: mesos-gpu-agent\nVersion: 0.1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: x\n more\n"
     (tmp_path / "t/DEBIAN/control").write_text(control)
@@ -71,7 +71,7 @@ def test_what_dpkg_builds_is_read(tmp_path: Path, compression: str) -> None:
         (lambda data: data[:150] + b"\0" * 20 + data[170:], "no Debian package"),
     ],
 )
-def test_what_is_damaged_is_refused(tmp_path: Path, change: Any, said: str) -> None:
+def test_release_of_a_damaged_package_is_refused(tmp_path: Path, change: Any, said: str) -> None:
     path = deb(tmp_path / "a.deb")
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(ValueError, match=said):

@@ -68,13 +68,13 @@ def test_a_role_less_leaves_what_the_other_roles_need() -> None:
     assert taken.remains == remembered(plans(described, had)[0], described)
 
 
-def test_nothing_is_taken_where_all_is_as_before() -> None:
+def test_removal_is_empty_where_the_file_is_unchanged() -> None:
     described = cluster(m=[MASTER, AGENT], s=[SCHEDULER])
     had = applied(described)
     assert removals(had, described, plans(described, had)) == []
 
 
-def test_what_packages_bring_in_the_place_of_a_wheels_is_theirs() -> None:
+def test_removal_leaves_files_that_packages_bring() -> None:
     ways = {
         "wheel": Package(wheel=Path("w"), requirements=Path("r")),
         "deb": Package(deb=Path("d"), agent_deb=Path("a")),
@@ -87,7 +87,7 @@ def test_what_packages_bring_in_the_place_of_a_wheels_is_theirs() -> None:
     assert (taken.units, taken.files) == ((), ("/etc/systemd/system/mesos-gpu-agent.service",))
 
 
-def test_what_is_no_longer_there_is_not_taken_again() -> None:
+def test_removal_leaves_out_what_the_host_no_longer_has() -> None:
     had = applied(cluster(m=[MASTER], g=[AGENT]))
     described = cluster(m=[MASTER])
     (taken,) = removals(had, described, plans(described, had))
@@ -192,7 +192,7 @@ def test_a_record_comes_back_as_it_was_for_its_owner_alone(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == [record.NAME]
 
 
-def test_what_a_host_is_about_to_be_given_is_remembered_beside_what_it_has(tmp_path: Path) -> None:
+def test_record_adds_planned_files_to_those_of_a_host(tmp_path: Path) -> None:
     host = Host("a", IPv4Address("10.0.0.1"), (AGENT,))
     made = Record(
         tmp_path / record.NAME, {"a": Remembered(host, ("/etc/mesos-gpu/x",), ("mesos-gpu-agent.service",))}

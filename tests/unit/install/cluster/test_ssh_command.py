@@ -31,7 +31,7 @@ def test_a_host_is_no_option_and_words_stay_words() -> None:
     assert command[command.index("-p") + 1] == "2222"
 
 
-def test_who_is_not_root_becomes_it_without_being_asked() -> None:
+def test_ssh_user_becomes_root_without_a_prompt() -> None:
     command = Ssh("h", user="ops").command("true")
     assert shlex.split(command[-1])[:5] == ["sudo", "-n", "--", "sh", "-c"]
     assert command[command.index("-l") + 1] == "ops"

@@ -205,7 +205,7 @@ def test_names_cannot_change_the_request(name: str) -> None:
         ("cuda@sha256:ab", "cuda@sha256:ab"),
     ],
 )
-def test_one_image_is_pulled(scripted: Scripted, name: str, asked_for: str) -> None:
+def test_docker_pull_asks_for_one_image(scripted: Scripted, name: str, asked_for: str) -> None:
     """Without a tag the engine would fetch all of them."""
     path, asked = scripted(answer(VERSION), answer(b'{"status": "x"}\n'))
     DockerEngine(path).pull(name)
@@ -250,7 +250,7 @@ def test_refusals_keep_the_engines_words(scripted: Scripted, status: int, kind: 
         "another answer",
     ],
 )
-def test_what_is_no_engine(scripted: Scripted, answers: list[bytes]) -> None:
+def test_docker_answers_of_another_server_are_refused(scripted: Scripted, answers: list[bytes]) -> None:
     path, _ = scripted(*answers)
     with pytest.raises(Unavailable, match=r"Docker Engine"):
         DockerEngine(path).facts()

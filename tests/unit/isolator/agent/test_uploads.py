@@ -54,12 +54,14 @@ def test_files_directories_and_links_within_are_taken(tmp_path: Path) -> None:
     ],
     ids=lambda value: value.name if isinstance(value, tarfile.TarInfo) else "",
 )
-def test_what_leads_out_or_is_no_file_is_not(tmp_path: Path, evil: tarfile.TarInfo, said: str) -> None:
+def test_upload_with_a_member_that_leads_out_or_is_no_file_is_refused(
+    tmp_path: Path, evil: tarfile.TarInfo, said: str
+) -> None:
     with pytest.raises(NotStarted, match=said):
         look(archive(tmp_path / "a", member("fine"), evil))
 
 
-def test_what_is_too_much_is_not(tmp_path: Path) -> None:
+def test_upload_above_its_limits_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "a", *(member(f"x{i}", size=1 << 20) for i in range(8)))
     with pytest.raises(NotStarted, match="more than 4 MiB"):
         look(path, size_bytes=4 << 20)
@@ -69,7 +71,7 @@ def test_what_is_too_much_is_not(tmp_path: Path) -> None:
         look(path, ratio=10, free_bytes=1 << 10)
 
 
-def test_what_follows_the_first_stream_of_an_archive_is_seen_as_tar_sees_it(tmp_path: Path) -> None:
+def test_upload_of_several_streams_is_read_as_tar_reads_it(tmp_path: Path) -> None:
     """gzip(1) reads all streams of a file as one."""
     whole = gzip.decompress(archive(tmp_path / "a", member("fine"), member("../x")).read_bytes())
     (tmp_path / "b").write_bytes(gzip.compress(whole[:512], mtime=0) + gzip.compress(whole[512:], mtime=0))
@@ -91,7 +93,7 @@ _CUT = gzip.compress(b"no tar" * 999, mtime=0)[
 
 
 @pytest.mark.parametrize("data", [b"", b"no gzip", _CUT], ids=["empty", "no gzip", "cut"])
-def test_what_is_no_archive_is_not(tmp_path: Path, data: bytes) -> None:
+def test_upload_that_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(NotStarted, match="cannot be read"):
         look(tmp_path / "a")

@@ -42,7 +42,7 @@ def test_listed_calls_are_denied_by_every_way_into_the_kernel(machine: str) -> N
 
 
 @pytest.mark.parametrize("machine", ENTRIES)
-def test_of_ptrace_what_attaches_is_denied(machine: str) -> None:
+def test_ptrace_calls_that_attach_are_denied(machine: str) -> None:
     program = compile_filter(ALL, machine)
     for arch, numbers in ENTRIES[machine].items():
         said = {r: verdict(program, numbers["ptrace"], arch, r) for r in (*ATTACHES, TRACEME, GETREGS)}
@@ -82,7 +82,7 @@ def test_x32_and_unknown_entries_are_denied() -> None:
     assert verdict(program, READ, 0xC0000015) == DENY
 
 
-def test_only_what_is_listed() -> None:
+def test_seccomp_denies_only_listed_calls() -> None:
     program = compile_filter(KERNEL, "x86_64")
     arch, numbers = next(iter(ENTRIES["x86_64"].items()))
     assert verdict(program, numbers["ptrace"], arch, ATTACHES[0]) == ALLOW
@@ -153,7 +153,7 @@ print(json.dumps(said))
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of its calls are those of x86-64")
-def test_the_kernel_decides_so() -> None:
+def test_seccomp_filter_is_obeyed_by_the_kernel() -> None:
     program = seccomp.encode(compile_filter(ALL, "x86_64")).hex()
     done = subprocess.run(
         [sys.executable, "-c", TRIES, str(ROOT), program],
@@ -165,7 +165,7 @@ def test_the_kernel_decides_so() -> None:
     }  # fmt: skip
 
 
-def test_what_the_operator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seccomp_follows_the_operators_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = os.uname().machine
     always = (*KERNEL, *OTHERS)
     lists = (always, (*PROCESSES, *always))

@@ -79,7 +79,7 @@ def test_without_a_driver_volume() -> None:
     assert "mounts" not in spec["containerEdits"]
 
 
-def test_what_the_operator_adds_is_shared() -> None:
+def test_cdi_spec_shares_devices_added_by_the_operator() -> None:
     driver = DriverFacts(DRIVER.majors, caps=(1,), modeset=True)
     shared = paths(specs.host_spec(driver, MINORS, None)["containerEdits"])
     assert {"/dev/nvidia-modeset", "/dev/nvidia-caps/nvidia-cap1"} < set(shared)

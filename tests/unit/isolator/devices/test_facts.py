@@ -77,7 +77,7 @@ def test_minors_come_from_the_inventory_of_this_boot(tmp_path: Path) -> None:
     assert facts.minors((A, B), facts.read_inventory(tmp_path), tmp_path) == {A: 0, B: 3}, "renumbered"
 
 
-def test_who_asks_for_no_shares_reads_nothing_of_them(tmp_path: Path) -> None:
+def test_inventory_without_shares_reads_none(tmp_path: Path) -> None:
     shared = replace(gpu(B, 0), sharing=Sharing(81_000, ((Ability.SHIM, ""),)))
     inventory = Inventory((gpu(A, 3), shared), uses=(ShareUse(TaskId("t"), B, 100),))
     facts.write_inventory(tmp_path, inventory)
@@ -103,7 +103,7 @@ def test_a_broken_inventory_is_refused(tmp_path: Path, text: str) -> None:
         facts.read_inventory(tmp_path)
 
 
-def test_what_is_not_there_or_not_well_is_not_granted(tmp_path: Path) -> None:
+def test_card_that_is_absent_or_sick_is_not_granted(tmp_path: Path) -> None:
     inventory = Inventory((gpu(A, 3, Health.SICK),))
     with pytest.raises(Unavailable, match="is sick"):
         facts.minors((A,), inventory, tmp_path)
@@ -132,7 +132,7 @@ def test_nvidias_own_tool_loads_the_driver(tmp_path: Path) -> None:
     assert (tmp_path / "called").read_text() == "-c 0 -u\n"
 
 
-def test_its_failure_is_told_in_its_words(tmp_path: Path) -> None:
+def test_driver_load_failure_is_reported_in_the_tools_words(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="ERROR: no such module"):
         facts.load_driver(tool(tmp_path, "echo ERROR: no such module >&2; exit 1"))
 
@@ -176,13 +176,13 @@ HYBRID = V1 + PAIR + "29 24 0:25 / /sys/fs/cgroup/cgroup\\0402 rw,nosuid shared:
     ],
     ids=["v1", "v2", "hybrid", "none"],
 )
-def test_where_cgroups_are_mounted(tmp_path: Path, mountinfo: str, mount_points: dict[str, str]) -> None:
+def test_cgroup_mount_points_are_read(tmp_path: Path, mountinfo: str, mount_points: dict[str, str]) -> None:
     assert {
         k: str(v) for k, v in cgroups.mounted(proc(tmp_path, self__mountinfo=mountinfo)).items()
     } == mount_points
 
 
-def test_whose_cgroup_it_is(tmp_path: Path) -> None:
+def test_cgroup_of_a_container_is_given_or_own(tmp_path: Path) -> None:
     own = "5:devices:/mesos/c-1\n4:cpu,cpuacct:/mesos/c-1\n0::/system.slice/mesos-agent.service\n"
     root = proc(tmp_path, self__mountinfo=HYBRID, self__cgroup=own)
     given = cgroups.cgroup_of("c-1", "cgroup1", root)

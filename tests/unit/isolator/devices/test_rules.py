@@ -32,12 +32,21 @@ def test_a_task_gets_its_cards_and_what_they_need(facts: DriverFacts) -> None:
     )
 
 
-def test_what_is_optional_is_an_operators_word() -> None:
+def test_optional_devices_follow_the_operators_setting() -> None:
     paths = [device.path for device in nvidia_devices(replace(OLD, modeset=True, caps=(1, 2)), [0])]
     assert paths == [
         "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
         "/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2", "/dev/nvidia0",
     ]  # fmt: skip
+
+
+def test_capabilities_of_a_mig_instance_can_be_read_and_not_written() -> None:
+    rules = rules_of(nvidia_devices(replace(OLD, caps=(1,)), [0], instance=(30, 31)))
+    for minor in (30, 31):
+        assert allows(rules, "c", 511, minor, "r")
+        assert not any(allows(rules, "c", 511, minor, access) for access in ("w", "m", "rw"))
+    assert not allows(rules, "c", 511, 1, "r"), "an operator's capability is for tasks with whole GPUs"
+    assert allows(rules_of(nvidia_devices(replace(OLD, caps=(1,)), [0])), "c", 511, 1, "rw")
 
 
 def test_without_a_driver_the_major_is_the_registered_one() -> None:
@@ -69,7 +78,7 @@ def test_every_other_card_is_denied_and_none_can_be_made() -> None:
      (10, 229, "r", False)],
     ids=["null", "ptmx", "a terminal", "making one", "mem", "fuse"],
 )  # fmt: skip
-def test_what_else_a_task_may_use(major: int, minor: int, access: str, allowed: bool) -> None:
+def test_standard_devices_of_a_task(major: int, minor: int, access: str, allowed: bool) -> None:
     assert allows(rules_of(()), "c", major, minor, access) is allowed
 
 

@@ -51,7 +51,7 @@ def test_a_body_by_length_or_to_the_end(head: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
     ],
 )
-def test_what_breaks_off_is_an_error_of_the_connection(data: bytes) -> None:
+def test_answer_that_breaks_off_is_a_connection_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         answer(data).read()
 

@@ -6,8 +6,10 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -20,12 +22,14 @@ from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.mps.life import Action, State
 from mesos_gpu.adapters.mps2 import Mps2
-from mesos_gpu.adapters.mps_control import Busy, Limits
+from mesos_gpu.adapters.mps3 import Mps3
+from mesos_gpu.adapters.mps_control import Busy, Limits, Mps
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.mps import fake_mps
 from tests.conftest import wait_until
+from tests.mps_hosts import Near, NearControl
 
 GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")
 MINE, OTHER, SERVER = 4711, 4712, 900
@@ -85,23 +89,50 @@ class Beside:
         """Kill the daemon."""
         self.daemon.kill()
         self.daemon.wait()
+        if isinstance(self.host, NearHost) and self.host.near is not None:
+            self.host.near.end()
 
 
-def beside(protocol: int, directory: Path) -> Iterator[Beside]:
-    root = Path(f"/tmp/mgw-{os.getpid()}")  # sockets need short paths
-    host = Host(Path(fake_mps.program(str(directory), protocol)), root=root)
-    domain = Domain(GPU, os.getuid(), protocol)
-    host.pipes(domain).mkdir(parents=True)
+@dataclass(frozen=True, slots=True)
+class NearHost(Host):
+    """A host whose daemon is asked in the process of the test."""
+
+    near: Near | None = None
+
+    def mps(self, domain: Domain) -> Mps:
+        """Return the domain's daemon."""
+        control = NearControl(Path("/none"), self.pipes(domain), near=self.near)
+        return Mps3(control) if domain.protocol == 3 else Mps2(control)
+
+
+def near_host(root: Path, domain: Domain) -> tuple[Host, subprocess.Popen[bytes]]:
+    """Start a fake daemon in this process; another process stands for it where it is looked for by its pid."""
+    near = Near(root / domain.key, domain.protocol)
+    near.start(str(QUARTER.percent))
+    return NearHost(Path("/none"), root=root, near=near), subprocess.Popen(["sleep", "3600"])
+
+
+def far_host(root: Path, domain: Domain, directory: Path) -> tuple[Host, subprocess.Popen[bytes]]:
+    """Start a fake daemon as a process."""
+    host = Host(Path(fake_mps.program(str(directory), domain.protocol)), root=root)
     daemon_of = host.mps(domain)
     arguments, more = daemon_of.daemon(QUARTER)
     with open(host.beside(domain, "log"), "ab") as log:
-        daemon = subprocess.Popen(
-            [daemon_of.control.program, *arguments],
-            env={**daemon_of.control.environment(), **more},
-            stdout=log,
-        )
+        command, env = [daemon_of.control.program, *arguments], {**daemon_of.control.environment(), **more}
+        daemon = subprocess.Popen(command, env=env, stdout=log)
+    wait_until("the daemon listens", (host.pipes(domain) / "control").exists)
+    return host, daemon
+
+
+@contextmanager
+def beside(kind: str, directory: Path) -> Iterator[Beside]:
+    """Give a fake daemon, "near" or "far", of a protocol."""
+    root = Path(f"/tmp/mgw-{os.getpid()}")  # sockets need short paths
+    domain = Domain(GPU, os.getuid(), int(kind[-1]))
+    (root / domain.key).mkdir(parents=True)
+    host, daemon = near_host(root, domain) if kind.startswith("near") else far_host(root, domain, directory)
     host.beside(domain, "daemon").write_text(json.dumps([daemon.pid, start_ticks(daemon.pid), boot_id()]))
-    wait_until("it listens", (host.pipes(domain) / "control").exists)
+    daemon_of = host.mps(domain)
     daemon_of.open(GPU, domain.uid, QUARTER)
     for task in ("t1", "t2"):
         daemon_of.admit(task, QUARTER)
@@ -111,14 +142,25 @@ def beside(protocol: int, directory: Path) -> Iterator[Beside]:
     shutil.rmtree(root)
 
 
-@pytest.fixture(params=[2, 3])
+FAR: Final = [pytest.param(f"far {protocol}", marks=pytest.mark.long) for protocol in (2, 3)]
+
+
+@pytest.fixture(params=["near 2", "near 3", *FAR])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Beside]:
-    yield from beside(request.param, tmp_path)
+    with beside(request.param, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
 def place2(tmp_path: Path) -> Iterator[Beside]:
-    yield from beside(2, tmp_path)
+    with beside("near 2", tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def far2(tmp_path: Path) -> Iterator[Beside]:
+    with beside("far 2", tmp_path) as made:
+        yield made
 
 
 def test_a_daemon_that_answers_is_left_alone(place: Beside) -> None:
@@ -188,7 +230,7 @@ def test_only_the_culprit_fails_as_its_own(
         )
 
 
-def test_who_is_alone_met_its_own_fault(place: Beside) -> None:
+def test_fault_with_one_client_is_that_clients_own(place: Beside) -> None:
     place.play(clients=(MINE,))
     place.limits = {"t1": QUARTER}
     watch = place.watch()
@@ -214,7 +256,7 @@ def test_a_success_stays_one_while_the_daemon_fails(place: Beside) -> None:
     assert watch.explained(Ended(exit_status=0)) == Ended(exit_status=0)
 
 
-def test_who_was_evicted_has_not_succeeded(place: Beside) -> None:
+def test_evicted_task_has_not_succeeded(place: Beside) -> None:
     """A command that takes SIGTERM for its end exits with 0, and is to run again."""
     place.play("FAULT")
     watch = place.watch()
@@ -256,7 +298,7 @@ def test_a_task_that_cannot_be_ended_now_is_ended_at_the_next_look(
     assert len(ends) == 3
 
 
-def test_who_found_the_daemon_hung_and_died_leaves_no_closed_card(place2: Beside) -> None:
+def test_watch_that_died_on_a_hung_daemon_leaves_no_closed_card(place2: Beside) -> None:
     place2.play()
     place2.ledger.note(CardTrace(GPU, CLOSED, "its MPS daemon is hung"))
     place2.watch().look()
@@ -270,17 +312,17 @@ def test_a_daemon_that_was_killed_before_any_look_explains_the_end(place: Beside
     assert watch.explained(CRASHED).infrastructure is True
 
 
-def test_a_hung_daemon_closes_the_card_and_then_ends_the_task(place2: Beside) -> None:
-    place2.play()
-    watch = place2.watch()
-    place2.daemon.send_signal(signal.SIGSTOP)
+def test_a_hung_daemon_closes_the_card_and_then_ends_the_task(far2: Beside) -> None:
+    far2.play()
+    watch = far2.watch()
+    far2.daemon.send_signal(signal.SIGSTOP)
     assert watch.look() == (Action.CLOSE,)
-    assert (place2.evictions, place2.closed()) == (0, ["its MPS daemon is hung"])
+    assert (far2.evictions, far2.closed()) == (0, ["its MPS daemon is hung"])
     assert watch.look() == (Action.EVICT,)
-    assert place2.evictions == 1
-    place2.daemon.send_signal(signal.SIGCONT)
+    assert far2.evictions == 1
+    far2.daemon.send_signal(signal.SIGCONT)
     assert watch.look() == (Action.OPEN,)
-    assert place2.closed() == []
+    assert far2.closed() == []
 
 
 def test_a_daemon_that_speaks_with_others_is_left_alone(
@@ -398,9 +440,7 @@ def test_a_look_under_way_when_the_task_is_over_closes_nothing(
     assert (place2.closed(), place2.evictions) == ([], 0)
 
 
-def test_what_nobody_thought_of_does_not_end_the_watch(
-    place2: Beside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watch_survives_an_unforeseen_exception(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mps_watch, "PIDS_S", 0.02)
     monkeypatch.setattr(mps_watch, "LOOK_S", 0.02)
     place2.play()

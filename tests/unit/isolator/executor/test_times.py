@@ -53,7 +53,7 @@ def test_the_file_is_bounded_and_says_less_exactly_then(
     assert all(at == size / 50 for size, at in noted), "what is left is as it was"
 
 
-def test_what_a_task_put_in_its_place_is_replaced_and_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
+def test_log_times_replace_a_planted_link_and_skip_bad_lines(tmp_path: Path) -> None:
     (tmp_path / TIMES).symlink_to("/etc/passwd")
     with Sandbox(str(tmp_path)) as sandbox:
         LogTimes(sandbox).close()
@@ -62,7 +62,7 @@ def test_what_a_task_put_in_its_place_is_replaced_and_what_is_no_note_is_passed_
     assert times_of(bad, "stdout") == [(5, 1.0), (6, 3.0)]
 
 
-def test_what_readers_ask() -> None:
+def test_log_times_answer_readers() -> None:
     assert [written_by(KNOWN, end) for end in (1, 10, 11, 40, 41)] == [100.0, 100.0, 101.0, 105.5, None]
     assert [size_at(KNOWN, at) for at in (99.0, 100.0, 104.0, 200.0)] == [0, 10, 25, 40]
     assert times_within(KNOWN, 0, 10) == [(10, 100.0)]

@@ -52,7 +52,7 @@ def test_a_log_is_cut_at_a_line_and_says_so_and_offsets_stay(tmp_path: Path) -> 
         assert (tmp_path / "stdout").stat().st_blocks * 512 < 1.2 * MIB
 
 
-def test_it_is_cut_again_and_again(tmp_path: Path) -> None:
+def test_log_is_cut_again_and_again(tmp_path: Path) -> None:
     with log(tmp_path, 1) as one, open(tmp_path / "stdout", "ab", buffering=0) as task:
         for turn in range(20):
             task.write(lines(turn * 30_000, 30_000))
@@ -83,7 +83,7 @@ def test_a_task_that_truncates_its_own_log_harms_nothing_else(tmp_path: Path) ->
         assert (tmp_path / "stdout").stat().st_blocks * 512 <= MIB + 8192
 
 
-def test_where_no_holes_can_be_all_is_lost_but_the_word_and_the_offsets(
+def test_log_without_holes_loses_all_but_the_note_and_the_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Refuses:
@@ -220,7 +220,7 @@ def test_a_task_that_replaces_its_output_before_the_first_look_gets_it_back(tmp_
         assert os.path.samestat((tmp_path / "stdout").lstat(), os.fstat(stdout.fileno()))
 
 
-def test_of_a_task_that_did_not_start_it_ends_too(tmp_path: Path) -> None:
+def test_upkeep_of_a_task_that_did_not_start_ends(tmp_path: Path) -> None:
     (tmp_path / "stdout").touch()
     before = len(os.listdir("/proc/self/fd"))
     with open(tmp_path / "stdout", "a") as stdout:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,8 @@ from volumes.build import make
 from volumes.shim import Shim
 from volumes.store import Store, verify
 
-OLD, NEW = "535.129.03", "550.54.14"
+#: `holders` sees the mounts of the whole host: the build of another process of tests has another name.
+OLD, NEW = f"535.129.{os.getpid()}", "550.54.14"
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
 
@@ -161,7 +161,7 @@ def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_
     assert seen.read_text().split(":")[0] == str(libraries)
 
 
-def test_what_is_added_to_the_same_driver_is_taken_in(node: Node) -> None:
+def test_volume_takes_in_files_added_to_the_same_driver(node: Node) -> None:
     (node.root / f"usr/lib/x86_64-linux-gnu/libnvcuvid.so.{OLD}").rename(node.root / "away")
     node.ready()
     first = node.store.get(OLD)
@@ -197,9 +197,7 @@ def test_an_image_waits_for_a_volume_that_is_being_built_and_for_no_other(node: 
     assert build is not None
     assert build == node.store.current(OLD)
     failed = replace(node.inventory, driver_version=NEW, volume_problem="the disk is full")
-    began = time.monotonic()
-    assert driver_volume.awaited(node.env, failed) is None
-    assert time.monotonic() - began < driver_volume.AWAITED_S / 2
+    assert driver_volume.awaited(node.env, failed, timeout_s=3600.0) is None, "it is not waited for"
     wait_until("it is done", lambda: not node.keeper.busy())
 
 
@@ -247,7 +245,7 @@ def a_container_with(build: Path, point: Path) -> Iterator[int]:
 
 
 @root_only
-def test_what_is_mounted_somewhere_is_held(node: Node, tmp_path: Path) -> None:
+def test_volume_mounted_by_a_process_is_held(node: Node, tmp_path: Path) -> None:
     node.ready()
     build = node.store.current(OLD)
     assert build is not None

@@ -94,8 +94,8 @@ def test_damage_is_refused_and_nothing_is_declared_free(
 ) -> None:
     path = tmp_path / "ledger.sqlite"
     keeper, ledger = Ledger(path, keep=keep), Ledger(path)
-    for number in range(200):  # so many that some of them are in the file itself, and not in its log alone
-        keeper.claim("t1", [A], me, traces=[Trace("nodes", f"{number}" * 1000)])
+    for number in range(50):  # so large that some of them are in the file itself, and not in its log alone
+        keeper.claim("t1", [A], me, traces=[Trace("nodes", f"{number:02}" * 50_000)])
     ledger.claim("t1", [A], me)
     if damage == "empty":
         path.write_bytes(b"")
@@ -197,7 +197,7 @@ def test_a_claimer_that_dies_in_the_middle_leaves_nothing(tmp_path: Path, me: Ow
     assert Ledger(path).claim("t1", [A], me) == Claimed()
 
 
-def test_what_was_made_for_a_task_is_on_record_before_it_is_made(ledger: Ledger, me: Owner) -> None:
+def test_ledger_has_traces_of_a_claim(ledger: Ledger, me: Owner) -> None:
     traces = (Trace("nodes", "/dev/x"), Trace("cgroup1", "/sys/y"))
     ledger.claim("t1", [], me, container="c-1", traces=traces)
     (held,) = ledger.holdings()
@@ -247,9 +247,7 @@ def test_a_ledger_of_version_1_is_brought_up(tmp_path: Path, me: Owner) -> None:
     assert [held.gpus for held in Ledger(path).holdings()] == [(C,)]
 
 
-def test_what_is_known_only_later_is_on_record_too_and_undone_last(
-    ledger: Ledger, me: Owner, other: Owner
-) -> None:
+def test_ledger_puts_later_traces_first_to_be_undone_last(ledger: Ledger, me: Owner, other: Owner) -> None:
     ledger.claim("a.1", [A], me, traces=[Trace("docker", "engine box")])
     ledger.claim("b.1", [B], other, traces=[Trace("nodes", "/b")])
     ledger.leave("a.1", me, Trace("container", "0123"))

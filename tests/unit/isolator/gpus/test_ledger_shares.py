@@ -88,7 +88,7 @@ def test_a_card_is_shared_until_it_is_full(ledger: Ledger, tenant: Callable[[], 
         (replace(QUARTER, memory_mib=3000, compute_milli=750), {}, ""),
     ],
 )  # fmt: skip
-def test_what_fits_beside_a_share(
+def test_ledger_grants_a_share_that_fits_beside_another(
     ledger: Ledger, tenant: Callable[[], Owner], share: Share, room: dict[str, int], why: str
 ) -> None:
     ledger.claim("t1", [A], tenant(), share=ask())
@@ -168,7 +168,7 @@ def test_a_share_grows_and_shrinks_within_its_card(ledger: Ledger, tenant: Calla
 # --- of cards
 
 
-def test_what_is_of_a_card_is_written_with_the_claim_and_adopted(
+def test_card_trace_is_written_with_the_claim_and_adopted(
     ledger: Ledger, tenant: Callable[[], Owner]
 ) -> None:
     first = tenant()
@@ -181,7 +181,7 @@ def test_what_is_of_a_card_is_written_with_the_claim_and_adopted(
     assert ledger.cards() == (replace(WINDOWS, state="planned"),), "it stays for the others"
 
 
-def test_what_nobody_shares_any_more_stands_in_the_way_of_other_uses(
+def test_card_trace_without_shares_stands_in_the_way_of_other_uses(
     ledger: Ledger, tenant: Callable[[], Owner]
 ) -> None:
     daemon = CardTrace(A, "mps2", "/run/mps/1", "4711")
@@ -210,7 +210,7 @@ def test_a_card_that_is_closed_takes_no_more_shares(ledger: Ledger, tenant: Call
     assert isinstance(ledger.claim("t2", [A], tenant(), share=ask()), Stale)
 
 
-def test_one_at_a_time_changes_what_is_of_a_card(ledger: Ledger) -> None:
+def test_turn_on_a_card_is_for_one_at_a_time(ledger: Ledger) -> None:
     said: list[str] = []
 
     def other() -> None:

@@ -71,7 +71,7 @@ def work(uses: tuple[TaskUse, ...]) -> Work:
     return use.work
 
 
-@pytest.mark.parametrize("look_s", [1, 3, 10])
+@pytest.mark.parametrize("look_s", [pytest.param(1, marks=pytest.mark.long), 3, 10])
 def test_a_kernel_of_50_ms_every_20_s_is_busy_time_to_within_a_fifth(
     bench: Bench, pids: list[int], look_s: float
 ) -> None:
@@ -133,7 +133,7 @@ def test_two_tasks_on_a_card_each_have_their_own_time(bench: Bench, pids: list[i
     assert 0 < idle.busy_ms < idle.seen_ms * 0.01
 
 
-def test_of_two_tasks_one_that_only_holds_memory_is_idle(bench: Bench, pids: list[int]) -> None:
+def test_task_that_only_holds_memory_beside_another_is_idle(bench: Bench, pids: list[int]) -> None:
     for task, pid in zip(("a.1", "b.1"), pids, strict=True):
         bench.ledger.claim(task, [GPU.id], Owner.of(pid), share=HALF)
     kernels: dict[int, Kernels] = {pids[0]: bursts(1000, 2), pids[1]: []}

@@ -6,16 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mesos_gpu.adapters.nvml.session import Nvml
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.model.nodes.gpu_use import Meters, Span
 from mesos_gpu.model.nodes.health import Reading
-from mesos_gpu.testing.cuda import Cards, Host, compile_stubs
+from mesos_gpu.testing.cuda import Cards, Host
 from mesos_gpu.testing.nvml.fake import FakeNvml
 from mesos_gpu.wire.mesos.health import reading_from_json
-from tests.cuda import compiler_or_skip
 
 GPUS = simulated_gpus(1, "Tesla T4", seed="use")
 S = 1_000_000  # microseconds
@@ -32,13 +29,6 @@ if "STUB_NVML_USE" in os.environ:
 looks.append(nvml.survey())
 print(json.dumps([reading_to_json(look.readings[0]) for look in looks]))
 """
-
-
-@pytest.fixture(scope="module")
-def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("stubs")
-    compile_stubs(path, compiler_or_skip())
-    return path
 
 
 def two_looks(stubs: Path, path: Path, **env: str) -> list[Reading]:

@@ -1,48 +1,121 @@
-"""NVML in a child process: real processes, a driver that is a fake, and hangs that are real."""
+"""NVML in a child process: real processes, a driver that is a fake, and hangs of it on a clock of the test."""
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from isolator.gpus.probing import ChildProbe
+from isolator.gpus.probing import ChildProbe, Clock, Line, Lines, serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.policy.gpus.health import at_first_sight
+from mesos_gpu.testing.nvml.fake import FakeNvml
 from tests.conftest import wait_until
 
+HANGS = {"hangs": True}  # the line of a child whose driver hangs
 PROGRAM = """
 import os, sys
 from pathlib import Path
 from isolator.gpus.probing import serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml.fake import FakeNvml
+from mesos_gpu.testing.nvml import fake
 with open(sys.argv[1] + ".pids", "a") as file:
     file.write(f"{os.getpid()}\\n")
-sys.exit(serve(FakeNvml(simulated_gpus(int(sys.argv[2]), "Tesla T4", seed="fake"), Path(sys.argv[1]))))
+sys.exit(serve(fake.FakeNvml(simulated_gpus(int(sys.argv[2]), "Tesla T4", seed="fake"), Path(sys.argv[1]))))
 """
 GPUS = simulated_gpus(8, "Tesla T4", seed="fake")
 UUIDS = [gpu.id for gpu in GPUS]
+RECHECK_S = 60.0
 Make = Callable[..., "Driver"]
+
+
+@pytest.fixture(autouse=True)
+def patient_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a killed child waited for, however busy the machine is."""
+    monkeypatch.setattr("isolator.gpus.probing.KILL_S", 60.0)
+
+
+class HangClock(Clock):
+    """A clock that stands still but where a probe waits for a driver that hangs: the wait takes no time of the test.
+
+    Attributes:
+        at: Seconds.
+        hangs: Count of children whose driver hung so far.
+    """
+
+    def __init__(self) -> None:
+        self.at, self.hangs = 0.0, 0
+
+    def now(self) -> float:
+        return self.at
+
+    def next_line(self, lines: Lines, timeout_s: float) -> Line:
+        line = lines.get() if timeout_s else lines.get_nowait()
+        if line != HANGS:
+            return line
+        self.hangs += 1
+        self.at += timeout_s
+        raise queue.Empty
+
+
+class Forked(subprocess.Popen[str]):
+    """A child of a probe that is forked: an interpreter of its own takes ten times as long to start.
+
+    Args:
+        path: State of the driver; the child adds its pid to a list beside it, and says when the driver hangs.
+        count: GPUs of the driver.
+    """
+
+    def __init__(self, path: Path, count: int) -> None:
+        asked, asks = os.pipe()
+        answers, answered = os.pipe()
+        self.args, self.returncode, self.stderr = "forked", None, None
+        self._waitpid_lock, self._child_created = threading.Lock(), True  # of subprocess
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                os.dup2(asked, 0)
+                os.dup2(answered, 1)
+                os.closerange(3, 4096)
+                sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", buffering=1)
+                with open(f"{path}.pids", "a") as file:
+                    file.write(f"{os.getpid()}\n")
+                serve(SayingFake(simulated_gpus(count, "Tesla T4", seed="fake"), path))
+            finally:
+                os._exit(1)
+        os.close(asked)
+        os.close(answered)
+        self.stdin, self.stdout = os.fdopen(asks, "w", buffering=1), os.fdopen(answers)
+
+
+class SayingFake(FakeNvml):
+    """A driver that says in a line of stdout when it begins to hang."""
+
+    def hang(self) -> None:
+        print(json.dumps(HANGS), flush=True)
+        super().hang()
 
 
 class Driver:
     """A probe, and the state of the driver that its children see."""
 
-    def __init__(self, path: Path, count: int, **settings: Any) -> None:
+    def __init__(self, path: Path, **settings: Any) -> None:
         self.path = path
         self.says()
-        command = [sys.executable, "-c", PROGRAM, str(path), str(count)]
-        self.probe = ChildProbe(command=command, **{"deadline_s": 1.0, "recheck_s": 60.0, **settings})
+        self.clock = HangClock()
+        self.probe = ChildProbe(
+            command=[str(path)], deadline_s=1.5, recheck_s=RECHECK_S, clock=self.clock, **settings
+        )
 
     def says(self, **state: Any) -> None:
         part = self.path.with_suffix(".part")
@@ -70,11 +143,17 @@ def heard(probe: ChildProbe) -> int:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Driver] = []
+    counts = {}
+    monkeypatch.setattr(
+        "isolator.gpus.probing.start", lambda command, env: Forked(Path(command[0]), counts[command[0]])
+    )
 
     def driver(count: int = 8, **settings: Any) -> Driver:
-        made.append(Driver(tmp_path / f"{len(made)}.json", count, **settings))
+        path = tmp_path / f"{len(made)}.json"
+        counts[str(path)] = count
+        made.append(Driver(path, **settings))
         return made[-1]
 
     yield driver
@@ -84,7 +163,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         assert left == [], "children were left"
 
 
-def test_the_child_reads_all_and_stays(make: Make) -> None:
+def test_probe_child_reads_all_cards_and_stays(make: Make) -> None:
     driver = make()
     survey = driver.probe.survey()
     assert [reading.gpu.id for reading in survey.readings] == UUIDS
@@ -94,7 +173,7 @@ def test_the_child_reads_all_and_stays(make: Make) -> None:
     assert len(driver.pids()) == 1
 
 
-def test_a_lost_card_leaves_seven(make: Make) -> None:
+def test_lost_card_leaves_seven_healthy(make: Make) -> None:
     driver = make()
     driver.says(cards={"3": {"lost": True}})
     gpus = at_first_sight(driver.probe.survey(), 1.0).gpus
@@ -103,34 +182,36 @@ def test_a_lost_card_leaves_seven(make: Make) -> None:
     }
 
 
-def test_a_card_that_hangs_is_unreadable_it_alone_and_is_tried_again_without_waiting(make: Make) -> None:
-    driver = make(deadline_s=1.5, recheck_s=0.5)
+def test_card_that_hangs_before_it_is_named_is_left_out_and_comes_back(make: Make) -> None:
+    driver = make()
     driver.says(cards={"3": {"hang": True}})
-    began = time.monotonic()
-    readings = in_order(driver.probe.survey())
-    assert time.monotonic() - began < 30, "two starts of a child and one deadline"
-    assert len(readings) == 7, "it hung before it could be named"
+    assert [reading.gpu.id for reading in driver.probe.survey().readings] == [*UUIDS[:3], *UUIDS[4:]]
+    assert driver.clock.at == 1.5, "one deadline"
     driver.says()
-    wait_until("it is read again", lambda: len(driver.probe.survey().readings) == 8)
+    driver.clock.at += RECHECK_S
+    wait_until("the card is read again", lambda: len(driver.probe.survey().readings) == 8)
     assert driver.unreadable() == []
+    assert driver.clock.at == 1.5 + RECHECK_S, "no further deadline"
 
-    driver.says(cards={"3": {"hang": True}})
-    again = in_order(driver.probe.survey())
-    assert [n for n, reading in enumerate(again) if reading.unreadable] == [3]
-    assert again[3].unreadable == "it did not answer within 1.5 s"
 
-    slow = []
+def test_card_that_hangs_is_alone_unreadable_and_is_tried_again_without_waiting(make: Make) -> None:
+    driver = make(2)
+    assert driver.unreadable() == []
+    driver.says(cards={"1": {"hang": True}})
+    readings = in_order(driver.probe.survey())
+    assert [reading.unreadable for reading in readings] == ["", "it did not answer within 1.5 s"]
+    assert driver.clock.hangs == 1
 
-    def tried() -> bool:
-        began = time.monotonic()
-        assert driver.unreadable() == [3]
-        slow.append(time.monotonic() - began > 1.5)
-        return driver.probe._hung[3].count >= 2
-
-    wait_until("it is tried again, and hangs again", tried)
-    assert sum(slow) < 2, "nobody waits for the one that is tried again; the machine may be busy once"
+    driver.clock.at += RECHECK_S
+    begun_at = driver.clock.at
+    wait_until("the second try hangs", lambda: driver.unreadable() == [1] and driver.clock.hangs == 2)
+    assert driver.clock.at == begun_at, "no survey waits for a card that is tried again"
+    driver.clock.at += 1.5
+    assert driver.unreadable() == [1]
+    assert driver.probe._hung[1].count == 2
     driver.says()
-    wait_until("it is back", lambda: driver.unreadable() == [])
+    driver.clock.at += 2 * RECHECK_S
+    wait_until("the card is back", lambda: driver.unreadable() == [])
 
 
 def test_two_cards_that_hang_cost_two_deadlines(make: Make) -> None:
@@ -139,50 +220,50 @@ def test_two_cards_that_hang_cost_two_deadlines(make: Make) -> None:
     driver.says(cards={"0": {"hang": True}, "7": {"hang": True}})
     assert driver.unreadable() == [0, 7]
     assert driver.unreadable() == [0, 7], "they are skipped now"
-    assert len(driver.pids()) == 3
+    assert (driver.clock.at, driver.clock.hangs, len(driver.pids())) == (3.0, 2, 3)
 
 
-def test_a_child_that_cannot_be_killed_is_left_and_its_card_is_not_tried_while_it_is_there(
+def test_probe_child_that_cannot_be_killed_keeps_its_card_from_being_tried(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped process stands for one in uninterruptible sleep: neither a signal nor the end of its stdin ends it."""
-    driver = make(2, recheck_s=0.05)
+    driver = make(2)
     assert driver.unreadable() == []
-    monkeypatch.setattr("isolator.gpus.probing.KILL_S", 0.05)
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: os.kill(process.pid, signal.SIGSTOP))
-    driver.says(cards={"1": {"hang": True}})
-    assert driver.unreadable() == [1]
-    monkeypatch.undo()
-    driver.says()
-    began = time.monotonic()
-    while time.monotonic() - began < 0.5:  # ten rechecks: nothing may come, so there is nothing to wait for
+    with monkeypatch.context() as patch:
+        patch.setattr("isolator.gpus.probing.KILL_S", 0.05)
+        patch.setattr(subprocess.Popen, "kill", lambda process: os.kill(process.pid, signal.SIGSTOP))
+        driver.says(cards={"1": {"hang": True}})
         assert driver.unreadable() == [1]
-    stuck = driver.pids()[0]
-    os.kill(stuck, signal.SIGKILL)
-    wait_until("it is tried again, and well", lambda: driver.unreadable() == [])
-
-
-def test_a_driver_that_hangs_is_tried_again_without_waiting(make: Make) -> None:
-    driver = make(recheck_s=0.3)
-    driver.says(hang=True)
-    with pytest.raises(Unavailable, match=r"NVML did not answer within 3 s"):
-        driver.probe.survey()
-    began = time.monotonic()
-    with pytest.raises(Unavailable, match="did not answer"):
-        driver.probe.survey()
-    assert time.monotonic() - began < 2.5
     driver.says()
+    for _ in range(3):
+        driver.clock.at += RECHECK_S
+        assert driver.unreadable() == [1]
+        assert not driver.probe._hung[1].tries
+    os.kill(driver.pids()[0], signal.SIGKILL)
+    wait_until("the card is tried again, and well", lambda: driver.unreadable() == [])
+
+
+def test_driver_that_hangs_is_tried_again_without_waiting(make: Make) -> None:
+    driver = make(2)
+    driver.says(hang=True)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"NVML did not answer within 4\.5 s"):
+            driver.probe.survey()
+        assert (driver.clock.at, driver.clock.hangs) == (4.5, 1), "a driver has three deadlines to begin"
+    driver.says()
+    driver.clock.at += RECHECK_S
 
     def read() -> bool:
         try:
-            return len(driver.probe.survey().readings) == 8
+            return len(driver.probe.survey().readings) == 2
         except Unavailable:
             return False
 
-    wait_until("it is back", read)
+    wait_until("the driver is back", read)
+    assert driver.clock.at == 4.5 + RECHECK_S
 
 
-def test_nvml_that_fails_as_a_whole_is_said_as_it_says_it(make: Make) -> None:
+def test_nvml_failure_is_reported_in_its_words(make: Make) -> None:
     driver = make()
     driver.says(broken="unknown")
     with pytest.raises(Unavailable, match="NVML failed: Unknown Error"):
@@ -191,7 +272,7 @@ def test_nvml_that_fails_as_a_whole_is_said_as_it_says_it(make: Make) -> None:
     assert driver.unreadable() == []
 
 
-def test_xids_come_with_the_next_survey_once_and_those_of_strangers_never(make: Make) -> None:
+def test_xids_come_once_with_the_next_survey_and_never_of_other_hosts_cards(make: Make) -> None:
     driver = make(2)
     driver.probe.survey()
     assert not driver.probe.changed()
@@ -203,7 +284,7 @@ def test_xids_come_with_the_next_survey_once_and_those_of_strangers_never(make: 
     assert [reading.xids for reading in driver.probe.survey().readings] == [(), ()]
 
 
-def test_an_xid_of_each_tier_does_what_it_says(make: Make) -> None:
+def test_xid_of_each_tier_decides_the_health(make: Make) -> None:
     driver = make(5)
     driver.probe.survey()
     driver.says(events=[[uuid, xid] for uuid, xid in zip(UUIDS, (31, 62, 54, 79), strict=False)])
@@ -218,7 +299,7 @@ def test_an_xid_of_each_tier_does_what_it_says(make: Make) -> None:
     ]
 
 
-def test_a_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
+def test_probe_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
     driver = make(2)
     driver.probe.survey()
     os.kill(driver.pids()[0], 9)
@@ -228,7 +309,7 @@ def test_a_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
 
 
 @pytest.mark.parametrize("hang", [False, True], ids=["idle", "in a hang"])
-def test_a_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
+def test_probe_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"hang": hang}))
     code = (
@@ -255,7 +336,9 @@ def test_a_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
         (["no-such-tool"], "no-such-tool cannot be run: No such file or directory"),
     ],
 )
-def test_a_reset_is_the_tools_and_no_session_is_in_its_way(make: Make, command: list[str], says: str) -> None:
+def test_reset_is_done_by_the_tool_without_a_session_in_its_way(
+    make: Make, command: list[str], says: str
+) -> None:
     driver = make(1, reset_command=command)
     driver.probe.survey()
     assert driver.probe.reset(UUIDS[0]) == says
@@ -263,7 +346,7 @@ def test_a_reset_is_the_tools_and_no_session_is_in_its_way(make: Make, command: 
     assert driver.unreadable() == []
 
 
-def test_the_real_child_on_this_host() -> None:
+def test_probe_child_reads_this_host() -> None:
     probe = ChildProbe(deadline_s=30)
     try:
         survey = probe.survey()

@@ -42,7 +42,7 @@ def test_an_address_of_this_host_is_all_of_them() -> None:
 
 
 @pytest.mark.parametrize("env", [{"MESOS_GPU_CONTROL_PORTS": "off"}, {"MESOS_GPU_ISOLATION": "off"}])
-def test_off_denies_nothing(env: dict[str, str]) -> None:
+def test_control_ports_off_deny_nothing(env: dict[str, str]) -> None:
     assert denials({**AGENT, **env}, (ControlPort("master", 5050),), (), "b") == ()
 
 
@@ -58,7 +58,7 @@ def test_off_denies_nothing(env: dict[str, str]) -> None:
         ("OFF", "'OFF' is no port"),
     ],
 )
-def test_what_cannot_be_listed_is_named(text: str, said: str) -> None:
+def test_control_port_that_cannot_be_listed_is_named(text: str, said: str) -> None:
     with pytest.raises(BadConfiguration, match="MESOS_GPU_CONTROL_PORTS") as raised:
         listed({"MESOS_GPU_CONTROL_PORTS": text})
     assert said in raised.value.what
@@ -140,7 +140,7 @@ def test_a_name_server_there_is_reached_at_its_port_alone(tmp_path: Path) -> Non
     assert reached == {("169.254.169.254", 53), ("::ffff:169.254.169.254", 53), ("fe80::1", 53)}
 
 
-def test_what_is_denied_to_reach_may_be_bound(tmp_path: Path) -> None:
+def test_address_denied_to_reach_may_be_bound(tmp_path: Path) -> None:
     """An address of the network is the host's own there, and port 53 of it nobody's."""
     denied = (Denial(5051), *metadata_denials({}, str(tmp_path / "none")))
     program = bpf.encode(bpf.compile_binds(denied, EVERY_PORT, socket.AF_INET))

@@ -42,7 +42,7 @@ def test_commands_have_a_remedy_where_no_file_in_memory_is_executed(text: str, r
         assert answer.remedy.startswith("sysctl vm.memfd_noexec=1,")
 
 
-def test_a_host_as_it_should_be() -> None:
+def test_hardened_host_has_no_remedies() -> None:
     assert remedies() == []
 
 
@@ -59,7 +59,7 @@ def test_a_host_as_it_should_be() -> None:
         ({"user__max_user_namespaces": "1000"}, "sysctl user.max_user_namespaces=0"),
     ],
 )
-def test_what_lacks_has_a_remedy(changed: Mapping[str, str | None], remedy: str) -> None:
+def test_missing_hardening_has_a_remedy(changed: Mapping[str, str | None], remedy: str) -> None:
     (said,) = remedies(**changed)
     assert remedy in said
 

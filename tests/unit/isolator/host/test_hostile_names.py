@@ -37,12 +37,12 @@ def hostile() -> Iterator[int]:
         process.stdin.close()
 
 
-def test_its_start_is_seen(hostile: int) -> None:
+def test_hostile_process_has_a_start_time(hostile: int) -> None:
     assert start_ticks(hostile)
     assert not processes._is_zombie(hostile)
 
 
-def test_its_user_is_seen_and_those_of_others(hostile: int) -> None:
+def test_hostile_process_has_its_user(hostile: int) -> None:
     assert (hostile, os.getuid()) in list(user_pool._processes())
     assert joining._status(hostile)["State"][0] in "RS"
 

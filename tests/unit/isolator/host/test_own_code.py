@@ -30,12 +30,12 @@ def faults(*paths: Path) -> list[str]:
     return weak(paths, users=ME, groups=GROUPS)
 
 
-def test_what_only_its_owner_can_write_is_well(code: Path) -> None:
+def test_code_that_only_its_owner_can_write_has_no_fault(code: Path) -> None:
     assert faults(code, code / "package/module.py", code / "not-there") == []
 
 
 @pytest.mark.parametrize("name", ["", "package", "package/module.py"])
-def test_what_everybody_can_write_is_found_wherever_it_lies(code: Path, name: str) -> None:
+def test_code_that_everybody_can_write_is_found_wherever_it_lies(code: Path, name: str) -> None:
     (code / name).chmod(0o777)
     assert faults(code) == [f"{(code / name)} can be written by everybody"]
 
@@ -50,7 +50,7 @@ def test_a_sticky_directory_on_the_way_is_no_fault(code: Path) -> None:
     assert faults(code / "package") == []
 
 
-def test_what_a_link_leads_to_counts(code: Path, tmp_path: Path) -> None:
+def test_code_behind_a_link_is_checked(code: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(code / "package")
     (code / "package/module.py").chmod(0o666)
     code.chmod(0o777)

@@ -74,7 +74,7 @@ def test_the_list_of_hosts_takes_the_place_of_what_has_its_name(
     assert [path.name for path in place.iterdir()] == ["hostfile"]
 
 
-def test_nor_is_a_link_followed_that_is_swapped_in_meanwhile(place: Path, victim: Path) -> None:
+def test_sandbox_follows_no_link_that_is_swapped_in_meanwhile(place: Path, victim: Path) -> None:
     done = threading.Event()
 
     def swap() -> None:
@@ -103,9 +103,7 @@ def test_a_directory_in_the_way_of_the_list_is_an_error_and_leaves_nothing(place
 
 
 @planted
-def test_what_is_no_file_of_its_own_is_neither_appended_to_nor_opened(
-    place: Path, victim: Path, plant: Plant
-) -> None:
+def test_sandbox_neither_appends_to_nor_opens_a_planted_file(place: Path, victim: Path, plant: Plant) -> None:
     plant(place / "executor.log", victim)
     with Sandbox(str(place)) as sandbox:
         for act in (sandbox.append, sandbox.hold):
@@ -114,7 +112,7 @@ def test_what_is_no_file_of_its_own_is_neither_appended_to_nor_opened(
 
 
 @pytest.mark.parametrize("plant", [fifo, link, dangling])
-def test_nor_is_it_read(place: Path, victim: Path, plant: Plant) -> None:
+def test_sandbox_reads_no_planted_file(place: Path, victim: Path, plant: Plant) -> None:
     plant(place / "stderr", victim)
     with Sandbox(str(place)) as sandbox, pytest.raises(OSError, match="stderr"):
         sandbox.read("stderr", 10)
@@ -122,14 +120,14 @@ def test_nor_is_it_read(place: Path, victim: Path, plant: Plant) -> None:
 
 @planted
 @as_root
-def test_nor_given_away(place: Path, victim: Path, plant: Plant) -> None:
+def test_sandbox_gives_away_no_planted_file(place: Path, victim: Path, plant: Plant) -> None:
     plant(place / "stdout", victim)
     with Sandbox(str(place)) as sandbox:
         sandbox.admit_to("stdout", NOBODY[0])
 
 
 @planted
-def test_nor_shown_as_the_tasks_output(place: Path, victim: Path, plant: Plant) -> None:
+def test_sandbox_shows_no_planted_file_as_output(place: Path, victim: Path, plant: Plant) -> None:
     (place / "stdout").write_text("of the executor\n")
     nested = place / "containers" / "task"
     nested.mkdir(parents=True)
@@ -147,7 +145,7 @@ def directory_link(path: Path, victim: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [directory_link, fifo, dangling])
-def test_what_is_no_directory_on_the_way_ends_it(place: Path, victim: Path, plant: Plant) -> None:
+def test_sandbox_path_ends_at_what_is_no_directory(place: Path, victim: Path, plant: Plant) -> None:
     plant(place / "containers", victim)
     with Sandbox(str(place)) as sandbox:
         for act in (
@@ -174,7 +172,7 @@ def test_a_file_to_mount_over_is_made_beside_no_link(place: Path, victim: Path, 
     assert os.lstat(place / "x") == before
 
 
-def test_moving_replaces_nothing_and_moves_links_as_they_are(place: Path, victim: Path) -> None:
+def test_sandbox_move_replaces_nothing_and_moves_links_as_they_are(place: Path, victim: Path) -> None:
     nested = place / "containers" / "fetch"
     nested.mkdir(parents=True)
     (nested / "stdout").touch()
@@ -190,7 +188,7 @@ def test_moving_replaces_nothing_and_moves_links_as_they_are(place: Path, victim
     assert os.readlink(place / "d") == str(victim.parent)
 
 
-def test_names_are_no_paths(place: Path) -> None:
+def test_sandbox_names_are_no_paths(place: Path) -> None:
     with Sandbox(str(place)) as sandbox:
         for name in ("", ".", "..", "a/b", "/etc/x"):
             for act in (sandbox.append, sandbox.hold, sandbox.enter, sandbox.keep):
@@ -255,7 +253,7 @@ def test_the_tasks_user_replaces_nothing_of_the_executors(open_directory: Path) 
 
 
 @as_root
-def test_who_only_passes_makes_nothing(open_directory: Path) -> None:
+def test_user_admitted_to_pass_a_sandbox_makes_no_files(open_directory: Path) -> None:
     place = open_directory / "passed"
     place.mkdir(mode=0o700)
     with filled(place) as sandbox:
@@ -381,7 +379,7 @@ def test_no_other_module_of_the_isolator_changes_a_file_system_but_for_a_reason(
     assert set(ELSEWHERE) - set(others) == set(), "they change nothing any more"
 
 
-def test_the_guard_sees_what_it_is_to_see() -> None:
+def test_guard_of_file_system_calls_sees_them() -> None:
     text = "open(p, 'w'); os.open(p, os.O_RDONLY | os.O_CREAT); os.chown(p, 1, 1); p.write_text(''); p.open(mode)"
     assert len(list(changes(ast.parse(text)))) == 5
     assert not list(

@@ -53,7 +53,7 @@ def test_seal_that_does_not_end_leaves_no_directory_of_the_task_to_the_agent(
     os.close(fd)
 
 
-def test_they_come_back_when_they_are_sealed(sandbox: Path) -> None:
+def test_unsealed_directories_come_back_when_they_are_sealed(sandbox: Path) -> None:
     with pytest.raises(TimeoutError):
         seal_sandbox(str(sandbox), 0.0, end_none)
     assert "not sealed yet" in KeptSending("d", "", as_root=False).withheld((sandbox / "d").stat())
@@ -79,7 +79,7 @@ def test_call_that_was_interrupted_is_gone_on_with(sandbox: Path) -> None:
     assert not place.exists()
 
 
-def test_what_the_agent_has_removed_meanwhile_is_removed_there_too(
+def test_unsealed_sandbox_removed_by_the_agent_is_removed(
     sandbox: Path,
 ) -> None:
     with pytest.raises(TimeoutError):

@@ -59,7 +59,7 @@ FINDINGS = {
 
 
 @pytest.mark.parametrize(("roles", "text", "remedy"), FINDINGS.values(), ids=FINDINGS)
-def test_what_holds_offers_back_is_said(roles: Any, text: str, remedy: str) -> None:
+def test_doctor_says_which_limit_or_guarantee_holds_offers_back(roles: Any, text: str, remedy: str) -> None:
     (finding,) = found(roles)
     assert (finding.level, finding.text) == (Level.WARN, text)
     assert remedy in finding.remedy
@@ -79,7 +79,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize(("roles", "frameworks", "text"), HIDDEN.values(), ids=HIDDEN)
-def test_what_its_lists_leave_out_is_not_taken_for_nothing(roles: Any, frameworks: Any, text: str) -> None:
+def test_doctor_takes_no_omission_of_a_list_for_absence(roles: Any, frameworks: Any, text: str) -> None:
     (finding,) = found(roles, frameworks)
     assert finding.level is Level.WARN
     assert finding.text.startswith(text)

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from isolator.gpus.ledger import Ledger, Owner
 from isolator.gpus.share_claims import CardTrace
 from isolator.node.monitor import Monitor, health_from, interval_from, probe_from
 from isolator.shares.mps import daemon as mps
-from isolator.shares.mps.compute_mode import DEADLINE_S, Change, Nvml, begin_undo
+from isolator.shares.mps.compute_mode import Change, Nvml, begin_undo
 from isolator.shares.mps.daemon import Host
 from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, change_gpu, simulated_gpus, write_inventory
 from mesos_gpu.errors import BadConfiguration, Damaged
@@ -54,21 +53,30 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Moody:
-    """A probe that answers with what `mood` holds; an exception is raised. `problem`: of a reset."""
+    """A probe that answers with what `mood` holds; an exception is raised.
+
+    Attributes:
+        mood: The next survey.
+        fresh: Whether `mood` was not read yet.
+        asked: Count of surveys and of questions whether something changed: the monitor asks once between two reports.
+        problem: The answer to a reset.
+    """
 
     def __init__(self, mood: Survey | Exception = WELL) -> None:
-        self.mood, self.fresh = mood, True
+        self.mood, self.fresh, self.asked = mood, True, 0
         self.problem = ""
         self.resets: list[GpuId] = []
         self.during: Callable[[], None] = lambda: None
 
     def survey(self) -> Survey:
         self.fresh = False
+        self.asked += 1
         if isinstance(self.mood, Exception):
             raise self.mood
         return self.mood
 
     def changed(self) -> bool:
+        self.asked += 1
         return self.fresh
 
     def becomes(self, mood: Survey | Exception) -> None:
@@ -132,7 +140,7 @@ def story(gpu: Gpu) -> list[str]:
     return [f"{change.old.value} -> {change.new.value}: {change.reason}" for change in gpu.history]
 
 
-def test_it_reports_at_once_and_on_change(tmp_path: Path) -> None:
+def test_monitor_reports_at_once_and_on_change(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write_inventory(path, GPUS)
     with scene(tmp_path, SimulatedProbe(path)) as seen:
@@ -179,7 +187,7 @@ def test_an_xid_of_the_file_takes_a_card_out_once(tmp_path: Path) -> None:
         assert story(report.gpus[1])[0] == "ok -> sick: XID 62"
 
 
-def test_what_was_known_survives_kill_9(tmp_path: Path) -> None:
+def test_health_that_was_reported_survives_kill_9(tmp_path: Path) -> None:
     """The memory is on disk before a report is sent: nothing that was said is forgotten."""
     latched = replace(WELL, readings=(replace(WELL.readings[0], row_remapping_failed=True), WELL.readings[1]))
     with scene(tmp_path, Moody(latched)) as seen:
@@ -194,7 +202,7 @@ def test_what_was_known_survives_kill_9(tmp_path: Path) -> None:
         assert seen.reports()[-1].gpus == before.gpus
 
 
-def test_after_a_damaged_memory_no_card_is_trusted_at_once(tmp_path: Path) -> None:
+def test_cards_after_a_damaged_memory_are_not_trusted_at_once(tmp_path: Path) -> None:
     (tmp_path / "health.json").write_text('{"cards": [')
     with scene(tmp_path, Moody()) as seen:
         seen.launch()
@@ -311,7 +319,7 @@ def test_a_reset_of_a_card_that_is_gone_forgets_it(tmp_path: Path) -> None:
         seen.wait_for_report("ok")
 
 
-def test_it_reports_at_every_interval(tmp_path: Path) -> None:
+def test_monitor_reports_at_every_interval(tmp_path: Path) -> None:
     with scene(tmp_path, Moody()) as seen:
         seen.launch(b'{"report_interval_s": 0.05}')
         seen.agent.wait_for(lambda: len(seen.reports()) >= 4)
@@ -343,7 +351,7 @@ def test_a_file_that_becomes_wrong_is_a_failed_probe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interval", [b"0.02", b"60"], ids=["a short interval", "a long one"])
-def test_while_the_agent_takes_nothing_one_report_waits_and_then_the_newest_comes(
+def test_monitor_with_a_deaf_agent_keeps_one_report_and_then_sends_the_newest(
     tmp_path: Path, interval: bytes
 ) -> None:
     probe = Moody()
@@ -352,8 +360,9 @@ def test_while_the_agent_takes_nothing_one_report_waits_and_then_the_newest_come
         seen.launch(b'{"report_interval_s": %s}' % interval)
         seen.agent.wait_for(lambda: len(seen.reports()) == 1)
         probe.becomes(SICK)
-        wait_until("it was read", lambda: not probe.fresh)
-        time.sleep(0.2)  # ten intervals: nothing may come, so there is nothing to wait for
+        wait_until("the sick card was read", lambda: not probe.fresh)
+        asked = probe.asked
+        wait_until("ten further reports could have been sent", lambda: probe.asked > asked + 10)
         assert len(seen.reports()) == 1
         seen.agent.acknowledge = True
         seen.agent.break_stream()  # the report that waits is sent again, and is acknowledged
@@ -361,7 +370,7 @@ def test_while_the_agent_takes_nothing_one_report_waits_and_then_the_newest_come
         assert seen.healths()[:2] == [("ok", "ok"), ("sick", "ok")]
 
 
-def test_killed_is_its_last_word(tmp_path: Path) -> None:
+def test_monitor_reports_killed_last(tmp_path: Path) -> None:
     with scene(tmp_path, Moody()) as seen:
         seen.launch(b'{"report_interval_s": 0.01}')
         seen.agent.wait_for(lambda: len(seen.reports()) >= 2)
@@ -397,7 +406,7 @@ def test_an_undo_that_hangs_in_the_driver_delays_no_look_at_the_cards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The card of a share that is gone is to get its compute mode back, and the driver never answers."""
-    bindings, began = Bindings(tmp_path / "bindings"), list[tuple[float, Change]]()
+    bindings, began = Bindings(tmp_path / "bindings"), list[Change]()
     bindings.set(hang=True)
     place = Host(None, nvml=bindings.nvml, root=tmp_path / "mps")
 
@@ -405,10 +414,11 @@ def test_an_undo_that_hangs_in_the_driver_delays_no_look_at_the_cards(
         note.parent.mkdir(exist_ok=True)
         note.write_text("0")
         change = begin_undo(nvml, gpu, note)
-        began.append((time.monotonic(), change))
+        began.append(change)
         return change
 
     monkeypatch.setattr(mps, "host_of", lambda *_: place)
+    monkeypatch.setattr("isolator.shares.mps.compute_mode.DEADLINE_S", 3600.0)
     monkeypatch.setattr("isolator.shares.mps.compute_mode.begin_undo", hangs)
     probe = Moody()
     with scene(tmp_path, probe) as seen:
@@ -417,8 +427,8 @@ def test_an_undo_that_hangs_in_the_driver_delays_no_look_at_the_cards(
         wait_until("the driver is asked", lambda: began)
         probe.becomes(SICK)
         seen.wait_for_report("sick", "ok")
-        ((since, change),) = began  # none is begun beside it
-        assert time.monotonic() - since < DEADLINE_S, "a look waited for the driver"
+        (change,) = began  # none is begun beside it
+        assert change.process.poll() is None
         assert seen.ledger.cards(GPUS[0].id) != ()  # nor is it forgotten
         change.process.kill()
 
@@ -445,7 +455,7 @@ def test_the_use_of_cards_is_reported_exactly_and_no_executor_is_told(tmp_path: 
         assert read_inventory(tmp_path).gpu_uses == ()  # executors have no use for it
 
 
-def test_a_use_that_cannot_be_names_card_and_field(tmp_path: Path) -> None:
+def test_simulated_use_that_is_invalid_names_card_and_field(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write_inventory(path, GPUS)
     for use, what in (
@@ -475,7 +485,7 @@ def test_the_interval_comes_from_data_before_environment(
 
 
 @pytest.mark.parametrize("value", [b"0", b"-1", b'"often"', b"null", b"1e999", b"NaN"])
-def test_a_wrong_interval_names_the_value(value: bytes) -> None:
+def test_monitor_interval_that_is_wrong_is_named(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"must be a positive number|is no number of JSON|is out of range"):
         interval_from(b'{"report_interval_s": %s}' % value, {})
 
@@ -494,7 +504,9 @@ def test_the_settings_of_health_come_from_the_environment() -> None:
         ("MESOS_GPU_PROBE_DEADLINE_S", probe_from),
     ],
 )
-def test_a_bad_setting_is_named(name: str, read: Callable[[dict[str, str]], object]) -> None:
+def test_monitor_setting_that_is_invalid_is_named(
+    name: str, read: Callable[[dict[str, str]], object]
+) -> None:
     with pytest.raises(BadConfiguration, match=f"{name} .*'-1'"):
         read({name: "-1"})
 
@@ -508,7 +520,7 @@ def test_a_launch_with_wrong_data_fails_and_says_so(tmp_path: Path, data: bytes)
         wait_until("it ends", lambda: seen.exit_codes)
 
 
-def test_as_a_process_it_reads_the_inventory_file(tmp_path: Path) -> None:
+def test_monitor_as_a_process_reads_the_inventory_file(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write_inventory(path, GPUS)
     with scripted_agent() as agent:

@@ -74,7 +74,7 @@ def test_an_archive_that_is_gone_has_not_been_replaced(tmp_path: Path) -> None:
         clock.now += SETTLED_S
 
 
-def test_what_is_installed_is_told_by_the_list_of_its_files(tmp_path: Path) -> None:
+def test_installed_program_is_known_by_the_list_of_its_files(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "RECORD"
     path.write_text("mesos_gpu/__init__.py,sha256=a,1\n")
     started = Started(clock, path=path)
@@ -85,6 +85,6 @@ def test_what_is_installed_is_told_by_the_list_of_its_files(tmp_path: Path) -> N
     assert started.look().replaced == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_of_a_program_that_is_neither_nothing_is_told(tmp_path: Path) -> None:
+def test_program_that_is_neither_archive_nor_installed_has_no_digest(tmp_path: Path) -> None:
     program = Started(Clock(), path=tmp_path / "none").look()
     assert (program.digest, program.replaced) == ("", "")

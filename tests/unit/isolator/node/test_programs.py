@@ -54,7 +54,7 @@ def held(path: Path) -> Iterator[None]:
     os.close(handle)
 
 
-def test_what_nothing_uses_is_removed_and_what_was_started_lately_stays(top: Path) -> None:
+def test_programs_without_users_are_removed_and_young_ones_stay(top: Path) -> None:
     for path in (tree(top, A, OLD), file(top, ARCHIVE, OLD), file(top, ".fetched-x1_y", OLD)):
         assert path.exists()
     stays = tree(top, B, YOUNG), file(top, "d" * 64 + ".pyz", YOUNG)
@@ -63,13 +63,13 @@ def test_what_nothing_uses_is_removed_and_what_was_started_lately_stays(top: Pat
     assert programs.tidy(top.parent, NOW) == []
 
 
-def test_what_a_process_holds_stays_however_old(top: Path) -> None:
+def test_program_held_by_a_process_stays_however_old(top: Path) -> None:
     with held(tree(top, A, OLD)), held(file(top, ARCHIVE, OLD)):
         assert programs.tidy(top.parent, NOW) == []
     assert programs.tidy(top.parent, NOW) == [A, ARCHIVE]
 
 
-def test_what_is_not_of_ours_stays(top: Path, tmp_path: Path) -> None:
+def test_tidy_leaves_files_of_others(top: Path, tmp_path: Path) -> None:
     elsewhere = tree(tmp_path, "elsewhere", OLD)
     (top / ("e" * 32 + "-cpython-311")).symlink_to(elsewhere)
     (top / ("f" * 64 + ".pyz")).symlink_to(file(tmp_path, "file", OLD))
@@ -87,7 +87,7 @@ def test_a_directory_that_others_can_write_is_left_alone(top: Path) -> None:
     assert programs.tidy(top.parent / "absent", NOW) == []
 
 
-def test_it_waits_for_nobody_who_unpacks(top: Path) -> None:
+def test_tidy_does_not_wait_for_an_unpacking_process(top: Path) -> None:
     tree(top, A, OLD)
     (top / ".lock").touch()
     handle = os.open(top / ".lock", os.O_RDWR)
@@ -119,7 +119,7 @@ def test_a_program_that_has_started_holds_its_directory_until_it_ends_whoever_it
             os.killpg(running.pid, 9)
 
 
-def test_what_was_removed_before_it_was_held_is_not_held(top: Path) -> None:
+def test_program_removed_before_it_was_held_is_not_held(top: Path) -> None:
     path = tree(top, A, OLD)
     code = (
         "import runpy, sys; name, path, absent = sys.argv[1:]; hold = runpy.run_path(name)['hold']; "

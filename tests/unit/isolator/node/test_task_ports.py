@@ -49,7 +49,7 @@ def test_an_agent_whose_ports_are_unknown(scene: Scene, monkeypatch: pytest.Monk
         ("MESOS_GPU_METADATA", "no", Level.FAIL, "MESOS_GPU_METADATA is 'no'"),
     ],
 )  # fmt: skip
-def test_whether_tasks_reach_a_clouds_metadata(
+def test_doctor_says_whether_tasks_reach_a_clouds_metadata(
     scene: Scene, name: str, value: str, level: Level, text: str
 ) -> None:
     scene.file("etc/resolv.conf", "nameserver 169.254.169.254\nnameserver 10.0.0.2\n")

@@ -55,7 +55,7 @@ def test_a_card_that_cannot_be_read_is_not_told_of_and_counts_anew(ledger: Ledge
     assert card.work == Work(1002.0, 1000, 500)
 
 
-def test_who_holds_a_card_whole_did_what_it_did(ledger: Ledger, pids: list[int]) -> None:
+def test_use_of_a_whole_card_is_its_holders(ledger: Ledger, pids: list[int]) -> None:
     assert isinstance(ledger.claim("a.1", [GPU.id], Owner.of(pids[0])), Claimed)
     counts = Counts(ledger, Clock())
     reading = replace(READING, pids=(pids[0],), process_mib=((pids[0], 300),))
@@ -66,9 +66,7 @@ def test_who_holds_a_card_whole_did_what_it_did(ledger: Ledger, pids: list[int])
 
 
 @pytest.mark.parametrize("since", [1001.5, 9000.0], ids=["meanwhile", "before the clock was set back"])
-def test_who_takes_a_card_while_it_is_looked_at_did_not_what_it_did_before(
-    tmp_path: Path, pids: list[int], since: float
-) -> None:
+def test_use_before_a_claim_is_not_the_new_holders(tmp_path: Path, pids: list[int], since: float) -> None:
     """The next reading is of the time since this one began: the task was not there in a part of it."""
     ledger = Ledger(tmp_path / "ledger.sqlite", lambda: since)
     counts = Counts(ledger, Clock())
@@ -81,7 +79,7 @@ def test_who_takes_a_card_while_it_is_looked_at_did_not_what_it_did_before(
     assert task.work == Work(1003.0, 1000, 500)
 
 
-def test_with_a_stranger_on_it_only_the_driver_knows_who_did_what(ledger: Ledger, pids: list[int]) -> None:
+def test_use_of_a_card_with_a_stranger_is_split_by_the_driver(ledger: Ledger, pids: list[int]) -> None:
     ledger.claim("a.1", [GPU.id], Owner.of(pids[0]))
     both = replace(READING, pids=(pids[0], os.getpid()), process_mib=((pids[0], 300),))
     counts = Counts(ledger, Clock())
@@ -92,7 +90,7 @@ def test_with_a_stranger_on_it_only_the_driver_knows_who_did_what(ledger: Ledger
     assert task.work == Work(1002.0, 1000, 100)
 
 
-def test_those_who_share_a_card_are_told_apart_by_their_processes(ledger: Ledger, pids: list[int]) -> None:
+def test_use_of_a_shared_card_is_split_by_processes(ledger: Ledger, pids: list[int]) -> None:
     for task, pid in zip(("a.1", "b.1"), pids, strict=True):
         held = ledger.claim(task, [GPU.id], Owner.of(pid), share=HALF)
         assert isinstance(held, Claimed)
@@ -127,7 +125,7 @@ def test_idle_is_only_who_was_seen_idle_all_the_time(ledger: Ledger, pids: list[
     ]
 
 
-def test_of_a_task_that_has_ended_nothing_is_kept(ledger: Ledger, pids: list[int]) -> None:
+def test_use_of_an_ended_task_is_forgotten(ledger: Ledger, pids: list[int]) -> None:
     owner = Owner.of(pids[0])
     ledger.claim("a.1", [GPU.id], owner)
     counts = Counts(ledger, Clock())
@@ -140,7 +138,7 @@ def test_of_a_task_that_has_ended_nothing_is_kept(ledger: Ledger, pids: list[int
     assert task.work == Work(1003.0, 1000, 500)
 
 
-def test_who_only_holds_memory_is_idle(ledger: Ledger, pids: list[int]) -> None:
+def test_task_that_only_holds_memory_is_idle(ledger: Ledger, pids: list[int]) -> None:
     """Alone on a card that does nothing, and beside a task that works."""
     ledger.claim("a.1", [GPU.id], Owner.of(pids[0]))
     counts, alone = Counts(ledger, Clock()), replace(READING, pids=(pids[0],), process_mib=((pids[0], 9000),))

@@ -31,7 +31,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("artifact", GOOD)
-def test_what_may_be_fetched(artifact: Artifact) -> None:
+def test_fetch_of_allowed_uris_has_no_problem(artifact: Artifact) -> None:
     assert artifact.problem == ""
     assert artifact.as_uri()["value"] == artifact.uri
 
@@ -48,11 +48,11 @@ def test_what_may_be_fetched(artifact: Artifact) -> None:
         ),
     ],
 )
-def test_what_may_not(artifact: Artifact) -> None:
+def test_fetch_of_other_uris_has_a_problem(artifact: Artifact) -> None:
     assert artifact.problem
 
 
-def test_it_is_said_of_a_job_request() -> None:
+def test_fetch_problems_are_said_of_a_job_request() -> None:
     request = {"command": "true", "fetch": ["http://h/a", {"uri": "http://h/b", "executable": True}]}
     made = spec_from_mapping(request)
     assert not isinstance(made, list)
@@ -137,13 +137,13 @@ def _values(order: Order) -> list[str]:
     return [item["uri"]["value"] for item in json.loads(order.env["MESOS_FETCHER_INFO"])["items"]]
 
 
-def test_what_an_image_gets_is_moved_to_where_it_will_be(tmp_path: Path) -> None:
+def test_fetched_files_of_an_image_are_moved_to_its_sandbox(tmp_path: Path) -> None:
     (tmp_path / "containers").mkdir()
     fetch(Program(a="A"), tmp_path, "task")
     assert (tmp_path / "containers" / "task" / "a").read_text() == "A"
 
 
-def test_nothing_of_the_sandbox_is_replaced(tmp_path: Path) -> None:
+def test_fetch_replaces_no_file_of_the_sandbox(tmp_path: Path) -> None:
     (tmp_path / "executor.log").write_text("its own")
     with pytest.raises(NotStarted, match=r"executor\.log was fetched"):
         fetch(Program(0, "", a="A", **{"executor.log": "mine"}), tmp_path)
@@ -174,7 +174,7 @@ def test_the_fetchers_words_are_told(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["containers"]
 
 
-def test_without_its_words_the_host_is_to_blame(tmp_path: Path) -> None:
+def test_fetcher_failure_without_a_message_is_the_hosts_fault(tmp_path: Path) -> None:
     with pytest.raises(
         NotStarted, match="did not fetch http://h/a, http://h/b: signal 9: half a line"
     ) as said:
@@ -236,7 +236,7 @@ def test_a_program_is_not_extracted(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         ("{here}/broken.zip", "not a zip file"),
     ],
 )
-def test_what_cannot_be_fetched_is_said(
+def test_fetch_that_fails_says_why(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     sandbox: Path,

@@ -74,28 +74,28 @@ def test_an_archive_that_grows_is_the_end_of_its_task_only(tmp_path: Path, sandb
     assert not said.value.outcome.infrastructure
 
 
-def test_what_would_go_on_for_ever_is_stopped(sandbox: Path) -> None:
+def test_fetch_without_end_is_stopped(sandbox: Path) -> None:
     with pytest.raises(NotStarted, match="more than 4 MiB"):
         fetch(sandbox, Path("/dev/zero"), SMALL)
     assert (sandbox / "zero").stat().st_size > 4 << 20
 
 
 @pytest.mark.parametrize("name", ["many.zip", "many.tgz"])
-def test_many_files_are_too_many(tmp_path: Path, sandbox: Path, name: str) -> None:
+def test_fetch_of_too_many_files_is_stopped(tmp_path: Path, sandbox: Path, name: str) -> None:
     many = packed(tmp_path / name, *((f"f{n}", b"") for n in range(60)))
     with pytest.raises(NotStarted, match="more than 50 files"):
         fetch(sandbox, many, SMALL)
 
 
 @pytest.mark.parametrize("name", ["deep.zip", "deep.tgz"])
-def test_directories_have_a_depth(tmp_path: Path, sandbox: Path, name: str) -> None:
+def test_archive_of_deep_directories_is_stopped(tmp_path: Path, sandbox: Path, name: str) -> None:
     deep = packed(tmp_path / name, ("d/" * 100 + "f", b"x"))
     with pytest.raises(NotStarted, match="directories 64 deep"):
         fetch(sandbox, deep, FetchLimits())
 
 
 @pytest.mark.parametrize("name", ["good.zip", "good.tgz"])
-def test_a_usual_archive_is_there(tmp_path: Path, sandbox: Path, name: str) -> None:
+def test_archive_of_usual_size_is_extracted(tmp_path: Path, sandbox: Path, name: str) -> None:
     good = packed(tmp_path / name, ("bin/run", b"#!/bin/sh\n"), ("data", bytes(100_000)))
     assert fetch(sandbox, good, SMALL) == (0, [])
     assert (sandbox / "data").read_bytes() == bytes(100_000)
@@ -104,7 +104,9 @@ def test_a_usual_archive_is_there(tmp_path: Path, sandbox: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", ["out.zip", "out.tgz"])
 @pytest.mark.parametrize("path", ["../escaped", "/{above}/escaped"])
-def test_nothing_is_extracted_elsewhere(tmp_path: Path, sandbox: Path, name: str, path: str) -> None:
+def test_archive_is_extracted_below_the_sandbox_only(
+    tmp_path: Path, sandbox: Path, name: str, path: str
+) -> None:
     archive = packed(tmp_path / name, (path.format(above=str(tmp_path).strip("/")), b"x"))
     fetch(sandbox, archive, SMALL)
     assert not (tmp_path / "escaped").exists()
@@ -124,7 +126,7 @@ def test_a_link_out_of_an_archive_is_not_followed(tmp_path: Path, sandbox: Path)
     assert not list((tmp_path / "theirs").iterdir())
 
 
-def test_links_are_not_followed_by_who_counts(tmp_path: Path, sandbox: Path) -> None:
+def test_fetch_count_follows_no_links(tmp_path: Path, sandbox: Path) -> None:
     for number in range(60):
         (tmp_path / f"f{number}").touch()
     (sandbox / "way").symlink_to(tmp_path)

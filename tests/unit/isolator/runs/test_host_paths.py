@@ -33,13 +33,13 @@ def test_links_are_followed_first(tmp_path: Path) -> None:
     assert sources(f"{tmp_path}/link:ro", [Mount(f"{tmp_path}/real", "x")]) == [f"{tmp_path}/real"]
 
 
-def test_without_a_list_nothing_is_given(tmp_path: Path) -> None:
+def test_mounts_without_a_list_are_not_given(tmp_path: Path) -> None:
     said = "its operator allows none: set MESOS_GPU_VOLUME_ROOTS on its agent"
     assert said in refusal("", Mount(str(tmp_path), "x"))
     assert said in refusal(" , ", Mount("/", "x"))
 
 
-def test_what_is_in_the_sandbox_needs_no_list(tmp_path: Path) -> None:
+def test_mount_of_the_sandbox_needs_no_list(tmp_path: Path) -> None:
     (tmp_path / "fetched.py").touch()
     (tmp_path / "link").symlink_to("/usr/lib")
     own = {"MESOS_SANDBOX": str(tmp_path)}
@@ -49,7 +49,7 @@ def test_what_is_in_the_sandbox_needs_no_list(tmp_path: Path) -> None:
     assert "this host has no none" in refusal("", Mount("none", "/x"), **own)
 
 
-def test_what_cannot_be_given(tmp_path: Path) -> None:
+def test_mount_that_cannot_be_given_says_why(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/usr")
     os.mkfifo(tmp_path / "pipe")
     for name, why in (
@@ -62,24 +62,24 @@ def test_what_cannot_be_given(tmp_path: Path) -> None:
         assert why.format(path) in refusal(str(tmp_path), Mount(path, "x"))
 
 
-def test_another_file_system_in_it_is_asked_for_by_itself() -> None:
+def test_mount_of_another_file_system_is_asked_for_by_itself() -> None:
     with pytest.raises(NotStarted, match="has another file system in it, at /dev/"):
         check_alone("/dev")
     check_alone("/dev/pts")
 
 
-def test_what_is_for_reading_only(tmp_path: Path) -> None:
+def test_mount_listed_for_reading_is_not_writable(tmp_path: Path) -> None:
     asked = Mount(str(tmp_path), "x", read_only=False)
     assert "for reading only" in refusal(f"{tmp_path}:ro", asked)
     assert sources(f"{tmp_path.parent}:ro,{tmp_path}", [asked]) == [str(tmp_path)]
 
 
 @pytest.mark.parametrize("path", ["/", "/dev", "/dev/shm", "/proc/self", "/sys/fs/cgroup", "/run"])
-def test_what_no_list_allows(path: str) -> None:
+def test_mount_that_no_list_allows_is_refused(path: str) -> None:
     assert "does not give" in refusal("/", Mount(path, "x"))
 
 
-def test_nor_the_hosts_own_records(tmp_path: Path) -> None:
+def test_mount_of_the_hosts_own_records_is_refused(tmp_path: Path) -> None:
     work = tmp_path / "work/slaves/S0/frameworks/F/executors/e/runs/c"
     for name in ("node", "volumes", "other"):
         (tmp_path / name).mkdir()
@@ -96,7 +96,7 @@ def test_nor_the_hosts_own_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("roots", ["data", "/data,:ro", "/data:rw"])
-def test_a_list_that_is_none_is_said(roots: str) -> None:
+def test_mount_list_that_is_invalid_is_named(roots: str) -> None:
     with pytest.raises(BadConfiguration, match="MESOS_GPU_VOLUME_ROOTS names"):
         list(roots_of({"MESOS_GPU_VOLUME_ROOTS": roots}))
 
@@ -105,11 +105,11 @@ def test_a_list_that_is_none_is_said(roots: str) -> None:
     ("target", "want"),
     [("/data//x/", "/data/x"), ("out", f"{SANDBOX}/out"), ("a/./b", f"{SANDBOX}/a/b"), ("/etc/a", "/etc/a")],
 )
-def test_where_an_image_has_them(target: str, want: str) -> None:
+def test_mount_target_in_an_image(target: str, want: str) -> None:
     assert in_image([Mount("/data", target, read_only=False)], SANDBOX) == (("/data", want, False),)
 
 
-def test_where_a_task_on_the_hosts_own_file_system_has_them(tmp_path: Path) -> None:
+def test_mount_target_on_the_hosts_file_system(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/usr/lib")
     (tmp_path / "sandbox").mkdir()
     (tmp_path / "data").mkdir()
@@ -149,6 +149,6 @@ def test_the_agent_makes_no_mount_point_where_an_image_may_have_a_link(tmp_path:
 @pytest.mark.parametrize(
     "target", ["/", "//", "/x/..", "/dev/shm", "/proc", "/sys/x", "/usr/local", "/usr/local/nvidia/x", "/mnt", "../x"],
 )  # fmt: skip
-def test_what_would_hide_what_an_image_is_given(target: str) -> None:
+def test_mount_that_hides_files_given_to_an_image_is_refused(target: str) -> None:
     with pytest.raises(NotStarted, match="use a"):
         in_image([Mount("/data", target)], SANDBOX)

@@ -23,7 +23,7 @@ from isolator.host.control_ports import Denial, metadata_denials
 from isolator.runs.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
 from isolator.runs.registry_reach import Reach
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
-from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
+from mesos_gpu.local.cluster import free_port
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
 from tests.conftest import wait_until
 
@@ -63,7 +63,7 @@ def test_names_are_read_as_docker_reads_them(name: str, host: str, repository: s
     "name",
     ["", "/etc/app", "../app", "a/../b", "./a", "a:b/c", "a:..", "A", "a@sha256:1", "-a.b/c", "a b", "a\n", "a:1:2"],
 )  # fmt: skip
-def test_what_is_no_name(tmp_path: Path, name: str) -> None:
+def test_image_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(NotFound, match="not the name of an image"):
         read_config(name, registry=str(tmp_path))
 
@@ -400,7 +400,7 @@ def test_no_redirect_leads_out_of_http(front: Any, silent: socket.socket) -> Non
     "host",
     ["127.0.0.1", "127.9.9.9", "[::1]", "[::]", "0", "2130706433", "169.254.1.1", "[fe80::1]", "localhost"],
 )
-def test_what_is_on_this_host_is_not_for_a_registry_elsewhere(silent: socket.socket, host: str) -> None:
+def test_registry_elsewhere_cannot_refer_to_this_host(silent: socket.socket, host: str) -> None:
     reach = Reach("https://192.0.2.1")
     reach.check(Request("https://192.0.2.1/v2/"), "192.0.2.1", 443)
     port = silent.getsockname()[1]
@@ -488,15 +488,6 @@ def test_registry_that_never_ends() -> None:
 
 
 # --- the agent
-
-
-@pytest.mark.cluster
-def test_flags_of_a_real_agent(tmp_path: Path) -> None:
-    with Cluster(tmp_path / "cluster", [AgentSpec(flags={"docker_registry": str(tmp_path)})]) as cluster:
-        flags = flags_of(cluster.agents[0].url.removeprefix("http://"), prefix="/slave(1)")
-    assert flags["docker_registry"] == str(tmp_path)
-    assert "isolation" in flags
-    assert registry_of(flags, {}) == str(tmp_path)
 
 
 def test_the_environment_names_another_registry() -> None:

@@ -28,7 +28,7 @@ def share(method: Method) -> Share:
     ],
     ids=["a task of its own", "a share", "a share by MPS", "a rank of a gang"],
 )
-def test_who_reaches_abstract_sockets(plan: Assignment, reaches: bool) -> None:
+def test_abstract_sockets_are_reached_by_tasks_that_share_cards(plan: Assignment, reaches: bool) -> None:
     assert Launch(plan, "train.1", {}, ENCLOSURE).reaches_sockets is reaches
 
 

@@ -51,7 +51,7 @@ def refused(plan: Assignment, node: Path, task: str = "job-1.1") -> NotStarted:
     return error.value
 
 
-def test_variables_and_files(node: Path) -> None:
+def test_secrets_become_variables_and_files(node: Path) -> None:
     given = delivery.opened(sealed(node), "job-1.1", OWN, node)
     assert given.env == {"TOKEN": "hunter2", "KEY": f"{mount.PLACE}/keys/id"}
     assert given.files == {"keys/id": b"\0\xff"}
@@ -59,7 +59,7 @@ def test_variables_and_files(node: Path) -> None:
     assert delivery.opened(replace(PLAN, secrets=()), "job-1.1", OWN, node) is delivery.NONE
 
 
-def test_what_was_sealed_for_another_task_or_host_is_not_opened(node: Path) -> None:
+def test_secret_sealed_for_another_task_or_host_is_not_opened(node: Path) -> None:
     for plan in (sealed(node, task="job-1.2"), sealed(node, agent="S1")):
         error = refused(plan, node)
         assert "cannot be opened" in str(error)
@@ -87,14 +87,14 @@ def test_a_variable_has_no_nul(node: Path) -> None:
     assert not error.outcome.infrastructure, "it would be the same elsewhere"
 
 
-def test_a_task_that_others_of_its_user_could_look_into_gets_none(
+def test_task_that_others_of_its_user_could_read_gets_no_secret(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "exposed_to_user", lambda _: "they could read it")
     assert str(refused(sealed(node), node)) == "it gets no secrets: they could read it"
 
 
-def test_nothing_of_an_executor_is_dumped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executor_with_secrets_is_not_dumped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     code = (
         "import resource; from isolator.secrets.delivery import guard; guard(); "

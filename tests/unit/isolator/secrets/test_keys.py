@@ -43,7 +43,7 @@ def test_a_clock_that_was_set_back_makes_a_new_key(tmp_path: Path) -> None:
     assert keys.current(tmp_path, NOW - 100) != first
 
 
-def test_the_file_is_its_owners_alone_and_so_is_the_directory(tmp_path: Path) -> None:
+def test_key_file_and_its_directory_are_the_owners_alone(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         keys.current(tmp_path / "a", NOW)
@@ -57,7 +57,7 @@ def test_the_file_is_its_owners_alone_and_so_is_the_directory(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_a_file_that_others_could_read_is_not_believed(tmp_path: Path, mode: int) -> None:
+def test_key_file_that_others_could_read_is_not_believed(tmp_path: Path, mode: int) -> None:
     first = keys.current(tmp_path, NOW)
     (tmp_path / keys.NAME).chmod(mode)
     assert keys.read(tmp_path) == keys.Keys()
@@ -66,7 +66,7 @@ def test_a_file_that_others_could_read_is_not_believed(tmp_path: Path, mode: int
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"boot_id": 1}', '{"keys": [{"private": "zz"}]}'])
-def test_a_file_that_is_none(tmp_path: Path, text: str) -> None:
+def test_key_file_that_is_none_is_not_believed(tmp_path: Path, text: str) -> None:
     (tmp_path / keys.NAME).touch(mode=0o600)
     (tmp_path / keys.NAME).write_text(text)
     assert keys.read(tmp_path) == keys.Keys()

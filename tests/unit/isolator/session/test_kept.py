@@ -65,7 +65,7 @@ def entries(stream: list[Record]) -> list[tuple[str, ...]]:
     return [record.what.path for record in stream if isinstance(record.what, Entry)]
 
 
-def test_it_has_no_capability_and_sees_the_sandbox_alone(sandbox: Path) -> None:
+def test_kept_reader_has_no_capability_and_sees_the_sandbox_alone(sandbox: Path) -> None:
     (sandbox / "link").symlink_to("/etc/passwd")
     said = json.loads(ran(sandbox, "tests.unit.isolator.session.looking"))
     assert said == {
@@ -78,7 +78,7 @@ def test_it_has_no_capability_and_sees_the_sandbox_alone(sandbox: Path) -> None:
     }
 
 
-def test_what_is_sealed_is_had_but_what_the_job_could_not_read(sandbox: Path) -> None:
+def test_kept_reader_gives_sealed_files_that_the_job_could_read(sandbox: Path) -> None:
     seal(str(sandbox), 60)
     stream = records(sandbox, "get", "")
     assert b"".join(record.data for record in stream) == b"out/d/xout/own"
@@ -108,7 +108,7 @@ def test_a_path_leads_through_no_link_and_nowhere_else(sandbox: Path, path: str,
         assert (told(stream), entries(stream)) == ({(): why}, [])
 
 
-def test_what_is_not_sealed_is_not_read(sandbox: Path) -> None:
+def test_kept_reader_leaves_out_unsealed_files(sandbox: Path) -> None:
     assert "the sandbox is not sealed yet" in told(records(sandbox, "get", "out/own"))[()]
     seal(str(sandbox), 60)
     os.chown(sandbox / "out/d", UID, UID)
@@ -143,6 +143,7 @@ def test_an_id_that_is_no_name_is_refused(name: str) -> None:
             Kept.of(Kept(*ids, nested=False, as_root=False).text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["get", "list"])
 def test_names_beyond_the_memory_of_the_monitor_are_not_listed(sandbox: Path, what: str) -> None:
     many = sandbox / "out/many"

@@ -109,7 +109,7 @@ def test_limits_by_cgroup_are_tried(
     assert all(soft == 0 and hard == (1 << 64) - 1 for soft, hard in left.values()), "and so are its limits"
 
 
-def test_one_cards_fault_is_its_own(able: Able) -> None:
+def test_ability_of_a_card_is_not_lost_by_the_fault_of_another(able: Able) -> None:
     report = able("misc", cards={"1": {"lost": True}}).at_once(inventory())
     assert said_of(report, 0)[Ability.MISC] == ""
     assert "GPU is lost" in said_of(report, 1)[Ability.MISC]
@@ -152,7 +152,7 @@ def test_every_ability_is_named_with_a_reason_or_none(able: Able) -> None:
         ({"MESOS_GPU_MIG": "dynamic"}, Sharing(80000, mig=True, profiles=MIG_TABLES[H100].profiles()), True, ""),
     ],
 )  # fmt: skip
-def test_of_a_card_in_mig_mode_only_instances_can_be_used(
+def test_card_in_mig_mode_has_only_instances(
     able: Able, tmp_path: Path, env: dict[str, str], sharing: Sharing, caps: bool, why: str
 ) -> None:
     if caps:
@@ -216,7 +216,7 @@ def test_profiles_are_reported_only_where_the_host_makes_instances(able: Able) -
         ({}, MPS, Sharing(80000, mig=True), 80000),
     ],
 )
-def test_what_a_server_of_mps_takes_is_for_nobody(
+def test_memory_of_an_mps_server_is_not_shared(
     able: Able, env: dict[str, str], served: Mapping[Ability, str], sharing: Sharing, memory_mib: int
 ) -> None:
     (card,) = able(env=env, served=served).at_once(inventory(sharing, driver="550.1")).gpus
@@ -234,7 +234,7 @@ def test_what_a_server_of_mps_takes_is_for_nobody(
         ({"MESOS_GPU_SHARE_RESERVE_MIB": "1GiB"}, "MESOS_GPU_SHARE_RESERVE_MIB is '1GiB'"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(env: dict[str, str], says: str) -> None:
+def test_ability_setting_that_is_invalid_is_named(env: dict[str, str], says: str) -> None:
     with pytest.raises(BadConfiguration, match=says):
         settings_of(env)
 

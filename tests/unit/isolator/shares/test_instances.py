@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from isolator.devices import facts
 from isolator.devices.rules import DriverFacts
 from isolator.gpus.ledger import Ledger, Owner
-from isolator.gpus.nvml_child import NvmlCalls
 from isolator.gpus.share_claims import CardTrace
 from isolator.host.not_started import NotStarted
 from isolator.shares import card
@@ -27,16 +25,9 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.shares.card import MigInstance, Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.unit.isolator.shares.near_nvml import NearCalls
 
 H100 = "NVIDIA H100 80GB HBM3"
-PROGRAM = f"""
-import sys
-from pathlib import Path
-from isolator.gpus.nvml_child import serve
-from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml.fake import FakeNvml
-sys.exit(serve(FakeNvml(simulated_gpus(1, {H100!r}, seed="made"), Path(sys.argv[1]))))
-"""
 GPU = replace(
     simulated_gpus(1, H100, seed="made")[0],
     sharing=Sharing(80000, mig=True, profiles=MIG_TABLES[H100].profiles()),
@@ -54,7 +45,7 @@ class Host:
         self._state.write_text(json.dumps({"cards": {"0": {"mig": {"mode": 1, "made": []}}}}))
         self.ledger = Ledger(path / "ledger.sqlite")
         self.owner = Owner.of(os.getpid())
-        calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(self._state)), deadline_s=60.0)
+        calls = NearCalls([GPU], self._state)
         monkeypatch.setattr(instances, "calls_of", lambda env: calls)
 
     def made(self) -> list[Any]:
@@ -108,7 +99,7 @@ def test_a_neighbours_instance_stays(host: Host) -> None:
     assert [row.what for row in host.ledger.cards()] == ["3g.40gb@0"]
 
 
-def test_what_a_dead_executor_left_is_removed_by_the_monitor_also_beside_a_neighbour(host: Host) -> None:
+def test_instance_of_a_dead_executor_is_removed_beside_a_neighbour(host: Host) -> None:
     host.enforcing().divide()
     host.enforcing(replace(SHARE, instance="1g.10gb@5"), "t2").divide()
     host.ledger.release("t1", host.owner)  # and it died before it removed its instance
@@ -119,7 +110,7 @@ def test_what_a_dead_executor_left_is_removed_by_the_monitor_also_beside_a_neigh
     assert (host.made(), host.ledger.cards()) == ([], ())
 
 
-def test_a_place_that_an_operator_took_sends_the_task_elsewhere(host: Host) -> None:
+def test_instance_place_taken_by_an_operator_sends_the_task_elsewhere(host: Host) -> None:
     host.say(made=[[1, 9, 4, [0]]])
     with pytest.raises(NotStarted, match="another MIG instance") as error:
         host.enforcing().divide()
@@ -148,7 +139,7 @@ def test_an_instance_that_was_there_is_neither_made_nor_removed(host: Host) -> N
     assert host.made() == [(9, 4)]
 
 
-def test_a_host_whose_operator_did_not_allow_it_makes_none(tmp_path: Path) -> None:
+def test_host_without_permission_makes_no_instances(tmp_path: Path) -> None:
     tenancy = Tenancy("t", "c", (GPU,), SHARE, tmp_path, {})
     assert Instance().lacks(tenancy) == "MESOS_GPU_MIG is not dynamic here: no instances are made"
     assert Instance().lacks(replace(tenancy, own=DYNAMIC)) == ""

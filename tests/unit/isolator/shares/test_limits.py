@@ -19,6 +19,7 @@ from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.shares.share import Method, Share
+from tests.unit.isolator.shares.near_nvml import NearCalls
 
 PROGRAM = """
 import sys
@@ -50,7 +51,7 @@ class Host:
             (self.tree / "dmem.capacity").write_text("nvidia/0000:10:00.0/vidmem 85520809984\n")
             for directory in (self.cgroup.parent, self.cgroup):
                 (directory / "dmem.min").write_text("0")
-        self.calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(self._state)), deadline_s=60.0)
+        self.calls = NearCalls(GPUS, self._state)
         self.measure = CgroupLimits(self.calls, self.tree)
 
     def say(self, **state: Any) -> None:
@@ -148,7 +149,7 @@ def test_a_limit_that_is_not_there_when_it_is_read_back_fails(host: Host) -> Non
         ("misc", {"broken": "driver"}, "NVML failed: Driver Not Loaded"),
     ],
 )
-def test_a_host_that_cannot_says_why(
+def test_host_without_limits_says_why(
     tmp_path: Path, memacct: str | None, change: dict[str, Any], says: str
 ) -> None:
     host = Host(tmp_path, memacct)
@@ -210,6 +211,15 @@ def test_a_limit_that_cannot_be_set_at_the_gate_lets_nobody_through(host: Host) 
         limit(host.cgroup, lambda _: None)
 
 
+def test_limits_are_set_and_read_by_children(tmp_path: Path) -> None:
+    host = Host(tmp_path, "misc")
+    calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(tmp_path / "nvml.json")), deadline_s=600.0)
+    cgroup, uuid = str(host.cgroup), GPUS[0].id
+    calls.ask("limit", uuids=[uuid], cgroup=cgroup, soft_mib=1, hard_mib=2)
+    assert calls.ask("limits", uuid=uuid, cgroup=cgroup) == host.calls.ask("limits", uuid=uuid, cgroup=cgroup)
+    assert host.set() == {"0": [1, 2]}
+
+
 def test_a_container_without_a_gate_is_refused(host: Host) -> None:
     tenancy = replace(in_docker(host.tenancy()), own={"MESOS_GPU_CONTROL_PORTS": "off"})
     assert "with MESOS_GPU_CONTROL_PORTS=off there is none" in host.measure.lacks(tenancy)
@@ -236,7 +246,7 @@ def test_a_kernel_without_the_controller_is_left_alone(tmp_path: Path) -> None:
     assert (host.tree / "cgroup.subtree_control").read_text() == "memory"
 
 
-def test_what_the_cgroups_can_is_seen(tmp_path: Path) -> None:
+def test_cgroup_controllers_for_limits_are_detected(tmp_path: Path) -> None:
     dmem, misc = Host(tmp_path / "a", "dmem").tree, Host(tmp_path / "b", "misc").tree
     assert (has_dmem(dmem), has_dmem(misc)) == (True, False)
     assert (unfit(dmem), unfit(misc)) == ("", "")

@@ -61,7 +61,9 @@ def why(env: dict[str, str]) -> str:
 
 
 @pytest.mark.usefixtures("fit")
-def test_what_a_host_lacks_is_named(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mps_names_what_the_host_lacks(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = {"PATH": str(programs)}
     assert why(env) == ""
     assert why({**env, "MESOS_GPU_USER_POOL": "60000-60999"}).startswith(
@@ -90,7 +92,7 @@ def test_what_a_host_lacks_is_named(programs: Path, tmp_path: Path, monkeypatch:
         (1000, 2, "shares of several cards"),
     ],
 )
-def test_who_may_be_a_client(uid: int | None, cards: int, words: str) -> None:
+def test_mps_client_must_be_a_user_of_the_card(uid: int | None, cards: int, words: str) -> None:
     assert words in refusal(uid, cards)
     assert bool(refusal(uid, cards)) == bool(words)
 
@@ -177,7 +179,7 @@ def test_percentages_are_those_of_the_card_unless_the_operator_allows_all() -> N
         cap_for(HALF, "9.0", {"MESOS_GPU_MPS_PERCENTAGES": "all"})
 
 
-def test_the_most_of_all_is_the_daemons() -> None:
+def test_mps_daemon_has_the_largest_percentage() -> None:
     assert mps.most_of((Limits(25, 20), Limits(50, 10))) == Limits(50, 20)
     assert mps.most_of((Limits(25, 20), Limits(50, None))) == Limits(50, None)
 

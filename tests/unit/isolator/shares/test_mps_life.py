@@ -31,12 +31,12 @@ FAULT = """\
 EXITED = "[2026-11-22 06:58:02.742 Control 10971] Server 10977 exited with status 1\n"
 
 
-def test_every_pair_is_decided() -> None:
+def test_mps_table_decides_every_pair() -> None:
     assert set(TABLE) == set(itertools.product(State, Event))
 
 
 @pytest.mark.parametrize(("state", "event"), tuple(TABLE), ids=lambda each: each.value)
-def test_each_pair_keeps_the_rules(state: State, event: Event) -> None:
+def test_mps_table_keeps_the_rules(state: State, event: Event) -> None:
     """What must hold whatever the state: the table is judged, not repeated."""
     move = step(state, event)
     assert (A.OPEN in move.does) <= (move.to is S.ACTIVE)  # shares are added only where it works
@@ -57,7 +57,7 @@ def test_each_pair_keeps_the_rules(state: State, event: Event) -> None:
         assert move.to is S.GONE
 
 
-def test_one_silence_closes_and_the_second_moves_its_tasks() -> None:
+def test_mps_silence_closes_and_a_second_one_evicts() -> None:
     first = step(S.ACTIVE, E.SILENT)
     assert first == Move(S.HUNG, (A.CLOSE,))
     assert step(first.to, E.SILENT) == Move(S.HUNG, (A.EVICT,))
@@ -136,11 +136,13 @@ CULPRITS = {
 
 
 @pytest.mark.parametrize(("xids", "log", "whose"), CULPRITS.values(), ids=CULPRITS)
-def test_whose_fault_it_was(xids: tuple[int, ...], log: tuple[int, ...], whose: str | None) -> None:
+def test_mps_culprit_follows_from_xids_and_log(
+    xids: tuple[int, ...], log: tuple[int, ...], whose: str | None
+) -> None:
     assert culprit({"a", "b"}, {11: "a", 12: "a", 21: "b"}, xids, log) == whose
 
 
-def test_who_is_alone_is_the_culprit() -> None:
+def test_mps_culprit_is_the_only_client() -> None:
     assert culprit({"a"}, {}, (), ()) == "a"
 
 

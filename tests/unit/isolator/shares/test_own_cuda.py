@@ -20,14 +20,14 @@ def put(root: Path, path: str, content: bytes = b"") -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_each_place_is_looked_at(tmp_path: Path, place: str) -> None:
+def test_libcuda_is_looked_for_in_each_place(tmp_path: Path, place: str) -> None:
     put(tmp_path, f"{place}/libcudart.so.12")
     assert libcuda_of(str(tmp_path)) == ""
     put(tmp_path, f"{place}/libcuda.so.550.54.14")
     assert libcuda_of(str(tmp_path)) == f"/{place}/libcuda.so.550.54.14"
 
 
-def test_what_is_for_newer_processors_comes_first(tmp_path: Path) -> None:
+def test_libcuda_for_newer_processors_comes_first(tmp_path: Path) -> None:
     put(tmp_path, "usr/lib64/glibc-hwcaps/x86-64-v3/libcuda.so.1")
     assert libcuda_of(str(tmp_path)) == "/usr/lib64/glibc-hwcaps/x86-64-v3/libcuda.so.1"
 
@@ -60,7 +60,7 @@ def test_a_configuration_that_includes_itself_ends(tmp_path: Path) -> None:
     assert libcuda_of(str(tmp_path)) == ""
 
 
-def test_what_the_linkers_cache_names_counts_if_it_is_there(tmp_path: Path) -> None:
+def test_libcuda_of_the_linkers_cache_counts_if_it_exists(tmp_path: Path) -> None:
     put(tmp_path, "etc/ld.so.cache", b"glibc-ld.so.cache1.1\0libcuda.so.1\0/srv/x/libcuda.so.1\0libm\0")
     assert libcuda_of(str(tmp_path)) == ""
     put(tmp_path, "srv/x/libcuda.so.1")
@@ -68,7 +68,7 @@ def test_what_the_linkers_cache_names_counts_if_it_is_there(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("strings", [b"/" * (1 << 20), b"/libcuda.so/" * 4000, b"\0/a/libcuda.so.1" * 4000])
-def test_a_cache_that_is_none_takes_no_time(tmp_path: Path, strings: bytes) -> None:
+def test_linkers_cache_that_is_none_takes_no_time(tmp_path: Path, strings: bytes) -> None:
     put(tmp_path, "etc/ld.so.cache", strings)
     began = time.process_time()
     with contextlib.suppress(NotStarted):
@@ -108,7 +108,7 @@ def test_links_lead_where_they_lead_in_the_image_and_never_to_the_host(tmp_path:
     assert libcuda_of(str(root)) == "/lib/libcuda.so.7", "of the image's own directory of that name"
 
 
-def test_a_link_of_that_name_is_one(tmp_path: Path) -> None:
+def test_libcuda_may_be_a_link(tmp_path: Path) -> None:
     put(tmp_path, "usr/lib/x")
     os.symlink("/anywhere", tmp_path / "usr/lib/libcuda.so.1")
     assert libcuda_of(str(tmp_path)) == "/usr/lib/libcuda.so.1"
@@ -145,7 +145,7 @@ def test_directories_that_lie_deeper_than_descriptors_reach_are_not_taken_for_no
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
-def test_nothing_stays_open(tmp_path: Path) -> None:
+def test_libcuda_search_leaves_no_descriptor_open(tmp_path: Path) -> None:
     put(tmp_path, "usr/lib64/libcuda.so.1")
     before = len(os.listdir("/proc/self/fd"))
     libcuda_of(str(tmp_path))

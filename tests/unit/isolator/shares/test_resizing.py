@@ -94,7 +94,7 @@ def test_a_share_grows_and_its_neighbours_windows_with_it(ledger: Ledger) -> Non
     assert other.limits() == (1000, 250)
 
 
-def test_asked_what_it_has_it_says_so_and_changes_nothing(ledger: Ledger) -> None:
+def test_resize_to_the_present_share_changes_nothing(ledger: Ledger) -> None:
     one = Tenant(ledger, "one")
     before = one.limits()
     with one.uses(1500):
@@ -115,7 +115,7 @@ def test_a_share_shrinks_and_leaves_room(ledger: Ledger) -> None:
     assert (one.limits()[1], other.limits()[1]) == (100, 900)
 
 
-def test_below_what_is_used_it_is_refused_with_the_figure_and_nothing_changes(ledger: Ledger) -> None:
+def test_resize_below_the_used_memory_is_refused_with_the_figure(ledger: Ledger) -> None:
     one = Tenant(ledger, "one")
     before = one.limits()
     with one.uses(700):
@@ -126,7 +126,7 @@ def test_below_what_is_used_it_is_refused_with_the_figure_and_nothing_changes(le
         assert one.resize(2, 700, 300) == Resized(2, 700, 700, 300)
 
 
-def test_what_does_not_fit_is_refused(ledger: Ledger) -> None:
+def test_resize_that_does_not_fit_is_refused(ledger: Ledger) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
     refused = one.resize(1, 3001, 250)
     assert refused.refused == "GPU-a: of its 4000 MiB of memory 1000 are held, and 3001 more are asked for"
@@ -135,14 +135,14 @@ def test_what_does_not_fit_is_refused(ledger: Ledger) -> None:
     assert one.limits()[0] == 1000
 
 
-def test_one_grows_as_the_other_shrinks_at_once(ledger: Ledger) -> None:
+def test_resize_takes_more_memory_and_less_compute_at_once(ledger: Ledger) -> None:
     """More memory and less compute, in one wish."""
     one = Tenant(ledger, "one")
     assert one.resize(1, 2000, 100) == Resized(1, 2000, 2000, 100)
     assert one.held() == replace(QUARTER, memory_mib=2000, memory_max_mib=2000, compute_milli=100)
 
 
-def test_repeated_and_late_messages_are_harmless(ledger: Ledger) -> None:
+def test_resize_messages_that_are_repeated_or_late_are_harmless(ledger: Ledger) -> None:
     one = Tenant(ledger, "one")
     first = one.resize(1, 2000, 500)
     assert one.resize(1, 2000, 500) == first, "asked again, answered again"
@@ -167,14 +167,14 @@ def test_repeated_and_late_messages_are_harmless(ledger: Ledger) -> None:
         b"\xff",
     ],
 )
-def test_what_cannot_be_understood_changes_nothing(ledger: Ledger, data: bytes) -> None:
+def test_resize_that_cannot_be_decoded_changes_nothing(ledger: Ledger, data: bytes) -> None:
     one = Tenant(ledger, "one")
     assert answer_to(data, one.enforcing, one.owner) is None
     assert one.held() == QUARTER
 
 
 @pytest.mark.parametrize(("memory_mib", "compute_milli"), [(0, 100), (100, 0)])
-def test_nothing_is_no_share(ledger: Ledger, memory_mib: int, compute_milli: int) -> None:
+def test_resize_to_nothing_is_refused(ledger: Ledger, memory_mib: int, compute_milli: int) -> None:
     one = Tenant(ledger, "one")
     assert "are no share" in one.resize(1, memory_mib, compute_milli).refused
     assert one.held() == QUARTER

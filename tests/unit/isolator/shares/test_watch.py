@@ -79,7 +79,7 @@ def test_without_shares_there_is_nothing_to_say(host: Host) -> None:
     assert host.look({ME: 4000}) == ()
 
 
-def test_what_the_driver_says_of_a_task_s_processes_counts(host: Host, stranger: int) -> None:
+def test_share_use_is_the_drivers_of_the_tasks_processes(host: Host, stranger: int) -> None:
     host.hold()
     (use,) = host.look({ME: 1500, stranger: 9000})
     assert (use.task_id, use.gpu_id, use.memory_mib, use.most_mib, use.looks) == (TASK, CARD, 1500, 1500, 0)
@@ -87,7 +87,7 @@ def test_what_the_driver_says_of_a_task_s_processes_counts(host: Host, stranger:
     assert (use.memory_mib, use.most_mib) == (700, 1500), "the most is kept"
 
 
-def test_what_is_beyond_by_more_than_the_slack_is_counted_look_by_look(host: Host) -> None:
+def test_share_excess_above_the_slack_is_counted_by_look(host: Host) -> None:
     host.hold()
     assert [host.look({ME: mib})[0].looks for mib in (2100, 2101, 2500, 9000, 9000, 2100)] == [
         0,
@@ -99,7 +99,7 @@ def test_what_is_beyond_by_more_than_the_slack_is_counted_look_by_look(host: Hos
     ]
 
 
-def test_where_the_driver_says_nothing_the_task_s_own_account_is_shown_and_never_held_against_it(
+def test_share_account_of_the_task_is_shown_and_not_enforced(
     host: Host,
 ) -> None:
     host.hold()
@@ -109,7 +109,7 @@ def test_where_the_driver_says_nothing_the_task_s_own_account_is_shown_and_never
     assert (use.memory_mib, use.looks) == (0, 0)
 
 
-def test_what_a_task_holds_beside_its_own_account_is_taken_off_its_share(host: Host) -> None:
+def test_share_is_reduced_by_memory_beside_the_tasks_account(host: Host) -> None:
     region = host.hold()
 
     def beside() -> int:
@@ -167,7 +167,7 @@ def test_limits_that_a_killed_writer_left_half_written_are_written_again(host: H
     assert region.limits((CARD,))[0].memory_bytes == SHARE.memory_mib * MIB
 
 
-def test_what_was_known_of_a_task_goes_with_it(host: Host) -> None:
+def test_share_use_of_an_ended_task_is_forgotten(host: Host) -> None:
     region = host.hold()
     host.look({ME: 9000})
     host.ledger.release(TASK, Owner.of(ME))

@@ -66,7 +66,7 @@ def test_the_time_of_an_idle_neighbour_is_used_until_it_wants_it(ledger: Ledger,
     assert (one.limits()[1], other.limits()[1]) == (500, 500)
 
 
-def test_one_that_computes_for_long_is_not_idle(ledger: Ledger, clock: Clock) -> None:
+def test_share_that_computes_for_long_is_not_idle(ledger: Ledger, clock: Clock) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
     widening = Widening(ledger, clock)
     for tenant in (one, other):
@@ -108,7 +108,7 @@ def test_a_task_that_shares_two_cards_may_want_either(tmp_path: Path, clock: Clo
     assert (lengths("one"), lengths("other")) == ([40, 10], [10, 40])
 
 
-def test_who_comes_and_goes_is_seen(ledger: Ledger, clock: Clock) -> None:
+def test_widening_follows_tasks_that_come_and_go(ledger: Ledger, clock: Clock) -> None:
     one = Tenant(ledger, "one")
     widening = Widening(ledger, clock)
     asks(one, clock.ns)

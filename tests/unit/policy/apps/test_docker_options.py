@@ -11,7 +11,7 @@ def options(*pairs: tuple[str, str]) -> DockerOptions | str:
     return options_of([DockerParameter(key, value) for key, value in pairs])
 
 
-def test_what_is_passed_on() -> None:
+def test_docker_options_passed_on() -> None:
     asked = options(
         ("label", "team=vision"), ("label", "bare"), ("shm-size", "2g"), ("ulimit", "memlock=-1"),
         ("ulimit", "nofile=1024:65536"), ("hostname", "trainer-0"), ("workdir", "/src"),
@@ -26,7 +26,7 @@ def test_what_is_passed_on() -> None:
     assert options() == DockerOptions()
 
 
-def test_more_that_is_the_containers_own() -> None:
+def test_docker_options_of_the_container_itself() -> None:
     asked = options(
         ("add-host", "db:10.0.0.1"), ("add-host", "v6:::1"), ("dns", "10.0.0.53"), ("env", "A=b=c"), ("env", "E="),
         ("init", "true"), ("stop-timeout", "30"), ("log-driver", "local"), ("log-opt", "max-size=5m"),
@@ -45,7 +45,7 @@ def test_more_that_is_the_containers_own() -> None:
     assert options(("log-driver", "none")) == DockerOptions(log_driver="none")
 
 
-def test_a_log_does_not_fill_the_engines_disk() -> None:
+def test_log_does_not_fill_the_engines_disk() -> None:
     assert isinstance(options(("log-opt", "max-size=100m"), ("log-opt", "max-file=10")), DockerOptions)
     for size, files in (("999999g", "1"), ("100m", "11")):
         refusal = options(("log-opt", f"max-size={size}"), ("log-opt", f"max-file={files}"))
@@ -63,7 +63,7 @@ def test_sizes_are_read_as_docker_reads_them(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     "key", ["volume", "device", "privileged", "cap-add", "net", "pid", "runtime", "gpus", "mount"]
 )
-def test_what_is_not(key: str) -> None:
+def test_docker_options_not_passed_on_are_refused(key: str) -> None:
     refusal = options(("label", "a=b"), (key, "x"))
     known = "add-host, dns, env, hostname, init, label, log-driver, log-opt, shm-size, stop-timeout, ulimit, workdir"
     assert refusal == f"'{key}' is not passed on, only {known}; leave it out"
@@ -80,5 +80,5 @@ def test_what_is_not(key: str) -> None:
         ("log-driver", "syslog"), ("log-driver", "gelf"), ("log-opt", "tag=x"), ("log-opt", "max-size=-1"),
     ],
 )  # fmt: skip
-def test_values_that_cannot_be(key: str, value: str) -> None:
+def test_docker_options_with_impossible_values_are_refused(key: str, value: str) -> None:
     assert options((key, value)) == f"{key} cannot be {value!r}; write it as docker run has it"

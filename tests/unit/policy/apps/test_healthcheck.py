@@ -32,7 +32,7 @@ def after(check: HealthCheck, *findings: tuple[float, Finding]) -> CheckHealth:
     return health
 
 
-def test_nothing_is_known_before_the_first_finding() -> None:
+def test_health_is_unknown_before_the_first_finding() -> None:
     assert CheckHealth().alive is None
     assert TaskHealth.begin((HealthCheck(),), START_S).healthy is None
     assert TaskHealth.begin((), START_S).healthy is None
@@ -44,19 +44,19 @@ def test_failures_in_the_grace_period_do_not_count() -> None:
     assert after(check, (1, BAD), (10, BAD)).consecutive_failures == 1
 
 
-def test_the_first_success_ends_the_grace_period() -> None:
+def test_first_success_of_a_check_ends_the_grace_period() -> None:
     health = after(HealthCheck(grace_period_s=300), (1, BAD), (2, GOOD), (3, BAD))
     assert health == CheckHealth(START_S + 2, START_S + 2, START_S + 3, "HTTP status 500", 1)
     assert health.alive is False
 
 
-def test_a_success_forgets_failures_and_keeps_their_cause() -> None:
+def test_check_success_forgets_failures_and_keeps_their_cause() -> None:
     health = after(HealthCheck(grace_period_s=0), (1, BAD), (2, BAD), (3, GOOD))
     assert (health.alive, health.consecutive_failures) == (True, 0)
     assert health.last_failure_cause == "HTTP status 500"
 
 
-def test_neither_changes_nothing() -> None:
+def test_finding_without_an_answer_changes_nothing() -> None:
     check = HealthCheck(grace_period_s=0)
     assert after(check, (1, BAD), (2, NEITHER)) == after(check, (1, BAD))
 
@@ -74,12 +74,14 @@ def test_neither_changes_nothing() -> None:
         (Protocol.COMMAND, 0, 1000, False),
     ],
 )
-def test_when_a_task_is_killed(protocol: Protocol, most: int, failures: int, fatal: bool) -> None:
+def test_check_failure_is_fatal_at_its_limit(
+    protocol: Protocol, most: int, failures: int, fatal: bool
+) -> None:
     check = HealthCheck(protocol, max_consecutive_failures=most)
     assert is_fatal(check, CheckHealth(consecutive_failures=failures)) is fatal
 
 
-def test_a_task_is_healthy_if_all_its_checks_are() -> None:
+def test_task_is_healthy_if_all_its_checks_are() -> None:
     checks = (HealthCheck(grace_period_s=0), HealthCheck(Protocol.TCP, grace_period_s=0))
     task = TaskHealth.begin(checks, START_S).after(0, GOOD, START_S + 1)
     assert task.healthy is None, "the other has not been made"
@@ -89,7 +91,7 @@ def test_a_task_is_healthy_if_all_its_checks_are() -> None:
     assert task.after(1, BAD, START_S + 2).healthy is False
 
 
-def test_why_it_is_killed_names_the_check_and_the_cause() -> None:
+def test_kill_for_health_names_the_check_and_the_cause() -> None:
     checks = (HealthCheck(), HealthCheck(Protocol.MESOS_TCP, grace_period_s=0, max_consecutive_failures=2))
     task = TaskHealth.begin(checks, START_S)
     task = task.after(1, Finding(False, "Connection refused"), START_S + 1)
@@ -98,7 +100,7 @@ def test_why_it_is_killed_names_the_check_and_the_cause() -> None:
     assert task.kill == "MESOS_TCP check failed 2 times: Connection refused"
 
 
-def test_news_are_another_answer_or_one_more_failure() -> None:
+def test_finding_is_news_if_it_differs_or_fails_again() -> None:
     task = TaskHealth.begin((HealthCheck(grace_period_s=0),), START_S)
     good = task.after(0, GOOD, START_S + 1)
     assert good.differs(task)
@@ -113,7 +115,7 @@ def test_news_are_another_answer_or_one_more_failure() -> None:
     ), "in the grace period"
 
 
-def test_a_success_beside_a_failure_is_news() -> None:
+def test_check_success_beside_a_failure_is_news() -> None:
     checks = (HealthCheck(grace_period_s=0), HealthCheck(Protocol.TCP))
     bad = TaskHealth.begin(checks, START_S).after(0, BAD, START_S + 1)
     assert bad.after(1, GOOD, START_S + 2).differs(bad)
@@ -128,14 +130,14 @@ def test_times_of_a_check_are_mesos_and_marathons() -> None:
     assert timeout_s(HealthCheck(timeout_s=3)) == 3
 
 
-def test_the_port_of_a_check_is_its_own_or_by_index() -> None:
+def test_check_port_is_its_own_or_by_index() -> None:
     assert port_of(HealthCheck(port=80, port_index=0), (31000,)) == 80
     assert port_of(HealthCheck(port_index=1), (31000, 31001)) == 31001
     assert port_of(HealthCheck(port_index=2), (31000, 31001)) is None
     assert port_of(HealthCheck(Protocol.COMMAND, command="true"), (31000,)) is None
 
 
-def test_who_makes_which() -> None:
+def test_checks_are_split_between_scheduler_and_executor() -> None:
     checks = (HealthCheck(port_index=0), HealthCheck(Protocol.MESOS_TCP, port_index=1))
     assert of_scheduler(checks) == checks[:1]
     assert of_executor(checks, (1, 2)) == (HealthCheck(Protocol.MESOS_TCP, port=2, port_index=1),)
@@ -145,12 +147,12 @@ def test_who_makes_which() -> None:
     ("status", "ok"),
     [(101, False), (199, False), (200, True), (302, True), (399, True), (400, False), (503, False)],
 )
-def test_what_a_status_means(status: int, ok: bool) -> None:
+def test_http_status_decides_a_check(status: int, ok: bool) -> None:
     assert judge(status, ignore_1xx=False).ok is ok
     assert judge(status, ignore_1xx=True).ok is (None if status < 200 else ok)
 
 
-def test_an_interim_answer_alone_is_ignored_if_it_is_asked() -> None:
+def test_interim_answer_alone_is_ignored_if_it_is_asked() -> None:
     assert unanswered("late", interim=True, ignore_1xx=True).ok is None
     assert unanswered("late", interim=False, ignore_1xx=True).ok is False
     assert unanswered("late", interim=True, ignore_1xx=False) == Finding(False, "late")
@@ -162,7 +164,7 @@ def test_an_interim_answer_alone_is_ignored_if_it_is_asked() -> None:
     st.integers(0, 4),
     st.sampled_from(list(Protocol)),
 )
-def test_a_task_is_killed_exactly_after_that_many_failures_in_a_row(
+def test_task_is_killed_exactly_after_that_many_failures_in_a_row(
     results: list[bool | None], grace_s: int, most: int, protocol: Protocol
 ) -> None:
     check = HealthCheck(protocol, grace_period_s=grace_s, max_consecutive_failures=most)

@@ -42,7 +42,7 @@ NOWHERE = [
 
 
 @pytest.mark.parametrize("address", NOWHERE)
-def test_no_check_goes_there(address: str) -> None:
+def test_check_to_a_forbidden_address_is_refused(address: str) -> None:
     wrong = AWAY.wrong(address, 8080, has=True)
     assert address in wrong
     assert "--check-network" in wrong
@@ -59,7 +59,7 @@ def test_agents_are_at_loopback_where_the_master_is(address: str) -> None:
     assert Way().wrong("169.254.169.254", 80, has=True)
 
 
-def test_what_the_operator_allows() -> None:
+def test_check_to_a_network_that_the_operator_allows() -> None:
     outward = Outward((ip_network("169.254.0.0/16"), ip_network("fe80::/10")))
     assert Way(outward).wrong("::ffff:169.254.7.7", 8080, has=True) == ""
     assert Way(outward).wrong("fe80::1%eth0", 8080, has=True) == ""
@@ -75,7 +75,7 @@ def test_ports_of_a_host_are_not_the_tasks() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.11", "::1", "192.0.2.9", "::ffff:192.0.2.9"])
-def test_the_scheduler_does_not_ask_itself(address: str) -> None:
+def test_scheduler_does_not_ask_itself(address: str) -> None:
     way = Way(own=frozenset({(ip_address("192.0.2.9"), 8080)}), own_ports=frozenset({8080}))
     assert way.wrong(address, 8080, has=True) == "port 8080 is the scheduler's own"
     assert way.wrong(address, 8081, has=True) == ""
@@ -83,7 +83,7 @@ def test_the_scheduler_does_not_ask_itself(address: str) -> None:
 
 
 @given(st.ip_addresses(v=4))
-def test_an_ipv4_address_is_itself_in_whatever_dress(address: object) -> None:
+def test_ipv4_address_is_recognized_in_every_notation(address: object) -> None:
     plain = ip_address(str(address))
     dresses = [
         f"::ffff:{plain}",
@@ -104,7 +104,9 @@ def test_an_ipv4_address_is_itself_in_whatever_dress(address: object) -> None:
         ),
     ],
 )
-def test_the_command_line(monkeypatch: pytest.MonkeyPatch, words: list[str], outward: Outward) -> None:
+def test_check_network_options_of_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], outward: Outward
+) -> None:
     told: list[Outward] = []
 
     def run(options: Options) -> int:
@@ -119,7 +121,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, words: list[str], out
 
 
 @pytest.mark.parametrize("network", ["169.254.1.0/16", "metadata.internal", "0xA9FEA9FE", ""])
-def test_what_is_no_network_is_said(network: str) -> None:
+def test_check_network_option_that_is_no_network_is_refused(network: str) -> None:
     result = CliRunner().invoke(main, ["scheduler", "--master", "h:5050", "--check-network", network])
     assert result.exit_code == 2
     assert "ADDRESS/BITS" in result.output

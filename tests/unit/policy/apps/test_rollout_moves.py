@@ -48,7 +48,7 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize(("goal", "want"), BOUNDS.values(), ids=BOUNDS)
-def test_the_bounds_of_a_deployment(goal: Target, want: Bounds) -> None:
+def test_rollout_bounds_of_a_deployment(goal: Target, want: Bounds) -> None:
     assert bounds(goal) == want
 
 
@@ -126,7 +126,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("goal", "instances", "want"), MOVES.values(), ids=MOVES)
-def test_the_next_moves_do_not_depend_on_the_order_of_instances(
+def test_rollout_moves_do_not_depend_on_the_order_of_instances(
     goal: Target, instances: list[Instance], want: Moves
 ) -> None:
     assert next_moves(goal, instances, now=200.0) == want
@@ -150,7 +150,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize(("why", "instances"), WAITS.items(), ids=WAITS)
-def test_says_what_it_waits_for(why: str, instances: list[Instance]) -> None:
+def test_rollout_names_what_it_waits_for(why: str, instances: list[Instance]) -> None:
     assert next_moves(aim(2), instances, now=200.0) == Moves(waiting=f"waits for {why}")
 
 
@@ -184,7 +184,7 @@ def test_scaling_down_takes_the_least_useful_first(selection: KillSelection, ord
         assert next_moves(goal, instances, now=200.0).kill == tuple(order[: 9 - wanted])
 
 
-def test_one_out_of_reach_is_replaced_when_its_time_is_up_and_one_goes_when_it_returns() -> None:
+def test_unreachable_instance_is_replaced_in_time_and_one_goes_when_it_returns() -> None:
     goal = replace(aim(2), unreachable_strategy=UnreachableStrategy(60, 600))
     cut = replace(runs("cut"), state=InstanceState.UNREACHABLE, since=200.0)
     assert (
@@ -196,27 +196,27 @@ def test_one_out_of_reach_is_replaced_when_its_time_is_up_and_one_goes_when_it_r
     assert next_moves(goal, [runs("cut", at=190.0), *news(2)], now=300.0) == Moves(kill=("cut",))
 
 
-def test_an_old_one_out_of_reach_is_told_to_end_and_not_waited_for() -> None:
+def test_unreachable_old_instance_is_asked_to_end_and_not_waited_for() -> None:
     goal = replace(aim(1), unreachable_strategy=None)
     cut = replace(runs("cut", OLD), state=InstanceState.UNREACHABLE)
     assert next_moves(goal, [cut, runs("a")], now=1e9) == Moves(kill=("cut",))
     assert next_moves(goal, [replace(cut, ending=True), runs("a")], now=200.0) == Moves(done=True)
 
 
-def test_one_given_up_is_told_to_end_if_it_would_be_of_no_use() -> None:
+def test_unreachable_instance_is_asked_to_end_if_it_is_not_needed() -> None:
     cut = replace(runs("cut", OLD), state=InstanceState.UNREACHABLE)
     assert next_moves(aim(1), [cut, runs("a")], now=200.0) == Moves(kill=("cut",))
     assert next_moves(aim(0), [replace(cut, version=NEW)], now=200.0) == Moves(kill=("cut",))
     assert next_moves(aim(1), [replace(cut, version=NEW), runs("a")], now=200.0) == Moves(done=True)
 
 
-def test_without_room_over_capacity_an_update_waits_unless_it_may_go_in_place() -> None:
+def test_update_without_room_over_capacity_waits_unless_it_may_go_in_place() -> None:
     stuck = [*olds(4), *(starts(f"w{n}", InstanceState.WAITING) for n in range(4))]
     assert next_moves(aim(4), stuck, now=200.0) == Moves(waiting="waits for 4 new instances to be placed")
     assert next_moves(aim(4, in_place=True), stuck, now=200.0) == Moves(kill=("o3",))
 
 
-def test_an_update_that_needs_gpus_says_how_it_could_do_without_more() -> None:
+def test_update_that_needs_gpus_says_how_it_could_do_without_more() -> None:
     stuck = [*olds(2), *(starts(f"w{n}", InstanceState.WAITING) for n in range(2))]
     waiting = next_moves(replace(aim(2), gpus=2), stuck, now=200.0).waiting
     assert waiting.startswith(
@@ -234,7 +234,7 @@ def test_target_of_an_action() -> None:
     assert target(Action(ActionKind.START, app), version=NEW, began_at=BEGAN).instances == 0
 
 
-def test_only_a_healthy_ready_instance_serves() -> None:
+def test_instance_serves_only_if_healthy_and_ready() -> None:
     assert serves(runs("a"))
     assert serves(runs("a", checked=True, healthy=True))
     assert not any(

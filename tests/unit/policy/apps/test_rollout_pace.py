@@ -21,7 +21,7 @@ FATES = {
 
 
 @pytest.mark.parametrize(("strategy", "away_s", "want"), FATES.values(), ids=FATES)
-def test_the_fate_of_an_instance_that_is_cut_off(
+def test_unreachable_instance_is_replaced_and_expunged_by_its_strategy(
     strategy: UnreachableStrategy | None, away_s: float, want: Fate
 ) -> None:
     assert fate(strategy, 100.0, 100.0 + away_s) is want
@@ -43,7 +43,7 @@ DELAYS = {
 
 
 @pytest.mark.parametrize(("failures", "first_s", "factor", "most_s", "want"), DELAYS.values(), ids=DELAYS)
-def test_the_delay_grows_with_failures_up_to_the_most(
+def test_backoff_grows_with_failures_up_to_its_maximum(
     failures: int, first_s: float, factor: float, most_s: float, want: float
 ) -> None:
     assert delay_s(failures, first_s=first_s, factor=factor, most_s=most_s) == pytest.approx(want)

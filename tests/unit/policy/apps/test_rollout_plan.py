@@ -93,7 +93,7 @@ PLANS: Mapping[str, tuple[Group, Group, Steps]] = {
 
 
 @pytest.mark.parametrize(("original", "target", "want"), PLANS.values(), ids=PLANS)
-def test_a_plan_has_these_steps(original: Group, target: Group, want: Steps) -> None:
+def test_deployment_plan_has_these_steps(original: Group, target: Group, want: Steps) -> None:
     made = plan(original, target)
     assert steps(made) == want
     assert made.affected == {name.split()[1] for step in want for name in step}
@@ -125,13 +125,13 @@ CIRCLES = {
 
 
 @pytest.mark.parametrize(("target", "circles"), CIRCLES.values(), ids=CIRCLES)
-def test_circles_are_refused(target: Group, circles: set[str]) -> None:
+def test_dependency_cycles_are_refused(target: Group, circles: set[str]) -> None:
     with pytest.raises(BadConfiguration) as caught:
         plan(tree(), target)
     assert caught.value.what.removeprefix("apps depend on each other in a circle: ") in circles
 
 
-def test_a_circle_is_named_in_the_order_of_dependence() -> None:
+def test_dependency_cycle_is_named_in_the_order_of_dependence() -> None:
     first = replace(A, dependencies=("/c",))  # a needs c, c needs b, b needs a
     with pytest.raises(BadConfiguration) as caught:
         plan(tree(), tree(first, B, C))
@@ -140,7 +140,7 @@ def test_a_circle_is_named_in_the_order_of_dependence() -> None:
     assert all(needs[one] == other for one, other in pairwise(names))
 
 
-def test_a_long_chain() -> None:
+def test_deployment_plan_of_a_long_chain() -> None:
     chain = [App(f"/a{n}", dependencies=(f"/a{n - 1}",) if n else ()) for n in range(3000)]
     assert len(plan(tree(), tree(*chain)).steps) == 3001
 

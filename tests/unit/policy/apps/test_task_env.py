@@ -28,7 +28,7 @@ def mapped(*mappings: PortMapping) -> App:
     return App("/app", networks=BRIDGE, port_definitions=None, container=container)
 
 
-def test_a_plain_app() -> None:
+def test_env_of_a_plain_app() -> None:
     assert task_env(App("/app"), task_id=ID, version=VERSION, host="n1", ports=(31005,)) == {
         "MARATHON_APP_ID": "/app",
         "MARATHON_APP_VERSION": VERSION,
@@ -99,11 +99,13 @@ PORTS: dict[str, tuple[App, tuple[int | None, ...], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("app", "ports", "want"), PORTS.values(), ids=PORTS)
-def test_ports_become_these_variables(app: App, ports: tuple[int | None, ...], want: dict[str, str]) -> None:
+def test_env_has_the_variables_of_ports(
+    app: App, ports: tuple[int | None, ...], want: dict[str, str]
+) -> None:
     assert launch_env(wishes_of(app), app.env, task_id=ID, host="n1", ports=ports) == {**want, "HOST": "n1"}
 
 
-def test_a_port_that_is_made_up_comes_after_those_of_the_host() -> None:
+def test_port_that_is_made_up_comes_after_those_of_the_host() -> None:
     app = mapped(PortMapping(0, None, name="own"), PortMapping(80, 0))
     env = launch_env(wishes_of(app), app.env, task_id=ID, host="n1", ports=(None, 31000))
     own = env["PORT0"]
@@ -123,7 +125,7 @@ LABELS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("labels", "want"), LABELS.values(), ids=LABELS)
-def test_labels_become_these_variables(labels: dict[str, str], want: dict[str, str]) -> None:
+def test_env_has_the_variables_of_labels(labels: dict[str, str], want: dict[str, str]) -> None:
     env = app_env(App("/app", labels=labels), version=VERSION)
     variables = {key: value for key, value in env.items() if key.startswith("MARATHON_APP_LABEL")}
     assert variables == {
@@ -133,12 +135,12 @@ def test_labels_become_these_variables(labels: dict[str, str], want: dict[str, s
 
 
 @pytest.mark.parametrize(("engine", "want"), [(EngineType.DOCKER, "nginx:1"), (EngineType.MESOS, None)])
-def test_the_image_is_named_for_docker_containers_only(engine: EngineType, want: str | None) -> None:
+def test_image_is_named_for_docker_containers_only(engine: EngineType, want: str | None) -> None:
     app = App("/app", container=Container(engine, DockerImage("nginx:1")))
     assert app_env(app, version=VERSION).get("MARATHON_APP_DOCKER_IMAGE") == want
 
 
-def test_what_the_app_sets_wins_and_its_secrets_are_left_out() -> None:
+def test_env_set_by_the_app_wins_and_secrets_are_left_out() -> None:
     own: dict[str, Any] = {"PORT": "80", "MARATHON_APP_ID": "mine", "KEY": SecretRef("key"), "HOST": "h"}
     app = App("/app", env=own, gpus=2, cpus=0.5)
     env = task_env(app, task_id=ID, version=VERSION, host="n1", ports=(31005,), enforce_role=True)

@@ -10,7 +10,7 @@ FIRST = job_id("/shop/db", UUID)
 INSTANCE = f"shop_db.instance-{UUID}"
 
 
-def test_an_instances_tasks_count_on_over_its_jobs() -> None:
+def test_instances_tasks_count_on_over_its_jobs() -> None:
     job, seen = FIRST, []
     for launches in (2, 1, 0, 3):  # of one that was never launched, too
         assert instance_of_job(job) == INSTANCE
@@ -29,6 +29,6 @@ def test_an_instances_tasks_count_on_over_its_jobs() -> None:
 
 
 @pytest.mark.parametrize("job", ["train-1a2b", "a.b", "x._app", "web.instance-1._app"])
-def test_other_jobs_have_their_own_numbers(job: str) -> None:
+def test_task_ids_of_other_jobs_have_their_own_numbers(job: str) -> None:
     assert launch_id(JobId(job), 2) == f"{job}.2"
     assert launch_of(JobId(job), TaskId(f"{job}.2")) == launch_of(JobId(job), TaskId(f"{job}.2.0")) == 2

@@ -83,7 +83,7 @@ def with_volumes(*volumes: Volume) -> Container:
     return Container(EngineType.MESOS, volumes=volumes)
 
 
-def test_a_plain_app() -> None:
+def test_job_of_a_plain_app() -> None:
     made = job(PLAIN)
     port = PortWish("default", 0, 0)
     assert made == JobSpec(name="db.shop", command="sleep 1000", app="/shop/db", env=made.env, ports=(port,))
@@ -157,7 +157,7 @@ HONOURED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("asked", "want"), HONOURED.values(), ids=HONOURED)
-def test_what_makes_the_job(asked: dict[str, Any], want: dict[str, Any]) -> None:
+def test_job_has_the_fields_of_its_app(asked: dict[str, Any], want: dict[str, Any]) -> None:
     made = job(replace(PLAIN, **asked))
     assert {name: getattr(made, name) for name in want} == want
 
@@ -165,7 +165,7 @@ def test_what_makes_the_job(asked: dict[str, Any], want: dict[str, Any]) -> None
 ENV = {"env": {"A": "1", "MARATHON_APP_ID": "mine"}}
 
 
-def test_its_own_environment_wins() -> None:
+def test_job_environment_set_by_the_app_wins() -> None:
     made = job(replace(PLAIN, **ENV))  # type: ignore[arg-type]
     assert (made.env["A"], made.env["MARATHON_APP_ID"]) == ("1", "mine")
 
@@ -236,7 +236,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("field", "asked"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(field: str, asked: dict[str, Any]) -> None:
+def test_app_field_that_no_job_can_have_is_refused(field: str, asked: dict[str, Any]) -> None:
     app = replace(PLAIN, **asked)
     assert [each.field for each in unsupported(app, NO_GPU, permits=NOTHING)] == [field]
     said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
@@ -295,7 +295,7 @@ def test_secrets_that_no_task_can_be_given(field: str, asked: dict[str, Any]) ->
     "how",
     [{"gpu": GpuOptions(control_access=(Control.API,))}, {"labels": {"MESOS_GPU_CONTROL_ACCESS": "api"}}],
 )
-def test_what_commands_the_cluster_is_for_apps_on_the_list(how: dict[str, Any]) -> None:
+def test_control_access_is_for_apps_on_the_list(how: dict[str, Any]) -> None:
     app = replace(PLAIN, user="alice", **how)
     (problem,) = unsupported(app, gpu_options(app), permits=NOTHING)
     assert (problem.field, "--control-access /shop/db@alice=api" in problem.why) == (
@@ -308,7 +308,7 @@ def test_what_commands_the_cluster_is_for_apps_on_the_list(how: dict[str, Any]) 
     assert unsupported(replace(app, user="bob"), gpu_options(app), permits=allowed)
 
 
-def test_all_reasons_are_given_at_once_and_an_operator_may_allow_root() -> None:
+def test_app_refusal_gives_all_reasons_and_an_operator_may_allow_root() -> None:
     app = replace(PLAIN, env={"A": SecretRef("s")}, secrets={"s": "x"}, tty=True, user="root")
     said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
     assert isinstance(said, str)
@@ -350,7 +350,7 @@ def test_every_field_of_an_app_is_accounted_for() -> None:
     assert {name for name in names if inner.get(name, name) not in known} == set()
 
 
-def test_the_others_leave_the_job_as_it_is() -> None:
+def test_app_fields_without_effect_leave_the_job_as_it_is() -> None:
     others = replace(
         PLAIN,
         instances=7,

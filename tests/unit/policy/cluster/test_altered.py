@@ -19,7 +19,7 @@ def node(agent: AgentId, cpus: float = 8.0) -> NodeCapacity:
 BASE = {A: node(A), B: node(B)}
 
 
-def test_it_is_the_nodes_with_the_changes_in_their_places() -> None:
+def test_altered_nodes_have_the_changes_in_their_places() -> None:
     less = {B: node(B, 2.0)}
     seen = Altered(BASE, less)
     assert dict(seen) == {**BASE, **less}
@@ -33,7 +33,7 @@ def test_it_is_the_nodes_with_the_changes_in_their_places() -> None:
         seen[C]
 
 
-def test_a_look_at_one_is_no_look_at_the_others() -> None:
+def test_altered_nodes_are_read_one_by_one() -> None:
     class Watched(Mapping[AgentId, NodeCapacity]):
         asked: list[AgentId]
 

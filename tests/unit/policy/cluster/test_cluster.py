@@ -42,11 +42,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(("policy", "shape", "nodes", "want"), CASES.values(), ids=CASES)
-def test_a_policy_chooses_this_node(policy: Policy, shape: Shape, nodes: list[Row], want: int | None) -> None:
+def test_placement_policy_chooses_this_node(
+    policy: Policy, shape: Shape, nodes: list[Row], want: int | None
+) -> None:
     assert chosen(policy, shape, *nodes) == want
 
 
-def test_a_fraction_goes_to_the_gpu_with_the_least_left() -> None:
+def test_fraction_goes_to_the_gpu_with_the_least_left() -> None:
     view = View([node(1000, 300, 500)], Bundle())
     number = view.shape(Shape(1, 1, 1, 300))
     assert view.take(0, number) == (1,)
@@ -54,7 +56,7 @@ def test_a_fraction_goes_to_the_gpu_with_the_least_left() -> None:
     assert view.free[0] == [1000, 0, 200]
 
 
-def test_what_is_given_back_can_be_taken_again() -> None:
+def test_gpus_given_back_can_be_taken_again() -> None:
     view = View([node(*FULL)], Bundle())
     pair = view.shape(Shape(1000, 100, 2))
     slots = view.take(0, pair)
@@ -67,7 +69,7 @@ def test_what_is_given_back_can_be_taken_again() -> None:
     assert view.cpu[0] == 30_000
 
 
-def test_a_node_that_took_nothing_new_is_not_looked_at_again() -> None:
+def test_node_that_took_nothing_new_is_not_looked_at_again() -> None:
     """A launch changes one column of keys, for shapes that are known, and nothing else."""
     view = View([node(*FULL) for _ in range(3)], Bundle())
     one, two = view.shape(ONE), view.shape(Shape(1, 1, 2))
@@ -84,7 +86,7 @@ def test_shapes_that_cannot_be(bad: tuple[int, int, int, int]) -> None:
         Shape(*bad)
 
 
-def test_the_same_seed_gives_the_same_chance() -> None:
+def test_random_placement_of_a_seed_is_the_same() -> None:
     nodes = [node(*FULL) for _ in range(50)]
     pairs = [[chosen(Random(seed), ONE, *nodes) for _ in range(2)] for seed in range(8)]
     assert all(first == second for first, second in pairs)
@@ -126,19 +128,19 @@ def test_fragmentation_by_hand(free: tuple[int, ...], cpu: int, want: float) -> 
     assert f_of(*free, cpu=cpu) == pytest.approx(want)
 
 
-def test_the_mix_is_of_the_frequent_kinds() -> None:
+def test_mix_of_requests_has_the_frequent_kinds() -> None:
     shapes = [ONE] * 60 + [Shape(1000, 999, 1)] * 36 + [Shape(2000, 1, 1, 300)] * 3 + [Shape(5, 5)]
     mix = mix_of(shapes)
     assert mix.kinds == {Kind(1000, 1, 1000, ()): 1.0}, "memory is not of the kind; 96 % cover 95"
     assert mix.fractions == {300: 3}
 
 
-def test_a_pair_of_gpus_is_kept_for_those_who_need_a_pair() -> None:
+def test_pair_of_gpus_is_kept_for_those_who_need_a_pair() -> None:
     policy = Fragmentation(MIX)
     assert chosen(policy, Shape(1000, 1, 1, 500), node(1000, 1000), node(1000, 0)) == 1
 
 
-def test_a_rest_that_nothing_fits_is_not_made_if_it_can_be_helped() -> None:
+def test_rest_that_nothing_fits_is_not_made_if_it_can_be_helped() -> None:
     """470 and 530 fill a GPU; 320 leaves 210 beside 470, and 30 beside 650."""
     shapes = [Shape(1, 1, 1, milli) for milli in (470, 530, 320, 650) for _ in range(10)]
     policy = Fragmentation(mix_of(shapes))
@@ -151,7 +153,7 @@ def test_fgd_alone_is_a_special_case() -> None:
     assert chosen(pure, Shape(1000, 1, 1, 500), node(1000, 1000), node(1000, 500)) == 1
 
 
-def test_what_may_run_anywhere_leaves_scarce_models_to_those_who_name_them() -> None:
+def test_request_for_any_model_leaves_scarce_models_to_those_that_name_them() -> None:
     """Two models alike, but for what is asked for by name; the node that is nearly full would be the tighter fit."""
     policy = Fragmentation(mix_of([ONE] * 5 + [Shape(1000, 1, 1, models=("T4",))] * 5))
     full, empty = node(1000, 0, 0, 0, model="T4"), node(*FULL, model="A10")
@@ -162,26 +164,26 @@ def test_what_may_run_anywhere_leaves_scarce_models_to_those_who_name_them() -> 
 # --- what free space is worth
 
 
-def test_halves_are_worth_half() -> None:
+def test_worth_of_halves_is_half() -> None:
     prices = worth({500: 7})
     assert prices[[0, 499, 500, 999, 1000]] == pytest.approx([0, 0, 0.5, 0.5, 1])
 
 
-def test_what_is_always_left_over_is_worth_nothing() -> None:
+def test_worth_of_a_rest_that_nothing_uses_is_nothing() -> None:
     """Each 810 leaves 190, and few ask for so little: a GPU with 810 on it is as good as full."""
     prices = worth({810: 1000, 160: 50})
     assert prices[190] == pytest.approx(0)
     assert prices[810] == pytest.approx(1)
 
 
-def test_a_rest_is_worth_what_it_can_be_filled_with() -> None:
+def test_rest_is_worth_what_it_can_be_filled_with() -> None:
     """There are more 320s than 650s: the space beside a 650 is worth a third, as it is anywhere."""
     prices = worth({650: 10, 320: 300})
     assert prices[350] == pytest.approx(1 / 3)
     assert prices[650] == pytest.approx(2 / 3)
 
 
-def test_without_fractions_only_whole_gpus_are_worth_something() -> None:
+def test_worth_without_fractions_is_of_whole_gpus_only() -> None:
     prices = worth({})
     assert (prices[999], prices[1000]) == (0, 1)
     assert np.array_equal(prices, worth({1000: 5, 0: 3}))
@@ -196,10 +198,10 @@ def test_scarcity_by_hand() -> None:
     assert scarce == pytest.approx({"T4": (2 / 4 + 2 / 10) * 10 / 8, "A10": 2 / 10 * 10 / 8, "gone": 0})
 
 
-def test_nobody_names_a_model_and_none_is_scarce() -> None:
+def test_scarcity_is_zero_if_no_request_names_a_model() -> None:
     assert scarcity({(): 4}, {"T4": 4}) == {"T4": 0}
     assert scarcity({}, {"T4": 4}) == scarcity({("A10",): 4}, {"T4": 4}) == {"T4": 0}
 
 
-def test_a_model_of_which_hardly_anything_is_free_is_not_infinitely_dear() -> None:
+def test_model_of_which_hardly_anything_is_free_is_not_infinitely_dear() -> None:
     assert scarcity({("T4",): 1}, {"T4": 1e-6, "A10": 1000})["T4"] == 4

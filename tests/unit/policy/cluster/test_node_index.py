@@ -100,7 +100,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("wanted", "placement", "candidates", "want"), CASES.values(), ids=CASES)
-def test_the_chosen_node_does_not_depend_on_the_order_of_offers(
+def test_node_choice_does_not_depend_on_the_order_of_offers(
     wanted: Request, placement: str, candidates: tuple[NodeCapacity, ...], want: str | None
 ) -> None:
     assert where(wanted, *candidates, placement=placement) == want
@@ -109,7 +109,7 @@ def test_the_chosen_node_does_not_depend_on_the_order_of_offers(
     )
 
 
-def test_spread_goes_where_the_fewest_of_the_app_are() -> None:
+def test_spread_placement_takes_the_node_with_the_fewest_of_the_app() -> None:
     siblings = {AgentId("a"): 2, AgentId("b"): 1}
     assert where(ONE, A, B, placement="spread", siblings=siblings) == "b"
     assert where(ONE, A, B, agent("d", 1), placement="spread", siblings=siblings) == "d"
@@ -135,7 +135,7 @@ def test_work_without_gpus_on_nodes_with_some(
     assert (place.agent_id if place else None) == want
 
 
-def test_a_job_gets_no_mix_of_models() -> None:
+def test_job_gets_no_mix_of_models() -> None:
     both = gpus("m", 2) + gpus("m", 2, "A100", start=2)
     mixed = replace(but(agent("m", 2), gpus=4), gpus=both, installed=both)
     index = NodeIndex([mixed], mix)
@@ -188,13 +188,13 @@ NEEDS = {
 
 @pytest.mark.parametrize("placement", ["bundle", "spread", "fragmentation"])
 @pytest.mark.parametrize(("wanted", "candidates", "want"), NEEDS.values(), ids=NEEDS)
-def test_what_gpus_must_have(
+def test_placement_takes_gpus_that_have_what_is_asked_for(
     wanted: Request, candidates: tuple[NodeCapacity, ...], want: str | None, placement: str
 ) -> None:
     assert where(wanted, *candidates, placement=placement) == want
 
 
-def test_only_gpus_that_will_do_are_given_and_counted_as_they_go() -> None:
+def test_placement_gives_and_counts_only_gpus_that_will_do() -> None:
     index, pair = NodeIndex([MIXED], mix), request(1, 1, 2, memory_mib=20_000)
     place = index.place(pair, {MIXED.agent_id: MIXED})
     assert place is not None
@@ -210,7 +210,7 @@ def test_only_gpus_that_will_do_are_given_and_counted_as_they_go() -> None:
     assert one.gpus == (MIXED.gpus[1].id,)
 
 
-def test_what_was_launched_is_gone_for_the_next() -> None:
+def test_placement_counts_what_was_launched_before() -> None:
     index = NodeIndex([A, B], mix)
     after = but(replace(B, gpus=B.gpus[1:]), gpus=1)
     index.place(ONE, {"a": A, "b": B})  # type: ignore[dict-item]
@@ -222,7 +222,7 @@ def test_what_was_launched_is_gone_for_the_next() -> None:
     assert index.place(ONE, open_to).agent_id == "b"  # type: ignore[union-attr]
 
 
-def test_what_is_kept_for_another_job_is_not_used() -> None:
+def test_placement_uses_nothing_kept_for_another_job() -> None:
     index = NodeIndex([A, B], mix)
     narrowed = but(replace(B, gpus=B.gpus[1:]), gpus=1)
     pair = index.place(request(1.0, 100, 2), {A.agent_id: A, B.agent_id: narrowed})
@@ -234,7 +234,7 @@ def test_what_is_kept_for_another_job_is_not_used() -> None:
     assert index.place(ONE, {A.agent_id: A}).agent_id == "a"  # type: ignore[union-attr]
 
 
-def test_what_hosts_could_share_once_is_not_remembered_for_ever() -> None:
+def test_share_rows_of_past_hosts_are_bounded() -> None:
     def made(reason: str) -> NodeCapacity:
         sharing = Sharing(1000, ((Ability.SHIM, reason),))
         return replace(A, installed=tuple(replace(gpu, sharing=sharing) for gpu in A.installed))
@@ -287,7 +287,7 @@ INSIDE = {
 
 
 @pytest.mark.parametrize(("free", "count", "want"), INSIDE.values(), ids=INSIDE)
-def test_the_closest_gpus_are_chosen_in_any_order(free: list[Gpu], count: int, want: list[int]) -> None:
+def test_closest_gpus_are_chosen_in_any_order(free: list[Gpu], count: int, want: list[int]) -> None:
     assert minors(closest(free, count)) == want
     assert minors(closest(free[::-1], count)) == want
 
@@ -302,7 +302,7 @@ def test_sixteen_gpus_of_two_boards_are_chosen_at_once() -> None:
 
 @pytest.mark.parametrize("placement", ["bundle", "spread", "fragmentation", "bestfit"])
 @pytest.mark.parametrize("seed", range(4))
-def test_who_is_away_is_as_one_of_which_nothing_is_free(placement: str, seed: int) -> None:
+def test_node_that_left_the_index_counts_as_one_without_room(placement: str, seed: int) -> None:
     chance = random.Random(seed)
     now = {name: agent(name, chance.randint(0, 4), cpus=4 + n % 7) for n, name in enumerate("abcdefgh")}
     index, always = NodeIndex(now.values(), mix), NodeIndex(now.values(), mix)
@@ -327,7 +327,7 @@ def test_who_is_away_is_as_one_of_which_nothing_is_free(placement: str, seed: in
         )
 
 
-def test_who_comes_back_as_it_was_is_not_scored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_comes_back_unchanged_is_not_scored_again(monkeypatch: pytest.MonkeyPatch) -> None:
     index = NodeIndex([A, B], mix)
     assert index.place(ONE, index.nodes) is not None
     scored: list[int] = []

@@ -25,22 +25,22 @@ def test_jobs_may_ask_for_what_is_registered_under_the_names_of_requests() -> No
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_each_places_a_request(name: str) -> None:
+def test_registered_policies_place_a_request(name: str) -> None:
     view = View([Row(4000, 4096, (WHOLE, WHOLE), "A")], POLICIES[name].make(lambda: mix_of(REQUESTS), 0))
     assert view.best(view.shape(REQUESTS[0])) == 0
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_each_that_jobs_may_ask_for_is_on_its_page(name: str) -> None:
+def test_registered_policies_that_jobs_may_ask_for_are_on_their_page(name: str) -> None:
     assert f"`{name}`" in (ROOT / "docs/placement.md").read_text("utf-8")
 
 
-def test_one_that_is_registered_can_be_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_policy_can_be_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICIES, "new", Registered(lambda mix, seed: BestFit()))
     assert run(cluster(2, 2), REQUESTS, "new", 0, target=50).placements
 
 
-def test_the_simulator_offers_all_that_are_registered() -> None:
+def test_registered_policies_are_all_offered_by_the_simulator() -> None:
     (option,) = [param for param in inflation.params if param.name == "policy"]
     assert isinstance(option.type, click.Choice)
     assert set(option.type.choices) == set(POLICIES)

@@ -197,7 +197,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("asked", "nodes", "summary", "can"), CASES.values(), ids=CASES)
-def test_the_summary_says_what_is_in_the_way(
+def test_explanation_summary_names_what_is_in_the_way(
     asked: Request, nodes: list[NodeCapacity], summary: str, can: bool
 ) -> None:
     why = explain(JOB, asked, nodes, queue=QueueView(0), now=NOW)
@@ -205,7 +205,7 @@ def test_the_summary_says_what_is_in_the_way(
     assert why.can_ever_run is can
 
 
-def test_each_node_says_its_own() -> None:
+def test_explanation_names_a_reason_for_each_node() -> None:
     lost = replace(BIG, hostname="lost", lost="the master lost this agent 5 s ago")
     why = explain(JOB, ask(2), [lost, SMALL, PLAIN], queue=QueueView(3), now=NOW)
     assert {n.hostname: n.reasons[0] for n in why.nodes} == {
@@ -228,7 +228,7 @@ def test_each_node_says_its_own() -> None:
         ),
     ],
 )
-def test_what_an_image_needs_is_said(nodes: list[NodeCapacity], summary: str) -> None:
+def test_explanation_names_the_driver_need_of_an_image(nodes: list[NodeCapacity], summary: str) -> None:
     job = replace(JOB, learnt_min_driver="550", image_needs="CUDA 12.4 or newer")
     why = explain(job, ask(1, min_driver=job.min_driver), nodes, queue=QueueView(0), now=NOW)
     assert why.summary == summary
@@ -237,7 +237,7 @@ def test_what_an_image_needs_is_said(nodes: list[NodeCapacity], summary: str) ->
     assert "the image" not in why.summary
 
 
-def test_each_node_says_its_driver() -> None:
+def test_explanation_names_the_driver_of_each_node() -> None:
     why = explain(JOB, ask(1, min_driver="535"), [OLD, SMALL], queue=QueueView(0), now=NOW)
     assert {n.hostname: n.reasons[0] for n in why.nodes} == {
         "big": "has driver 470.82, and 535 is the oldest that will do",
@@ -247,19 +247,19 @@ def test_each_node_says_its_driver() -> None:
     assert why.nearest.hostname == "big"
 
 
-def test_back_off_is_said() -> None:
+def test_explanation_names_the_back_off_of_a_job() -> None:
     job = replace(JOB, not_before=NOW + 4, message="attempt 1 of 3: exit 1")
     assert explain(job, ask(), [PLAIN], queue=QueueView(0), now=NOW).summary == (
         "waits 4.0 s before its next launch: attempt 1 of 3: exit 1"
     )
 
 
-def test_a_job_that_does_not_wait_says_so() -> None:
+def test_explanation_of_a_job_that_does_not_wait() -> None:
     why = explain(replace(JOB, state=JobState.RUNNING), ask(), [], queue=QueueView(None), now=NOW)
     assert (why.summary, why.queue_position) == ("it is running", None)
 
 
-def test_a_mix_of_models_never_adds_up() -> None:
+def test_explanation_does_not_add_up_gpus_of_several_models() -> None:
     mixed: tuple[Gpu, ...] = (gpu("g0", "A"), gpu("g1", "B"))
     why = explain(JOB, ask(2, "A", "B"), [seen(BIG, installed=mixed)], queue=QueueView(0), now=NOW)
     assert not why.can_ever_run
@@ -330,7 +330,7 @@ EVERY = (
 )  # fmt: skip
 
 
-def test_each_agent_is_removed_by_the_first_stage_that_removes_it() -> None:
+def test_explanation_funnel_counts_an_agent_at_its_first_stage_alone() -> None:
     wanted = ask(
         2, "A100", "H100", min_driver="535", memory_mib=60000, compute_capability="8.0", disk_mib=100
     )
@@ -347,7 +347,7 @@ def test_each_agent_is_removed_by_the_first_stage_that_removes_it() -> None:
     assert (why.tasks_fit, why.can_ever_run) == (1, True)
 
 
-def test_what_is_kept_may_leave_room_enough() -> None:
+def test_explanation_counts_room_beside_what_is_kept() -> None:
     view = node("n1", *cards("a", 4), kept=(replace(KEPT, gpus=frozenset({GpuId("a0")})),))
     assert explain(JOB, ask(3), [view], queue=QueueView(0), now=NOW).funnel == ()
     why = explain(JOB, ask(4), [view], queue=QueueView(0), now=NOW)
@@ -356,7 +356,7 @@ def test_what_is_kept_may_leave_room_enough() -> None:
     assert explain(JOB, ask(1), [tight], queue=QueueView(0), now=NOW).funnel[0].reason is Stage.KEPT
 
 
-def test_a_limit_removes_all_that_is_left() -> None:
+def test_explanation_funnel_of_a_limit_removes_all_that_is_left() -> None:
     why = explain(JOB, ask(1), [BIG, SMALL, PLAIN], queue=QueueView(0, limit="lab is full"), now=NOW)
     assert funnel_of(why) == [("size", 1, 2, "plain has only 0 GPUs"), ("limit", 2, 0, "lab is full")]
     assert why.summary == "waits for its queue: lab is full"
@@ -395,7 +395,7 @@ def test_work_without_gpus_is_kept_off_nodes_with_gpus() -> None:
     assert (why.summary, why.can_ever_run) == (f"no node meets its constraints; {example}", False)
 
 
-def test_a_refused_claim_is_said() -> None:
+def test_explanation_reports_a_refused_claim() -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g0"))
@@ -405,7 +405,7 @@ def test_a_refused_claim_is_said() -> None:
     assert why.nodes[0].reasons == ("lacks 1 GPU: g0 is used by others: a claim of it was refused",)
 
 
-def test_a_limit_that_a_whole_gang_exceeds() -> None:
+def test_explanation_of_a_gang_that_exceeds_a_limit() -> None:
     world = World(Settings("e", "m", queue_limits={"lab": 4}))
     world.register()
     world.node("a1", *cards("g", 6))
@@ -434,7 +434,7 @@ def gang(tasks: int, **fields: object) -> Job:
     return replace(JOB, spec=replace(JOB.spec, tasks=tasks, gpus=2, **fields))  # type: ignore[arg-type]
 
 
-def test_how_many_tasks_fit() -> None:
+def test_explanation_counts_the_tasks_of_a_gang_that_fit() -> None:
     nodes = [node("n1", *cards("a", 4)), node("n2", *cards("b", 2), holders={GpuId("b0"): "j"})]
     why = explain(gang(3), ask(2), nodes, queue=QueueView(0), now=NOW)
     assert why.summary == (
@@ -468,7 +468,7 @@ def test_free_gpus_may_be_too_scattered_for_a_gang() -> None:
     assert [row.reason for row in why.funnel] == [Stage.FRAGMENTATION, Stage.TASKS]
 
 
-def test_a_gang_that_an_empty_cluster_could_not_hold() -> None:
+def test_explanation_of_a_gang_larger_than_an_empty_cluster() -> None:
     nodes = [node("n1", *cards("a", 4), holders={GpuId("a0"): "j"}), SMALL]
     why = explain(gang(3), ask(2), nodes, queue=QueueView(0), now=NOW)
     assert (why.summary, why.can_ever_run) == (
@@ -499,7 +499,7 @@ def test_ports_that_no_agent_offers_are_what_it_waits_for(
     assert [(stage.reason, stage.left) for stage in why.funnel] == [(Stage.PORTS, 0)]
 
 
-def test_a_sick_card_is_named_though_a_job_holds_it() -> None:
+def test_explanation_names_a_sick_card_though_a_job_holds_it() -> None:
     sick = replace(gpu("g0"), health=Health.SICK, reason="XID 79")
     why = explain(
         Job(JobId("j"), spec(gpus=2), 0.0, 1), ask(2),

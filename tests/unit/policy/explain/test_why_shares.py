@@ -81,13 +81,15 @@ SHARES = {
 
 
 @pytest.mark.parametrize(("asked", "nodes", "summary", "able"), SHARES.values(), ids=SHARES)
-def test_why_a_share_waits(asked: Request, nodes: list[NodeCapacity], summary: str, able: bool) -> None:
+def test_explanation_of_a_share_names_its_reason(
+    asked: Request, nodes: list[NodeCapacity], summary: str, able: bool
+) -> None:
     job = replace(JOB, spec=replace(JOB.spec, tasks=asked.tasks))
     why = explain(job, asked, nodes, queue=QueueView(0), now=NOW)
     assert (why.summary, why.can_ever_run) == (summary, able)
 
 
-def test_who_fills_a_card_is_said_and_by_what() -> None:
+def test_explanation_of_a_share_names_the_jobs_and_dimension_that_fill_a_card() -> None:
     world = World()
     world.register()
     world.node("a1", *(replace(gpu(f"g{i}"), sharing=SHIM) for i in range(2)))
@@ -125,7 +127,7 @@ def _said(node: NodeCapacity, asked: Request) -> str:
     return hurdle.words
 
 
-def test_who_owns_a_card_is_said() -> None:
+def test_explanation_of_a_share_names_the_user_of_an_mps_card() -> None:
     """MPS serves one user a card: another's share waits, though there is room by both amounts."""
     mps = Sharing(80_000, ((Ability.SHIM, ""), (Ability.MPS2, "")))
     world = World()
@@ -142,7 +144,7 @@ def test_who_owns_a_card_is_said() -> None:
     assert why.can_ever_run
 
 
-def test_a_card_that_is_shared_and_drained_is_said_to_be_drained() -> None:
+def test_explanation_of_a_share_reports_a_drained_card_as_drained() -> None:
     world = World()
     world.register()
     world.node("a1", replace(gpu("g0"), sharing=SHIM))
@@ -155,7 +157,7 @@ def test_a_card_that_is_shared_and_drained_is_said_to_be_drained() -> None:
     assert words.endswith("(drained by ann: the fan), and is used by holder")
 
 
-def test_mps_is_only_spoken_of_where_it_would_do() -> None:
+def test_explanation_of_a_share_names_mps_only_where_it_would_do() -> None:
     mps2 = Sharing(80_000, ((Ability.SHIM, ""), (Ability.MPS2, "")))
     alone = node("n", replace(gpu("g0"), sharing=mps2))
     said = _said(alone, share(ShareRequest(250, 250, isolation=Isolation.STRICT)))
@@ -165,7 +167,7 @@ def test_mps_is_only_spoken_of_where_it_would_do() -> None:
     )
 
 
-def test_of_many_gpus_the_first_are_said_and_the_others_counted() -> None:
+def test_explanation_of_a_share_names_the_first_gpus_and_counts_the_rest() -> None:
     cards = [replace(gpu(f"g{i}"), sharing=Sharing(1000 + i, ((Ability.SHIM, ""),))) for i in range(9)]
     said = _said(node("n", *cards), share(ShareRequest(250, 0, 8_000)))
     assert said.count("MiB for shares") == 4

@@ -15,24 +15,24 @@ def change(at: float, new: Health = Health.SICK, old: Health = Health.OK) -> Tra
     return Transition(at, old, new, f"at {at}")
 
 
-def test_what_is_known_changes_nothing() -> None:
+def test_history_is_unchanged_by_known_changes() -> None:
     card = with_changes(CARD, [change(1), change(2, Health.OK, Health.SICK)])
     assert with_changes(card, card.changes) is card
     assert card.totals == {"sick": 1, "ok": 1}
 
 
-def test_what_was_dropped_does_not_come_back() -> None:
+def test_history_does_not_take_dropped_changes_again() -> None:
     card = with_changes(CARD, [change(float(t)) for t in range(MOST + 5)])
     assert with_changes(card, [change(2.0), change(float(MOST))]) is card
     assert card.totals == {"sick": MOST}  # one report never brings more than ten
 
 
-def test_a_note_is_told_and_not_counted() -> None:
+def test_history_reports_a_note_and_does_not_count_it() -> None:
     card = with_changes(CARD, [change(1, Health.OK, Health.OK)])
     assert (len(card.changes), card.totals) == (1, {})
 
 
-def test_an_operator_s_words_stand_where_they_belong_in_time() -> None:
+def test_history_sorts_words_of_an_operator_by_time() -> None:
     card = with_changes(with_changes(CARD, [change(5, Health.DRAINED)]), [change(3), change(7)])
     assert [c.at for c in card.changes] == [3, 5, 7]
 

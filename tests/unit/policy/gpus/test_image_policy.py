@@ -22,134 +22,131 @@ def official(**env: str) -> ImageConfig:
     return ImageConfig(OFFICIAL["Labels"], {name: value for name, _, value in pairs} | env, (), (), "")
 
 
-@pytest.mark.parametrize(
-    ("config", "wanted"),
-    [
-        (image(), False),
-        (image(volumes=""), False),
-        (image(volumes="nvidia_driver"), True),
-        (image(volumes="other nvidia_driver"), True),
-        (image(volumes="nvidia_driver_old"), False),
-        (image({"NVIDIA_VISIBLE_DEVICES": "all"}), True),
-        (image({"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}), True),
-        (image({"NVIDIA_VISIBLE_DEVICES": "none"}), True),
-        (image({"NVIDIA_VISIBLE_DEVICES": "void"}), False),
-        (image({"NVIDIA_VISIBLE_DEVICES": ""}), False),
-        (image({"NVIDIA_VISIBLE_DEVICES": " , "}), False),
-        (image({"NVIDIA_VISIBLE_DEVICES": "void"}, volumes="nvidia_driver"), False),
-        (official(), True),
-    ],
-)
-def test_an_image_that_names_devices_wants_the_volume(config: ImageConfig, wanted: bool) -> None:
-    assert wants_volume(config) is wanted
+WANTED: list[tuple[ImageConfig, bool]] = [
+    (image(), False),
+    (image(volumes=""), False),
+    (image(volumes="nvidia_driver"), True),
+    (image(volumes="other nvidia_driver"), True),
+    (image(volumes="nvidia_driver_old"), False),
+    (image({"NVIDIA_VISIBLE_DEVICES": "all"}), True),
+    (image({"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}), True),
+    (image({"NVIDIA_VISIBLE_DEVICES": "none"}), True),
+    (image({"NVIDIA_VISIBLE_DEVICES": "void"}), False),
+    (image({"NVIDIA_VISIBLE_DEVICES": ""}), False),
+    (image({"NVIDIA_VISIBLE_DEVICES": " , "}), False),
+    (image({"NVIDIA_VISIBLE_DEVICES": "void"}, volumes="nvidia_driver"), False),
+    (official(), True),
+]
 
 
-@pytest.mark.parametrize(
-    ("config", "driver", "cuda", "why"),
-    [
-        (image(), None, None, None),
-        (image(cuda=""), None, None, None),
-        (
-            image(cuda="12.4.1"),
-            "535.183.01",
-            "12.2",
-            "the image needs CUDA 12.4 or newer; this host's driver 535.183.01 runs CUDA 12.2 at most",
-        ),
-        (image(cuda="12.2.140"), "535.183.01", "12.2", None),
-        (image(cuda="9.0.176"), "580.65.06", "13.0", None),
-        # the driver does not say: by its branch
-        (image(cuda="12.2"), "535.183.01", None, None),
-        (
-            image(cuda="12.3"),
-            "535.0.0-simulated",
-            None,
-            "the image needs CUDA 12.3 or newer; this host's driver 535.0.0-simulated runs CUDA 12.2 at most",
-        ),
-        (image(cuda="12.9"), "577.1", None, None),
-        (
-            image(cuda="8.0"),
-            "340.108",
-            None,
-            "the image needs CUDA 8.0 or newer; which CUDA this host's driver 340.108 runs is not known",
-        ),
-        (image(cuda="8.0"), None, None, "the image needs CUDA 8.0 or newer; this host has no NVIDIA driver"),
-        (
-            image(cuda="${CUDA_VERSION}"),
-            "580.1",
-            "13.0",
-            "the image needs 'cuda>=${CUDA_VERSION}', which cannot be read: '${CUDA_VERSION}' is not a version",
-        ),
-        (
-            image(volumes="nvidia_driver data cache"),
-            "580.1",
-            "13.0",
-            "the image needs volume cache, data, which this platform does not have",
-        ),
-        # NVIDIA's own image: newer CUDA, or a branch with forward compatibility
-        (official(), "550.54.15", "12.4", None),
-        (official(), "580.65.06", "13.0", None),
-        (official(), "535.183.01", "12.2", None),
-        (
-            official(),
-            "545.23.08",
-            "12.3",
-            "the image needs CUDA 12.4 or newer; this host's driver 545.23.08 runs CUDA 12.3 at most"
-            ", nor is another alternative met",
-        ),
-        (official(NVIDIA_DISABLE_REQUIRE="1"), "460.1", "11.2", None),
-        (official(NVIDIA_DISABLE_REQUIRE="True"), "460.1", "11.2", None),
-    ],
-)
-def test_what_an_image_needs_is_held_against_the_driver(
-    config: ImageConfig, driver: str | None, cuda: str | None, why: str | None
-) -> None:
-    assert unmet(config, driver, cuda) == why
+def test_image_that_names_devices_wants_the_volume() -> None:
+    assert [case for case in WANTED if wants_volume(case[0]) is not case[1]] == []
 
 
-def test_a_disabling_zero_disables_nothing() -> None:
+UNMET: list[tuple[ImageConfig, str | None, str | None, str | None]] = [
+    (image(), None, None, None),
+    (image(cuda=""), None, None, None),
+    (
+        image(cuda="12.4.1"),
+        "535.183.01",
+        "12.2",
+        "the image needs CUDA 12.4 or newer; this host's driver 535.183.01 runs CUDA 12.2 at most",
+    ),
+    (image(cuda="12.2.140"), "535.183.01", "12.2", None),
+    (image(cuda="9.0.176"), "580.65.06", "13.0", None),
+    # the driver does not say: by its branch
+    (image(cuda="12.2"), "535.183.01", None, None),
+    (
+        image(cuda="12.3"),
+        "535.0.0-simulated",
+        None,
+        "the image needs CUDA 12.3 or newer; this host's driver 535.0.0-simulated runs CUDA 12.2 at most",
+    ),
+    (image(cuda="12.9"), "577.1", None, None),
+    (
+        image(cuda="8.0"),
+        "340.108",
+        None,
+        "the image needs CUDA 8.0 or newer; which CUDA this host's driver 340.108 runs is not known",
+    ),
+    (image(cuda="8.0"), None, None, "the image needs CUDA 8.0 or newer; this host has no NVIDIA driver"),
+    (
+        image(cuda="${CUDA_VERSION}"),
+        "580.1",
+        "13.0",
+        "the image needs 'cuda>=${CUDA_VERSION}', which cannot be read: '${CUDA_VERSION}' is not a version",
+    ),
+    (
+        image(volumes="nvidia_driver data cache"),
+        "580.1",
+        "13.0",
+        "the image needs volume cache, data, which this platform does not have",
+    ),
+    # NVIDIA's own image: newer CUDA, or a branch with forward compatibility
+    (official(), "550.54.15", "12.4", None),
+    (official(), "580.65.06", "13.0", None),
+    (official(), "535.183.01", "12.2", None),
+    (
+        official(),
+        "545.23.08",
+        "12.3",
+        "the image needs CUDA 12.4 or newer; this host's driver 545.23.08 runs CUDA 12.3 at most"
+        ", nor is another alternative met",
+    ),
+    (official(NVIDIA_DISABLE_REQUIRE="1"), "460.1", "11.2", None),
+    (official(NVIDIA_DISABLE_REQUIRE="True"), "460.1", "11.2", None),
+]
+
+
+def test_image_requirements_are_compared_with_the_driver() -> None:
+    for config, driver, cuda, why in UNMET:
+        assert unmet(config, driver, cuda) == why, (config, driver, cuda)
+
+
+def test_image_variable_that_disables_with_zero_disables_nothing() -> None:
     assert unmet(official(NVIDIA_DISABLE_REQUIRE="0"), "460.1", "11.2")
 
 
-@pytest.mark.parametrize(
-    ("expression", "why"),
-    [
-        ("", None),
-        ("cuda>=12.2", None),
-        ("cuda>=12.2.0", None),
-        ("cuda=12.2", None),
-        ("cuda!=12.1", None),
-        ("cuda<13", None),
-        ("cuda<=12.2", None),
-        ("cuda>12.1", None),
-        ("driver>=535", None),
-        ("cuda>=12.2,driver>=535.100", None),
-        ("cuda>=13 driver>=535", None),
-        ("brand=Tesla", None),
-        ("arch>=7.5", None),
-        ("wat=1 cuda>=12", None),
-        ("cuda>12.2", "CUDA newer than 12.2; this host's driver 535.183.01 runs CUDA 12.2 at most"),
-        ("cuda<12", "CUDA older than 12; this host's driver 535.183.01 runs CUDA 12.2 at most"),
-        ("cuda!=12.2", "CUDA other than 12.2; this host's driver 535.183.01 runs CUDA 12.2 at most"),
-        ("driver>=535,driver<535.100", "driver older than 535.100; this host has driver 535.183.01"),
-        ("brand=geforce", "a GPU of brand geforce; this host's is tesla"),
-        ("brand!=tesla", "a GPU of another brand than tesla; this host's is tesla"),
-        ("brand>tesla", "'brand>tesla', which cannot be read: brands have no order"),
-        ("arch>=9.0", "compute capability 9.0 or newer; this host's GPUs have 8.0"),
-        ("wat=1", "'wat=1', a condition that this platform does not know"),
-        ("cuda", "'cuda', which cannot be read"),
-        ("cuda=>12", "'cuda=>12', which cannot be read"),
-        ("cuda>=new", "'cuda>=new', which cannot be read: 'new' is not a version"),
-        ("cuda>=13 driver>=600", "CUDA 13 or newer; this host's driver 535.183.01 runs CUDA 12.2 at most"
-         ", nor is another alternative met"),
-    ],
-)  # fmt: skip
-def test_expressions_of_requirements_are_read(expression: str, why: str | None) -> None:
-    config = image({"NVIDIA_REQUIRE_CUDA": expression})
-    reason = unmet(config, "535.183.01", "12.2", brand="tesla", arch="8.0")
-    assert reason == (why and f"the image needs {why}")
+EXPRESSIONS: dict[str, str | None] = {
+    "": None,
+    "cuda>=12.2": None,
+    "cuda>=12.2.0": None,
+    "cuda=12.2": None,
+    "cuda!=12.1": None,
+    "cuda<13": None,
+    "cuda<=12.2": None,
+    "cuda>12.1": None,
+    "driver>=535": None,
+    "cuda>=12.2,driver>=535.100": None,
+    "cuda>=13 driver>=535": None,
+    "brand=Tesla": None,
+    "arch>=7.5": None,
+    "wat=1 cuda>=12": None,
+    "cuda>12.2": "CUDA newer than 12.2; this host's driver 535.183.01 runs CUDA 12.2 at most",
+    "cuda<12": "CUDA older than 12; this host's driver 535.183.01 runs CUDA 12.2 at most",
+    "cuda!=12.2": "CUDA other than 12.2; this host's driver 535.183.01 runs CUDA 12.2 at most",
+    "driver>=535,driver<535.100": "driver older than 535.100; this host has driver 535.183.01",
+    "brand=geforce": "a GPU of brand geforce; this host's is tesla",
+    "brand!=tesla": "a GPU of another brand than tesla; this host's is tesla",
+    "brand>tesla": "'brand>tesla', which cannot be read: brands have no order",
+    "arch>=9.0": "compute capability 9.0 or newer; this host's GPUs have 8.0",
+    "wat=1": "'wat=1', a condition that this platform does not know",
+    "cuda": "'cuda', which cannot be read",
+    "cuda=>12": "'cuda=>12', which cannot be read",
+    "cuda>=new": "'cuda>=new', which cannot be read: 'new' is not a version",
+    "cuda>=13 driver>=600": "CUDA 13 or newer; this host's driver 535.183.01 runs CUDA 12.2 at most"
+         ", nor is another alternative met",
+}  # fmt: skip
 
 
-def test_all_requirements_must_hold_but_those_of_other_boards() -> None:
+def test_expressions_of_requirements_are_read() -> None:
+    for expression, why in EXPRESSIONS.items():
+        config = image({"NVIDIA_REQUIRE_CUDA": expression})
+        reason = unmet(config, "535.183.01", "12.2", brand="tesla", arch="8.0")
+        assert reason == (why and f"the image needs {why}"), expression
+
+
+def test_image_requirements_must_all_hold_but_those_of_other_boards() -> None:
     fine = {"NVIDIA_REQUIRE_CUDA": "cuda>=12", "NVIDIA_REQUIRE_JETPACK": "csv-mounts=all"}
     assert unmet(image(fine), "535.1", "12.2") is None
     assert unmet(image(fine | {"NVIDIA_REQUIRE_DRIVER": "driver>=550"}), "535.1", "12.2") == (
@@ -185,7 +182,7 @@ def test_all_requirements_must_hold_but_those_of_other_boards() -> None:
         (image(cuda="12.4"), "550.54", "12.2", DriverNeed("555", "CUDA 12.4 or newer")),
     ],
 )
-def test_the_oldest_driver_that_would_do(
+def test_image_requirements_give_the_oldest_driver_that_would_do(
     config: ImageConfig, driver: str | None, cuda: str | None, need: DriverNeed | None
 ) -> None:
     assert needed_driver(config, driver, cuda) == need

@@ -16,30 +16,30 @@ from mesos_gpu.policy.gpus.use import (
 S = 1_000_000  # microseconds
 
 
-def test_each_sample_is_of_the_time_since_the_one_before() -> None:
+def test_use_sample_covers_the_time_since_the_one_before() -> None:
     assert span_of([(11 * S, 0), (12 * S, 100), (13 * S, 50)], 10 * S) == (Span(3000, 1500), 13 * S)
 
 
-def test_what_was_counted_is_not_counted_again() -> None:
+def test_use_samples_are_counted_once() -> None:
     assert span_of([(9 * S, 100), (10 * S, 100), (11 * S, 0)], 10 * S) == (Span(1000, 0), 11 * S)
     assert span_of([], 10 * S) == (Span(0, 0), 10 * S)
 
 
-def test_a_gap_between_samples_is_not_known() -> None:
+def test_use_in_a_gap_between_samples_is_unknown() -> None:
     """A buffer that has wrapped: what came before its first sample is forgotten."""
     assert span_of([(11 * S, 100), (60 * S, 0)], 10 * S) == (Span(1000, 1000), 60 * S)
     assert span_of([(60 * S, 100), (61 * S, 0), (62 * S, 0)], 10 * S) == (Span(3000, 1000), 62 * S)
     assert span_of([(60 * S, 100), (60 * S + LONGEST_SAMPLE_US + 1, 0)], 10 * S)[0] == Span(0, 0)
 
 
-def test_what_is_no_percentage_is_passed_over() -> None:
+def test_use_sample_that_is_no_percentage_is_skipped() -> None:
     assert (
         span_of([(11 * S, 4711), (12 * S, 100)], 10 * S)[0].busy_ms == 2000
     )  # the sample of 2 s stands for both
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 100))), st.integers(0, 10**9))
-def test_nothing_is_busy_longer_than_it_was_seen_or_seen_longer_than_it_was(
+def test_use_span_is_bounded_by_the_time_seen_and_passed(
     samples: list[tuple[int, int]], last_us: int
 ) -> None:
     span, at_us = span_of(samples, last_us)
@@ -50,27 +50,27 @@ def test_processes_have_their_part_of_the_span() -> None:
     assert shares_of_span(Span(1000, 600), [(7, 40), (8, 10), (8, 30), (0, 50), (9, 200)]) == {7: 200, 8: 200}
 
 
-def test_a_process_that_the_driver_names_once_was_not_at_work_all_the_time() -> None:
+def test_process_that_the_driver_names_once_was_not_at_work_all_the_time() -> None:
     assert shares_of_span(Span(1000, 1000), [(7, 100)] * 10 + [(8, 30)]) == {7: 1000, 8: 30}
     assert shares_of_span(Span(1000, 30), []) == {}
 
 
-def test_nobody_did_anything_on_a_card_that_did_nothing() -> None:
+def test_process_use_of_an_idle_card_is_nothing() -> None:
     assert busy_of(Span(1000, 0), None, [7]) == Span(1000, 0)
 
 
-def test_who_did_something_is_not_known_without_a_word_of_processes() -> None:
+def test_process_use_is_unknown_without_data_of_processes() -> None:
     assert busy_of(Span(1000, 600), None, [7]) is None
     assert busy_of(Span(1000, 600), {}, [7]) is None
     assert busy_of(None, {7: 100}, [7]) is None
 
 
-def test_who_is_not_named_did_nothing_and_nobody_did_more_than_the_card() -> None:
+def test_process_use_is_nothing_if_unnamed_and_at_most_that_of_the_card() -> None:
     assert busy_of(Span(1000, 600), {7: 600}, [8]) == Span(1000, 0)
     assert busy_of(Span(1000, 900), {7: 600, 8: 600}, [7, 8]) == Span(1000, 900)
 
 
-def test_what_nobody_knows_whose_it_is_was_not_seen() -> None:
+def test_process_use_of_unknown_tasks_counts_as_not_seen() -> None:
     assert busy_of(Span(1000, 900), {7: 300, 8: 500}, [7], [8]) == Span(500, 300)
     assert busy_of(Span(1000, 900), {7: 300, 8: 500}, [], [7, 8, 9]) == Span(200, 0)
     assert busy_of(Span(1000, 900), {7: 300, 8: 1000}, [7], [8]) == Span(0, 0)
@@ -85,7 +85,7 @@ def test_counts_grow_and_stay_what_they_are_while_nothing_is_known() -> None:
     assert counted(None, None, 100.0) is None
 
 
-def test_it_is_idle_only_while_every_look_saw_it_idle() -> None:
+def test_idle_time_lasts_while_every_sample_is_idle() -> None:
     since = idle_since(None, Span(1000, 0), 100.0)
     assert since == 99.0
     assert idle_since(since, Span(1000, 0), 101.0) == 99.0
@@ -93,7 +93,7 @@ def test_it_is_idle_only_while_every_look_saw_it_idle() -> None:
         assert idle_since(since, unknown_or_busy, 102.0) is None
 
 
-def test_the_part_at_work_is_that_of_what_was_seen_between_two_counts() -> None:
+def test_use_fraction_is_of_the_time_seen_between_two_counts() -> None:
     assert busy_pct(Work(1.0, 1000, 100), Work(1.0, 3000, 600)) == 25.0
     assert busy_pct(Work(1.0, 1000, 100), Work(1.0, 1000, 100)) is None  # nothing was seen
     assert busy_pct(Work(1.0, 1000, 100), Work(2.0, 3000, 600)) is None  # the count began anew

@@ -36,7 +36,7 @@ def anything(_: Node, use: TaskUse) -> bool:
     return True
 
 
-def test_a_ring_keeps_the_mean_of_each_span_and_no_value_where_nothing_is_known() -> None:
+def test_ring_keeps_the_mean_of_each_span_and_no_value_where_nothing_is_known() -> None:
     ring = Ring(10.0, 4)
     for at, busy in ((100.0, 20.0), (109.0, 40.0), (125.0, 50.0), (126.0, None)):
         ring.note(at, (busy, None, 7.0))
@@ -45,14 +45,14 @@ def test_a_ring_keeps_the_mean_of_each_span_and_no_value_where_nothing_is_known(
     assert ring.read(1000.0)[0] == [None] * 4
 
 
-def test_what_comes_late_or_after_a_clock_was_set_back_is_not_kept() -> None:
+def test_ring_keeps_no_value_that_comes_late() -> None:
     ring = Ring(10.0, 4)
     ring.note(100.0, (20.0, None, None))
     ring.note(50.0, (90.0, None, None))
     assert ring.read(100.0)[0] == [None, None, None, 20.0]
 
 
-def test_the_recent_mean_is_of_what_is_known() -> None:
+def test_recent_mean_is_of_known_values() -> None:
     ring = Ring(10.0, 9)
     for at, busy in ((100.0, 99.0), (150.0, 20.0), (170.0, 40.0)):
         ring.note(at, (busy, None, None))
@@ -61,7 +61,7 @@ def test_the_recent_mean_is_of_what_is_known() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 600), st.one_of(st.none(), st.integers(0, 100))), max_size=40))
-def test_a_ring_is_the_means_of_a_list(notes: list[tuple[int, int | None]]) -> None:
+def test_ring_is_the_means_of_a_list(notes: list[tuple[int, int | None]]) -> None:
     ring, slots, step = Ring(10.0, 6), 6, 10
     in_order = sorted(notes, key=lambda note: note[0])
     for at, value in in_order:
@@ -74,7 +74,7 @@ def test_a_ring_is_the_means_of_a_list(notes: list[tuple[int, int | None]]) -> N
         assert got is None or expected is None or math.isclose(got, expected, abs_tol=0.0051)
 
 
-def test_a_ring_is_as_long_as_what_was_heard_of_and_no_longer_than_it_may_be() -> None:
+def test_ring_is_as_long_as_what_was_heard_of_and_no_longer_than_it_may_be() -> None:
     ring = Ring(10.0, 90)
     for at in range(0, 300, 10):
         ring.note(float(at), (12.345, 81_559.4, None))
@@ -88,7 +88,7 @@ def test_a_ring_is_as_long_as_what_was_heard_of_and_no_longer_than_it_may_be() -
     assert ring.read(10e6) == ([None] * 89 + [1.0], [None] * 90, [None] * 90)
 
 
-def test_a_card_is_at_work_by_what_was_counted_between_two_reports() -> None:
+def test_card_is_at_work_by_what_was_counted_between_two_reports() -> None:
     history = UseHistory()
     for at, seen_ms, busy_ms in ((1000.0, 0, 0), (1010.0, 10_000, 2500)):
         history.note(node(at, use(at, seen_ms, busy_ms)), at, anything)
@@ -97,7 +97,7 @@ def test_a_card_is_at_work_by_what_was_counted_between_two_reports() -> None:
     assert history.cards[CARD].coarse.read(1010.0)[0][-1] == 25.0
 
 
-def test_a_report_that_comes_again_is_counted_once_and_a_count_that_began_anew_says_nothing() -> None:
+def test_report_that_comes_again_is_counted_once_and_a_count_that_began_anew_says_nothing() -> None:
     history = UseHistory()
     same = node(1000.0, use(1000.0, 10_000, 5000))
     for at in (1000.0, 1010.0):
@@ -106,7 +106,7 @@ def test_a_report_that_comes_again_is_counted_once_and_a_count_that_began_anew_s
     assert history.cards[CARD].fine.read(1020.0)[0][-3:] == [None, None, None]
 
 
-def test_a_task_is_the_mean_of_its_cards_and_what_is_unknown_of_one_is_unknown() -> None:
+def test_task_is_the_mean_of_its_cards_and_what_is_unknown_of_one_is_unknown() -> None:
     history = UseHistory()
     for at, seen_ms, busy in ((1000.0, 0, (0, 0)), (1010.0, 1000, (1000, 0))):
         tasks = task_use(at, seen_ms, busy[0]), task_use(at, seen_ms, busy[1], OTHER)
@@ -117,14 +117,14 @@ def test_a_task_is_the_mean_of_its_cards_and_what_is_unknown_of_one_is_unknown()
     assert (parts[-3:], memory[-3:]) == ([None, 50.0, None], [600.0, 600.0, None])
 
 
-def test_of_cards_and_tasks_that_are_not_that_hosts_nothing_is_kept() -> None:
+def test_use_history_keeps_nothing_of_cards_of_other_hosts() -> None:
     history = UseHistory()
     foreign = use(1000.0, card=GpuId("another's"))
     history.note(node(1000.0, foreign, tasks=(task_use(1000.0, 1, 1),)), 1000.0, lambda *_: False)
     assert (history.cards, history.tasks) == ({}, {})
 
 
-def test_what_nothing_was_heard_of_for_a_day_is_forgotten() -> None:
+def test_use_history_forgets_cards_silent_for_a_day() -> None:
     history = UseHistory()
     history.note(node(1000.0, use(1000.0), tasks=(task_use(1000.0, 1, 1),)), 1000.0, anything)
     later = 1001.0 + KEPT_S
@@ -132,12 +132,12 @@ def test_what_nothing_was_heard_of_for_a_day_is_forgotten() -> None:
     assert (list(history.cards), history.tasks) == ([OTHER], {})
 
 
-def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_use_history_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(use_series, "MOST_SERIES", 1)
     history = UseHistory()
     history.note(node(1000.0, use(1000.0), use(1000.0, card=OTHER)), 1000.0, anything)
     assert list(history.cards) == [CARD]
 
 
-def test_a_mean_is_of_what_is_all_known() -> None:
+def test_mean_is_of_fully_known_values() -> None:
     assert (mean([1.0, 2.0]), mean([1.0, None]), mean([])) == (1.5, None, None)

@@ -22,7 +22,7 @@ def by_role(made: list[Wanted]) -> dict[str, tuple[int | None, float | None]]:
     return {each.role: (each.limit_gpus, each.weight) for each in made}
 
 
-def test_a_queue_without_a_limit_leaves_its_role_without_one() -> None:
+def test_queue_without_a_limit_leaves_its_role_without_one() -> None:
     document = tree(prod=owed("big", 32, weight=3), dev=QueueSpec(limit_gpus={"default": 4000}))
     made = wanted(document, NODES, "gpu", {"prod": "prod"}, ["spark"])
     assert by_role(made) == {"gpu": (None, 2.0), "prod": (None, 3.0), "spark": (16, None)}
@@ -39,12 +39,12 @@ def test_limits_count_gpus_and_what_is_in_no_limit_is_all_there_is() -> None:
     }
 
 
-def test_borrowing_limits_too() -> None:
+def test_role_limit_counts_the_borrow_limit() -> None:
     spec = owed("big", 8, borrow_limit_gpus={"big": 8000, "default": 0})
     assert by_role(wanted(tree(prod=spec), NODES, "gpu", {"prod": "p"}, []))["p"] == (4, 1.0)
 
 
-def test_a_role_of_ours_is_no_other_one() -> None:
+def test_role_of_ours_is_no_other_one() -> None:
     assert [each.role for each in wanted(tree(), NODES, "gpu", {}, ["gpu", "*"])] == ["gpu", "*"]
 
 
@@ -57,13 +57,13 @@ def test_queues_that_weigh_nothing_are_no_others() -> None:
     ]
 
 
-def test_a_queue_that_is_not_there_is_no_queue() -> None:
+def test_queue_that_is_not_there_is_no_queue() -> None:
     with pytest.raises(KeyError):
         wanted(tree(), NODES, "gpu", {"prod": "p"}, [])
 
 
 @given(st.integers(0, 200), st.integers(0, 30), st.integers(1, 9))
-def test_others_never_get_what_is_guaranteed(cost: int, there: int, price: int) -> None:
+def test_role_limits_leave_guarantees_to_their_queues(cost: int, there: int, price: int) -> None:
     document = QueueDocument(1, queues={"a": owed("default", cost)}, gpu_cost={"X": price})
     kept = promised(document, {"default": {"X": there}}, document.queues["a"])
     assert kept <= there

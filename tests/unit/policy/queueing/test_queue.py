@@ -152,14 +152,16 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("need", "rooms", "want"), KEPT.values(), ids=KEPT)
-def test_what_is_kept(need: Request, rooms: list[NodeCapacity], want: tuple[str, float, str] | None) -> None:
+def test_reservation_of_a_job_is_where_and_when_it_fits(
+    need: Request, rooms: list[NodeCapacity], want: tuple[str, float, str] | None
+) -> None:
     reservation = reserve(job("big"), need, rooms, now=NOW)
     got = (reservation.hostname, reservation.at, " ".join(sorted(reservation.gpus))) if reservation else None
     assert got == want
     assert reserve(job("big"), need, rooms[::-1], now=NOW) == reservation  # whatever the nodes' order
 
 
-def test_a_second_reservation_leaves_the_first_alone() -> None:
+def test_second_reservation_leaves_the_first_alone() -> None:
     rooms = [room("n1", "g1 g2", holding("x", "g3 g4", NOW + 60))]
     first = reserve(job("a"), ask(3), rooms, now=NOW)
     assert first is not None
@@ -171,7 +173,7 @@ def test_a_second_reservation_leaves_the_first_alone() -> None:
     assert reserve(job("c", queue="third"), ask(1), rooms, [first, second], now=NOW + 1) is None
 
 
-def test_who_may_pass() -> None:
+def test_reservation_lets_pass_jobs_that_end_before_it() -> None:
     kept = reserve(job("big"), ask(2, cpus=4), [room("n1", "g1", holding("x", "g2 g3", NOW + 60))], now=NOW)
     assert kept is not None
     assert not outlasts(ends_by(spec(timeout_s=50, kill_grace_s=10), NOW), kept)
@@ -195,7 +197,7 @@ def test_who_may_pass() -> None:
     )
 
 
-def test_what_a_limit_leaves() -> None:
+def test_limit_of_a_queue_leaves_a_spare_from_the_end_of_its_jobs() -> None:
     held = [holding("x", "g1 g2", NOW + 60), holding("y", "g3", NOW + 30), holding("z", "g4")]
     assert leave_of(4000, 5000, held, NOW) is None
     soon = leave_of(4000, 1000, held, NOW)
@@ -259,12 +261,12 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("reservation", "at", "basis"), WORDS.values(), ids=WORDS)
-def test_an_estimate_says_its_basis(reservation: Reservation | None, at: float | None, basis: str) -> None:
+def test_estimate_says_its_basis(reservation: Reservation | None, at: float | None, basis: str) -> None:
     made = estimate_of(job("j", gpus=4), reservation, now=NOW)
     assert (made.at, made.basis) == (at, basis)
 
 
-def test_an_estimate_of_what_exceeds_its_limit_or_backs_off() -> None:
+def test_estimate_of_what_exceeds_its_limit_or_backs_off() -> None:
     never = estimate_of(job("j", gpus=4), None, beyond="the limit, in words", now=NOW)
     assert (never.at, never.basis) == (None, "the limit, in words")
     later = estimate_of(replace(job("j"), not_before=NOW + 30), None, now=NOW)
@@ -330,7 +332,7 @@ def view(made: World) -> StateView:
     return StateView(made.state, made.settings, made.now)
 
 
-def test_a_stream_of_small_endless_jobs_does_not_starve_a_large_one() -> None:
+def test_stream_of_small_endless_jobs_does_not_starve_a_large_one() -> None:
     made = world()
     for i in range(4):
         run(made, f"old{i}", gpus=1)
@@ -342,7 +344,7 @@ def test_a_stream_of_small_endless_jobs_does_not_starve_a_large_one() -> None:
     assert pending(made) == {f"new{i}" for i in range(4)}
 
 
-def test_gpus_whose_offer_is_on_the_way_are_not_given_to_a_later_job() -> None:
+def test_backfill_takes_no_gpus_whose_offer_is_on_the_way() -> None:
     made = world()
     run(made, "half", gpus=2)
     made.submit("big", gpus=4)
@@ -388,7 +390,7 @@ def test_backfill_stands_beside_the_reservation_on_the_same_node() -> None:
     assert pending(made) == {"more"}
 
 
-def test_what_was_launched_in_the_same_match_is_seen_by_the_next_reservation() -> None:
+def test_reservation_counts_launches_of_the_same_match() -> None:
     made = world(agents=2)
     run(made, "x", gpus=3, timeout_s=100)
     run(made, "y", gpus=2, timeout_s=200)
@@ -402,7 +404,7 @@ def test_what_was_launched_in_the_same_match_is_seen_by_the_next_reservation() -
     assert pending(made) == {"big", "other", "late"}
 
 
-def test_a_reservation_counts_at_once_for_those_behind_it() -> None:
+def test_reservation_counts_at_once_for_those_behind_it() -> None:
     made = world()
     run(made, "long", gpus=2)
     wanted = {"fits": 1, "big": 4, "behind": 1}
@@ -411,7 +413,7 @@ def test_a_reservation_counts_at_once_for_those_behind_it() -> None:
     assert pending(made) == {"big", "behind"}
 
 
-def test_a_job_that_no_node_could_ever_run_keeps_nothing() -> None:
+def test_job_that_no_node_could_ever_run_keeps_nothing() -> None:
     made = world()
     run(made, "long", gpus=1)
     made.submit("never", gpus=5)
@@ -429,7 +431,7 @@ def test_priority_comes_before_age() -> None:
     assert pending(made) == {"low"}
 
 
-def test_an_old_job_of_low_priority_is_served_before_a_stream_of_higher_ones() -> None:
+def test_old_job_of_low_priority_is_served_before_a_stream_of_higher_ones() -> None:
     made = world(aging_step_s=10.0)
     run(made, "long", gpus=4)
     made.submit("low", gpus=4)
@@ -444,7 +446,7 @@ def test_an_old_job_of_low_priority_is_served_before_a_stream_of_higher_ones() -
     assert i == 4  # five steps of ten seconds, from the first stream job to the one of its own height
 
 
-def test_a_limit_is_never_exceeded_and_holds_over_a_restart() -> None:
+def test_limit_is_never_exceeded_and_holds_over_a_restart() -> None:
     made = world(agents=2, queue_limits={"lab": 3})
     run(made, "x", gpus=2, queue="lab")
     made.submit("y", gpus=2, queue="lab")
@@ -459,7 +461,7 @@ def test_a_limit_is_never_exceeded_and_holds_over_a_restart() -> None:
     assert pending(made) == set()
 
 
-def test_within_a_limit_too_the_first_is_not_starved() -> None:
+def test_limit_of_a_queue_does_not_starve_its_first_job() -> None:
     made = world(agents=2, queue_limits={"lab": 4})
     for i in range(3):
         run(made, f"old{i}", gpus=1, queue="lab", timeout_s=100 * (i + 1))
@@ -476,7 +478,7 @@ def test_within_a_limit_too_the_first_is_not_starved() -> None:
     assert (kept.hostname, kept.at) == (None, made.now + 300)
 
 
-def test_what_is_kept_of_a_limit_while_a_node_is_awaited() -> None:
+def test_reservation_keeps_a_part_of_its_queue_limit() -> None:
     made = world(agents=2, queue_limits={"lab": 4})
     run(made, "p", gpus=3, timeout_s=500)
     run(made, "q", gpus=3, timeout_s=900)
@@ -489,7 +491,7 @@ def test_what_is_kept_of_a_limit_while_a_node_is_awaited() -> None:
     )
 
 
-def test_why_says_place_reservation_and_estimate() -> None:
+def test_explanation_names_place_reservation_and_estimate() -> None:
     made = world()
     run(made, "long", gpus=2, timeout_s=600)
     made.now += 180
@@ -513,7 +515,7 @@ def test_why_says_place_reservation_and_estimate() -> None:
     )
 
 
-def test_why_learns_from_history() -> None:
+def test_explanation_estimates_from_the_history_of_a_name() -> None:
     made = world()
     run(made, "old", gpus=1, name="train")
     made.now += 300
@@ -533,6 +535,7 @@ def test_why_learns_from_history() -> None:
     assert view(made).explain(JobId("three")).estimate == three.estimate
 
 
+@pytest.mark.long
 def test_ten_thousand_pending_jobs_on_a_hundred_full_nodes_are_matched_in_time() -> None:
     """Measured: 20 to 35 ms. The bound is for the thread's own processor time: other tests run beside it."""
     made = world(agents=100, queue_limits={"lab": 40})
@@ -570,7 +573,7 @@ def test_reading_changes_nothing() -> None:
     assert repr(made.state) == before
 
 
-def test_a_drained_or_lost_node_is_not_kept() -> None:
+def test_drained_or_lost_node_is_not_kept() -> None:
     made = world(agents=2)
     run(made, "x", gpus=4, timeout_s=10)
     run(made, "y", gpus=4, timeout_s=50)

@@ -14,7 +14,7 @@ from mesos_gpu.testing.builders import gpu, offer, saved_of
 from tests.unit.policy.queueing.test_queue import pending, view, world
 
 
-def test_a_limit_counts_shares_in_thousandths() -> None:
+def test_limit_counts_shares_in_thousandths() -> None:
     made = world(agents=0, queue_limits={"lab": 1})
     made.submit("a", gpus=1, gpu_milli=250, queue="lab")
     made.submit("b", gpus=1, gpu_milli=500, queue="lab")
@@ -34,7 +34,7 @@ def test_a_limit_counts_shares_in_thousandths() -> None:
     assert [(use.limit_gpus, use.used_gpus) for use in view(made).queues()] == [(1, 0)]
 
 
-def test_a_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
+def test_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
     made = world(agents=0, queue_limits={"lab": 1})
     sharing = Sharing(80_000, ((Ability.SHIM, ""),))
     made.node("a1", *(replace(gpu(f"s{i}"), sharing=sharing) for i in range(2)))
@@ -65,7 +65,7 @@ def test_a_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
     assert use.used_gpus == 0.75
 
 
-def test_a_share_waits_for_a_part_of_a_card_and_the_queue_says_which() -> None:
+def test_share_waits_for_a_part_of_a_card_and_the_queue_says_which() -> None:
     made = world(agents=0)
     made.node(
         "a1", *(replace(gpu(f"s{i}"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))) for i in range(2))
@@ -89,7 +89,7 @@ def test_a_share_waits_for_a_part_of_a_card_and_the_queue_says_which() -> None:
     assert made.state.tasks[TaskId("wants.1")].gpus == ("s0",)
 
 
-def test_a_limit_is_kept_by_a_restart_with_shares() -> None:
+def test_limit_is_kept_by_a_restart_with_shares() -> None:
     made = world(agents=0, queue_limits={"lab": 1})
     made.node("a1", replace(gpu("s0"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))))
     made.submit("half", gpus=1, gpu_milli=500, queue="lab")
@@ -99,7 +99,7 @@ def test_a_limit_is_kept_by_a_restart_with_shares() -> None:
     assert use.used_gpus == 0.5
 
 
-def test_a_job_above_its_queues_limit_is_told_so() -> None:
+def test_job_above_its_queues_limit_is_told_so() -> None:
     made = world(queue_limits={"lab": 2})
     made.submit("x", gpus=3, queue="lab")
     why = view(made).explain(JobId("x"))

@@ -40,7 +40,7 @@ def why(made: World, name: str) -> str:
     return why_of(made.state, made.settings, made.now, made.job(name)).summary
 
 
-def test_why_says_what_the_limit_is() -> None:
+def test_explanation_names_the_limit_of_a_role() -> None:
     made = world(role="gpu")
     run(made, "x", gpus=4)
     made.submit("big", gpus=4)
@@ -51,7 +51,7 @@ def test_why_says_what_the_limit_is() -> None:
     assert said not in why(made, "small")
 
 
-def test_a_role_is_asked_for_while_jobs_wait() -> None:
+def test_role_is_asked_for_while_jobs_wait() -> None:
     made = world()
     asked = [each for each in made.tick(ASK_AGAIN_S + 1) if isinstance(each, fx.ReadRole)]
     assert asked == [], "nobody waits"

@@ -8,15 +8,15 @@ from mesos_gpu.policy.room.allotment import allot
 ROOM = st.lists(st.integers(0, 5), max_size=6)
 
 
-def test_the_first_nodes_are_filled_first() -> None:
+def test_allotment_fills_the_first_nodes_first() -> None:
     assert allot(5, [3, 3, 3]) == [3, 2, 0]
 
 
-def test_in_turn_each_node_gets_one_before_any_gets_two() -> None:
+def test_allotment_in_turn_gives_each_node_one_before_any_two() -> None:
     assert allot(4, [3, 1, 3], in_turn=True) == [2, 1, 1]
 
 
-def test_a_node_that_refuses_is_asked_again_after_another_has_taken_one() -> None:
+def test_allotment_asks_a_node_that_refuses_again_after_another_took_one() -> None:
     taken: list[int] = []
 
     def balanced(i: int) -> bool:
@@ -29,13 +29,13 @@ def test_a_node_that_refuses_is_asked_again_after_another_has_taken_one() -> Non
     assert taken == [0, 1, 0, 1]
 
 
-def test_what_nobody_takes_is_left_over() -> None:
+def test_allotment_leaves_over_what_no_node_takes() -> None:
     assert allot(3, [2, 2], lambda i: False) == [0, 0]
     assert allot(9, [2, 2]) == [2, 2]
 
 
 @given(st.integers(0, 12), ROOM, st.booleans())
-def test_all_that_there_is_room_for_is_shared_out(tasks: int, room: list[int], in_turn: bool) -> None:
+def test_allotment_shares_out_all_that_there_is_room_for(tasks: int, room: list[int], in_turn: bool) -> None:
     counts = allot(tasks, room, in_turn=in_turn)
     assert sum(counts) == min(tasks, sum(room))
     assert all(count <= most for count, most in zip(counts, room, strict=True))

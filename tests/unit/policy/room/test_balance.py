@@ -9,14 +9,14 @@ from mesos_gpu.policy.room.balance import Side, stays_below
 from mesos_gpu.policy.room.lost import cost, least_ms, lost_milli_s, ran
 
 
-def test_one_who_is_due_nothing_takes_from_nobody_who_is_due_something() -> None:
+def test_borrower_due_nothing_takes_from_none_that_is_due_something() -> None:
     assert not stays_below(Side(0, 0), 1, Side(8, 8), 1)
     assert stays_below(Side(0, 8), 1, Side(8, 0), 1)
     assert stays_below(Side(0, 0), 1, Side(8, 0), 1)
     assert not stays_below(Side(0, 8), 1, Side(1, 0), 1), "the giver has nothing then"
 
 
-def test_the_taker_stays_below_the_giver_as_it_is_then() -> None:
+def test_borrower_that_takes_stays_below_the_giver_as_it_is_then() -> None:
     assert stays_below(Side(2, 4), 1, Side(5, 4), 1)
     assert not stays_below(Side(3, 4), 1, Side(5, 4), 1), "4 and 4"
     assert not stays_below(Side(0, 4), 4, Side(5, 4), 4)
@@ -26,7 +26,9 @@ def test_the_taker_stays_below_the_giver_as_it_is_then() -> None:
     st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 5), max_size=6)), min_size=2, max_size=5),
     st.randoms(use_true_random=False),
 )
-def test_there_is_a_last_transfer(queues: list[tuple[int, list[int]]], chance: object) -> None:
+def test_transfers_between_borrowers_come_to_an_end(
+    queues: list[tuple[int, list[int]]], chance: object
+) -> None:
     """Each job that is stopped waits again in its queue, and may take from others later."""
     due = [queue[0] for queue in queues]
     runs = [list(queue[1]) for queue in queues]
@@ -59,7 +61,7 @@ def test_there_is_a_last_transfer(queues: list[tuple[int, list[int]]], chance: o
         waits[giver].append(victim)
 
 
-def test_who_tells_of_checkpoints_all_the_time_is_not_the_cheapest_each_time() -> None:
+def test_cost_of_a_stopped_job_does_not_trust_frequent_checkpoints() -> None:
     silent = [ran(0.0, None, 3600.0, 1000, 0) for _ in range(3)]
     stopped_once = ran(0.0, 3599.0, 3600.0, 1000, 1)
     least = least_ms([*silent, stopped_once])
@@ -69,7 +71,7 @@ def test_who_tells_of_checkpoints_all_the_time_is_not_the_cheapest_each_time() -
     assert cost(stopped_once, least, 60_000) > cost(silent[0], least, 60_000)
 
 
-def test_the_checkpoint_of_a_job_that_was_never_stopped_counts_in_full() -> None:
+def test_checkpoint_of_a_job_that_was_never_stopped_counts_in_full() -> None:
     silent = [ran(0.0, None, 3600.0, 1000, 0) for _ in range(3)]
     teller = ran(0.0, 3599.0, 3600.0, 1000, 0)
     least = least_ms([*silent, teller])
@@ -77,7 +79,7 @@ def test_the_checkpoint_of_a_job_that_was_never_stopped_counts_in_full() -> None
     assert cost(teller, least, 60_000) < cost(silent[0], least, 60_000)
 
 
-def test_a_checkpoint_that_lies_ahead_is_one_of_now_and_who_has_not_started_loses_nothing() -> None:
+def test_checkpoint_that_lies_ahead_is_one_of_now_and_who_has_not_started_loses_nothing() -> None:
     assert ran(0.0, 1e9, 10.0, 1000, 0).since_checkpoint_ms == 0
     assert ran(None, 5.0, 10.0, 1000, 0).since_start_ms == 0
     assert ran(20.0, None, 10.0, 1000, 0).since_start_ms == 0

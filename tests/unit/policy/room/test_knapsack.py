@@ -26,7 +26,7 @@ def gives(lack: tuple[int, ...], chosen: tuple[Item, ...]) -> bool:
 
 
 @given(LACKS, items())
-def test_nothing_is_cheaper_than_the_choice(lack: tuple[int, ...], some: list[Item]) -> None:
+def test_cheapest_victims_cost_no_more_than_any_choice(lack: tuple[int, ...], some: list[Item]) -> None:
     every = [
         tuple(item.victim for item in chosen)
         for count in range(len(some) + 1)
@@ -40,7 +40,7 @@ def test_nothing_is_cheaper_than_the_choice(lack: tuple[int, ...], some: list[It
 
 
 @given(LACKS, items())
-def test_no_choice_costs_less_than_its_bound(lack: tuple[int, ...], some: list[Item]) -> None:
+def test_bound_of_victims_is_below_every_choice(lack: tuple[int, ...], some: list[Item]) -> None:
     bound, chosen = bound_of(lack, some), cheapest(lack, some)
     assert (bound is None) == (chosen is None)
     if bound is not None and chosen is not None:
@@ -48,20 +48,20 @@ def test_no_choice_costs_less_than_its_bound(lack: tuple[int, ...], some: list[I
         assert bound.priority == worth(chosen)[0] == enough(lack, some)
 
 
-def test_where_nothing_is_lacking_nobody_is_ended() -> None:
+def test_cheapest_victims_are_none_where_nothing_is_lacking() -> None:
     assert cheapest((0, -5), [Item(Victim(JobId("j"), 0, 1), (1, 1))]) == ()
     assert enough((0, -5), []) == NOBODY
     assert fractional(0, []) == 0
     assert fractional(3, [(1.0, 2, 2)]) is None
 
 
-def test_too_many_amounts_that_differ_are_left_to_others() -> None:
+def test_cheapest_victims_leave_too_many_different_amounts_to_others() -> None:
     some = [Item(Victim(JobId(f"j{i}"), 0, 1), (1, 1 << i)) for i in range(14)]
     assert cheapest((14, 1 << 14), [*some, Item(Victim(JobId("k"), 0, 1), (1, 1))]) is None
 
 
 @given(LACKS, items())
-def test_somebody_at_least_is_ended_where_anything_is_lacking(
+def test_bound_of_victims_is_at_least_one_where_anything_is_lacking(
     lack: tuple[int, ...], some: list[Item]
 ) -> None:
     bound = bound_of(lack, some)
@@ -70,5 +70,5 @@ def test_somebody_at_least_is_ended_where_anything_is_lacking(
         assert bound.cost >= min(victim.cost for victim in able)
 
 
-def test_a_whole_node_costs_all_that_runs_there_though_little_is_lacking() -> None:
+def test_whole_node_costs_all_that_runs_there_though_little_is_lacking() -> None:
     assert fractional(1, [(1.0, 8, 8)]) == 8

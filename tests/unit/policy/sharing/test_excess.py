@@ -23,17 +23,17 @@ LIBRARY = "/usr/local/nvidia/lib64"
         (None, 2, 2),  # a look that says nothing neither counts nor clears
     ],
 )
-def test_what_is_beyond_a_share_is_counted(memory_mib: int | None, before: int, looks: int) -> None:
+def test_excess_counts_looks_beyond_a_share(memory_mib: int | None, before: int, looks: int) -> None:
     assert looks_over(SHARE, memory_mib, 1024, before) == looks
 
 
 @pytest.mark.parametrize("method", Method)
-def test_only_where_the_task_s_libraries_keep_it_there_is_something_to_find(method: Method) -> None:
+def test_excess_is_looked_for_only_where_libraries_keep_the_share(method: Method) -> None:
     share = Share(250, 20000, 20000, method)
     assert looks_over(share, 90000, 0, 0) == (method.memory_by == "shim")
 
 
-def test_what_a_share_may_burst_to_is_not_beyond_it() -> None:
+def test_excess_begins_beyond_the_burst_of_a_share() -> None:
     assert looks_over(Share(250, 20000, 40000, Method.SHIM_MPS2), 40000, 0, 0) == 0
 
 
@@ -45,7 +45,7 @@ def test_what_a_share_may_burst_to_is_not_beyond_it() -> None:
         (OnExcess.END, ["none", "none", "warn", "end"]),
     ],
 )
-def test_it_is_told_of_before_it_is_ended(on_excess: OnExcess, wanted: list[str]) -> None:
+def test_excess_is_reported_before_the_task_is_ended(on_excess: OnExcess, wanted: list[str]) -> None:
     assert [treatment(looks, on_excess) for looks in range(4)] == [Treatment(word) for word in wanted]
 
 
@@ -61,5 +61,5 @@ def test_it_is_told_of_before_it_is_ended(on_excess: OnExcess, wanted: list[str]
         ({}, ""),
     ],
 )  # fmt: skip
-def test_a_libcuda_that_is_none_of_ours_is_named(mapped: dict[str, tuple[int, int]], named: str) -> None:
+def test_libcuda_that_is_none_of_ours_is_named(mapped: dict[str, tuple[int, int]], named: str) -> None:
     assert foreign(mapped.items(), frozenset({OURS}), "libmgpu-real-cuda.so") == named

@@ -47,7 +47,7 @@ def refused(answer: Share | str) -> str:
         ((), Method.TURNS),
     ],
 )
-def test_the_best_that_the_host_can_do_is_taken(usable: tuple[Ability, ...], method: Method) -> None:
+def test_method_is_the_best_that_the_host_can_do(usable: tuple[Ability, ...], method: Method) -> None:
     wanted = replace(QUARTER, isolation=Isolation.ANY)
     share = granted(choose(wanted, card(*usable), None, "alice"))
     assert share.method is method
@@ -69,7 +69,7 @@ def test_mps_is_not_for_shares_of_several_cards() -> None:
     assert "shares of several cards" in refused(choose(QUARTER, card(DMEM, MPS3), None, "alice", cards=2))
 
 
-def test_a_card_is_full_by_clients_of_mps() -> None:
+def test_card_is_full_by_clients_of_mps() -> None:
     """Each share needs one, however small it is."""
     served, tiny = card(MPS2, SHIM), ShareRequest(10, memory_mib=100)
     assert served.sharing is not None
@@ -111,7 +111,7 @@ def test_users_share_a_server_only_where_scheduler_and_host_permit_it() -> None:
     assert words == "has shares of several users, whose fate they share by MPS, as long as they are there"
 
 
-def test_who_permits_it_may_still_join_ones_own_server() -> None:
+def test_share_across_users_may_join_the_server_of_its_own_user() -> None:
     there = across(MPS2, SHIM)
     free = unshared(there).less(granted(choose(QUARTER, there, None, "alice")))
     asked = replace(QUARTER, across_users=True)
@@ -120,12 +120,12 @@ def test_who_permits_it_may_still_join_ones_own_server() -> None:
 
 
 @pytest.mark.parametrize("user", [None, "root", "0", ""])
-def test_no_permission_lets_a_task_of_root_in(user: str | None) -> None:
+def test_mps_server_admits_no_task_of_root_whatever_is_permitted(user: str | None) -> None:
     asked = replace(QUARTER, across_users=True)
     assert granted(choose(asked, across(MPS2, SHIM), None, user)).method is Method.SHIM_WINDOWS
 
 
-def test_a_strict_share_never_has_another_users_beside_it() -> None:
+def test_strict_share_never_has_another_users_beside_it() -> None:
     spec = JobSpec(name="strict", command="true", gpu_milli=250, gpus=1, isolation=Isolation.STRICT)
     asked = spec.share_request(Isolation.SHARED, across_users=True)
     assert asked is not None
@@ -153,20 +153,20 @@ def test_shared_is_not_content_with_equal_turns() -> None:
     assert "isolation shared" in refused(choose(QUARTER, card(DMEM), None, "alice"))
 
 
-def test_a_host_that_says_nothing_of_sharing_has_no_shares() -> None:
+def test_host_that_says_nothing_of_sharing_has_no_shares() -> None:
     assert "reports nothing" in refused(
         choose(replace(QUARTER, isolation=Isolation.ANY), gpu("g0"), None, "alice")
     )
 
 
-def test_a_card_is_one_users_while_its_shares_are_kept_by_mps() -> None:
+def test_card_is_one_users_while_its_shares_are_kept_by_mps() -> None:
     mine = unshared(card(*ALL)).less(granted(choose(QUARTER, card(*ALL), None, "alice")))
     assert granted(choose(QUARTER, card(*ALL), mine, "alice")).domain == "alice"
     assert refused(choose(QUARTER, card(*ALL), mine, "bob")).startswith("is user alice's alone")
     assert "enforced by dmem+mps3" in refused(choose(QUARTER, card(*ALL), mine, None))
 
 
-def test_the_first_share_says_how_those_after_it_are_enforced() -> None:
+def test_first_share_of_a_card_decides_the_method_of_later_ones() -> None:
     of_root = unshared(card(*ALL)).less(granted(choose(QUARTER, card(*ALL), None, "root")))
     assert granted(choose(QUARTER, card(*ALL), of_root, "alice")).method is Method.DMEM_WINDOWS
     in_turns = unshared(card()).less(
@@ -204,7 +204,7 @@ def test_24_shares_of_2000_mib_do_not_fit_on_46068() -> None:
     assert most(12 * 1024, 24 * 1024) == 2
 
 
-def test_only_soft_limits_let_a_share_burst() -> None:
+def test_share_bursts_only_with_soft_limits() -> None:
     wanted = ShareRequest(250, memory_mib=10_000, memory_max_mib=90_000)
     assert granted(choose(wanted, card(DMEM, SHIM), None, None)).memory_max_mib == 80_000
     assert granted(choose(wanted, card(SHIM), None, None)).memory_max_mib == 10_000
@@ -212,7 +212,7 @@ def test_only_soft_limits_let_a_share_burst() -> None:
     assert granted(choose(strict, card(DMEM, SHIM), None, None)).memory_max_mib == 10_000
 
 
-def test_a_card_in_mig_mode_gives_its_instances_and_nothing_else() -> None:
+def test_card_in_mig_mode_gives_its_instances_and_nothing_else() -> None:
     small = MigInstance("MIG-s", "1g.10gb", 9_728, 14, 1, 0, 142, 125, 0, 1)
     large = MigInstance("MIG-l", "2g.20gb", 19_968, 28, 2, 0, 285, 250, 2, 2)
     there = card(MIG, *ALL, mig=True, instances=(large, small))
@@ -236,7 +236,7 @@ def test_a_card_in_mig_mode_gives_its_instances_and_nothing_else() -> None:
     )
 
 
-def test_what_no_card_has_for_shares_is_refused() -> None:
+def test_share_larger_than_any_card_is_refused() -> None:
     assert refused(choose(ShareRequest(10, memory_mib=90_000), card(SHIM), None, None)) == (
         "has 80000 MiB for shares, and 90000 are asked for"
     )

@@ -37,13 +37,13 @@ def fraction(milli: int) -> ShareRequest:
         ),
     ],
 )  # fmt: skip
-def test_a_share_gets_the_smallest_instance_that_covers_it(
+def test_share_gets_the_smallest_instance_that_covers_it(
     request_: ShareRequest, taken: tuple[str, ...], want: Slot | str
 ) -> None:
     assert slot_for(request_, MADE_BY_HAND, taken) == want
 
 
-def test_a_card_without_instances_says_so() -> None:
+def test_card_without_instances_says_so() -> None:
     assert (
         slot_for(fraction(100), Sharing(80000, mig=True), ()) == "its MIG mode is on, and it has no instances"
     )
@@ -72,14 +72,14 @@ def test_seven_small_shares_fit_on_a_card_whose_host_makes_instances() -> None:
         (999, "7g.80gb"),
     ],
 )
-def test_the_smallest_profile_that_covers_the_share_is_made(milli: int, profile: str) -> None:
+def test_smallest_profile_that_covers_the_share_is_made(milli: int, profile: str) -> None:
     slot = slot_for(fraction(milli), EMPTY, ())
     assert isinstance(slot, Slot)
     assert place_of(slot.instance) is not None
     assert slot.instance.startswith(f"{profile}@")
 
 
-def test_more_memory_than_compute_takes_the_profile_that_wastes_no_compute() -> None:
+def test_mig_profile_for_more_memory_than_compute_wastes_no_compute() -> None:
     slot = slot_for(ShareRequest(100, memory_mib=15000), EMPTY, ())
     assert isinstance(slot, Slot)
     assert slot.instance.startswith("1g.20gb@")
@@ -96,14 +96,14 @@ def test_more_memory_than_compute_takes_the_profile_that_wastes_no_compute() -> 
         ("7g.80gb", (3,), None),
     ],
 )
-def test_an_instance_is_made_where_it_leaves_the_largest_others(
+def test_instance_is_made_where_it_leaves_the_largest_others(
     name: str, occupied: tuple[int, ...], start: int | None
 ) -> None:
     (profile,) = [each for each in H100 if each.name == name]
     assert start_for(profile, H100, occupied) == start
 
 
-def test_what_an_operator_made_is_not_built_over() -> None:
+def test_mig_slot_spares_an_instance_made_by_an_operator() -> None:
     sharing = Sharing(80000, mig=True, instances=(LARGE,), profiles=H100)
     assert slot_for(fraction(450), sharing, ()) == "its MIG instances that are large enough are taken"
     slot = slot_for(fraction(250), sharing, ())
@@ -111,7 +111,7 @@ def test_what_an_operator_made_is_not_built_over() -> None:
     assert slot_for(fraction(250), sharing, ("2g.20gb@4",)) == Slot("MIG-large", 428, 40448)
 
 
-def test_an_instance_that_was_made_for_a_share_is_no_free_one() -> None:
+def test_instance_that_was_made_for_a_share_is_no_free_one() -> None:
     made = MigInstance("MIG-made", "2g.20gb", 20096, 32, 3, 0, 285, 250, 4, 2)
     sharing = Sharing(80000, mig=True, instances=(made,), profiles=H100)
     slot = slot_for(fraction(250), sharing, ("2g.20gb@4",))
@@ -129,6 +129,6 @@ def test_thousandths_of_a_full_card_are_never_more_than_the_card(model: str) -> 
         assert all(start + profile.width <= table.memory_slices for start in profile.starts)
 
 
-def test_a_uuid_is_no_place() -> None:
+def test_mig_uuid_is_no_placement() -> None:
     assert place_of("MIG-1-2") is None
     assert place_of("1g.10gb@3") == ("1g.10gb", 3)

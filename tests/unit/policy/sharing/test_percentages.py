@@ -16,14 +16,14 @@ WRONG_PERCENTAGES = (*range(14, 23), *range(28, 47), *range(52, 90))
     [(10, 1), (130, 13), (140, 13), (229, 13), (230, 23), (250, 25), (300, 27), (470, 47), (500, 50), (519, 51),
      (520, 51), (899, 51), (900, 90), (1000, 100)],
 )  # fmt: skip
-def test_hopper_gets_the_next_below(asked: int, given: int) -> None:
+def test_mps_percentage_of_hopper_is_the_next_below(asked: int, given: int) -> None:
     cap = cap_of(asked, "9.0")
     assert cap is not None
     assert cap.percent == given
     assert bool(cap.note) == (given != asked // 10)
 
 
-def test_the_note_says_both_and_why() -> None:
+def test_mps_percentage_note_names_both_values_and_the_reason() -> None:
     cap = cap_of(300, "9.0")
     assert cap is not None
     assert (
@@ -32,7 +32,7 @@ def test_the_note_says_both_and_why() -> None:
 
 
 @pytest.mark.parametrize("capability", ["9.0", None])
-def test_no_share_of_hopper_gets_a_wrong_percentage(capability: str | None) -> None:
+def test_mps_percentage_of_hopper_is_never_a_wrong_one(capability: str | None) -> None:
     for milli in range(10, 1001):
         cap = cap_of(milli, capability)
         assert cap is not None
@@ -42,13 +42,13 @@ def test_no_share_of_hopper_gets_a_wrong_percentage(capability: str | None) -> N
 
 
 @pytest.mark.parametrize("capability", ["7.0", "8.0", "8.9", "10.0", "12.0"])
-def test_other_cards_get_what_was_asked_for(capability: str) -> None:
+def test_mps_percentage_of_other_cards_is_as_asked_for(capability: str) -> None:
     assert [cap.percent for milli in range(10, 1001, 10) if (cap := cap_of(milli, capability))] == list(
         range(1, 101)
     )
 
 
-def test_the_operator_may_allow_all() -> None:
+def test_mps_percentages_may_all_be_allowed_by_the_operator() -> None:
     assert allowed("9.0") == HOPPER
     assert allowed("9.0", any_percentage=True) == ALL
     cap = cap_of(700, "9.0", any_percentage=True)
@@ -56,7 +56,7 @@ def test_the_operator_may_allow_all() -> None:
     assert (cap.percent, cap.note) == (70, "")
 
 
-def test_less_than_one_percent_is_none() -> None:
+def test_mps_percentage_below_one_is_none() -> None:
     assert cap_of(9, "8.0") is None
 
 

@@ -29,11 +29,11 @@ def test_mps_2_fixes_compute_and_mig_both(method: Method) -> None:
         ([OLD], [replace(OLD, compute_milli=1001)], "g has 75 % of its compute free, and 75.1 % more are asked for"),
     ],
 )  # fmt: skip
-def test_a_card_lacks_what_its_shares_do_not_leave(old: list[Share], new: list[Share], lacks: str) -> None:
+def test_card_lacks_what_its_shares_do_not_leave(old: list[Share], new: list[Share], lacks: str) -> None:
     assert lacking("g", 4000, 1000, old, new) == lacks
 
 
-def test_a_share_bursts_where_its_method_lets_it_and_no_further_than_its_card() -> None:
+def test_share_bursts_where_its_method_lets_it_and_no_further_than_its_card() -> None:
     request = ShareRequest(300, memory_mib=3000, memory_max_mib=90000)
     assert resized(OLD, request, 8000) == Share(300, 3000, 3000, Method.SHIM_WINDOWS)
     kernel = replace(OLD, method=Method.DMEM_WINDOWS)

@@ -16,7 +16,7 @@ def tenants(*compute: int, idle: str = "") -> list[Tenant]:
 
 
 @pytest.mark.parametrize("compute", [(500, 500), (700, 300), (800, 200), (250,) * 4, (1,) * 3 + (997,)])
-def test_a_full_card_is_split_in_proportion_without_a_gap(compute: tuple[int, ...]) -> None:
+def test_full_card_is_split_in_proportion_without_a_gap(compute: tuple[int, ...]) -> None:
     granted = plan(tenants(*compute)).granted
     assert [window.length_us for window in granted.values()] == [
         PERIOD_US * milli // 1000 for milli in compute
@@ -25,12 +25,12 @@ def test_a_full_card_is_split_in_proportion_without_a_gap(compute: tuple[int, ..
         assert sum(window.covers(at_us) for window in granted.values()) == 1
 
 
-def test_who_is_alone_is_never_held_back() -> None:
+def test_window_of_a_task_alone_is_open() -> None:
     assert plan(tenants(250)).granted[A].is_open
     assert plan(tenants(500, 500, idle="B")).granted[A].is_open
 
 
-def test_without_widening_a_share_is_a_cap() -> None:
+def test_window_without_widening_is_a_cap() -> None:
     assert plan(tenants(250), widen=False).granted == {A: Window(0, PERIOD_US // 4)}
 
 
@@ -43,12 +43,12 @@ def test_time_between_two_busy_tasks_is_split_by_their_compute() -> None:
     assert granted[C].length_us == 10_000
 
 
-def test_an_idle_task_keeps_its_own_stretch() -> None:
+def test_idle_task_keeps_its_own_stretch() -> None:
     busy, idle = plan(tenants(500, 500)), plan(tenants(500, 500, idle="B"))
     assert idle.granted[B] == busy.granted[B] == busy.own[B]
 
 
-def test_who_stays_keeps_its_place_when_another_leaves_or_joins() -> None:
+def test_window_stays_when_another_task_leaves_or_joins() -> None:
     first = plan(tenants(250, 250, 250, 250)).own
     left = [tenant for tenant in tenants(250, 250, 250, 250) if tenant.task != B]
     second = plan(left, first).own
@@ -58,14 +58,14 @@ def test_who_stays_keeps_its_place_when_another_leaves_or_joins() -> None:
     assert third[TaskId("E")] == Window(first[B].start_us, 8_000)
 
 
-def test_all_are_placed_anew_only_where_a_task_finds_no_room() -> None:
+def test_windows_are_placed_again_only_where_a_task_finds_no_room() -> None:
     first = plan(tenants(250, 250, 250, 250)).own
     apart = [tenant for tenant in tenants(250, 250, 250, 250) if tenant.task in (A, C)]
     wide = plan([*apart, Tenant(TaskId("E"), 500)], plan(apart, first).own).own
     assert sorted(window.start_us for window in wide.values()) == [0, 10_000, 20_000]
 
 
-def test_a_resized_task_gets_its_new_length() -> None:
+def test_resized_task_gets_its_new_length() -> None:
     first = plan(tenants(500, 300)).own
     second = plan(tenants(500, 400), first).own
     assert second[A] == first[A]
@@ -86,7 +86,7 @@ computes = st.lists(st.integers(1, 1000), min_size=1, max_size=12).map(
 
 
 @given(computes, st.data())
-def test_busy_windows_never_meet_and_nobody_gets_less_than_its_own(
+def test_busy_windows_never_meet_and_are_no_smaller_than_their_own(
     compute: list[int], data: st.DataObject
 ) -> None:
     busy = data.draw(st.lists(st.booleans(), min_size=len(compute), max_size=len(compute)))

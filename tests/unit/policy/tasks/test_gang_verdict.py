@@ -44,12 +44,12 @@ def test_ends_of_all_members_decide_what_becomes_of_the_job(
 
 @pytest.mark.parametrize("state", [S.FAILED, S.LOST, S.KILLED, S.ABANDONED])
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_kill_that_a_user_requested_comes_before_every_bad_end(state: TaskState, count: int) -> None:
+def test_kill_that_a_user_requested_comes_before_every_bad_end(state: TaskState, count: int) -> None:
     assert verdict(members(*[state] * count), FAIL, kill_requested=True) is V.KILLED
     assert verdict(members(*[S.FINISHED] * count), FAIL, kill_requested=True) is V.FINISHED
 
 
-def test_on_member_failure_concerns_jobs_of_several_tasks_only() -> None:
+def test_member_failure_policy_is_for_jobs_of_several_tasks_alone() -> None:
     assert verdict(members(S.LOST), FAIL, kill_requested=False) is V.REQUEUE
     assert verdict(members(S.FAILED), FAIL, kill_requested=False) is V.RETRY
     assert verdict(members(S.LOST, S.FINISHED), FAIL, kill_requested=False) is V.FAILED
@@ -58,7 +58,7 @@ def test_on_member_failure_concerns_jobs_of_several_tasks_only() -> None:
 
 
 @pytest.mark.parametrize("state", LIVE)
-def test_a_single_task_shows_its_own_state(state: TaskState) -> None:
+def test_single_task_shows_its_own_state(state: TaskState) -> None:
     assert shown(members(state), kill_requested=False) is SHOWN[state]
     assert shown(members(state), kill_requested=True) is JobState.KILLING
 
@@ -74,5 +74,5 @@ def test_a_single_task_shows_its_own_state(state: TaskState) -> None:
         ((S.RUNNING, S.KILLING), JobState.STARTING),
     ],
 )
-def test_a_gang_shows_what_its_members_are_together(states: tuple[TaskState, ...], wanted: JobState) -> None:
+def test_gang_shows_what_its_members_are_together(states: tuple[TaskState, ...], wanted: JobState) -> None:
     assert shown(members(*states), kill_requested=False) is wanted

@@ -27,7 +27,7 @@ def test_mesos_counters_become_one_line_and_137() -> None:
         ("TASK_RUNNING", "REASON_CONTAINER_LIMITATION_MEMORY"),
     ],
 )
-def test_of_others_it_says_what_they_say(state: str, reason: str) -> None:
+def test_message_of_other_ends_is_left_as_it_is(state: str, reason: str) -> None:
     status, outcome = Status(TaskId("t"), state, None, reason, "", MESOS), Outcome(exit_status=3)
     assert in_words(status, outcome, 64) == (status, outcome)
 
@@ -49,7 +49,7 @@ def test_sizes_in_messages_of_mesos_are_read(said: str, used: int | None) -> Non
     assert used_in(f"Memory limit exceeded: Requested: 1MB Maximum Used: {said}\n\nrss 1\n") == used
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_out_of_memory_message_leaves_out_what_is_unknown() -> None:
     assert out_of_memory(64, None) == "out of memory: 64 MiB asked; ask for more with --mem"
     assert (
         out_of_memory(0.5, (64 << 20) + 1) == "out of memory: 0.5 MiB asked, 65 used; ask for more with --mem"

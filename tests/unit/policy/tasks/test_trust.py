@@ -31,7 +31,7 @@ def arrived(said: seal.Said, sealed: bytes, key: bytes = KEY) -> Status:
     return status_from_json({**status, "healthy": said.healthy, "reason": said.reason, "data": data}, key)
 
 
-def test_what_the_executor_sealed_is_proven_and_its_body_comes_out() -> None:
+def test_sealed_update_is_proven_and_its_body_comes_out() -> None:
     update = arrived(SAID, seal.seal(seal.secret_for(KEY, "t1"), SAID))
     assert (update.proof, update.data) == (3, SAID.body.encode())
 
@@ -43,7 +43,7 @@ def test_what_the_executor_sealed_is_proven_and_its_body_comes_out() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )  # fmt: skip
-def test_a_seal_is_of_one_task_and_of_all_that_is_said(changed: dict[str, Any]) -> None:
+def test_seal_is_of_one_task_and_of_all_that_is_said(changed: dict[str, Any]) -> None:
     sealed = seal.seal(seal.secret_for(KEY, "t1"), SAID)
     assert arrived(replace(SAID, **changed), sealed).proof is None
 
@@ -62,11 +62,11 @@ def test_a_seal_is_of_one_task_and_of_all_that_is_said(changed: dict[str, Any]) 
         b"\xff",
     ],
 )
-def test_without_the_secret_there_is_no_proof(sealed: bytes) -> None:
+def test_seal_without_the_secret_proves_nothing(sealed: bytes) -> None:
     assert arrived(SAID, sealed).proof is None
 
 
-def test_without_a_key_nothing_is_proven() -> None:
+def test_seal_without_a_key_proves_nothing() -> None:
     assert arrived(SAID, seal.seal(seal.secret_for(KEY, "t1"), SAID), b"").proof is None
 
 
@@ -123,7 +123,7 @@ def running(world: World) -> TaskId:
 
 
 @pytest.mark.parametrize("state", ["TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_RUNNING"])
-def test_an_update_without_a_seal_changes_nothing_and_the_card_stays_held(world: World, state: str) -> None:
+def test_update_without_a_seal_changes_nothing_and_the_card_stays_held(world: World, state: str) -> None:
     task_id = running(world)
     before = repr(world.state.tasks), repr(world.state.jobs)
     effects = say(world, task_id, state, message="forged", healthy=False)
@@ -138,7 +138,7 @@ def test_an_update_without_a_seal_changes_nothing_and_the_card_stays_held(world:
     assert world.job().state is JobState.FINISHED
 
 
-def test_a_seal_that_was_seen_before_is_not_believed_again(world: World) -> None:
+def test_seal_that_was_seen_before_is_not_believed_again(world: World) -> None:
     task_id = running(world)
     say(world, task_id, "TASK_RUNNING", 5, healthy=False)
     assert "number 2" in only(say(world, task_id, "TASK_RUNNING", 2, healthy=True), fx.Disbelieve).why
@@ -156,21 +156,21 @@ def test_mesos_own_words_are_believed_but_not_an_end_that_only_an_executor_knows
     assert world.state.tasks[task_id].state is TaskState.LOST
 
 
-def test_an_update_from_another_agent_is_not_believed(world: World) -> None:
+def test_update_from_another_agent_is_not_believed(world: World) -> None:
     task_id = running(world)
     sent = say(world, task_id, "TASK_FAILED", source="SOURCE_AGENT", agent_id=AgentId("a2"))
     assert "agent a2" in only(sent, fx.Disbelieve).why
 
 
 @pytest.mark.parametrize("state", ["TASK_FINISHED", "TASK_KILLED", "TASK_FAILED"])
-def test_the_masters_echo_of_an_end_waits_for_the_seal(world: World, state: str) -> None:
+def test_master_echo_of_an_end_waits_for_the_seal(world: World, state: str) -> None:
     task_id = running(world)
     echo: dict[str, Any] = {"source": "SOURCE_MASTER", "reason": "REASON_RECONCILIATION", "uuid": None}
     say(world, task_id, state, **echo)
     assert world.job().state is JobState.RUNNING
 
 
-def test_an_executor_whose_task_mesos_has_forgotten_is_shut_down(world: World) -> None:
+def test_executor_whose_task_mesos_has_forgotten_is_shut_down(world: World) -> None:
     task_id = running(world)
     gone: dict[str, Any] = {"source": "SOURCE_MASTER", "reason": "REASON_RECONCILIATION", "uuid": None}
     effects = say(world, task_id, "TASK_GONE", **gone)
@@ -178,7 +178,7 @@ def test_an_executor_whose_task_mesos_has_forgotten_is_shut_down(world: World) -
     assert not every(say(world, task_id, "TASK_GONE", **gone), fx.Shutdown)
 
 
-def test_a_task_of_before_there_were_seals_is_believed_as_it_was() -> None:
+def test_task_of_before_there_were_seals_is_believed_as_it_was() -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g0"))
@@ -190,20 +190,20 @@ def test_a_task_of_before_there_were_seals_is_believed_as_it_was() -> None:
 # --- monitors
 
 
-def test_a_report_without_a_seal_takes_no_card_out(world: World) -> None:
+def test_report_without_a_seal_takes_no_card_out(world: World) -> None:
     effects = say_inventory(world, monitor(world), None, "a1", "g0", health=Health.SICK)
     assert every(effects, fx.Disbelieve)
     (card,) = world.state.nodes[AgentId("a1")].gpus
     assert card.health is Health.OK
 
 
-def test_an_earlier_report_does_not_come_again(world: World) -> None:
+def test_earlier_report_does_not_come_again(world: World) -> None:
     say_inventory(world, monitor(world), 9, "a1", "g0", health=Health.SICK)
     assert every(say_inventory(world, monitor(world), 8, "a1", "g0"), fx.Disbelieve)
     assert world.state.nodes[AgentId("a1")].gpus[0].health is Health.SICK
 
 
-def test_a_report_that_names_cards_of_another_agent_is_refused_whole(world: World) -> None:
+def test_report_that_names_cards_of_another_agent_is_refused_whole(world: World) -> None:
     up(world, "a2", "g2")
     effects = say_inventory(world, monitor(world, "a2"), 2, "a2", "g2", "g0", health=Health.SICK)
     assert "g0, which is a card of a1.example" in only(effects, fx.Disbelieve).why
@@ -219,7 +219,7 @@ def test_cards_of_an_agent_that_is_lost_or_silent_may_turn_up_elsewhere(world: W
     assert not every(say_inventory(world, monitor(world), 2, "a1", "g0"), fx.Disbelieve)
 
 
-def test_a_task_that_is_not_the_monitor_of_its_agent_reports_nothing(world: World) -> None:
+def test_task_that_is_not_the_monitor_of_its_agent_reports_nothing(world: World) -> None:
     old = monitor(world)
     node = world.state.nodes[AgentId("a1")]
     world.state.set_node(replace(node, monitor=TaskId("gpu-monitor.new")))

@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -44,7 +45,7 @@ def test_days_are_those_on_which_hours_begin() -> None:
     assert weight(span_at(made, at("2026-11-28T23:00")).document) == 1, "Saturday night"
 
 
-def test_a_night_is_an_hour_shorter_or_longer_when_clocks_are_set() -> None:
+def test_night_is_an_hour_shorter_or_longer_when_clocks_are_set() -> None:
     made = document(Hours("22:00", "06:00", zone=VIENNA, weight=5))
     lengths = []
     for evening in ("2026-03-28T22:00", "2026-10-24T22:00", "2026-07-01T22:00"):
@@ -62,7 +63,7 @@ def test_hours_that_a_day_skips_do_not_hold_on_it_and_those_that_come_twice_hold
     assert (span.since, span.until) == (at("2026-10-25T00:00"), at("2026-10-25T02:00"))
 
 
-def test_of_two_entries_the_later_one_counts_and_of_figures_by_pool_those_that_it_names() -> None:
+def test_hours_of_a_later_entry_win_and_only_in_the_pools_it_names() -> None:
     made = document(
         Hours("08:00", "20:00", guarantee_gpus={"a100": Guarantee(4000)}, weight=2),
         Hours("12:00", "13:00", guarantee_gpus={"default": Guarantee(1000)}, weight=9),
@@ -76,7 +77,7 @@ def test_of_two_entries_the_later_one_counts_and_of_figures_by_pool_those_that_i
     )
 
 
-def test_an_entry_that_changes_no_figure_is_no_border() -> None:
+def test_entry_that_changes_no_figure_is_no_border() -> None:
     alone = document(Hours("09:00", "10:00", weight=1, limit_gpus={"default": 4}), limit_gpus={"default": 4})
     assert (span_at(alone, at("2026-11-24T09:30")).since, span_at(alone, 0.0).until) == (-inf, inf)
     hidden = document(Hours("12:00", "13:00", weight=7), Hours("08:00", "20:00", weight=5))
@@ -84,13 +85,13 @@ def test_an_entry_that_changes_no_figure_is_no_border() -> None:
     assert (span.since, span.until) == (at("2026-11-24T08:00"), at("2026-11-24T20:00"))
 
 
-def test_a_document_without_hours_holds_for_ever() -> None:
+def test_document_without_hours_holds_for_ever() -> None:
     made = document()
     assert span_at(made, 0.0) == span_at(made, 1e9)
     assert (span_at(made, 0.0).until, [*spans_of_year(made, 0.0)]) == (inf, [])
 
 
-def test_what_a_year_has_is_each_way_in_which_hours_meet() -> None:
+def test_spans_of_a_year_have_each_way_in_which_hours_meet() -> None:
     zones = Hours("08:00", "20:00", zone=VIENNA, weight=2), Hours("19:30", "20:30", zone="UTC", band=1)
     meets = {
         (weight(made), made.queues["batch"].band)
@@ -135,19 +136,22 @@ def is_set(entry: Hours, moment: int) -> bool:
     return len(offsets) > 1
 
 
-@given(st.lists(ENTRIES, min_size=1, max_size=3), MOMENTS)
-def test_what_holds_is_what_a_clock_on_the_wall_says(entries: list[Hours], moment: int) -> None:
-    if any(is_set(entry, moment) for entry in entries):
-        return
-    on = [entry.weight for entry in entries if shown(entry, moment)]
-    assert weight(span_at(document(*entries), moment).document) == (on[-1] if on else 1)
+@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+def test_hours_hold_as_a_wall_clock_shows(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.lists(ENTRIES, min_size=1, max_size=3), MOMENTS)
+    def check(entries: list[Hours], moment: int) -> None:
+        if any(is_set(entry, moment) for entry in entries):
+            return
+        on = [entry.weight for entry in entries if shown(entry, moment)]
+        assert weight(span_at(document(*entries), moment).document) == (on[-1] if on else 1)
+
+    check()
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=3), MOMENTS, st.integers(0, 99))
 @settings(max_examples=40)
-def test_nothing_changes_within_a_span_and_something_does_at_its_ends(
-    entries: list[Hours], moment: int, percent: int
-) -> None:
+def test_span_of_hours_changes_at_its_ends_alone(entries: list[Hours], moment: int, percent: int) -> None:
     assume(len({entry.weight for entry in entries}) == len(entries))
     made = document(*entries)
     span = span_at(made, moment)
@@ -161,9 +165,7 @@ def test_nothing_changes_within_a_span_and_something_does_at_its_ends(
 
 @given(st.lists(ENTRIES, min_size=1, max_size=3), st.lists(MOMENTS, min_size=2, max_size=8))
 @settings(max_examples=40)
-def test_what_is_kept_of_one_span_makes_no_other_one_different(
-    entries: list[Hours], moments: list[int]
-) -> None:
+def test_spans_kept_equal_spans_computed(entries: list[Hours], moments: list[int]) -> None:
     made = document(*entries)
     spans = Spans(made)
     assert [spans.at(moment) for moment in moments] == [span_at(made, moment) for moment in moments]
@@ -171,15 +173,13 @@ def test_what_is_kept_of_one_span_makes_no_other_one_different(
 
 @given(st.lists(ENTRIES, min_size=1, max_size=2), MOMENTS)
 @settings(max_examples=25)
-def test_each_moment_of_a_year_is_one_of_the_spans_that_are_checked(
-    entries: list[Hours], moment: int
-) -> None:
+def test_spans_of_a_year_cover_each_moment(entries: list[Hours], moment: int) -> None:
     made, begin = document(*entries), at("2026-11-24T12:34")
     then = begin + (moment - at("2026-01-01T00:00")) % (364 * DAY_S)
     assert span_at(made, then).document.queues in [each.queues for _, each in spans_of_year(made, begin)]
 
 
-def test_a_day_is_as_utc_has_it_without_a_zone() -> None:
+def test_hours_without_a_zone_are_in_utc() -> None:
     assert (
         datetime.fromtimestamp(
             span_at(document(Hours("09:00", "10:00", weight=2)), at("2026-11-24T09:00")).until, UTC

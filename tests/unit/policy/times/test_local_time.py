@@ -30,11 +30,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("local", "moment"), CASES.values(), ids=CASES)
-def test_when_a_clock_of_vienna_shows_a_time(local: str, moment: str) -> None:
+def test_local_time_of_vienna_as_a_moment(local: str, moment: str) -> None:
     assert first_moment(datetime.fromisoformat(local), VIENNA) == utc(moment)
 
 
-def test_some_days_have_23_or_25_hours() -> None:
+def test_local_days_may_have_23_or_25_hours() -> None:
     lengths = [
         midnight(date(2026, 3, day + 1), VIENNA) - midnight(date(2026, 3, day), VIENNA) for day in (28, 29)
     ]
@@ -43,7 +43,7 @@ def test_some_days_have_23_or_25_hours() -> None:
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2037, 12, 1)), st.sampled_from(PLACES))
-def test_the_clock_shows_it_then_and_not_a_second_before(local: datetime, place: ZoneInfo) -> None:
+def test_local_time_is_shown_then_and_not_a_second_before(local: datetime, place: ZoneInfo) -> None:
     local = local.replace(microsecond=0)
     moment = first_moment(local, place)
     assert shown_at(moment, place) >= local > shown_at(moment - 1, place)

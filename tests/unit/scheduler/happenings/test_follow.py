@@ -45,7 +45,7 @@ def kinds(world: Followed, after: int = 0) -> list[tuple[str, str]]:
     return [(e.kind.value, e.job_id or e.gpu or e.node or e.deployment) for e in world.log.after(after)]
 
 
-def test_a_job_s_life_is_told_once_each_and_remembered_at_its_end(world: Followed) -> None:
+def test_event_log_has_each_change_of_a_job_once(world: Followed) -> None:
     world.node("a1", gpu("g0"))
     assert kinds(world) == [("node", "a1.example")]
     world.submit(gpus=1, labels={"team": "x"})
@@ -64,7 +64,7 @@ def test_a_job_s_life_is_told_once_each_and_remembered_at_its_end(world: Followe
     assert world.disk.events() == list(world.log.after(0))
 
 
-def test_cards_and_drains_are_told_when_they_change(world: Followed) -> None:
+def test_event_log_has_changes_of_cards_and_drains(world: Followed) -> None:
     world.node("a1", gpu("g0"))
     before = world.log.last
     world.report("a1", replace(gpu("g0"), health=Health.SICK, reason="XID 79"))
@@ -82,7 +82,7 @@ def test_cards_and_drains_are_told_when_they_change(world: Followed) -> None:
     assert told[0].message == "GPU g0 on a1.example: ok -> sick: XID 79"
 
 
-def test_numbers_grow_over_a_restart_though_the_clock_is_set_back(world: Followed) -> None:
+def test_event_log_numbers_grow_over_a_restart_with_an_earlier_clock(world: Followed) -> None:
     world.submit(gpus=1)
     last = world.log.last
     world.now -= 3600.0
@@ -93,7 +93,7 @@ def test_numbers_grow_over_a_restart_though_the_clock_is_set_back(world: Followe
     assert kinds(world)[0] == ("submitted", "j1")
 
 
-def test_what_holds_at_the_start_is_not_told(world: Followed) -> None:
+def test_event_log_omits_the_state_at_the_start(world: Followed) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan"))
@@ -104,7 +104,7 @@ def test_what_holds_at_the_start_is_not_told(world: Followed) -> None:
     assert follower.follow([SaveDrain(drain)], world.state, world.now) == []
 
 
-def test_the_log_is_bounded_in_memory_and_on_disk() -> None:
+def test_event_log_is_bounded_in_memory_and_on_disk() -> None:
     world = Followed()
     world.listen()
     number = MOST_EVENTS + SPARE
@@ -118,7 +118,7 @@ def test_the_log_is_bounded_in_memory_and_on_disk() -> None:
     assert len(world.log.after(0, number)) == MOST_EVENTS + 1
 
 
-def test_nobody_sees_what_is_not_saved(world: Followed) -> None:
+def test_event_log_shows_no_event_before_it_is_saved(world: Followed) -> None:
     before = world.log.last
     effects = World.feed(world, ev.JobSubmitted(JobId("x"), spec(), ""))
     saves = world.follower.follow(effects, world.state, world.now)
@@ -129,7 +129,7 @@ def test_nobody_sees_what_is_not_saved(world: Followed) -> None:
     assert not [save for save in saves if isinstance(save, KeepJob)]
 
 
-def test_who_waits_is_woken_or_gives_up() -> None:
+def test_event_log_wakes_waiters_or_times_out() -> None:
     log = EventLog()
     assert not log.wait(0, 0.0)
     log.add([LogEvent(5, 1.0, EventKind.NODE, node="a", gpu=GpuId(""))])
@@ -137,7 +137,7 @@ def test_who_waits_is_woken_or_gives_up() -> None:
     assert not log.wait(5, 0.0)
 
 
-def test_cards_of_a_node_that_is_forgotten_are_those_of_nobody(world: Followed) -> None:
+def test_event_log_forgets_cards_of_a_forgotten_node(world: Followed) -> None:
     world.node("a1", gpu("g0", health=Health.SICK), gpu("g1"))
     world.node("a2", gpu("g2"))
     moved = replace(

@@ -13,11 +13,11 @@ from mesos_gpu.model.saves import ForgetNode, SaveNode
 from mesos_gpu.scheduler.control import ClusterPorts, of_cluster
 
 
-def test_nothing_is_known_of_no_cluster() -> None:
+def test_control_ports_without_a_cluster_are_empty() -> None:
     assert ClusterPorts(State(0.0)).now() == ()
 
 
-def test_a_port_counts_until_the_last_agent_has_left_it() -> None:
+def test_control_port_counts_until_its_last_agent_leaves() -> None:
     first, second = Node(AgentId("a"), "a", "http://a:5051"), Node(AgentId("b"), "b", "http://b:5051")
     state = State(0.0)
     state.set_node(first)
@@ -31,7 +31,7 @@ def test_a_port_counts_until_the_last_agent_has_left_it() -> None:
     assert ports.now() == ()
 
 
-def test_the_master_is_that_of_now() -> None:
+def test_control_ports_have_the_current_master() -> None:
     state = State(0.0)
     ports = ClusterPorts(state)
     for url, port in (("http://m:5050", 5050), ("http://n:5151", 5151), ("http://m", 5050)):
@@ -40,7 +40,7 @@ def test_the_master_is_that_of_now() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_they_are_what_a_look_at_all_agents_gives(seed: int) -> None:
+def test_control_ports_equal_a_scan_of_all_agents(seed: int) -> None:
     chance, state = random.Random(seed), State(0.0, master_url="http://m:5050")
     ports = ClusterPorts(state)
     for _ in range(300):

@@ -77,9 +77,7 @@ def refuse(store: Away, daemon: Daemon) -> None:
         daemon.submit(spec(name="unsaved")).result(60)
 
 
-def test_a_job_that_is_not_kept_is_shown_to_nobody_and_one_that_is_kept_is(
-    store: Away, daemon: Daemon
-) -> None:
+def test_unsaved_job_is_not_shown_until_it_is_saved(store: Away, daemon: Daemon) -> None:
     daemon.submit(spec(name="saved")).result(60)
     refuse(store, daemon)
     assert job_names(daemon) == ["saved"]
@@ -87,7 +85,7 @@ def test_a_job_that_is_not_kept_is_shown_to_nobody_and_one_that_is_kept_is(
     wait_until("it is kept", lambda: job_names(daemon) == ["saved", "unsaved"])
 
 
-def test_what_a_leader_shows_is_there_after_another_took_its_place(store: Away, daemon: Daemon) -> None:
+def test_unsaved_jobs_are_not_shown_by_a_leader_that_is_deposed(store: Away, daemon: Daemon) -> None:
     daemon.submit(spec(name="saved")).result(60)
     refuse(store, daemon)
     shown = job_names(daemon)
@@ -97,9 +95,7 @@ def test_what_a_leader_shows_is_there_after_another_took_its_place(store: Away, 
     assert shown == [job.spec.name for job in store.load().jobs]
 
 
-def test_a_launch_that_is_not_kept_is_neither_shown_nor_sent(
-    store: Away, daemon: Daemon, driver: FakeDriver
-) -> None:
+def test_unsaved_launch_is_neither_shown_nor_sent(store: Away, daemon: Daemon, driver: FakeDriver) -> None:
     job = daemon.submit(spec(name="saved")).result(60)
     store.refuses = True
     daemon.put(ev.OffersArrived((offer("o1"),)))
@@ -112,7 +108,7 @@ def test_a_launch_that_is_not_kept_is_neither_shown_nor_sent(
     assert daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.STARTING
 
 
-def test_what_only_this_process_knows_is_shown_meanwhile(store: Away, daemon: Daemon) -> None:
+def test_unsaved_state_does_not_hide_the_connection(store: Away, daemon: Daemon) -> None:
     refuse(store, daemon)
     seen = daemon.read(
         lambda view: (view.connected, view.master_url, view.framework_id, bool(view.unsaved))
@@ -120,7 +116,7 @@ def test_what_only_this_process_knows_is_shown_meanwhile(store: Away, daemon: Da
     assert seen == (True, "http://m", "fw", True)
 
 
-def test_a_refusal_for_what_another_did_is_told_when_that_is_kept(store: Away, daemon: Daemon) -> None:
+def test_unsaved_change_answers_a_conflict_only_when_saved(store: Away, daemon: Daemon) -> None:
     """Who hears of a conflict believes that what is in the way is there."""
     gate = threading.Event()
     daemon.read(lambda view: gate.wait(60))
@@ -135,7 +131,7 @@ def test_a_refusal_for_what_another_did_is_told_when_that_is_kept(store: Away, d
     wait_until("it is kept", lambda: daemon.read(lambda view: len(view.access_versions)).result(60) == 1)
 
 
-def test_who_waits_when_another_takes_the_place_is_told_to_look(store: Away, daemon: Daemon) -> None:
+def test_unsaved_request_of_a_deposed_leader_fails_with_a_remedy(store: Away, daemon: Daemon) -> None:
     store.deposed = True
     with pytest.raises(MesosGpuError) as told:
         daemon.submit(spec(name="unsaved")).result(60)
@@ -144,9 +140,7 @@ def test_who_waits_when_another_takes_the_place_is_told_to_look(store: Away, dae
     assert daemon.wait(60)
 
 
-def test_a_refusal_of_who_was_deposed_is_none_for_another_may_know_the_job(
-    store: Away, daemon: Daemon
-) -> None:
+def test_unsaved_refusal_of_a_deposed_leader_is_not_given(store: Away, daemon: Daemon) -> None:
     """What changes nothing is not written, and no write is refused."""
     store.deposed = True
     with pytest.raises(MesosGpuError, match="not known"):

@@ -41,7 +41,7 @@ def stopped(record: Record) -> list[tuple[str, str | None]]:
     return [(stop.job_id, stop.for_job) for stop in record.stopped]
 
 
-def test_one_line_serves_the_oldest_whoever_it_is_of() -> None:
+def test_baseline_fifo_serves_the_oldest_of_all_tenants() -> None:
     record = run(
         "fifo", [job("a1", "a", 4), job("a2", "a", 4, 1), job("b", "b", 4, 2)], {"a": 1, "b": 1}, nodes=1
     )
@@ -148,7 +148,7 @@ def test_reclaim_on_nodes_takes_where_the_job_then_fits() -> None:
 
 
 @pytest.mark.parametrize("policy", ["count-reclaim", "node-reclaim"])
-def test_nobody_falls_below_what_is_guaranteed(policy: str) -> None:
+def test_baseline_stops_no_job_within_its_guarantee(policy: str) -> None:
     jobs = [job("a", "a", 4, 0, 1000), job("b1", "b", 4, 0, 1000), job("b2", "b", 4, 10)]
     assert run(policy, jobs, {"a": 1, "b": 2}, nodes=2).stopped == []
 
@@ -167,7 +167,7 @@ def test_without_checkpoints_all_work_is_done_again() -> None:
 
 
 @pytest.mark.parametrize("policy", ["count-reclaim", "node-reclaim"])
-def test_whoever_makes_room_has_its_notice_first(policy: str) -> None:
+def test_baseline_victim_has_its_notice_first(policy: str) -> None:
     jobs = [job("a0", "a", 4, 0, 5000), job("a1", "a", 4, 1, 5000), job("owed", "b", 4, 2000, 100)]
     record = run(policy, jobs, {"a": 1, "b": 1}, 2, Costs(1.0, 0.0, notice_s=90))
     assert began(record, "owed") == [2090]

@@ -53,7 +53,7 @@ def test_a_notice_comes_before_the_end() -> None:
     assert record.spans["owed"][0].begin_s == pytest.approx(told + 90)
 
 
-def test_nobody_within_its_guarantee_is_stopped() -> None:
+def test_live_engine_stops_no_job_within_its_guarantee() -> None:
     jobs = [job("a", "a", 4, 0, 1000), job("b1", "b", 4, 0, 1000), job("b2", "b", 4, 10)]
     assert run(jobs, {"a": 1, "b": 1}, nodes=2).stopped == []
 
@@ -75,13 +75,14 @@ def test_a_job_that_is_not_preemptible_waits_for_what_its_queue_is_guaranteed() 
     assert [span.begin_s for span in record.spans["fixed"]] == [500]
 
 
-def slice_of() -> Scenario:
-    jobs = read_tenants(PHILLY6).jobs[::60]
+def slice_of(every: int) -> Scenario:
+    jobs = read_tenants(PHILLY6).jobs[::every]
     return arrange(jobs, Cluster(6, 8), Costs(), stretch_s=5 * 86400)
 
 
-def test_a_slice_of_the_trace_ends_with_no_gpu_held_twice_and_again_alike() -> None:
-    scenario = slice_of()
+@pytest.mark.parametrize("every", [1000, pytest.param(60, marks=pytest.mark.on_change("simulate"))])
+def test_live_engine_ends_a_slice_with_no_gpu_held_twice_and_repeats_it(every: int) -> None:
+    scenario = slice_of(every)
     record, again = run_live(scenario), run_live(scenario)
     assert record == again
     gpus = {each.job_id: each.gpus for each in scenario.jobs}

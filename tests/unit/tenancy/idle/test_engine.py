@@ -154,7 +154,7 @@ def test_idle_warned_told_ended_and_not_queued_again() -> None:
     assert rig.kinds() == [EventKind.IDLE_WARNING, EventKind.NOTICE, EventKind.END]
 
 
-def test_with_requeue_it_goes_back_to_its_place_and_begins_anew() -> None:
+def test_idle_job_with_requeue_goes_back_to_its_place() -> None:
     rig = rigged(replace(RULES, requeue=True))
     run(rig)
     rig.play(200)
@@ -163,7 +163,7 @@ def test_with_requeue_it_goes_back_to_its_place_and_begins_anew() -> None:
     assert (job.state, job.attempts, job.infrastructure_failures) == (JobState.PENDING, 0, 0)
 
 
-def test_who_ends_by_itself_in_its_notice_is_not_queued_again() -> None:
+def test_idle_job_that_ends_in_its_notice_is_not_queued_again() -> None:
     rig = rigged()
     run(rig)
     rig.play(170)
@@ -172,7 +172,7 @@ def test_who_ends_by_itself_in_its_notice_is_not_queued_again() -> None:
     assert rig.world.job().state is JobState.KILLED
 
 
-def test_report_is_the_default_and_warns_nobody() -> None:
+def test_idle_report_is_the_default_and_gives_no_warning() -> None:
     rig = rigged(replace(RULES, policy=IdlePolicy.REPORT))
     run(rig)
     effects = rig.play(1000)
@@ -183,7 +183,7 @@ def test_report_is_the_default_and_warns_nobody() -> None:
     assert Idle().policy is IdlePolicy.REPORT
 
 
-def test_without_a_document_of_queues_nothing_is_kept() -> None:
+def test_idleness_is_not_kept_without_a_document_of_queues() -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g10"))
@@ -194,7 +194,7 @@ def test_without_a_document_of_queues_nothing_is_kept() -> None:
     assert not world.state.gpu_work.counts
 
 
-def test_a_busy_job_leaves_nothing_behind() -> None:
+def test_busy_job_leaves_no_idleness_behind() -> None:
     rig = rigged()
     run(rig)
     effects = rig.play(500, 0.5)
@@ -202,7 +202,7 @@ def test_a_busy_job_leaves_nothing_behind() -> None:
     assert not every(effects, SaveIdleness)
 
 
-def test_a_class_says_it_before_the_queue() -> None:
+def test_idle_rules_of_a_class_come_before_those_of_the_queue() -> None:
     rig = rigged(None, agents=2, classes=(JobClass("notebook", idle=RULES),))
     run(rig, "j1", job_class="notebook")
     run(rig, "j2")
@@ -210,7 +210,7 @@ def test_a_class_says_it_before_the_queue() -> None:
     assert (rig.state("j1"), rig.state("j2")) == (IdleState.WARNED, IdleState.ACTIVE)
 
 
-def test_exempt_labels_and_instances_are_reported_only() -> None:
+def test_idle_jobs_with_exempt_labels_and_instances_are_reported_only() -> None:
     rig = rigged(replace(RULES, exempt_labels=("purpose=demo",)), agents=2)
     run(rig, "j1", labels={"purpose": "demo"})
     run(rig, "j2", labels={"purpose": "test"})
@@ -220,7 +220,7 @@ def test_exempt_labels_and_instances_are_reported_only() -> None:
     assert job.app_version is None
 
 
-def test_a_script_that_runs_a_kernel_now_and_then_does_not_save_its_job() -> None:
+def test_script_that_runs_a_kernel_now_and_then_does_not_save_its_job() -> None:
     rig = rigged()
     run(rig)
     for _ in range(10):
@@ -229,7 +229,7 @@ def test_a_script_that_runs_a_kernel_now_and_then_does_not_save_its_job() -> Non
     assert rig.state() in (IdleState.NOTICE, IdleState.RETURNED)
 
 
-def test_work_after_the_warning_calls_it_off() -> None:
+def test_idle_warning_is_called_off_by_work() -> None:
     rig = rigged()
     run(rig)
     rig.play(120)
@@ -242,7 +242,7 @@ def test_work_after_the_warning_calls_it_off() -> None:
     assert rig.kinds() == [EventKind.IDLE_WARNING, EventKind.IDLE_OVER]
 
 
-def test_work_within_the_notice_calls_it_off() -> None:
+def test_idle_notice_is_called_off_by_work() -> None:
     rig = rigged(notice_s=60)
     run(rig)
     rig.play(140)
@@ -255,7 +255,7 @@ def test_work_within_the_notice_calls_it_off() -> None:
     assert rig.world.job().state is JobState.RUNNING
 
 
-def test_who_is_at_work_for_its_whole_notice_is_not_ended_however_much_work_is_asked_for() -> None:
+def test_idle_notice_ends_no_job_at_work_for_its_whole_time() -> None:
     rig = rigged(replace(RULES, resume_s=100))
     run(rig)
     rig.play(170)
@@ -269,7 +269,7 @@ def test_who_is_at_work_for_its_whole_notice_is_not_ended_however_much_work_is_a
     assert rig.kinds()[-2:] == [EventKind.RECALL, EventKind.IDLE_OVER]
 
 
-def test_work_at_the_end_of_a_notice_puts_the_end_off_until_as_much_was_idle() -> None:
+def test_idle_notice_is_put_off_by_work_at_its_end() -> None:
     rig = rigged(replace(RULES, resume_s=100))
     run(rig)
     rig.play(180)
@@ -278,7 +278,7 @@ def test_work_at_the_end_of_a_notice_puts_the_end_off_until_as_much_was_idle() -
     assert every(rig.play(10), fx.Kill)
 
 
-def test_who_works_every_other_while_after_its_notice_is_told_that_it_goes_on() -> None:
+def test_idle_notice_is_called_off_by_work_every_other_window() -> None:
     rig = rigged()
     run(rig)
     rig.play(180)
@@ -293,7 +293,7 @@ def test_who_works_every_other_while_after_its_notice_is_told_that_it_goes_on() 
 
 
 @pytest.mark.parametrize("at", [0, 50, 120, 170])
-def test_while_nobody_knows_the_time_stands_and_nobody_is_ended(at: float) -> None:
+def test_idle_time_stands_and_ends_no_job_while_use_is_unknown(at: float) -> None:
     rig = rigged()
     run(rig)
     rig.play(at)
@@ -305,7 +305,7 @@ def test_while_nobody_knows_the_time_stands_and_nobody_is_ended(at: float) -> No
     assert every(effects, fx.Kill)
 
 
-def test_a_monitor_that_began_anew_tells_nothing_of_the_time_before() -> None:
+def test_monitor_started_again_reports_nothing_of_the_time_before() -> None:
     rig = rigged()
     run(rig)
     rig.play(50)
@@ -318,7 +318,7 @@ def test_a_monitor_that_began_anew_tells_nothing_of_the_time_before() -> None:
     assert rig.state() is IdleState.SUSPECT
 
 
-def test_an_older_monitor_says_nothing_of_tasks() -> None:
+def test_monitor_of_an_earlier_release_reports_no_use_of_tasks() -> None:
     rig = rigged()
     run(rig)
     for _ in range(100):
@@ -328,7 +328,7 @@ def test_an_older_monitor_says_nothing_of_tasks() -> None:
     assert rig.state() is IdleState.ACTIVE
 
 
-def test_a_monitor_speaks_of_its_own_tasks_only() -> None:
+def test_monitor_speaks_of_its_own_tasks_only() -> None:
     rig = rigged(agents=2)
     run(rig)
     task = rig.world.state.round_of(rig.world.job())[0]
@@ -344,7 +344,7 @@ def test_a_monitor_speaks_of_its_own_tasks_only() -> None:
     assert rig.state() is IdleState.ACTIVE
 
 
-def test_a_gang_is_idle_when_all_of_it_is() -> None:
+def test_gang_is_idle_when_all_of_it_is() -> None:
     rig = rigged(agents=2, cards=1)
     run(rig, tasks=2)
     busy = rig.hosts[0]
@@ -363,7 +363,7 @@ def test_a_gang_is_idle_when_all_of_it_is() -> None:
     assert rig.world.job().state is JobState.KILLED
 
 
-def test_in_its_first_time_nothing_counts() -> None:
+def test_idle_time_does_not_count_in_the_first_time_of_a_job() -> None:
     rig = rigged(replace(RULES, start_grace_s=300))
     run(rig)
     rig.play(300)
@@ -373,7 +373,7 @@ def test_in_its_first_time_nothing_counts() -> None:
 
 
 @pytest.mark.parametrize("at", [50, 120, 175])
-def test_it_goes_on_where_it_was_after_a_restart(at: float) -> None:
+def test_idleness_goes_on_where_it_was_after_a_restart(at: float) -> None:
     rig = rigged()
     run(rig)
     rig.play(at)
@@ -386,14 +386,14 @@ def test_it_goes_on_where_it_was_after_a_restart(at: float) -> None:
     assert rig.kinds().count(EventKind.IDLE_WARNING) <= 2
 
 
-def test_what_is_saved_is_not_each_window() -> None:
+def test_idleness_is_not_saved_at_each_window() -> None:
     rig = rigged(replace(RULES, warn_after_s=1000, return_after_s=2000))
     run(rig)
     effects = rig.play(900)
     assert len(every(effects, SaveIdleness)) <= 11
 
 
-def test_a_version_that_only_reports_calls_a_warning_off() -> None:
+def test_idle_warning_is_called_off_by_a_document_that_only_reports() -> None:
     rig = rigged()
     run(rig)
     rig.play(120)
@@ -410,7 +410,7 @@ def stop(rig: Rig, how: Stop) -> None:
     rig.world.feed(ev.QueuesChanged(replace(latest, queues={"ml": queue}), latest.version))
 
 
-def test_another_notice_ends_it_first() -> None:
+def test_idle_job_is_ended_by_another_notice_first() -> None:
     rig = rigged()
     run(rig)
     rig.play(120)
@@ -425,7 +425,7 @@ def test_another_notice_ends_it_first() -> None:
 PRESSURE = replace(RULES, policy=IdlePolicy.PRESSURE)
 
 
-def test_who_is_told_to_end_for_a_drain_is_warned_when_that_is_called_off() -> None:
+def test_idle_warning_comes_when_the_notice_of_a_drain_is_called_off() -> None:
     rig = rigged(notice_s=300)
     run(rig, notice_s=300)
     rig.play(90)
@@ -458,7 +458,7 @@ def test_gpus_that_work_again_do_not_hide_for_whom_a_job_makes_room() -> None:
     assert rig.kinds()[-1] is EventKind.RECALL
 
 
-def test_under_pressure_nobody_ends_while_nobody_waits() -> None:
+def test_idle_pressure_ends_no_job_while_none_waits() -> None:
     rig = rigged(PRESSURE)
     run(rig)
     effects = rig.play(1000)
@@ -466,7 +466,7 @@ def test_under_pressure_nobody_ends_while_nobody_waits() -> None:
     assert not every(effects, fx.Kill)
 
 
-def test_under_pressure_it_ends_for_somebody_whom_its_gpus_serve() -> None:
+def test_idle_pressure_ends_a_job_whose_gpus_serve_another() -> None:
     rig = rigged(PRESSURE)
     run(rig, gpus=2)
     rig.play(300)
@@ -484,7 +484,7 @@ def test_under_pressure_it_ends_for_somebody_whom_its_gpus_serve() -> None:
     assert rig.world.job("j2").state is JobState.STARTING
 
 
-def test_under_pressure_nobody_ends_whose_gpus_would_serve_nobody() -> None:
+def test_idle_pressure_ends_no_job_whose_gpus_would_serve_none() -> None:
     rig = rigged(PRESSURE)
     run(rig)
     rig.play(300)
@@ -494,7 +494,7 @@ def test_under_pressure_nobody_ends_whose_gpus_would_serve_nobody() -> None:
     assert rig.state() is IdleState.WARNED
 
 
-def test_before_its_time_nobody_ends_under_pressure() -> None:
+def test_idle_pressure_ends_no_job_before_its_time() -> None:
     rig = rigged(PRESSURE)
     run(rig, gpus=2)
     rig.world.submit("j2", queue="ml", gpus=1)
@@ -504,7 +504,7 @@ def test_before_its_time_nobody_ends_under_pressure() -> None:
     assert rig.state() is IdleState.NOTICE
 
 
-def test_if_who_waited_is_gone_it_goes_on() -> None:
+def test_idle_pressure_is_called_off_when_the_waiting_job_is_gone() -> None:
     rig = rigged(PRESSURE)
     run(rig, gpus=2)
     rig.play(300)
@@ -517,7 +517,7 @@ def test_if_who_waited_is_gone_it_goes_on() -> None:
     assert not every(effects, fx.Kill)
 
 
-def test_under_pressure_a_busy_job_and_one_that_nobody_knows_stay() -> None:
+def test_idle_pressure_spares_a_busy_and_an_unknown_job() -> None:
     for share in (0.5, None):
         rig = rigged(PRESSURE)
         run(rig, gpus=2)
@@ -530,7 +530,7 @@ def test_under_pressure_a_busy_job_and_one_that_nobody_knows_stay() -> None:
         assert notice is None or not notice.stands
 
 
-def test_a_fence_keeps_idle_gpus_inside() -> None:
+def test_idle_pressure_does_not_cross_a_fence() -> None:
     queues = {"ml": QueueSpec(idle=PRESSURE, fence=True), "other": QueueSpec()}
     rig = rigged(PRESSURE)
     rig.world.feed(ev.QueuesChanged(QueueDocument(queues=queues), 1))
@@ -541,7 +541,7 @@ def test_a_fence_keeps_idle_gpus_inside() -> None:
     assert rig.state() is IdleState.WARNED
 
 
-def test_an_idle_job_ends_before_one_that_works() -> None:
+def test_idle_job_ends_before_one_that_works() -> None:
     rig = rigged(PRESSURE, agents=2, cards=1)
     run(rig, "j1", preemptible=True, priority=-5)
     run(rig, "j2", priority=5)

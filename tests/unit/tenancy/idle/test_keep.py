@@ -23,7 +23,7 @@ def keep(rig: Rig, for_s: float | None = 500, until: float | None = None, job: J
     rig.world.feed(ev.KeepAsked(job, for_s, until, "ann"))
 
 
-def test_who_is_kept_is_not_warned_and_then_counts_anew() -> None:
+def test_kept_job_is_not_warned_and_counts_from_the_start_later() -> None:
     rig = rigged(KEEPING)
     run(rig)
     keep(rig)
@@ -38,7 +38,7 @@ def test_who_is_kept_is_not_warned_and_then_counts_anew() -> None:
 
 
 @pytest.mark.parametrize(("at", "kind"), [(120, EventKind.IDLE_OVER), (175, EventKind.IDLE_OVER)])
-def test_a_warning_and_a_notice_are_called_off(at: float, kind: EventKind) -> None:
+def test_keep_calls_off_a_warning_and_a_notice(at: float, kind: EventKind) -> None:
     rig = rigged(KEEPING)
     run(rig)
     rig.play(at)
@@ -55,7 +55,7 @@ def test_a_warning_and_a_notice_are_called_off(at: float, kind: EventKind) -> No
     assert not every(effects, fx.Kill)
 
 
-def test_it_is_kept_over_a_restart_of_the_scheduler_and_no_longer() -> None:
+def test_keep_lasts_over_a_restart_and_no_longer() -> None:
     rig = rigged(KEEPING)
     run(rig)
     keep(rig)
@@ -66,7 +66,7 @@ def test_it_is_kept_over_a_restart_of_the_scheduler_and_no_longer() -> None:
     assert every(rig.play(300), fx.Kill)
 
 
-def test_who_is_kept_no_longer_counts_from_then_on() -> None:
+def test_keep_withdrawn_counts_idle_time_from_then_on() -> None:
     rig = rigged(KEEPING)
     run(rig)
     keep(rig)
@@ -77,7 +77,7 @@ def test_who_is_kept_no_longer_counts_from_then_on() -> None:
     assert rig.state() is IdleState.WARNED
 
 
-def test_under_pressure_who_is_kept_stays() -> None:
+def test_kept_job_stays_under_pressure() -> None:
     rig = rigged(replace(PRESSURE, max_keep_s=1000))
     run(rig, gpus=2)
     rig.play(300)
@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[Callable[[Rig], ev.Event], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("event", "error", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_changes_nothing(
+def test_keep_that_is_refused_changes_nothing(
     event: Callable[[Rig], ev.Event], error: type[Exception], words: str
 ) -> None:
     rig = rigged(KEEPING)
@@ -112,7 +112,7 @@ def test_what_is_refused_changes_nothing(
     assert not rig.world.state.idlenesses
 
 
-def test_who_has_ended_or_is_being_ended_is_not_kept() -> None:
+def test_keep_of_a_job_at_its_end_is_refused() -> None:
     rig = rigged(KEEPING)
     run(rig)
     rig.play(210)

@@ -46,7 +46,7 @@ def serving(rules: Idle) -> tuple[Rig, str]:
     return rig, str(job_id)
 
 
-def test_an_instance_is_reported_only() -> None:
+def test_idle_instance_is_reported_only() -> None:
     rig, name = serving(RULES)
     effects = rig.play(1000)
     assert not every(effects, fx.GiveNotice)
@@ -54,7 +54,7 @@ def test_an_instance_is_reported_only() -> None:
     assert rig.world.state.idlenesses[JobId(name)].idle_ms >= 1_000_000
 
 
-def test_where_apps_are_not_spared_an_instance_ends_and_another_takes_its_place() -> None:
+def test_idle_instance_is_replaced_where_apps_are_not_spared() -> None:
     rig, name = serving(replace(RULES, apps=True))
     rig.play(110)
     assert rig.state(name) is IdleState.WARNED
@@ -80,7 +80,7 @@ def sharing() -> Rig:
     return Rig(world, [Host(world, "a1", ("g1",), card=shared)])
 
 
-def test_a_share_that_does_nothing_is_idle_whatever_others_do_on_its_card() -> None:
+def test_idle_share_is_idle_whatever_others_do_on_its_card() -> None:
     rig = sharing()
     run(rig, "j1", gpu_milli=250)
     rig.world.offers(offer("o9", "a1", cpus=6, gpus=0))
@@ -99,7 +99,7 @@ def why(rig: Rig, name: str = "j1") -> str:
     return why_of(rig.world.state, rig.world.settings, rig.world.now, rig.world.job(name)).summary
 
 
-def test_why_says_where_a_running_job_stands() -> None:
+def test_explanation_of_a_running_job_names_its_idle_time() -> None:
     rig = rigged(replace(RULES, max_keep_s=1000))
     run(rig)
     world = rig.world
@@ -128,14 +128,14 @@ def test_why_says_where_a_running_job_stands() -> None:
     assert why(rig).startswith("it is killed: its GPUs have done nothing for")
 
 
-def test_why_says_that_nothing_comes_of_what_is_only_reported() -> None:
+def test_explanation_names_idle_time_that_is_only_reported() -> None:
     rig = rigged(replace(RULES, policy=IdlePolicy.REPORT))
     run(rig)
     rig.play(1000)
     assert why(rig).endswith("its GPUs have done nothing for 1000 s; that is only reported")
 
 
-def test_who_waits_is_told_of_idle_gpus_that_may_be_returned_to_him() -> None:
+def test_explanation_of_a_waiting_job_names_idle_gpus_that_may_be_returned() -> None:
     rig = rigged(PRESSURE)
     run(rig, gpus=2)
     rig.play(120)
@@ -159,7 +159,9 @@ NOT_HIS = {
 
 
 @pytest.mark.parametrize(("fields", "queue"), NOT_HIS.values(), ids=NOT_HIS)
-def test_who_waits_is_told_of_no_gpus_that_cannot_be_his(fields: dict[str, object], queue: QueueSpec) -> None:
+def test_explanation_of_a_waiting_job_leaves_out_idle_gpus_it_cannot_use(
+    fields: dict[str, object], queue: QueueSpec
+) -> None:
     rig = rigged(PRESSURE)
     rig.world.feed(ev.QueuesChanged(QueueDocument(queues={"ml": queue, "other": QueueSpec()}), 1))
     run(rig, gpus=2)

@@ -35,7 +35,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize(("cards", "want"), VERDICTS.values(), ids=VERDICTS)
-def test_what_a_window_says(cards: list[Used], want: Verdict) -> None:
+def test_idle_verdict_of_a_window(cards: list[Used], want: Verdict) -> None:
     assert idle.verdict(cards, RULES) is want
 
 
@@ -46,18 +46,18 @@ def played(verdicts: list[Verdict], rules: Idle = RULES, known: Idleness | None 
     return known
 
 
-def test_it_is_suspect_at_the_first_idle_window_and_warned_at_its_time() -> None:
+def test_idle_state_is_suspect_at_once_and_warned_in_time() -> None:
     assert played([Verdict.IDLE]).state is IdleState.SUSPECT
     assert played([Verdict.IDLE] * 9).state is IdleState.SUSPECT
     assert played([Verdict.IDLE] * 10).state is IdleState.WARNED
 
 
-def test_a_report_warns_nobody() -> None:
+def test_idle_report_policy_gives_no_warning() -> None:
     known = played([Verdict.IDLE] * 50, replace(RULES, policy=IdlePolicy.REPORT))
     assert (known.state, known.idle_ms) == (IdleState.SUSPECT, 500_000)
 
 
-def test_after_the_warning_a_job_has_its_whole_time() -> None:
+def test_idle_warning_leaves_a_job_its_whole_time() -> None:
     known = idle.advance(Idleness(JobId("j1")), RULES, Verdict.IDLE, 10**9, NOW)
     assert (known.state, known.idle_ms) == (IdleState.WARNED, 100_000)
     assert not idle.is_due(known, RULES, LEAD_S)
@@ -65,13 +65,13 @@ def test_after_the_warning_a_job_has_its_whole_time() -> None:
     assert idle.is_due(played([Verdict.IDLE] * 7, known=known), RULES, LEAD_S)
 
 
-def test_a_notice_that_is_longer_than_the_time_left_comes_after_a_window_of_it() -> None:
+def test_notice_that_is_longer_than_the_time_left_comes_after_a_window_of_it() -> None:
     known = played([Verdict.IDLE] * 10)
     assert not idle.is_due(known, RULES, 10_000.0)
     assert idle.is_due(played([Verdict.IDLE], known=known), RULES, 10_000.0)
 
 
-def test_work_in_total_makes_it_active_again() -> None:
+def test_idle_state_is_active_again_after_work_in_total() -> None:
     known = played([Verdict.IDLE] * 12)
     known = played([Verdict.WORKING, Verdict.WORKING, Verdict.PAUSED], known=known)
     assert (known.state, known.resumed_ms) == (IdleState.WARNED, 15_000)
@@ -79,7 +79,7 @@ def test_work_in_total_makes_it_active_again() -> None:
     assert (known.state, known.idle_ms, known.resumed_ms) == (IdleState.ACTIVE, 0, 0)
 
 
-def test_one_kernel_now_and_then_saves_nobody() -> None:
+def test_idle_state_is_warned_despite_one_kernel_now_and_then() -> None:
     """A script that keeps the GPU at full load in one window of six: the other five take from what that gains."""
     known = played(([Verdict.WORKING] + [Verdict.IDLE] * 5) * 10)
     assert known.state is IdleState.WARNED
@@ -96,7 +96,7 @@ def test_work_now_and_then_takes_twice_as_long_to_the_warning_and_to_the_end() -
 
 @pytest.mark.parametrize("phase_s", [0, 29, 55, 59])
 @pytest.mark.parametrize("kernel_s", [0.5, 1.0, 2.0, 4.0])
-def test_by_default_one_kernel_a_minute_does_not_save_its_owner(kernel_s: float, phase_s: int) -> None:
+def test_idle_defaults_do_not_count_one_kernel_a_minute(kernel_s: float, phase_s: int) -> None:
     """Windows are of six or seven reports, so that kernels fall into them unevenly."""
     rules = Idle(policy=IdlePolicy.ALWAYS)
     known, begun_s, now_s = Idleness(JobId("j1")), 0, 0
@@ -112,12 +112,12 @@ def test_by_default_one_kernel_a_minute_does_not_save_its_owner(kernel_s: float,
         known, begun_s = idle.advance(known, rules, said, ms, now_s), now_s
 
 
-def test_by_default_six_seconds_of_work_a_minute_are_work() -> None:
+def test_idle_defaults_count_six_seconds_a_minute_as_work() -> None:
     rules = Idle(policy=IdlePolicy.ALWAYS)
     assert idle.verdict([Used(60_000, 60_000, 6_000)], rules) is Verdict.WORKING
 
 
-def test_who_works_half_of_the_time_is_warned_never() -> None:
+def test_idle_state_is_never_warned_with_work_half_of_the_time() -> None:
     assert played([Verdict.IDLE] * 6 + [Verdict.WORKING] * 6 + [Verdict.IDLE] * 9).state is IdleState.SUSPECT
 
 
@@ -134,7 +134,7 @@ def test_unknown_windows_never_move_anything(verdicts: list[Verdict], ms: int) -
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Verdict)), st.integers(1, 100_000)), max_size=80))
-def test_nobody_is_due_without_a_warning_and_idle_time_after_it(windows: list[tuple[Verdict, int]]) -> None:
+def test_idle_end_is_due_only_after_a_warning_and_idle_time(windows: list[tuple[Verdict, int]]) -> None:
     known, warned_ms = Idleness(JobId("j1")), 0
     for number, (each, ms) in enumerate(windows):
         before, known = known, idle.advance(known, RULES, each, ms, NOW + number)
@@ -160,18 +160,18 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("known_at", "resumed_ms", "now", "want"), ENDS.values(), ids=ENDS)
-def test_who_is_ended_at_the_end_of_a_notice(
+def test_idle_notice_end_decides_by_use_in_it(
     known_at: float, resumed_ms: int, now: float, want: bool | None
 ) -> None:
     known = replace(NOTICE, known_at=known_at, resumed_ms=resumed_ms)
     assert idle.may_end(known, RULES, 100.0, 130.0, now, 10.0) is want
 
 
-def test_nobody_is_ended_where_idle_gpus_are_only_reported() -> None:
+def test_idle_report_policy_ends_no_job() -> None:
     assert idle.may_end(NOTICE, replace(RULES, policy=IdlePolicy.REPORT), 100.0, 130.0, 130.0, 10.0) is False
 
 
-def test_a_window_is_a_tenth_of_the_time_until_the_warning() -> None:
+def test_idle_window_is_a_tenth_of_the_time_until_the_warning() -> None:
     assert idle.window_s(RULES, 1.0) == 10
     assert idle.window_s(RULES, 15.0) == 15
     assert idle.window_s(Idle(), 10.0) == 60
@@ -189,11 +189,13 @@ EXEMPT = {
 
 
 @pytest.mark.parametrize(("exempt", "labels", "want"), EXEMPT.values(), ids=EXEMPT)
-def test_who_is_exempt(exempt: tuple[str, ...], labels: dict[str, str], want: IdlePolicy) -> None:
+def test_idle_rules_exempt_jobs_by_label(
+    exempt: tuple[str, ...], labels: dict[str, str], want: IdlePolicy
+) -> None:
     rules = replace(RULES, exempt_labels=exempt)
     assert idle.rules_for(rules, labels, is_instance=False).policy is want
 
 
-def test_instances_of_apps_are_only_reported_unless_the_rules_say_so() -> None:
+def test_idle_rules_only_report_instances_unless_they_say_so() -> None:
     assert idle.rules_for(RULES, {}, is_instance=True).policy is IdlePolicy.REPORT
     assert idle.rules_for(replace(RULES, apps=True), {}, is_instance=True).policy is IdlePolicy.ALWAYS

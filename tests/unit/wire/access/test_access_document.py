@@ -54,18 +54,18 @@ def limited(**fields: Any) -> dict[str, Any]:
     return role(limits=fields)
 
 
-def test_what_is_read_can_be_sent_back() -> None:
+def test_access_document_comes_back_as_it_was() -> None:
     assert decoded(document.encode(DOCUMENT)) == DOCUMENT
     assert decoded({}) == AccessDocument()
 
 
-def test_what_is_left_out_is_everything_for_bindings_and_little_for_limits() -> None:
+def test_access_document_defaults_are_wide_for_bindings_and_narrow_for_limits() -> None:
     made = decoded({**bound(), **role()})
     assert made.bindings == (Binding(("ann",), (), ("user",), ("*",), ("/*",)),)
     assert made.roles == (Role("shop", ("job:run",), Limits((), ("*",), (), 0, False)),)
 
 
-def test_all_apps_have_one_way_to_be_written() -> None:
+def test_access_document_has_one_form_for_all_apps() -> None:
     assert decoded(bound(apps=["*", "/*"])).bindings[0].apps == ("/*",)
 
 
@@ -131,13 +131,15 @@ def test_all_apps_have_one_way_to_be_written() -> None:
         ({"shares": {"M L": []}}, "/shares/M L", "no name of a queue"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(value: dict[str, Any], path: str, words: str) -> None:
+def test_access_document_problem_is_reported_with_its_place(
+    value: dict[str, Any], path: str, words: str
+) -> None:
     found_at = problems(value)
     assert path in found_at
     assert words in found_at[path]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_access_document_problems_are_reported_at_once() -> None:
     value = {
         "roles": [{"name": "admin", "rights": ["job:fly"]}],
         **bound(roles=["usr"]),
@@ -148,7 +150,7 @@ def test_all_problems_are_told_at_once() -> None:
     }  # fmt: skip
 
 
-def test_a_question_is_about_a_subject_or_the_whole_cluster() -> None:
+def test_access_question_is_about_a_subject_or_the_cluster() -> None:
     asked = check.decode({"name": "ann", "right": "job:kill", "queue": "ml", "owner": "bob"})
     assert asked == check.Question("ann", (), JOB_KILL, Subject("bob", "ml"))
     assert check.decode({"right": "queue:write", "queue": "ml"}) == check.Question("", (), QUEUE_WRITE, None)
@@ -157,7 +159,7 @@ def test_a_question_is_about_a_subject_or_the_whole_cluster() -> None:
     assert {problem.path for problem in wrong} == {"/right", "/name", "/colour"}
 
 
-def test_a_token_lives_30_days_unless_it_is_said_and_no_longer_than_may_be() -> None:
+def test_token_request_lives_30_days_by_default_and_is_bounded() -> None:
     year_s = 365 * tokens.DAY_S
     made = tokens.decode({}, year_s)
     assert made == tokens.TokenRequest("", None, None, 30 * tokens.DAY_S, "")
@@ -181,7 +183,7 @@ def test_a_token_lives_30_days_unless_it_is_said_and_no_longer_than_may_be() -> 
         ({"secret": "x"}, "/secret"),
     ],
 )
-def test_a_wrong_request_for_a_token_is_told_with_its_place(value: dict[str, Any], path: str) -> None:
+def test_token_request_problem_is_reported_with_its_place(value: dict[str, Any], path: str) -> None:
     wrong = tokens.decode(value, 365 * tokens.DAY_S)
     assert isinstance(wrong, list)
     assert [problem.path for problem in wrong] == [path]

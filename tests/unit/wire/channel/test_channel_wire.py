@@ -42,17 +42,17 @@ frames = st.one_of(
 
 
 @given(frames)
-def test_a_frame_comes_out_as_it_went_in(frame: Frame) -> None:
+def test_channel_frame_comes_back(frame: Frame) -> None:
     assert decode(encode(frame)) == frame
 
 
 @pytest.mark.parametrize("kind", [Kind.STDIN, Kind.STDOUT, Kind.STDERR])
-def test_every_value_of_a_byte_comes_through(kind: Kind) -> None:
+def test_channel_frame_carries_every_byte_value(kind: Kind) -> None:
     assert decode(encode(Frame(kind, EVERY_BYTE))).data == EVERY_BYTE
 
 
 @given(st.binary(max_size=12))
-def test_any_bytes_are_a_frame_that_is_encoded_alike_or_refused(message: bytes) -> None:
+def test_channel_frame_of_any_bytes_is_decoded_or_refused(message: bytes) -> None:
     try:
         frame = decode(message)
     except ValueError:
@@ -68,27 +68,27 @@ def test_any_bytes_are_a_frame_that_is_encoded_alike_or_refused(message: bytes) 
     ],
     ids=["none", "unknown", "eof with data", "short size", "signal 65", "credit", "exit 256", "too large"],
 )  # fmt: skip
-def test_what_is_no_frame_is_refused(message: bytes) -> None:
+def test_channel_frame_that_is_malformed_is_refused(message: bytes) -> None:
     with pytest.raises(ValueError):
         decode(message)
 
 
-def test_too_much_for_a_frame_is_not_encoded() -> None:
+def test_channel_frame_that_is_too_large_is_not_encoded() -> None:
     with pytest.raises(ValueError, match="65537 bytes; at most 65536"):
         encode(Frame(Kind.STDIN, bytes(MOST_DATA + 1)))
 
 
-def test_each_kind_but_the_schedulers_is_sent_by_one_side() -> None:
+def test_channel_frame_kinds_are_sent_by_one_side() -> None:
     assert {Kind.CREDIT} == FROM_CLIENT & FROM_HOST  # both
     assert set(Kind) - FROM_CLIENT - FROM_HOST == {Kind.ORDER}
 
 
-def test_a_call_comes_to_its_executor() -> None:
+def test_channel_call_reaches_its_executor() -> None:
     assert decode_call(encode_call(CALL, SECRET), "job.1", SECRET) == CALL
 
 
 @pytest.mark.parametrize("field", ["id", "task_id", "url", "pin", "seal"])
-def test_a_call_that_was_changed_is_not_believed(field: str) -> None:
+def test_channel_call_that_was_changed_is_refused(field: str) -> None:
     said = json.loads(encode_call(CALL, SECRET))
     said["channel"][field] = "http://elsewhere"
     with pytest.raises(ValueError, match="not of the scheduler"):
@@ -96,35 +96,35 @@ def test_a_call_that_was_changed_is_not_believed(field: str) -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "00" * 16])
-def test_a_call_of_who_does_not_know_the_secret_is_not_believed(secret: str) -> None:
+def test_channel_call_without_the_secret_is_refused(secret: str) -> None:
     with pytest.raises(ValueError, match="not of the scheduler"):
         decode_call(encode_call(CALL, "00" * 15), "job.1", secret)
 
 
-def test_a_call_to_another_task_is_not_answered() -> None:
+def test_channel_call_to_another_task_is_refused() -> None:
     with pytest.raises(ValueError, match=r"for 'job\.1'"):
         decode_call(encode_call(CALL, SECRET), "job.2", SECRET)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"channel": 1}', b'{"channel": {}}'])
-def test_what_is_no_call_is_refused(data: bytes) -> None:
+def test_channel_call_that_is_malformed_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         decode_call(data, "job.1", SECRET)
 
 
-def test_the_answer_is_the_channels_own_and_not_the_seal() -> None:
+def test_channel_answer_differs_from_the_seal() -> None:
     seal = json.loads(encode_call(CALL, SECRET))["channel"]["seal"]
     answers = {answer_to(CALL, SECRET), answer_to(replace(CALL, id="c2"), SECRET), answer_to(CALL, "0" * 32)}
     assert len(answers) == 3
     assert seal not in answers
 
 
-def test_an_order_comes_out_as_it_went_in() -> None:
+def test_channel_order_comes_back() -> None:
     order = Order(("sh", "-c", "echo é"), stdin=True, tty=True, rows=50, columns=132, term="tmux-256color")
     assert decode_order(encode_order(order)) == order
 
 
-def test_ports_to_be_reached_come_out_as_they_went_in() -> None:
+def test_channel_order_ports_come_back() -> None:
     order = Forward((80, 65535))
     assert decode_order(encode_order(order)) == order
     assert decode_order(b'{"argv": ["true"]}') == Order(
@@ -135,19 +135,19 @@ def test_ports_to_be_reached_come_out_as_they_went_in() -> None:
 @pytest.mark.parametrize(
     "data", [b"[]", b"", b'{"kind": "x"}', b'{"kind": []}', b'{"kind": "forward", "ports": [0]}']
 )
-def test_what_is_no_order_is_refused(data: bytes) -> None:
+def test_channel_order_that_is_malformed_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         decode_order(data)
 
 
 @pytest.mark.parametrize("ports", [None, [], [0], [65536], ["80"], [True], list(range(1, 34)), 80])
-def test_ports_that_are_none_are_told(ports: object) -> None:
+def test_channel_order_ports_that_are_malformed_are_reported(ports: object) -> None:
     order, problems = forward_of({"ports": ports, "more": 1})
     assert order is None
     assert [each.path for each in problems] == ["/more", "/ports"]
 
 
-def test_all_that_is_wrong_with_an_order_is_told_at_once() -> None:
+def test_channel_order_problems_are_reported_at_once() -> None:
     order, problems = order_of(
         {"argv": [], "stdin": 1, "tty": "x", "rows": -1, "columns": True, "term": "a b", "more": 0}
     )
@@ -157,6 +157,6 @@ def test_all_that_is_wrong_with_an_order_is_told_at_once() -> None:
     }  # fmt: skip
 
 
-def test_null_is_as_if_it_were_absent() -> None:
+def test_channel_order_null_field_is_absent() -> None:
     order, problems = order_of({"argv": ["true"], "tty": None, "rows": None})
     assert (order, problems) == (Order(("true",)), [])

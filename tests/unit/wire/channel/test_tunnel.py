@@ -20,7 +20,7 @@ RECORDS = (
 )
 
 
-def test_records_come_out_however_their_bytes_come() -> None:
+def test_tunnel_records_are_independent_of_how_bytes_are_cut() -> None:
     data = b"".join(map(encode, RECORDS))
     decoder = Decoder()
     assert tuple(record for byte in data for record in decoder.feed(bytes([byte]))) == RECORDS
@@ -39,7 +39,7 @@ def test_records_come_out_however_their_bytes_come() -> None:
         encode(Record(Mark.OPEN, 1, number=65536)),
     ],
 )
-def test_what_is_no_record_is_refused(data: bytes) -> None:
+def test_tunnel_record_that_is_malformed_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         list(Decoder().feed(data))
 
@@ -70,18 +70,18 @@ def carried(*records: Record, port: int | None = None) -> list[Record]:
             os.close(each)
 
 
-def test_where_nobody_listens_the_other_end_is_told() -> None:
+def test_tunnel_reports_a_refused_connection_to_the_other_end() -> None:
     assert carried(Record(Mark.OPEN, 5, number=80)) == [
         Record(Mark.CLOSED, 5, b"port 80: Connection refused")
     ]
 
 
-def test_what_comes_for_a_connection_that_is_over_is_nothing() -> None:
+def test_tunnel_ignores_records_of_a_closed_connection() -> None:
     late = (Record(Mark.DATA, 3, b"x"), Record(Mark.END, 3), Record(Mark.CREDIT, 3, number=1))
     assert carried(*late) == []
 
 
-def test_who_sends_more_than_was_taken_is_refused() -> None:
+def test_tunnel_refuses_data_beyond_the_window() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         connection = Connection(1, ours)
@@ -90,7 +90,7 @@ def test_who_sends_more_than_was_taken_is_refused() -> None:
             connection.hold(b"x")
 
 
-def test_a_number_is_given_once() -> None:
+def test_tunnel_connection_number_is_given_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         twice = [Record(Mark.OPEN, 1, number=80)] * 2
         with pytest.raises(ValueError, match="opens what it may not"):

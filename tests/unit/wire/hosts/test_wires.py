@@ -32,7 +32,7 @@ def _plain(noun: Any) -> Any:
     )
 
 
-def test_each_kind_of_message_of_each_wire_before_this_one_is_kept() -> None:
+def test_wire_data_has_each_message_of_each_earlier_wire() -> None:
     wires = sorted(int(each.name) for each in DATA.iterdir())
     assert wires == list(range(OLDEST, WIRE))
     for wire in wires:
@@ -41,7 +41,7 @@ def test_each_kind_of_message_of_each_wire_before_this_one_is_kept() -> None:
 
 
 @pytest.mark.parametrize("path", EARLIER)
-def test_what_an_earlier_program_wrote_is_read(path: Path) -> None:
+def test_wire_messages_of_earlier_programs_are_read(path: Path) -> None:
     message = MESSAGES[path.stem]
     if message.read is None:
         return
@@ -61,7 +61,7 @@ def test_what_an_earlier_program_wrote_is_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EARLIER)
-def test_what_is_written_for_an_earlier_program_is_what_it_wrote_itself(path: Path) -> None:
+def test_wire_messages_for_earlier_programs_are_byte_equal(path: Path) -> None:
     message = MESSAGES[path.stem]
     wrote, writes = _written(path), message.write(message.noun)
     if path.stem != "task-of-a-monitor":
@@ -73,7 +73,7 @@ def test_what_is_written_for_an_earlier_program_is_what_it_wrote_itself(path: Pa
     assert tells == {**told, "wire": WIRE}  # monitors leave out what they do not know
 
 
-def test_an_assignment_says_its_wire_from_the_second_on() -> None:
+def test_assignment_names_its_wire_from_the_second_on() -> None:
     plan = MESSAGES["assignment"].noun
     assert "wire" not in json.loads(assignment.encode(plan))
     newer = replace(plan, wire=2)
@@ -82,7 +82,7 @@ def test_an_assignment_says_its_wire_from_the_second_on() -> None:
 
 
 @pytest.mark.parametrize("wire", [0, WIRE + 1, 10**9])
-def test_an_assignment_of_a_wire_that_is_not_known_is_refused_by_name(wire: int) -> None:
+def test_assignment_of_an_unknown_wire_is_refused_by_name(wire: int) -> None:
     value = json.loads(assignment.encode(MESSAGES["assignment"].noun)) | {"wire": wire}
     with pytest.raises(
         assignment.OtherWire, match=f"of wire {wire}, and this executor reads {spoken(WIRE, OLDEST)}"
@@ -91,7 +91,7 @@ def test_an_assignment_of_a_wire_that_is_not_known_is_refused_by_name(wire: int)
 
 
 @pytest.mark.parametrize("wire", ["2", None, 2.0, True, [2]])
-def test_a_wire_that_is_no_number_is_refused(wire: object) -> None:
+def test_assignment_wire_that_is_no_number_is_refused(wire: object) -> None:
     value = json.loads(assignment.encode(MESSAGES["assignment"].noun)) | {"wire": wire}
     with pytest.raises(ValueError, match="wire must be a whole number"):
         assignment.decode_assignment(json.dumps(value).encode())
@@ -109,30 +109,28 @@ def _with_more(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["assignment", "assignment-with-all", "outcome", "outcome-with-all"])
-def test_fields_of_a_later_program_are_left_out(name: str) -> None:
+def test_assignment_fields_of_a_later_program_are_ignored(name: str) -> None:
     message = MESSAGES[name]
     assert message.read is not None
     more = _with_more(json.loads(message.write(message.noun)))
     assert _plain(message.read(json.dumps(more).encode())) == message.noun
 
 
-def test_fields_of_a_later_monitor_are_left_out() -> None:
+def test_report_fields_of_a_later_monitor_are_ignored() -> None:
     message = MESSAGES["report"]
     value = json.loads(message.write(message.noun)) | {"later": 1}
     value |= {"gpus": [{**gpu, "field_of_a_later_release": 1} for gpu in value["gpus"]]}
     assert report.decode(json.dumps(value).encode()) == message.noun
 
 
-def test_a_report_says_what_its_monitor_is() -> None:
+def test_report_names_the_program_of_its_monitor() -> None:
     said = Inventory(program=replace(OURS, replaced="cd" * 32))
     assert report.decode(report.encode(said)) == said
     assert "program" not in json.loads(report.encode(Inventory()))
 
 
 @pytest.mark.parametrize(("wire", "oldest"), [(WIRE + 5, WIRE + 1)])
-def test_of_a_monitor_with_which_nothing_can_be_spoken_only_what_it_is_is_read(
-    wire: int, oldest: int
-) -> None:
+def test_report_of_an_incompatible_monitor_is_read_for_its_program_only(wire: int, oldest: int) -> None:
     body = {"version": 9, "gpus": "unheard of", "program": {"version": "9.0", "wire": wire, "oldest": oldest}}
     assert report.decode(json.dumps(body).encode()) == Inventory(
         source="", program=Program("9.0", wire, oldest)
@@ -147,14 +145,14 @@ def test_of_a_monitor_with_which_nothing_can_be_spoken_only_what_it_is_is_read(
         ("replaced", 1),
     ],
 )  # fmt: skip
-def test_a_program_that_is_none_is_refused_by_field(field: str, value: object) -> None:
+def test_report_program_that_is_malformed_is_refused_by_field(field: str, value: object) -> None:
     good = {"version": "0.1.0", "wire": WIRE, "oldest": OLDEST}
     assert program_from_json(good) == Program("0.1.0", WIRE, OLDEST)
     with pytest.raises(ValueError, match=f"program: {field}"):
         program_from_json({**good, field: value})
 
 
-def test_an_executor_says_what_it_is() -> None:
+def test_executor_names_its_program() -> None:
     assert decode_program(encode_program("0.1.0")) == Program("0.1.0", WIRE, OLDEST)
     for other in (b"", b"{}", b'{"noticed":3}', b"[]", b"\xff"):
         assert decode_program(other) is None
@@ -172,7 +170,7 @@ def test_an_executor_says_what_it_is() -> None:
         (WIRE + 1, WIRE + 1, 0),
     ],
 )
-def test_the_newest_wire_of_both_is_spoken(wire: int, oldest: int, newest: int) -> None:
+def test_newest_common_wire_is_spoken(wire: int, oldest: int, newest: int) -> None:
     assert common(wire, oldest) == newest
 
 

@@ -53,7 +53,7 @@ def faults(**sent: Any) -> dict[str, list[str]]:
     return wrong({"id": "/a", "cmd": "sleep 1", **sent})
 
 
-def test_the_defaults_are_marathons() -> None:
+def test_marathon_app_defaults_are_those_of_marathon() -> None:
     assert app_to_json(app()) == {
         "id": "/a",
         "cmd": "sleep 1",
@@ -77,7 +77,7 @@ def test_the_defaults_are_marathons() -> None:
     }
 
 
-def test_integral_numbers_come_as_floats_and_leave_as_ints() -> None:
+def test_marathon_app_takes_integral_floats_and_prints_ints() -> None:
     definition = decode_app(b'{"id": "a", "cmd": "true", "instances": 3.000000, "mem": 64.0, "cpus": 0.5}')
     assert isinstance(definition, App)
     printed = json.dumps(app_to_json(definition))
@@ -87,7 +87,7 @@ def test_integral_numbers_come_as_floats_and_leave_as_ints() -> None:
     assert '"cpus": 0.5,' in printed
 
 
-def test_syntax_is_400_and_types_are_422_all_at_once() -> None:
+def test_marathon_app_with_wrong_syntax_is_400_and_types_422() -> None:
     problems = decode_app(b'{"id": ')
     assert isinstance(problems, Problems)
     assert (problems.status, problems.as_json()["message"]) == (400, "Invalid JSON")
@@ -117,7 +117,7 @@ def test_syntax_is_400_and_types_are_422_all_at_once() -> None:
     assert wrong({"cmd": "true"}) == {"/id": ["error.path.missing"]}
 
 
-def test_ranges_and_rules_are_said_together() -> None:
+def test_marathon_app_ranges_and_rules_are_reported_together() -> None:
     sent = {
         "id": "/A/tasks",
         "upgradeStrategy": {"minimumHealthCapacity": 1.5, "maximumOverCapacity": 0},
@@ -271,11 +271,11 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("sent", "path"), INVALID.values(), ids=INVALID)
-def test_what_is_invalid(sent: dict[str, Any], path: str) -> None:
+def test_marathon_app_field_that_is_invalid_is_named(sent: dict[str, Any], path: str) -> None:
     assert list(faults(**sent)) == [path]
 
 
-def test_what_volumes_are_not_offered_and_what_to_use_instead() -> None:
+def test_marathon_volume_kinds_not_offered_name_the_alternative() -> None:
     said = {
         "persistent": {"size": 1, "type": "root"},
         "external": {"name": "v", "provider": "dvdi", "options": {}},
@@ -289,7 +289,7 @@ def test_what_volumes_are_not_offered_and_what_to_use_instead() -> None:
     assert "hostPath" in faults(residency={})["/residency"][0]
 
 
-def test_old_fields_are_turned_into_todays() -> None:
+def test_marathon_app_old_fields_are_converted() -> None:
     definition = app(ports=[80, 0], uris=["http://x/a.tgz?b=c", "http://x/a"], id="b")
     assert definition.port_definitions == (PortDefinition(80), PortDefinition(0))
     assert definition.fetch == (
@@ -320,7 +320,7 @@ def test_port_mappings_have_no_meaning_on_the_host() -> None:
     assert "portMappings" not in app_to_json(definition)["container"]
 
 
-def test_what_has_no_meaning_for_a_check_is_dropped() -> None:
+def test_marathon_health_check_drops_meaningless_fields() -> None:
     checks = [
         {"protocol": "COMMAND", "command": {"value": "true"}, "portIndex": 7, "path": "/x"},
         {"protocol": "TCP", "path": "/", "port": 80, "ignoreHttp1xx": True},
@@ -330,7 +330,7 @@ def test_what_has_no_meaning_for_a_check_is_dropped() -> None:
     assert tcp == HealthCheck(Protocol.TCP, port=80)
 
 
-def test_what_is_absent_null_or_unknown_is_passed_over() -> None:
+def test_marathon_app_ignores_absent_null_and_unknown_fields() -> None:
     assert (
         app(user=None, container=None, storeUrls=[], tasksRunning=3, version="2015-09-28T19:47:37.681Z")
         == app()
@@ -347,13 +347,13 @@ def test_what_is_absent_null_or_unknown_is_passed_over() -> None:
         ("//a//b/", "/g", "/a/b"),
     ],
 )
-def test_ids_are_resolved_against_the_group(path: str, base: str, want: str) -> None:
+def test_marathon_app_ids_are_resolved_against_the_group(path: str, base: str, want: str) -> None:
     definition = app_of({"id": path, "cmd": "true", "dependencies": [path, want, "/z"]}, base=base)
     assert isinstance(definition, App)
     assert (definition.id, definition.dependencies) == (want, (want, "/z"))
 
 
-def test_the_id_of_the_path_wins() -> None:
+def test_marathon_app_id_of_the_path_wins() -> None:
     definition = decode_app(b'{"id": "/other", "cmd": "true"}', id_from_path="//mine")
     assert isinstance(definition, App)
     assert definition.id == "/mine"
@@ -396,7 +396,7 @@ def test_secrets_are_taken_once_enabled() -> None:
     assert app_to_json(definition)["env"] == {"A": {"secret": "s"}}
 
 
-def test_an_update_changes_what_it_names() -> None:
+def test_marathon_app_update_changes_the_named_fields() -> None:
     old = app(instances=2, labels={"a": "b"}, ports=[80], uris=["http://x/a"])
     changed = update(old, b'{"instances": 3, "id": "/ignored", "mem": null}')
     assert changed == replace(old, instances=3)
@@ -411,7 +411,7 @@ def test_an_update_changes_what_it_names() -> None:
     assert isinstance(update(old, b"{"), Problems)
 
 
-def test_an_update_may_be_a_rollback() -> None:
+def test_marathon_app_update_may_be_a_rollback() -> None:
     version = "2015-02-11T09:31:50.021Z"
     assert updated(app(), {"id": "/a", "version": version}) == Rollback(version)
     assert isinstance(updated(app(), {"version": version, "instances": 1}), Problems)
@@ -492,7 +492,7 @@ _EVERY_FIELD: Final[dict[str, Any]] = {
 }
 
 
-def test_every_field_is_printed_as_it_was_sent() -> None:
+def test_marathon_app_fields_are_printed_as_sent() -> None:
     definition = app_of(_EVERY_FIELD, allowed=Allowed(secrets=True))
     assert isinstance(definition, App), definition
     printed = app_to_json(definition)
@@ -511,7 +511,7 @@ def test_strategies_and_constraints_are_read() -> None:
     )
 
 
-def test_only_scale_needs_no_restart() -> None:
+def test_marathon_app_change_of_scale_alone_needs_no_restart() -> None:
     old = app()
     assert same_but_scale(old, replace(old, instances=9))
     assert same_but_scale(old, old)

@@ -38,7 +38,9 @@ from mesos_gpu.wire.marathon.assign import (
         ("unreachableStrategy.inactiveAfterSeconds", "3", ("unreachableStrategy", "inactiveAfterSeconds"), 3),
     ],
 )
-def test_text_is_what_the_field_is(key: str, text: str, path: tuple[Any, ...], value: Any) -> None:
+def test_marathon_assignment_text_has_the_type_of_the_field(
+    key: str, text: str, path: tuple[Any, ...], value: Any
+) -> None:
     assert assignment_of(key, text) == Assignment(path, value)
 
 
@@ -60,7 +62,7 @@ def test_text_is_what_the_field_is(key: str, text: str, path: tuple[Any, ...], v
         ("env.", "1", "after the dot follows a name"),
     ],
 )
-def test_what_is_wrong_is_said(key: str, text: str, words: str) -> None:
+def test_marathon_assignment_that_is_wrong_is_said(key: str, text: str, words: str) -> None:
     with pytest.raises(WrongAssignment, match=words):
         assignment_of(key, text)
 
@@ -68,7 +70,7 @@ def test_what_is_wrong_is_said(key: str, text: str, words: str) -> None:
 APP = {"id": "/a", "env": {"A": "1"}, "healthChecks": [{"path": "/"}], "instances": 2}
 
 
-def test_a_patch_has_the_whole_of_each_field_that_changes() -> None:
+def test_marathon_assignment_patch_has_changed_fields_whole() -> None:
     patch = assigned(
         APP,
         [
@@ -89,7 +91,7 @@ def test_a_patch_has_the_whole_of_each_field_that_changes() -> None:
         assigned(APP, [assignment_of("healthChecks.2.path", "/")])
 
 
-def test_a_part_is_removed() -> None:
+def test_marathon_assignment_removes_a_part() -> None:
     assert without(APP, path_of("env.A")) == {"env": {}}
     assert without(APP, path_of("healthChecks.0.path")) == {"healthChecks": [{}]}
     assert without(APP, path_of("env")) == {"env": None}
@@ -98,7 +100,7 @@ def test_a_part_is_removed() -> None:
             without(APP, path_of(key))
 
 
-def test_unknown_fields_are_found_wherever_they_are() -> None:
+def test_marathon_unknown_fields_are_found_at_any_depth() -> None:
     app = {
         "id": "/a",
         "instancess": 1,
@@ -118,6 +120,6 @@ def test_unknown_fields_are_found_wherever_they_are() -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=20))
-def test_any_text_is_a_value_or_a_refusal(key: str, text: str) -> None:
+def test_marathon_assignment_of_any_text_is_read_or_refused(key: str, text: str) -> None:
     with contextlib.suppress(WrongAssignment):
         json.dumps(assignment_of(key, text).value)

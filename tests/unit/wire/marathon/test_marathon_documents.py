@@ -60,7 +60,7 @@ def paths_of(problems: object) -> str:
 
 
 @pytest.mark.parametrize("each", APPS, ids=[each["file"] for each in APPS])
-def test_an_app_gets_its_verdict(each: dict[str, Any]) -> None:
+def test_marathon_documents_of_apps_get_their_verdict(each: dict[str, Any]) -> None:
     needs_secrets = any("secrets" in error for error in each["errors"])
     verdict = app_of(each["document"])
     if each["file"] in REFUSED:
@@ -79,7 +79,7 @@ def test_an_app_gets_its_verdict(each: dict[str, Any]) -> None:
         assert app_of(json.loads(json.dumps(printed)), allowed=allowed) == verdict
 
 
-def test_the_role_of_the_framework_makes_the_documents_of_that_role_valid() -> None:
+def test_marathon_documents_of_the_role_of_the_framework_are_valid() -> None:
     documents = {each["file"]: each["document"] for each in APPS}
     for file, role in (
         ("docs/1.11__multirole.md_L30__44e7e8.json", "slave_public"),
@@ -89,7 +89,7 @@ def test_the_role_of_the_framework_makes_the_documents_of_that_role_valid() -> N
 
 
 @pytest.mark.parametrize("file", OTHERS)
-def test_groups_and_lists(file: str) -> None:
+def test_marathon_documents_of_groups_and_lists_get_their_verdict(file: str) -> None:
     document, kind = OTHERS[file]["document"], OTHERS[file]["kind"]
     documents = document if isinstance(document, list) else [document]
     read: list[object] = [group_of(each) if kind == "group" else app_of(each) for each in documents]
@@ -100,7 +100,7 @@ def test_groups_and_lists(file: str) -> None:
             assert not isinstance(each, Problems), paths_of(each)
 
 
-def test_groups_are_printed_as_they_are_read() -> None:
+def test_marathon_groups_are_printed_as_they_are_read() -> None:
     groups = [group_of(each["document"]) for each in OTHERS.values() if each["kind"] == "group"]
     read = [each for each in groups if not isinstance(each, Problems)]
     assert len(read) == 12

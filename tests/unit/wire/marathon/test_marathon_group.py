@@ -24,7 +24,7 @@ def one(id: str) -> dict[str, Any]:
     return {"id": id, "cmd": "sleep 1"}
 
 
-def test_ids_are_resolved_down_the_tree() -> None:
+def test_marathon_group_ids_are_resolved_down_the_tree() -> None:
     tree = group(
         dependencies=["../base"],
         apps=[{**one("web"), "dependencies": ["db/main", "/other"]}],
@@ -36,7 +36,7 @@ def test_ids_are_resolved_down_the_tree() -> None:
     assert group_of(json.loads(json.dumps(group_to_json(tree)))) == tree
 
 
-def test_all_problems_are_said_with_their_places() -> None:
+def test_marathon_group_problems_are_reported_with_their_places() -> None:
     by_place = faults(
         apps=[{**one("a"), "cpus": 0}, one("/elsewhere"), one("x"), one("x")],
         groups=[{"id": "/h"}, {"id": "b", "apps": [{"id": "B"}], "enforceRole": True}, {"id": "x"}],
@@ -55,7 +55,7 @@ def test_all_problems_are_said_with_their_places() -> None:
     }
 
 
-def test_types_make_it_invalid_json() -> None:
+def test_marathon_group_with_wrong_types_is_invalid_json() -> None:
     problems = group_of({"id": "/g", "apps": [3, {"cmd": 3}], "groups": [{}]})
     assert isinstance(problems, Problems)
     assert problems.message == "Invalid JSON"
@@ -68,7 +68,7 @@ def test_types_make_it_invalid_json() -> None:
     assert bad.status == 400
 
 
-def test_what_was_not_sent_stays() -> None:
+def test_marathon_group_update_keeps_fields_that_were_not_sent() -> None:
     old = group(apps=[one("a"), one("b")], groups=[{"id": "h", "apps": [one("c")]}], dependencies=["/x"])
     update = {"groups": [{"id": "h", "dependencies": ["/y"]}, {"id": "new"}]}
     updated = group_of(update, id_from_path="/g", current=old)
@@ -81,14 +81,14 @@ def test_what_was_not_sent_stays() -> None:
     assert group_of({"apps": []}, id_from_path="/g", current=old) == Group("/g", (), old.groups, ("/x",))
 
 
-def test_a_group_may_be_scaled_or_rolled_back() -> None:
+def test_marathon_group_may_be_scaled_or_rolled_back() -> None:
     assert group_of({"scaleBy": 2}, id_from_path="/g") == Scale(2.0)
     assert group_of({"version": "2015-02-11T09:31:50.021Z"}) == GroupRollback("2015-02-11T09:31:50.021Z")
     assert isinstance(group_of({"scaleBy": 2, "apps": []}), Problems)
     assert isinstance(group_of({"scaleBy": -1}), Problems)
 
 
-def test_groups_that_do_not_go_down_are_not_gone_into() -> None:
+def test_marathon_groups_outside_of_the_tree_are_not_entered() -> None:
     deep: dict[str, Any] = {"id": "."}
     for _ in range(400):
         deep = {"id": ".", "groups": [deep]}
@@ -99,7 +99,7 @@ def test_groups_that_do_not_go_down_are_not_gone_into() -> None:
     assert len(faults(groups=[long])) == 1
 
 
-def test_the_root_has_apps_of_its_own() -> None:
+def test_marathon_root_group_has_apps_of_its_own() -> None:
     root = decode_group(b'{"apps": [{"id": "a", "cmd": "true"}]}', id_from_path="/")
     assert isinstance(root, Group)
     assert isinstance(root.apps[0], App)

@@ -31,7 +31,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "want"), CASES.items(), ids=CASES)
-def test_selectors_match_these_labels(text: str, want: bool) -> None:
+def test_label_selectors_match_labels(text: str, want: bool) -> None:
     selectors = selectors_of(text)
     assert not isinstance(selectors, str), selectors
     assert all(selector.matches(LABELS) for selector in selectors) == want
@@ -41,11 +41,11 @@ def test_selectors_match_these_labels(text: str, want: bool) -> None:
     "text",
     ["a=b", "a==", "==b", "a in b", "a in (b", "a,", "a, ", "a b", "a/b", "a,,b", "a==b==c", "a" * 5000],
 )
-def test_what_is_no_selector(text: str) -> None:
+def test_label_selector_that_is_malformed_is_refused(text: str) -> None:
     assert isinstance(selectors_of(text), str)
 
 
-def test_blanks_take_no_time() -> None:
+def test_label_selector_of_many_blanks_is_quick() -> None:
     began = time.process_time()
     for _ in range(100):
         assert isinstance(selectors_of("a" + " " * 4000 + "!"), str)

@@ -21,7 +21,7 @@ from tests.unit.wire.marathon.test_marathon_app import app, faults
         ({}, 0, 1000, 0),
     ],
 )
-def test_a_share_of_a_gpu_is_a_fraction_a_label_or_exact(
+def test_marathon_share_is_a_fraction_a_label_or_exact(
     sent: dict[str, Any], card: int, milli: int, written: float
 ) -> None:
     definition = app(**sent)
@@ -35,7 +35,7 @@ def test_a_share_of_a_gpu_is_a_fraction_a_label_or_exact(
     assert same_but_scale(definition, other)
 
 
-def test_a_change_of_a_share_is_a_change() -> None:
+def test_marathon_share_change_is_a_change_of_the_app() -> None:
     halved = updated(app(gpus=0.5), {"gpus": 0.25})
     assert isinstance(halved, App)
     assert not same_but_scale(app(gpus=0.5), halved)
@@ -80,7 +80,7 @@ def test_a_change_of_a_share_is_a_change() -> None:
         ),
     ],
 )
-def test_what_is_no_share_of_a_gpu_is_refused_with_a_remedy(
+def test_marathon_share_that_is_malformed_is_refused_with_a_remedy(
     sent: dict[str, Any], path: str, why: str
 ) -> None:
     assert why in "; ".join(faults(**sent)[path])
@@ -106,5 +106,7 @@ def test_what_is_no_share_of_a_gpu_is_refused_with_a_remedy(
         ),
     ],
 )
-def test_nothing_is_concluded_from_a_value_that_is_refused(sent: dict[str, Any], paths: set[str]) -> None:
+def test_marathon_share_that_is_refused_causes_no_further_problem(
+    sent: dict[str, Any], paths: set[str]
+) -> None:
     assert faults(**sent).keys() == paths

@@ -11,7 +11,7 @@ from mesos_gpu.wire.marathon.problems import Detail, Problems
 STEPS = st.lists(st.sampled_from(["a", "b", "..", ".", ""]), max_size=8).map("/".join)
 
 
-def test_ids_are_resolved_inside_the_root_as_marathon_does() -> None:
+def test_marathon_ids_are_resolved_inside_the_root() -> None:
     assert absolute("../db", "/shop") == "/db"
     assert absolute("../../x/../db", "/shop/web") == "/db"
     assert absolute("./db/.", "/shop") == "/shop/db"
@@ -20,7 +20,7 @@ def test_ids_are_resolved_inside_the_root_as_marathon_does() -> None:
 
 
 @given(STEPS, st.sampled_from(["/", "/shop", "/shop/web"]))
-def test_an_id_that_climbs_above_the_root_is_none(path: str, base: str) -> None:
+def test_marathon_id_above_the_root_is_invalid(path: str, base: str) -> None:
     depth, lowest = (0 if path.startswith("/") else len([each for each in base.split("/") if each])), 0
     for step in path.split("/"):
         depth += -1 if step == ".." else 0 if step in ("", ".") else 1

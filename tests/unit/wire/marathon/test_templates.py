@@ -46,7 +46,7 @@ def _meant(document: dict[str, Any]) -> App | Group:
     return meant
 
 
-def test_there_is_one_for_each_use() -> None:
+def test_templates_exist_for_each_use() -> None:
     assert NAMES == [
         "gpu-burn",
         "jupyter",
@@ -61,7 +61,7 @@ def test_there_is_one_for_each_use() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_a_valid_definition_as_it_is(name: str) -> None:
+def test_template_file_is_a_valid_app_as_it_is(name: str) -> None:
     document = json.loads((ROOT / "marathon_templates" / f"{name}.json").read_text())
     for app in _apps(document):
         jsonschema.validate(app, SCHEMA)
@@ -71,7 +71,7 @@ def test_a_file_is_a_valid_definition_as_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_marathon_itself_would_give_it_gpus(name: str) -> None:
+def test_template_would_get_gpus_of_marathon_itself(name: str) -> None:
     """Marathon refuses GPUs with the container type DOCKER, and overlooks what only mesos_gpu knows."""
     template = load(name)
     for app in _apps(dict(template.document)):
@@ -84,7 +84,7 @@ def test_marathon_itself_would_give_it_gpus(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "parameter"), PARAMETERS, ids=lambda p: getattr(p, "name", p))
-def test_each_parameter_changes_what_is_meant(name: str, parameter: Parameter) -> None:
+def test_template_parameter_changes_the_app(name: str, parameter: Parameter) -> None:
     template = load(name)
     plain = render(template, _needed(template))
     other = OTHER.get(parameter.name, BY_KIND[parameter.kind])
@@ -94,28 +94,28 @@ def test_each_parameter_changes_what_is_meant(name: str, parameter: Parameter) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_own_defaults_change_nothing(name: str) -> None:
+def test_template_with_its_own_defaults_renders_equally(name: str) -> None:
     template = load(name)
     plain = render(template, _needed(template))
     values = {each.name: str(each.default) for each in template.parameters if each.default is not None}
     assert render(template, values) == plain
 
 
-def test_a_value_is_a_string_where_one_stood() -> None:
+def test_template_value_has_the_type_of_its_place() -> None:
     document = render(load("vllm"), {"gpus": "4", "gpu_models": "A100, H100", "minimum_health": "1"})
     assert (document["gpus"], document["env"]["TENSOR_PARALLEL"]) == (4, "4")
     assert document["gpu"] == {"models": ["A100", "H100"]}
     assert document["upgradeStrategy"]["minimumHealthCapacity"] == 1
 
 
-def test_to_render_leaves_the_template_as_it_was() -> None:
+def test_template_is_unchanged_by_rendering() -> None:
     template = load("vllm")
     before = json.dumps(template.document)
     render(template, {"gpus": "4", "model": "x", "gpu_models": "A100"})
     assert json.dumps(template.document) == before
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_template_problems_are_reported_at_once() -> None:
     with pytest.raises(WrongValues) as caught:
         render(
             load("torch-distributed"),
@@ -140,7 +140,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert problems["/values/gpus"] == "must be an integer, as 2"
 
 
-def test_a_wrong_id_of_a_group_is_said_once_and_what_is_wrong_below_it_too() -> None:
+def test_template_group_id_that_is_wrong_is_reported_once_with_problems_below() -> None:
     with pytest.raises(WrongValues) as caught:
         render(load("torch-distributed"), {"id": "/No Blanks", "host": "a", "cpus": "0"})
     assert [fault.place for fault in caught.value.faults] == ["/id", "/apps(1)/cpus"]
@@ -154,7 +154,7 @@ def test_a_wrong_id_of_a_group_is_said_once_and_what_is_wrong_below_it_too() -> 
     assert places == ["/apps(0)/id", "/groups(0)/apps(0)/id"]
 
 
-def test_a_secret_is_not_repeated_and_stands_in_no_file() -> None:
+def test_template_secret_is_not_repeated_and_stands_in_no_file() -> None:
     body = {
         "id": "/a",
         "cmd": "true",
@@ -176,7 +176,7 @@ def test_a_secret_is_not_repeated_and_stands_in_no_file() -> None:
     }
 
 
-def test_what_is_wrong_in_a_place_of_no_value_is_said_of_all_values() -> None:
+def test_template_problem_outside_of_values_is_reported_for_all_values() -> None:
     body = {"id": "/a", "cpus": -1, "cmd": "true", "template": {"about": "x"}}
     with pytest.raises(WrongValues) as caught:
         render(template_of("mine", json.dumps(body).encode()), {})
@@ -185,12 +185,12 @@ def test_what_is_wrong_in_a_place_of_no_value_is_said_of_all_values() -> None:
     assert f"({problem.reason.partition(':')[0]}): " in str(caught.value)
 
 
-def test_all_are_those_of_the_names() -> None:
+def test_templates_are_those_of_the_names() -> None:
     assert [each.name for each in load_all()] == NAMES
     assert load_all() == [load(name) for name in NAMES]
 
 
-def test_a_value_that_marathon_refuses_is_named() -> None:
+def test_template_value_that_marathon_refuses_is_named() -> None:
     with pytest.raises(WrongValues, match=r"gpus=5000 \(/gpus\): .*1024"):
         render(load("jupyter"), {"gpus": "5000"})
     with pytest.raises(WrongValues, match=r"id=/No Blanks \(/id\): "):
@@ -198,20 +198,34 @@ def test_a_value_that_marathon_refuses_is_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1.0", "0x1", "1_0", " 1", "9" * 400, "--1"])
-def test_what_is_no_integer(text: str) -> None:
+def test_template_integer_that_is_malformed_is_refused(text: str) -> None:
     with pytest.raises(WrongValues, match="must be an integer"):
         render(load("vllm"), {"gpus": text})
 
 
 @pytest.mark.parametrize("text", ["", ".", "1e3", "nan", "inf", "1.2.3", "-", "9" * 400])
-def test_what_is_no_number(text: str) -> None:
+def test_template_number_that_is_malformed_is_refused(text: str) -> None:
     with pytest.raises(WrongValues, match="must be a number"):
         render(load("vllm"), {"cpus": text})
 
 
-@given(st.dictionaries(st.sampled_from(["gpus", "cpus", "gpu_models", "id", "model", "image"]), st.text()))
-@settings(max_examples=100)
-def test_any_text_is_rendered_or_refused(values: dict[str, str]) -> None:
+VALUES = st.dictionaries(st.sampled_from(["gpus", "cpus", "gpu_models", "id", "model", "image"]), st.text())
+
+
+@given(VALUES)
+@settings(max_examples=8)
+def test_template_values_of_any_text_are_rendered_or_refused(values: dict[str, str]) -> None:
+    assert_rendered_or_refused(values)
+
+
+@pytest.mark.long
+@given(VALUES)
+def test_template_values_of_many_texts_are_rendered_or_refused(values: dict[str, str]) -> None:
+    assert_rendered_or_refused(values)
+
+
+def assert_rendered_or_refused(values: dict[str, str]) -> None:
+    """Assert that values are rendered as UTF-8, or refused."""
     try:
         document = render(load("vllm"), values)
     except WrongValues:
@@ -219,12 +233,12 @@ def test_any_text_is_rendered_or_refused(values: dict[str, str]) -> None:
     assert json.dumps(document, ensure_ascii=False).encode()
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_template_text_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(WrongValues, match="must be UTF-8"):
         render(load("vllm"), {"model": "\udcff"})
 
 
-def test_an_empty_value_is_none_where_one_is_needed() -> None:
+def test_template_value_that_is_empty_is_missing_where_required() -> None:
     with pytest.raises(WrongValues, match="host: is missing"):
         render(load("mesos-gpu-scheduler"), {"host": ""})
 
@@ -251,7 +265,7 @@ def _body(**parameter: object) -> bytes:
         "places that differ": (_body(paths=["/id", "/gpus"]), "places differ"),
     }.values(),
 )
-def test_a_damaged_file(body: bytes, why: str) -> None:
+def test_template_file_that_is_damaged_is_refused(body: bytes, why: str) -> None:
     with pytest.raises(Damaged, match=why):
         template_of("mine", body)
 
@@ -281,7 +295,7 @@ TOOLS = {
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_what_a_tool_is_called_with(name: str, tmp_path: Path) -> None:
+def test_template_command_calls_its_tool_with_the_arguments(name: str, tmp_path: Path) -> None:
     app = _apps(dict(load(name).document))[-1]
     tool, *arguments = TOOLS[name].split()
     (tmp_path / tool).write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
@@ -292,7 +306,7 @@ def test_what_a_tool_is_called_with(name: str, tmp_path: Path) -> None:
     assert (ran.stdout.splitlines(), ran.stderr) == (arguments, "")
 
 
-def test_our_own_scheduler_knows_its_options() -> None:
+def test_template_of_the_scheduler_has_known_options() -> None:
     _, _, *arguments = TOOLS["mesos-gpu-scheduler"].split()
     context = scheduler.make_context("scheduler", arguments, help_option_names=["-h", "--help"])
     assert context.params["port"] == 31005
@@ -302,7 +316,7 @@ def test_our_own_scheduler_knows_its_options() -> None:
     ("role", "host", "index"),
     [("ps", "gpu-3", 0), ("worker", "gpu-1", 0), ("worker", "gpu-2", 1), ("chief", "gpu-3", 0)],
 )
-def test_tensorflow_is_told_who_is_who(role: str, host: str, index: int, tmp_path: Path) -> None:
+def test_template_of_tensorflow_sets_the_roles(role: str, host: str, index: int, tmp_path: Path) -> None:
     hosts = {"chief_host": "gpu-3", "ps_hosts": "gpu-3", "worker_hosts": "gpu-1|gpu-2"}
     script = tmp_path / "train.py"
     script.write_text("import os, sys; print(os.environ['TF_CONFIG'], *sys.argv[1:], sep='\\n')")
@@ -355,7 +369,7 @@ class cuda:
         ({"MARATHON_APP_RESOURCE_GPUS": "3"}, 1, "2 GPUs are seen"),
     ],
 )
-def test_the_burn_serves_its_result_only_if_all_gpus_pass(
+def test_template_of_gpu_burn_serves_its_result_only_if_all_gpus_pass(
     env: dict[str, str], code: int, said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "torch.py").write_text(TORCH)

@@ -19,7 +19,7 @@ def ports(*spans: tuple[int, int], **more: Any) -> dict[str, Any]:
     return {"name": "ports", "type": "RANGES", "ranges": {"range": ranges}, **more}
 
 
-def test_what_is_allocated_is_taken_off_whoever_has_it() -> None:
+def test_reservable_resources_exclude_allocations_of_any_role() -> None:
     total = [scalar("cpus", 8), scalar("gpus", 4), ports((10, 19), (30, 30))]
     held = [
         scalar("cpus", 0.3, allocation_info={"role": "a"}),
@@ -31,14 +31,14 @@ def test_what_is_allocated_is_taken_off_whoever_has_it() -> None:
 
 
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
-def test_ports_that_are_left_are_a_difference_of_sets(total: set[int], held: set[int]) -> None:
+def test_reservable_ports_are_a_difference_of_sets(total: set[int], held: set[int]) -> None:
     held &= total
     left = reserving.less([ports(*((p, p) for p in total))], [ports(*((p, p) for p in held))])
     seen = [p for each in left for r in each["ranges"]["range"] for p in range(r["begin"], r["end"] + 1)]
     assert sorted(seen) == sorted(total - held)
 
 
-def test_only_what_is_nobodys_can_be_reserved() -> None:
+def test_reservable_resources_exclude_reservations() -> None:
     reserved = scalar("gpus", 2, reservations=[{"type": "STATIC", "role": "x"}])
     assert [reserving.is_free(each) for each in (scalar("gpus", 1), ports((1, 2)), reserved)] == [
         True,
@@ -49,7 +49,7 @@ def test_only_what_is_nobodys_can_be_reserved() -> None:
     assert not reserving.is_free(scalar("disk", 1, disk={"source": {"type": "MOUNT"}}))
 
 
-def test_a_reservation_says_for_which_pool_it_is() -> None:
+def test_reservation_names_its_pool() -> None:
     call = reserving.reserve("a-1", [scalar("gpus", 2)], "gpu", "op", "big")
     (made,) = call["reserve_resources"]["resources"]
     assert reserving.pool_of(made) == "big"
@@ -65,7 +65,7 @@ def test_a_reservation_says_for_which_pool_it_is() -> None:
     assert reserving.unreserve("a-1", left)["unreserve_resources"]["resources"] == [made]
 
 
-def test_a_quota_changes_the_limit_of_gpus_alone() -> None:
+def test_quota_call_changes_the_limit_of_gpus_alone() -> None:
     told = roles_of([{
         "name": "r", "weight": 2.5, "frameworks": ["f"],
         "quota": {"limit": {"cpus": 8, "gpus": 2}, "guarantee": {"mem": 64}, "consumed": {"gpus": 1, "ports": "[1-2]"}},

@@ -35,7 +35,7 @@ def region(tmp_path: Path) -> Region:
     return made
 
 
-def test_the_directory_is_closed_and_the_files_are_as_the_task_needs_them(region: Region) -> None:
+def test_region_directory_is_closed_and_its_files_are_open_to_the_task(region: Region) -> None:
     def mode(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode)
 
@@ -46,7 +46,7 @@ def test_the_directory_is_closed_and_the_files_are_as_the_task_needs_them(region
     assert {each.name for each in region.path.iterdir()} == {"limits", "usage"}
 
 
-def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
+def test_region_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         made = region_of(tmp_path, TaskId("t"))
@@ -70,7 +70,7 @@ def test_limits_are_read_as_they_were_written(region: Region) -> None:
     assert region.limits((A,)) == LIMITS[:1]
 
 
-def test_one_limit_changes_and_the_others_stay(region: Region) -> None:
+def test_region_changes_one_limit_and_the_others_stay(region: Region) -> None:
     region.change(A, memory_bytes=5, window=None)
     one, _ = region.limits((A, B))
     assert one == CardLimits(A, 5, 300 << 20, 5)
@@ -78,7 +78,7 @@ def test_one_limit_changes_and_the_others_stay(region: Region) -> None:
         region.change(GpuId("GPU-other"), memory_bytes=1)
 
 
-def test_two_who_change_different_fields_lose_nothing(region: Region) -> None:
+def test_region_writers_of_different_fields_lose_nothing(region: Region) -> None:
     """The monitor corrects what is not accounted for, while an executor gives another quota."""
 
     def correct() -> None:
@@ -115,7 +115,7 @@ def torn(region: Region) -> None:
         file.write(struct.pack("<Q", 9))
 
 
-def test_what_a_killed_writer_left_is_mended_and_what_is_whole_is_left_alone(region: Region) -> None:
+def test_region_of_a_killed_writer_is_repaired_and_a_whole_one_stays(region: Region) -> None:
     before = region.limits_path.read_bytes()
     region.mend()
     assert region.limits_path.read_bytes() == before
@@ -201,7 +201,7 @@ def test_more_used_than_granted_is_shown_without_underflow(region: Region) -> No
     assert CardUsage(memory_bytes=900).free_bytes(CardLimits(A, 1000, unaccounted_bytes=40)) == 60
 
 
-def test_bytes_of_a_hostile_task_harm_nobody(region: Region) -> None:
+def test_region_survives_any_bytes_of_a_task(region: Region) -> None:
     chance = random.Random(7)
     header = region.usage_path.read_bytes()[:64]
     for size in (0, 1, 63, USAGE_BYTES - 1, USAGE_BYTES, USAGE_BYTES * 3):
@@ -214,7 +214,7 @@ def test_bytes_of_a_hostile_task_harm_nobody(region: Region) -> None:
     assert region.usage((A,)).cards[A].refused == 1 << 50
 
 
-def test_locks_without_number_do_not_stop_the_host(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_region_usage_survives_very_many_locks(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel looks through all of them for each process that a task claims to have; more take seconds."""
     monkeypatch.setattr("isolator.shares.shim.region.LIVING_S", 0.001)
     first, step = 64 + MOST_CARDS * 64, 8 + MOST_CARDS * 24
@@ -237,7 +237,7 @@ def test_a_file_that_a_task_made_longer_is_cut(region: Region) -> None:
     assert region.usage_path.stat().st_size == USAGE_BYTES
 
 
-def test_something_else_in_place_of_the_file_is_a_problem_and_no_trap(region: Region) -> None:
+def test_region_usage_that_is_no_file_is_a_problem_and_no_trap(region: Region) -> None:
     region.usage_path.unlink()
     assert "No such file" in region.usage((A,)).problem
     os.mkfifo(region.usage_path)

@@ -13,7 +13,6 @@ from elftools.elf.gnuversions import GNUVerNeedSection
 from isolator.shares.shim import build, sources
 from isolator.shares.shim.exports import exports, wrapped
 from mesos_gpu.errors import Unavailable
-from tests.cuda import compiler_or_skip
 from volumes.keys import variant_of
 
 OLDEST = (2, 17)  # of CentOS 7, the oldest that images for today's CUDA are built on
@@ -35,7 +34,7 @@ def needs(library: Path) -> tuple[set[str], list[str], tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_they_need_nothing_but_an_old_libc_and_the_drivers_library(
+def test_shim_needs_an_old_libc_and_the_drivers_library_only(
     libraries: tuple[Path, dict[str, str]], name: str
 ) -> None:
     needed, paths, newest = needs(Path(libraries[1][name]))
@@ -45,7 +44,7 @@ def test_they_need_nothing_but_an_old_libc_and_the_drivers_library(
     assert newest <= OLDEST
 
 
-def test_they_export_what_they_stand_for_and_nothing_else(libraries: tuple[Path, dict[str, str]]) -> None:
+def test_shim_exports_the_wrapped_functions_only(libraries: tuple[Path, dict[str, str]]) -> None:
     assert exports(Path(libraries[1]["libcuda.so.1"])) == wrapped()
     assert exports(Path(libraries[1]["libnvidia-ml.so.1"])) == {
         "nvmlDeviceGetMemoryInfo",
@@ -53,9 +52,8 @@ def test_they_export_what_they_stand_for_and_nothing_else(libraries: tuple[Path,
     }
 
 
-def test_they_are_built_once_and_found_again(tmp_path: Path) -> None:
-    compiler_or_skip()
-    env = {"MESOS_GPU_CACHE": str(tmp_path), "PATH": os.environ["PATH"]}
+def test_shim_is_built_once_and_found_again(tmp_path: Path) -> None:
+    env = {"MESOS_GPU_CACHE": str(tmp_path), "MESOS_GPU_CC": compiler_that_copies(tmp_path)}
     assert build.built(env) is None
     shim = build.have(env)
     assert shim == build.built(env)
@@ -98,7 +96,7 @@ def test_libraries_in_the_package_need_no_compiler(tmp_path: Path, monkeypatch: 
     assert build.built({"MESOS_GPU_CACHE": str(tmp_path)}, "x86_64") is None
 
 
-def test_without_a_compiler_it_is_said_what_to_do(tmp_path: Path) -> None:
+def test_shim_build_without_a_compiler_says_what_to_do(tmp_path: Path) -> None:
     env = {"MESOS_GPU_CACHE": str(tmp_path), "PATH": str(tmp_path)}
     assert build.compiler(env) is None
     with pytest.raises(Unavailable) as raised:
@@ -120,7 +118,7 @@ def test_a_compiler_that_is_named_goes_first_and_may_have_arguments(tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_a_compiler_of_pypi_builds_them_for_both_machines(tmp_path: Path, machine: str) -> None:
+def test_shim_is_built_for_both_machines_by_a_compiler_of_pypi(tmp_path: Path, machine: str) -> None:
     """Fetches 340 MB unless they are cached."""
     try:
         command = build.zig(os.environ, machine)

@@ -51,13 +51,13 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(tmp_path)
 
 
-def test_without_a_driver_or_a_volume_it_is_said_why(node: Node) -> None:
+def test_shim_without_a_driver_or_a_volume_says_why(node: Node) -> None:
     assert ability.lacks(node.env, Inventory()) == "no driver"
     assert ability.lacks(node.env, INVENTORY) == "the driver volume with them is not built yet"
     assert ability.lacks({**node.env, "PATH": ""}, INVENTORY) == "no C compiler, and no built libraries"
 
 
-def test_an_operator_can_switch_them_off_at_once(node: Node, libraries: tuple[Path, dict[str, str]]) -> None:
+def test_shim_can_be_switched_off_at_once(node: Node, libraries: tuple[Path, dict[str, str]]) -> None:
     node.build(libraries)
     assert ability.lacks(node.env, INVENTORY) == ""
     assert ability.lacks({**node.env, "MESOS_GPU_SHIM": "off"}, INVENTORY) == "MESOS_GPU_SHIM=off"
@@ -69,7 +69,7 @@ def test_an_operator_can_switch_them_off_at_once(node: Node, libraries: tuple[Pa
     assert ability.lacks(node.env, INVENTORY) == ""
 
 
-def test_a_driver_with_a_way_that_is_not_known_is_not_used(
+def test_shim_is_not_used_over_a_driver_with_an_unknown_function(
     node: Node, libraries: tuple[Path, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HAMi-core #52: a new driver."""
@@ -82,7 +82,7 @@ def test_a_driver_with_a_way_that_is_not_known_is_not_used(
     ability._unproven.cache_clear()
 
 
-def test_a_check_tries_them_over_the_driver_that_is_there(
+def test_shim_check_tries_the_libraries_over_the_driver(
     node: Node, bench: Bench, libraries: tuple[Path, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STUB_CARDS", str(bench.cards.path))
@@ -97,7 +97,7 @@ def test_a_check_tries_them_over_the_driver_that_is_there(
     assert results["trial"].text == "one MiB over a share of 64 MiB: CUresult 2; a half of it: 0"
 
 
-def test_a_check_without_a_card_still_loads_them(
+def test_shim_check_without_a_card_loads_the_libraries(
     node: Node, libraries: tuple[Path, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("STUB_CARDS", raising=False)
@@ -109,7 +109,7 @@ def test_a_check_without_a_card_still_loads_them(
     )
 
 
-def test_libraries_that_keep_nothing_are_found_out(
+def test_shim_check_finds_libraries_that_enforce_nothing(
     bench: Bench, libraries: tuple[Path, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that gets the driver's own library in place of ours is granted what is too much."""

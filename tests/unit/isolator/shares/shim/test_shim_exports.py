@@ -5,7 +5,7 @@ import pytest
 from isolator.shares.shim.exports import unknown, wrapped
 
 
-def test_the_list_is_read_from_the_sources() -> None:
+def test_wrapped_functions_are_read_from_the_sources() -> None:
     assert {
         "cuInit",
         "cuLaunchKernel",
@@ -41,6 +41,6 @@ def test_a_new_way_to_take_memory_or_to_start_work_is_noticed(name: str) -> None
         "cuMemAllocHost",
     ],
 )
-def test_names_that_only_begin_alike_are_left_alone(name: str) -> None:
+def test_functions_with_similar_names_are_left_alone(name: str) -> None:
     """HAMi-core #215: names that only begin with `cu`."""
     assert unknown([name]) == ()

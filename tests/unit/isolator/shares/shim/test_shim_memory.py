@@ -136,7 +136,7 @@ def test_physical_memory_counts_for_the_card_that_it_names(bench: Bench) -> None
 # --- how long memory counts
 
 
-def test_what_is_freed_can_be_had_again(bench: Bench) -> None:
+def test_memory_that_is_freed_can_be_allocated_again(bench: Bench) -> None:
     with bench.task(1000).program() as program:
         for _ in range(3):
             assert program.ask("[alloc(1000), free()]") == "[0, 0]"
@@ -161,7 +161,7 @@ def test_physical_memory_counts_while_a_handle_or_a_mapping_lives(bench: Bench) 
         assert bench.cards.used_mib() == 1000
 
 
-def test_one_call_may_end_several_mappings(bench: Bench) -> None:
+def test_unmap_may_end_several_mappings(bench: Bench) -> None:
     """Growing segments of PyTorch are such: 2 MiB each, side by side."""
     with bench.task(100).program() as program:
         program.ask("[(create(10), map_(4096 + 10 * i, 10, held[-1]), release(held[-1])) for i in range(10)]")
@@ -194,7 +194,7 @@ def test_a_pool_counts_what_it_keeps_until_it_is_trimmed(bench: Bench) -> None:
         assert task.usage().memory_bytes == 0
 
 
-def test_what_a_pool_keeps_gives_way_to_an_allocation_that_needs_it(bench: Bench) -> None:
+def test_memory_kept_by_a_pool_gives_way_to_an_allocation(bench: Bench) -> None:
     with bench.task(1000).program() as program:
         assert program.ask("[keep(800), pool_async(800), free_async(), alloc(900)]") == "[0, 0, 0, 0]"
         assert bench.cards.used_mib() == 900
@@ -310,7 +310,7 @@ def test_a_program_that_closes_all_descriptors_still_counts(bench: Bench) -> Non
         assert task.usage().memory_bytes == 900 * MIB
 
 
-def test_of_eight_processes_that_race_none_gets_a_byte_too_much(bench: Bench) -> None:
+def test_share_is_not_exceeded_by_eight_processes_that_race(bench: Bench) -> None:
     task = bench.task(1000)
     programs = [task.program() for _ in range(8)]
     try:

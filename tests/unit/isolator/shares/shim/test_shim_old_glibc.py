@@ -21,17 +21,24 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def run(tmp_path: Path, libraries: tuple[Path, dict[str, str]]) -> list[str]:
-    """What starts the program under that C library."""
+@pytest.fixture(scope="module")
+def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install that C library in a directory."""
+    top = tmp_path_factory.mktemp("glibc")
     try:
-        install(tmp_path / "root", OLD_GLIBC)
+        install(top / "root", OLD_GLIBC)
     except Unavailable as error:
         pytest.skip(str(error))
-    old, lib64, compiler = tmp_path / "root/lib/x86_64-linux-gnu", tmp_path / "task/lib64", compiler_or_skip()
+    return top
+
+
+@pytest.fixture(scope="module")
+def run(top: Path, libraries: tuple[Path, dict[str, str]]) -> list[str]:
+    """Compile the program; return the command that starts it under that C library."""
+    old, lib64, compiler = top / "root/lib/x86_64-linux-gnu", top / "task/lib64", compiler_or_skip()
     lib64.mkdir(parents=True)
     shutil.copy(libraries[1]["libcuda.so.1"], lib64)
-    real, client = lib64 / "libmgpu-real-cuda.so", tmp_path / "client"
+    real, client = lib64 / "libmgpu-real-cuda.so", top / "client"
     tiny = [*compiler, "-O2", "-nostdlib", "-fno-stack-protector"]
     soname = "-Wl,-soname,libcuda.so.1"
     driver, program = (str(PROGRAM.with_name(f"tiny_{name}.c")) for name in ("driver", "client"))
@@ -40,12 +47,14 @@ def run(tmp_path: Path, libraries: tuple[Path, dict[str, str]]) -> list[str]:
     return [str(old / "ld-2.27.so"), "--library-path", f"{lib64}:{old}", str(client)]
 
 
-def test_under_glibc_2_27_a_share_is_kept(run: list[str], tmp_path: Path) -> None:
-    Region(tmp_path / "task/share").create([CardLimits(GPU, 1000 * MIB)])
+def test_shim_under_glibc_2_27_keeps_a_share(run: list[str], top: Path) -> None:
+    region = Region(top / "task/share")
+    region.create([CardLimits(GPU, 1000 * MIB)])
     assert subprocess.run(run, timeout=60).returncode == SECOND_REFUSED
+    region.remove()
 
 
-def test_under_glibc_2_27_no_share_is_no_gpu(run: list[str]) -> None:
+def test_shim_under_glibc_2_27_gives_no_gpu_without_a_share(run: list[str]) -> None:
     done = subprocess.run(run, timeout=60, capture_output=True, text=True)
     assert done.returncode == REFUSED_BY_INIT
     assert done.stderr.startswith("mesos_gpu: no GPU is given, for this task's share cannot be kept: ")

@@ -50,31 +50,29 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="session")
-def volumes_of_real_drivers(
-    tmp_path_factory: pytest.TempPathFactory, libraries: tuple[Path, dict[str, str]]
-) -> dict[str, Path]:
-    """By driver version, its volume with our libraries."""
-    top = tmp_path_factory.mktemp("real")
-    ours = libraries[1]
+@pytest.fixture(scope="module", params=[CURRENT, pytest.param(NEXT, marks=pytest.mark.long)])
+def real_volume(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    libraries: tuple[Path, dict[str, str]],
+) -> Path:
+    """Build the volume of a real driver with our libraries."""
+    top, version, ours = tmp_path_factory.mktemp("real"), request.param, libraries[1]
     shim = Shim(sources.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
-    made = {}
-    for version in (CURRENT, NEXT):
-        try:
-            install(top / version, version)
-        except Unavailable as error:
-            pytest.skip(str(error))
-        built = make(top / "volumes", top / version, version, shim=shim)
-        assert verify(built.volume) == ()
-        made[version] = built.path
-    return made
+    try:
+        install(top / version, version)
+    except Unavailable as error:
+        pytest.skip(str(error))
+    built = make(top / "volumes", top / version, version, shim=shim)
+    assert verify(built.volume) == ()
+    return built.path
 
 
-@pytest.fixture(params=[CURRENT, NEXT])
-def volume(request: pytest.FixtureRequest, volumes_of_real_drivers: dict[str, Path], tmp_path: Path) -> Path:
-    """A copy of a volume, in which a task has a share."""
-    path = tmp_path / "nvidia"
-    shutil.copytree(volumes_of_real_drivers[request.param], path, symlinks=True)
+@pytest.fixture
+def volume(real_volume: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a task a share in a volume of the same files."""
+    path = tmp_path_factory.mktemp("task") / "nvidia"
+    shutil.copytree(real_volume, path, symlinks=True, copy_function=os.link)
     os.rmdir(path / "share")
     Region(path / "share").create([CardLimits(GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 1 << 30)])
     return path
@@ -98,7 +96,7 @@ def look(volume: Path) -> dict[str, Any]:
     return seen
 
 
-def test_every_export_comes_through_and_every_answer_is_the_right_one(volume: Path) -> None:
+def test_shim_passes_on_every_export_and_answers_with_its_own_functions(volume: Path) -> None:
     seen = look(volume)
     assert seen["cuInit"] == NO_DEVICE, "as without us"
     assert seen["exports"] >= 600
@@ -110,28 +108,23 @@ def test_every_export_comes_through_and_every_answer_is_the_right_one(volume: Pa
     assert seen["nvml not coming through"] == []
 
 
-def test_the_list_of_proven_drivers_is_that_of_these_tests() -> None:
+def test_proven_drivers_are_those_of_these_tests() -> None:
     assert tuple(version.partition(".")[0] for version in (CURRENT, NEXT)) == PROVEN
 
 
-def test_the_drivers_export_no_way_past_us(volumes_of_real_drivers: dict[str, Path]) -> None:
-    for version, path in volumes_of_real_drivers.items():
-        assert unknown(exports(path / "lib64/libmgpu-real-cuda.so")) == (), version
+def test_real_driver_exports_no_way_past_us(real_volume: Path) -> None:
+    assert unknown(exports(real_volume / "lib64/libmgpu-real-cuda.so")) == ()
 
 
-def test_of_each_way_to_memory_that_is_not_ours_is_known_why(
-    volumes_of_real_drivers: dict[str, Path],
-) -> None:
-    for version, path in volumes_of_real_drivers.items():
-        others = {
-            name for name in exports(path / "lib64/libmgpu-real-cuda.so") if SOUNDS.fullmatch(name)
-        } - wrapped()
-        known = {name for name in others for why in NOT_COUNTED.values() if re.fullmatch(why, name)}
-        assert others - known == set(), version
-        assert len(known) > 50
+def test_driver_functions_that_are_not_counted_have_a_reason(real_volume: Path) -> None:
+    names = exports(real_volume / "lib64/libmgpu-real-cuda.so")
+    others = {name for name in names if SOUNDS.fullmatch(name)} - wrapped()
+    known = {name for name in others for why in NOT_COUNTED.values() if re.fullmatch(why, name)}
+    assert others - known == set()
+    assert len(known) > 50
 
 
-def test_without_a_share_the_real_driver_is_not_even_asked(volume: Path) -> None:
+def test_shim_without_a_share_does_not_ask_the_real_driver(volume: Path) -> None:
     shutil.rmtree(volume / "share")
     assert look(volume)["cuInit"] == NOT_PERMITTED
 

@@ -43,7 +43,7 @@ def test_a_full_card_is_split_as_granted(rig: Rig, granted: tuple[int, ...], ker
 
 
 @pytest.mark.long
-def test_what_a_launch_costs_stays_small(rig: Rig, tmp_path: Path) -> None:
+def test_shim_launch_cost_stays_small(rig: Rig, tmp_path: Path) -> None:
     """By a tenth of what `bench shim` measures: on a busy machine the best of five may be twice as long."""
     from mesos_gpu.policy.sharing.windows import PERIOD_US, Window
 
@@ -57,5 +57,5 @@ def test_what_a_launch_costs_stays_small(rig: Rig, tmp_path: Path) -> None:
     ("measured", "fair"),
     [((500, 480), True), ((530, 430), True), ((531, 469), False), ((500, 429), False), ((460, 460), False)],
 )
-def test_what_counts_as_granted(measured: tuple[int, ...], fair: bool) -> None:
+def test_split_within_its_tolerance_is_fair(measured: tuple[int, ...], fair: bool) -> None:
     assert Split((500, 500), measured).is_fair is fair

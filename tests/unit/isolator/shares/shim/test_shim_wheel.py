@@ -77,6 +77,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
+@pytest.mark.on_change("install")
 def test_a_host_without_a_compiler_keeps_shares_by_the_libraries_of_the_wheel(
     tmp_path: Path, node: Node, bench: Bench, libraries: tuple[Path, dict[str, str]]
 ) -> None:

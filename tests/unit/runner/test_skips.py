@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import skips
+from tests.runner import skips
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
 
 
@@ -24,25 +24,26 @@ DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
         ({"CI": "0"}, 0, DEBIAN, False),
     ],
 )
-def test_where_a_skip_is_red(
+def test_skip_is_judged_in_ci_and_for_root_on_debian(
     environment: dict[str, str], uid: int, release: dict[str, str], expected: bool
 ) -> None:
     assert skips.judged(environment, uid, release) is expected
 
 
-def test_every_reason_on_the_list_says_why() -> None:
+def test_skip_list_says_why_for_each_reason() -> None:
     text = skips.ALLOWED.read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert all(" # " in line for line in lines), lines
     assert len(skips.allowed(text)) == len(lines)
 
 
+@pytest.mark.on_change("runner")
 @pytest.mark.parametrize(
     ("processes", "reason", "status"),
     [("2", "no dockerd", 1), ("0", "no loop devices: losetup: cannot find one", 0)],
     ids=["not allowed", "allowed"],
 )
-def test_a_skip_that_is_not_allowed_makes_the_run_red(
+def test_skip_that_is_not_allowed_makes_the_run_red(
     tmp_path: Path, processes: str, reason: str, status: int
 ) -> None:
     skip = f"import pytest\npytest.skip({reason!r}, allow_module_level=True)\n"
@@ -50,7 +51,18 @@ def test_a_skip_that_is_not_allowed_makes_the_run_red(
     (tmp_path / "test_one.py").write_text(
         f"def test_one():\n    {skip.replace(chr(10), '; ')}\ndef test_two(): pass\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "-n", processes, "-c", os.devnull, "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.runner.skips",
+        "-n",
+        processes,
+        "-c",
+        os.devnull,
+        "-q",
+    ]
     command += [f"--rootdir={tmp_path}", "-p", "no:schemathesis", "-p", "no:cacheprovider", str(tmp_path)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import again
-from tests.again import Record
+from tests.runner import again
+from tests.runner.again import Record
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.on_change("runner")
 ENDS_S = 200.0
 TWO = ("-n2", "--max-worker-restart", "0", "--dist", "loadfile", "--no-loadscope-reorder")
 ONCE = """
@@ -34,7 +35,7 @@ def run(directory: Path, *arguments: str, files: Mapping[str, str], ci: bool = F
     command = [
         sys.executable,
         "-m",
-        "tests.run",
+        "tests.runner.run",
         "--again",
         *arguments,
         "-c",
@@ -63,7 +64,7 @@ def run(directory: Path, *arguments: str, files: Mapping[str, str], ci: bool = F
 
 
 @pytest.mark.parametrize("arguments", [TWO, ("-n0",)], ids=["workers", "one process"])
-def test_what_passes_at_the_second_try_is_green_and_named(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_second_try_that_passes_is_green_and_named(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """The second run has the one of the parametrized tests that failed, and nothing beside it."""
     bodies = {
         "one": "@pytest.mark.parametrize('x', ['a/b', 'c::d [e]'])\n"
@@ -81,7 +82,7 @@ def test_what_passes_at_the_second_try_is_green_and_named(tmp_path: Path, argume
     assert text.splitlines()[-1] == "2 tests failed at first and passed at the second try: this run is green"
 
 
-def test_files_that_a_failed_test_left_open_are_no_leaks_of_a_later_test(tmp_path: Path) -> None:
+def test_leak_check_frees_files_that_a_failed_test_left_open(tmp_path: Path) -> None:
     bodies = {
         "one": "import socket\ndef test_one():\n    left = [socket.socket()]\n    left.append(left)\n    fails_once()\n"
         "    left[0].close()\n",
@@ -101,14 +102,14 @@ def test_draws():
 """
 
 
-def test_the_second_try_has_the_seed_of_the_first(tmp_path: Path) -> None:
+def test_second_try_has_the_seed_of_the_first(tmp_path: Path) -> None:
     status, text = run(tmp_path, *TWO, files={"one": DRAWS, "two": "def test_two(): pass\n"})
     assert status == 0, text
     first, second = (tmp_path / "test_one.py.seed").read_text().split()
     assert first == second
 
 
-def test_what_fails_twice_is_red(tmp_path: Path) -> None:
+def test_second_try_that_fails_is_red(tmp_path: Path) -> None:
     """Another test that passes at the second try does not mend that."""
     bodies = {"one": "def test_one(): fails_once()\n", "two": "def test_two(): assert 1 == 2\n"}
     status, text = run(tmp_path, "-n0", files=bodies)
@@ -117,7 +118,7 @@ def test_what_fails_twice_is_red(tmp_path: Path) -> None:
     assert "green" not in text
 
 
-def test_a_test_that_is_skipped_at_the_second_try_is_red(tmp_path: Path) -> None:
+def test_second_try_that_is_skipped_is_red(tmp_path: Path) -> None:
     body = (
         "def test_one():\n    try: fails_once()\n    except ValueError: raise\n    pytest.skip('why not')\n"
     )
@@ -127,7 +128,7 @@ def test_a_test_that_is_skipped_at_the_second_try_is_red(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("tests", "status"), [(again.MOST, 0), (again.MOST + 1, 1)])
-def test_more_failures_than_bad_luck_explains_are_red(tmp_path: Path, tests: int, status: int) -> None:
+def test_second_try_is_refused_after_many_failures(tmp_path: Path, tests: int, status: int) -> None:
     body = f"@pytest.mark.parametrize('n', range({tests}))\ndef test_one(n): fails_once(str(n))\n"
     ended, text = run(tmp_path, "-n0", files={"one": body})
     assert ended == status, text
@@ -172,7 +173,7 @@ FINAL = "no second try: test_one.py"
     ],
     ids=["killed", "exits", "process", "collection", "some", "maxfail", "clean-up", "property", "leak"],
 )
-def test_what_points_to_a_fault_is_red_at_once(
+def test_second_try_is_refused_to_faults_that_load_does_not_cause(
     tmp_path: Path, body: str, arguments: tuple[str, ...], said: str
 ) -> None:
     """Each would pass the second time, and has none."""
@@ -182,14 +183,14 @@ def test_what_points_to_a_fault_is_red_at_once(
     assert "a second try, with nothing beside it" not in text
 
 
-def test_a_skip_that_is_not_allowed_stays_red(tmp_path: Path) -> None:
+def test_second_try_is_refused_after_a_skip_that_is_not_allowed(tmp_path: Path) -> None:
     bodies = {"one": "def test_one(): fails_once()\n", "two": "def test_two(): pytest.skip('no dockerd')\n"}
-    status, text = run(tmp_path, "-p", "tests.skips", "-n0", files=bodies, ci=True)
+    status, text = run(tmp_path, "-p", "tests.runner.skips", "-n0", files=bodies, ci=True)
     assert status == 1, text
     assert "no second try: a skip that is not allowed: test_two.py::test_two: no dockerd" in text
 
 
-def test_a_test_that_leaves_a_process_at_the_second_try_is_red(tmp_path: Path) -> None:
+def test_second_try_that_leaves_a_process_is_red(tmp_path: Path) -> None:
     body = "import subprocess\ndef test_one():\n    fails_once()\n    subprocess.Popen(['sleep', '32.5'])\n"
     status, text = run(tmp_path, "-n0", files={"one": body})
     assert status == 1, text
@@ -197,7 +198,7 @@ def test_a_test_that_leaves_a_process_at_the_second_try_is_red(tmp_path: Path) -
     assert "green" not in text
 
 
-def test_a_long_failure_is_cut_and_a_short_one_shown_whole() -> None:
+def test_second_try_shows_the_end_of_a_long_failure() -> None:
     first = Record(failed={"t.py::test_a": "\n".join(map(str, range(100))), "t.py::test_b": "short"})
     lines = again.words(first)
     assert lines[2:4] == ["    ...", "    40"]

@@ -1,9 +1,9 @@
-"""Run pytest so that the run ends: `python -m tests.run [pytest's arguments]`.
+"""Run of pytest that always ends: `python -m tests.runner.run [arguments of pytest]`.
 
-pytest runs as a child. Each process that runs tests names its test in a file (tests/progress.py); this one looks at
-these files, so a process that died or is stuck is named by its test and ends the run, whatever xdist makes of it.
-At the end nothing that the run started is alive: what was left is named, killed, and makes the run red.
-With --again the few tests that failed are run once more (tests/again.py).
+pytest runs as a child. Each process that runs tests names its present test in a file (tests/runner/progress.py). The
+runner reads these files: a process that died or is stuck is named by its test and ends the run, even if xdist waits.
+No process that the run started is alive at its end: what a test left is named and killed, and makes the run red.
+With --again the few tests that failed are run once more (tests/runner/again.py).
 """
 
 import argparse
@@ -24,7 +24,7 @@ import pytest
 from isolator.host import processes
 from mesos_gpu.local import leftovers
 from mesos_gpu.testing import dockerd
-from tests import again, progress
+from tests.runner import again, progress, retries
 
 POLL_S = 0.2
 TELL_S = 2.0  # for xdist to tell of a worker that died, before its run is interrupted
@@ -43,14 +43,21 @@ class Run:
         stuck_s: The run is killed when no test began or ended for that time, or one test took it.
         grace_s: For pytest to end by a signal, with its summary, before it is killed.
         second_try: Whether tests that failed are run once more.
+        burners: Processes that compute beside the first try, as load.
     """
 
     def __init__(
-        self, arguments: Sequence[str], limit_s: float, stuck_s: float, grace_s: float, second_try: bool
+        self,
+        arguments: Sequence[str],
+        limit_s: float,
+        stuck_s: float,
+        grace_s: float,
+        second_try: bool,
+        burners: int = 0,
     ) -> None:
         """Nothing runs yet."""
         self._arguments, self._limit_s, self._stuck_s, self._grace_s = arguments, limit_s, stuck_s, grace_s
-        self._second_try = second_try
+        self._second_try, self._burners, self._burning = second_try, burners, set[int]()
         self._began_at = self._ran_at = time.monotonic()  # the run; the last beginning or end of a test
         # A short name, for paths of sockets are below it; for root where tasks see it, who have a /tmp of their own.
         place = "/srv" if os.geteuid() == 0 and os.path.isdir("/srv") else None
@@ -69,8 +76,15 @@ class Run:
             path.chmod(mode)
         try:
             status = self._pass("first", self._arguments)
+            retried: dict[str, str] = {}
             if self._second_try and status == pytest.ExitCode.TESTS_FAILED:
-                status = self._again(status)
+                status, retried = self._again(status)
+            if self._second_try and status == 0 and self._asked is None:
+                path = retries.default_path()
+                self._trouble += [
+                    f"{name}: passed at the second try twice in {retries.MAX_RUNS} runs ({path})"
+                    for name in retries.record(retried, path)
+                ]
         finally:
             self._remove()
         if self._trouble:
@@ -87,30 +101,37 @@ class Run:
         # A session of its own: a test that signals its own group does not end this process.
         env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
         self._ran_at = time.monotonic()
+        if name == "first":
+            burn = [sys.executable, "-c", "while True: pass"]
+            self._burning = {subprocess.Popen(burn).pid for _ in range(self._burners)}
         child = subprocess.Popen(command, env={**env, **mine}, start_new_session=True)
         try:
             return self._watch(child.pid)
         finally:
             self._sweep()
 
-    def _again(self, status: int) -> int:
-        """Run the tests that failed once more, if nothing else went wrong; the exit status of the whole."""
+    def _again(self, status: int) -> tuple[int, dict[str, str]]:
+        """Run the tests that failed once more, if nothing else went wrong.
+
+        Returns:
+            The exit status of the whole, and the first failures of the tests that passed now.
+        """
         first = again.read(self._directory / "first")
         if self._trouble or self._asked is not None or first is None:
-            return status
+            return status, {}
         if why := first.refusal():
             print(f"\nno second try: {why}", flush=True)
-            return status
+            return status, {}
         print(f"\n{len(first.failed)} failed: a second try, with nothing beside it", flush=True)
         second_status = self._pass("second", first.arguments())
         second = again.read(self._directory / "second")
         failed = first.still_failed(second) if second is not None else [*first.failed]
         if second_status or failed:
             print("", *(f"FAILED also at the second try: {name}" for name in failed), sep="\n", flush=True)
-            return status
+            return status, {}
         if not self._trouble:
             print(*again.words(first), sep="\n", flush=True)
-        return 0
+        return 0, first.failed
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         self._asked = number
@@ -202,7 +223,7 @@ class Run:
     def _left(self) -> list[str]:
         processes.reap()
         left = []
-        for pid in processes.descendants(os.getpid()):
+        for pid in {*processes.descendants(os.getpid())} - self._burning:
             with contextlib.suppress(OSError):
                 words = (
                     Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -214,7 +235,9 @@ class Run:
 
 def main(argv: Sequence[str]) -> int:
     """Run; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.runner.run", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument(
         "--limit", type=float, default=3600.0, metavar="S", help="of the whole run, in seconds"
     )
@@ -222,9 +245,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--grace", type=float, default=20.0, metavar="S", help="to end by a signal, in seconds"
     )
+    parser.add_argument(
+        "--burn", type=int, default=0, metavar="N", help="let N processes compute beside the tests"
+    )
     parser.add_argument("--again", action="store_true", help="run the tests that failed once more")
     own, rest = parser.parse_known_args(argv)
-    return Run(rest, own.limit, own.stuck, own.grace, own.again)()
+    return Run(rest, own.limit, own.stuck, own.grace, own.again, own.burn)()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import pytest
 from mesos_gpu.testing import dockerd
 from tests.conftest import wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.on_change("runner")
 #: Beside a test that does harm: the run does not wait for all of these.
 SLOW = """
 import time, pytest
@@ -34,7 +35,15 @@ def start(directory: Path, body: str, *arguments: str, beside: str = "") -> "sub
         f"import os, signal, subprocess, time\ndef test_before():\n    pass\ndef test_harm():\n{lines}"
     )
     (directory / "test_slow.py").write_text(beside)
-    command = [sys.executable, "-m", "tests.run", *arguments, "-c", os.devnull, f"--rootdir={directory}"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.runner.run",
+        *arguments,
+        "-c",
+        os.devnull,
+        f"--rootdir={directory}",
+    ]
     command += [part for name in _LEFT_OUT for part in ("-p", f"no:{name}")] + ["-ra"]
     files = [str(path) for path in sorted(directory.glob("test_*.py"))]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -75,7 +84,7 @@ TWO = ("-n2", "--max-worker-restart", "0", "--dist", "loadfile", "--no-loadscope
     ],
     ids=["killed", "group killed", "exits"],
 )
-def test_the_death_of_a_worker_ends_the_run_and_names_the_test(
+def test_run_ends_and_names_the_test_whose_worker_died(
     tmp_path: Path, body: str, arguments: tuple[str, ...]
 ) -> None:
     began_at = time.monotonic()
@@ -93,15 +102,13 @@ def test_the_death_of_a_worker_ends_the_run_and_names_the_test(
     ],
     ids=["stopped", "too long"],
 )
-def test_a_test_that_hangs_ends_the_run_and_is_named(
-    tmp_path: Path, body: str, limit: str, said: str
-) -> None:
+def test_run_ends_and_names_a_test_that_hangs(tmp_path: Path, body: str, limit: str, said: str) -> None:
     status, text = run(tmp_path, body, limit, "6", "--grace", "4", "-n0")
     assert status != 0, text
     assert re.search(rf"^FAILED test_harm.py::test_harm: {said}", text, re.M), text
 
 
-def test_what_a_test_leaves_running_is_ended_and_makes_the_run_red(tmp_path: Path) -> None:
+def test_run_ends_processes_that_a_test_left_and_is_red(tmp_path: Path) -> None:
     mark = f"{os.getpid()}.{time.monotonic_ns() % 10**9}"
     status, text = run(tmp_path, f"os.system('(setsid sleep {mark} &) ; setsid sleep {mark} &')", "-n0")
     assert status == 1, text
@@ -110,7 +117,7 @@ def test_what_a_test_leaves_running_is_ended_and_makes_the_run_red(tmp_path: Pat
 
 
 @pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())
-def test_an_engine_that_a_dead_test_left_is_ended_and_removed(tmp_path: Path) -> None:
+def test_run_removes_an_engine_that_a_dead_test_left(tmp_path: Path) -> None:
     said = tmp_path / "said"
     body = (
         "from mesos_gpu.testing.dockerd import Dockerd\nengine = Dockerd()\nengine.start()\n"
@@ -124,7 +131,7 @@ def test_an_engine_that_a_dead_test_left_is_ended_and_removed(tmp_path: Path) ->
     assert str(directory) not in Path("/proc/self/mounts").read_text()
 
 
-def test_a_failure_is_shown_once_and_when_it_happens(tmp_path: Path) -> None:
+def test_run_shows_a_failure_once_and_when_it_happens(tmp_path: Path) -> None:
     mark = tmp_path / "go on"
     body = f"wait = {str(mark)!r}\nif not os.path.exists(wait):\n    raise ValueError('of ' + 'this')"
     beside = (
@@ -144,7 +151,7 @@ def test_a_failure_is_shown_once_and_when_it_happens(tmp_path: Path) -> None:
     assert re.search(r"^FAILED .*test_harm.py::test_harm", text, re.M), text
 
 
-def test_ctrl_c_ends_the_run_and_what_it_started(tmp_path: Path) -> None:
+def test_run_ends_by_ctrl_c_with_all_that_it_started(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     body = f"child = subprocess.Popen(['sleep', '600'])\nopen({str(pid)!r}, 'w').write(str(child.pid))\ntime.sleep(600)"
     with start(tmp_path, body, "-n0") as process:
@@ -155,10 +162,21 @@ def test_ctrl_c_ends_the_run_and_what_it_started(tmp_path: Path) -> None:
     assert not Path("/proc", pid.read_text()).exists()
 
 
-def test_a_run_without_trouble_is_green(tmp_path: Path) -> None:
+def test_run_without_trouble_is_green(tmp_path: Path) -> None:
     """Also where the whole takes longer than one test may, and its end is slow."""
     (tmp_path / "conftest.py").write_text("import time\ndef pytest_unconfigure():\n    time.sleep(2)\n")
     beside = "import time, pytest\n@pytest.mark.parametrize('n', range(3))\ndef test_slow(n):\n    time.sleep(10)\n"
     status, text = run(tmp_path, "pass", *TWO, "--stuck", "28", beside=beside)
     assert status == 0, text
     assert "5 passed" in text
+
+
+def test_run_computes_beside_the_tests_and_ends_it(tmp_path: Path) -> None:
+    body = """
+import pathlib
+burners = [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if b"while True: pass" in p.read_bytes()]
+assert len(burners) >= 2
+"""
+    status, text = run(tmp_path, body, "-n0", "--burn", "2")
+    assert status == 0, text
+    assert "left running" not in text

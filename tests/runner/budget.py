@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import resource
+import sys
 import time
 import tomllib
 from collections import defaultdict
@@ -21,12 +22,14 @@ from statistics import median
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests import again
+from tests.runner import again, tiers
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 BUDGET = TESTS / "budget.toml"
 TOLERANCE = 1.1
 MAX_SHOWN = 10
+MIN_FILE_S = 3.0  # a file that took longer is listed
+SENTENCE = ("<!-- budget -->", "<!-- /budget -->")
 _CPUACCT = Path("/sys/fs/cgroup/cpuacct")
 _LOOP = 20_000  # rounds of the loop that measures the machine
 _LOOP_INTERVAL_S = 5.0  # of CPU
@@ -41,11 +44,13 @@ class Cost:
         own_s: Set-up, call and clean-up of the test.
         shared_s: Set-up of fixtures of a wider scope that this test asked for first.
         wall_s: Seconds that passed, of this machine.
+        group: Group of a test that runs on changes alone, which counts for no folder; empty for other tests.
     """
 
     own_s: float
     shared_s: float = 0.0
     wall_s: float = 0.0
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +61,13 @@ class Budget:
         loop_ms: CPU milliseconds of the loop of `Speed` on the machine of the figures.
         caps_s: CPU seconds of one test, by the first folder below tests/.
         folders_s: CPU seconds of all tests of the gate, by folder below tests/; the deepest that holds a test counts.
+        files_s: Seconds of the files that take long, by path below tests/.
     """
 
     loop_ms: float
     caps_s: Mapping[str, float]
     folders_s: Mapping[str, float]
+    files_s: Mapping[str, float]
 
     def folder_of(self, name: str) -> str:
         """Return the folder whose budget pays for a test, by node id; empty if there is none."""
@@ -76,7 +83,7 @@ class Budget:
 def read_budget(path: Path = BUDGET) -> Budget:
     """Read a file of budgets."""
     content = tomllib.loads(path.read_text())
-    return Budget(content["loop_ms"], content["caps"], content["folders"])
+    return Budget(content["loop_ms"], content["caps"], content["folders"], content["files"])
 
 
 @dataclass(slots=True)
@@ -177,6 +184,7 @@ class Recorder:
                 round(max(all_s - self._shared_s, 0.0) * factor, 4),
                 round(self._shared_s * factor, 4),
                 round(time.monotonic() - began_at, 3),
+                tiers.group_of(item),
             )
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -206,6 +214,8 @@ def find_faults(budget: Budget, costs: Mapping[str, Cost]) -> list[str]:
     """Return a line for each test above its cap and for each folder above its budget."""
     faults = []
     for name, cost in costs.items():
+        if cost.group:
+            continue
         if cost.own_s > budget.cap_of(name):
             faults.append(f"{name}: {cost.own_s:.2f} CPU s, cap {budget.cap_of(name):g}")
         if not budget.folder_of(name):
@@ -222,7 +232,7 @@ def sums_by_folder(budget: Budget, costs: Mapping[str, Cost]) -> dict[str, float
     """Return the CPU seconds of each folder that has a budget and a test in this run."""
     sums: dict[str, float] = defaultdict(float)
     for name, cost in costs.items():
-        if folder := budget.folder_of(name):
+        if not cost.group and (folder := budget.folder_of(name)):
             sums[folder] += cost.own_s + cost.shared_s
     return dict(sorted(sums.items()))
 
@@ -272,15 +282,58 @@ class Judge:
     def pytest_terminal_summary(self) -> None:
         """Write the costs, and what is above the budget."""
         if path := self._reporter.config.getoption("costs"):
-            dearest = sorted(self._costs.items(), key=lambda pair: -pair[1].own_s)
-            Path(path).write_text(
-                "".join(f"{json.dumps([name, *astuple(cost)])}\n" for name, cost in dearest)
-            )
+            write_costs(Path(path), self._costs)
         self._reporter.write_sep("=", "CPU seconds")
         for line in summary(self._budget, self._costs):
             self._reporter.write_line(line)
         for line in self._faults:
             self._reporter.write_line(f"over the budget: {line}", red=True)
+
+
+def write_costs(path: Path, costs: Mapping[str, Cost]) -> None:
+    """Write a line of JSON for each test, the dearest first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dearest = sorted(costs.items(), key=lambda pair: -pair[1].own_s)
+    path.write_text("".join(f"{json.dumps([name, *astuple(cost)])}\n" for name, cost in dearest))
+
+
+def read_costs(path: Path) -> dict[str, Cost]:
+    """Read what `write_costs` wrote."""
+    return {name: Cost(*values) for name, *values in map(json.loads, path.read_text().splitlines())}
+
+
+def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, workers: int = 3) -> None:
+    """Write the costs of a run as the budget of later runs, and the sentence of a document that tells them.
+
+    Args:
+        costs: Costs of all tests of the gate.
+        budget_file: File like tests/budget.toml; its head and its caps stay.
+        document: Document with a sentence between `SENTENCE` marks.
+        workers: Processes of the run.
+    """
+    gate = {name: cost for name, cost in costs.items() if not cost.group}
+    files: dict[str, float] = defaultdict(float)
+    for name, cost in costs.items():
+        files[name.partition("::")[0].removeprefix("tests/")] += cost.wall_s
+    head, _, _ = budget_file.read_text().partition("[folders]")
+    lines = ["[folders] # of all tests of the gate; the deepest folder that holds a test counts"]
+    sums = sums_by_folder(read_budget(budget_file), gate)
+    lines += [f'"{folder}" = {max(round(sum_s), 1)}' for folder, sum_s in sums.items()]
+    lines += [
+        "",
+        "[files] # seconds of those that take longest, by which tests/runner/parts.py deals files among workers",
+    ]
+    lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in sorted(files.items()) if wall_s > MIN_FILE_S]
+    budget_file.write_text(head + "\n".join(lines) + "\n")
+    cpu_s = sum(cost.own_s + cost.shared_s for cost in gate.values())
+    minutes = max(round(sum(files.values()) / workers / 60), 1)
+    sentence = (
+        f"`make test` runs {round(len(gate), -2):,} tests in about {minutes} minutes on two processors; "
+        f"they need {round(cpu_s, -1):,.0f} CPU seconds."
+    )
+    begin, end = SENTENCE
+    before, _, rest = document.read_text().partition(begin)
+    document.write_text(f"{before}{begin}{sentence}{end}{rest.partition(end)[2]}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -303,4 +356,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(own)
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None and not worker:
-        config.pluginmanager.register(Judge(reporter, budget, own, config.getoption("budget")))
+        config.pluginmanager.register(
+            Judge(reporter, budget, own, config.getoption("budget") and tiers.is_whole(config))
+        )
+
+
+if __name__ == "__main__":
+    take_over(read_costs(Path(sys.argv[1])), BUDGET, TESTS.parent / "docs" / "development.md")

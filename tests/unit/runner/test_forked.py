@@ -14,6 +14,8 @@ from mesos_gpu.local import stack
 from tests.conftest import wait_until
 from tests.starts import forked
 
+pytestmark = pytest.mark.on_change("runner")
+
 
 @pytest.fixture(scope="module")
 def parent() -> Iterator[forked.Parent]:
@@ -27,7 +29,7 @@ def started(parent: forked.Parent, log: Path, *arguments: str, **env: str) -> "s
         return parent([*stack.SCHEDULER, *arguments], {**os.environ, **env}, file.fileno())
 
 
-def test_it_says_and_returns_what_it_would(parent: forked.Parent, tmp_path: Path) -> None:
+def test_forked_scheduler_says_and_returns_as_a_started_one(parent: forked.Parent, tmp_path: Path) -> None:
     forks, starts = tmp_path / "forked", tmp_path / "started"
     for arguments in (["--help"], ["--no-such-option"], []):
         process = started(parent, forks, *arguments)
@@ -38,7 +40,9 @@ def test_it_says_and_returns_what_it_would(parent: forked.Parent, tmp_path: Path
     assert forks.read_text() == starts.read_text() != ""
 
 
-def test_its_session_arguments_environment_and_end_are_its_own(parent: forked.Parent, tmp_path: Path) -> None:
+def test_forked_scheduler_has_its_own_session_arguments_and_environment(
+    parent: forked.Parent, tmp_path: Path
+) -> None:
     words = ["--master", "127.0.0.1:9", "--state", str(tmp_path / "state.sqlite"), "--port", "0"]
     process = started(parent, tmp_path / "log", *words, WHOSE="mine")
     shown = psutil.Process(process.pid)
@@ -56,13 +60,15 @@ def test_its_session_arguments_environment_and_end_are_its_own(parent: forked.Pa
     process.send_signal(signal.SIGKILL)  # of no effect
 
 
-def test_what_only_counts_at_a_start_is_not_forked(parent: forked.Parent, tmp_path: Path) -> None:
+def test_forked_scheduler_is_started_where_its_environment_counts_at_a_start(
+    parent: forked.Parent, tmp_path: Path
+) -> None:
     process = started(parent, tmp_path / "log", "--help", LD_PRELOAD="")
     assert not isinstance(process, forked.Forked)
     assert process.wait(60) == 0
 
 
-def test_what_is_started_elsewhere_is_not_forked(
+def test_forked_scheduler_is_started_where_its_place_differs(
     parent: forked.Parent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "log").open("ab") as file:
