@@ -100,7 +100,7 @@ def zookeepers_of(stack: Stack) -> list[str]:
 def test_standby_that_does_not_reach_the_leader_reads_on_and_changes_nothing(
     stack: Stack, client: Client, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
-    """Both reach ZooKeeper and Mesos: nobody else is elected, and the log goes on to the standby."""
+    """Both reach ZooKeeper and Mesos: no other scheduler is elected, and the log goes on to the standby."""
     [framework] = framework_of(stack)
     with cut_off(standby, [leader.ip]):
         status, _, refused = ask(standby, "POST", "/v1/jobs", {"name": "refused", "command": "true"})
@@ -158,7 +158,7 @@ def test_change_whose_answer_is_lost_is_reported_as_unknown_and_done_once(
 def test_standby_without_zookeeper_shows_its_age_and_never_leads(
     stack: Stack, client: Client, leader: SchedulerProcess, standby: SchedulerProcess
 ) -> None:
-    """What is asked of it for the leader goes on, for it reaches that one."""
+    """Requests for the leader are sent on: the standby reaches it."""
     # Until its copy is younger than the last change that it sent on, it asks the leader.
     wait_until("it answers itself", lambda: ask(standby, "GET", "/v1/jobs")[1] is not None, 20)
     with cut_off(standby, zookeepers_of(stack), ZOOKEEPER_PORT):
