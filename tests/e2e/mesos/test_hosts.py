@@ -72,7 +72,7 @@ def test_jobs_run_on_hosts_of_their_own(stack: Stack, client: Client) -> None:
 
 
 def test_master_that_others_do_not_hear_is_followed_by_another(stack: Stack, client: Client) -> None:
-    """What it says reaches nobody, and its ZooKeeper is cut off with it: the others have the quorum."""
+    """It can send nothing, and its ZooKeeper is cut off with it: the others have the quorum."""
     first = stack.cluster.await_leader()
     job = submit(client, "sleep 6", gpus=1)
     wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
@@ -137,8 +137,8 @@ def test_master_that_was_paused_while_it_led_ends_when_it_wakes(stack: Stack, cl
 
 
 def test_agents_that_are_cut_off_come_back_with_their_tasks(stack: Stack, client: Client) -> None:
-    """Masters take all for unreachable: who is not heard, who hears nothing, and who neither. Their tasks are not
-    started anew, and end as they would have."""
+    """Masters take all for unreachable: one is not heard, one hears nothing, one neither. Their tasks are not
+    started again, and end as usual."""
     leader = stack.cluster.await_leader()
     jobs = [submit(client, "sleep 10; echo done", gpus=1) for _ in stack.cluster.agents]
     wait_until("they run", lambda: all(client.job(job["id"])["state"] == "running" for job in jobs))
@@ -219,7 +219,7 @@ def begin(stack: Stack, client: Client, directory: Path) -> tuple[Job, Path, Age
 
 
 def lines_of(said: Path) -> list[str]:
-    """What launches said, without their hosts."""
+    """Return the words of launches without their hosts."""
     return [line.split()[0] for line in said.read_text().splitlines()]
 
 

@@ -41,12 +41,12 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 def elections(master: Master) -> int:
-    """How often it was elected."""
+    """Return the number of times that a master was elected."""
     return master.log.read_text().count("Elected as the leading master")
 
 
 def test_masters_without_a_quorum_elect_none_and_work_goes_on(stack: Stack, client: Client) -> None:
-    """The registry could not be kept: whoever is left must not lead. Tasks know nothing of it."""
+    """The registry could not be kept, so the master that is left must not lead. Tasks do not notice."""
     first = led(stack)
     others = [master for master in stack.cluster.masters if master is not first]
     job = submit(client, "sleep 15", gpus=1)

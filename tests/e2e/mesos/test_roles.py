@@ -121,12 +121,15 @@ def test_reservation_of_a_pool_takes_whole_agents_and_gives_them_back(stack: Sta
         wait_until("others have them", lambda: greedy_gpus(stack) > 0)
 
 
-def test_doctor_compares_roles_with_the_tree_of_queues(stack: Stack, client: Client) -> None:
+def test_doctor_names_a_role_of_others_that_may_have_all_gpus(stack: Stack, client: Client) -> None:
     with Greedy(stack):
         wait_until("it has all", lambda: greedy_gpus(stack) == 4)
         said = doctor(stack)
     assert "role * of others may have all GPUs: 4 GPUs, of which queues are guaranteed 3" in said
     assert "--fair_sharing_excluded_resource_names=gpus" in said
+
+
+def test_doctor_compares_limits_of_roles_with_the_tree_of_queues(stack: Stack, client: Client) -> None:
     limited = {"role": "gpu", "limits": {"gpus": {"value": 2}}}
     master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
     master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})
