@@ -222,21 +222,14 @@ def _last_offer(events: list[ev.Event]) -> Offer | None:
 
 
 @pytest.fixture(scope="module")
-def mesos() -> Iterator[Callable[[], Cluster]]:
-    """A real Mesos master with one agent, started when it is first asked for."""
+def mesos() -> Iterator[Cluster]:
+    """A real Mesos master with one agent."""
     base = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-"))
     base.chmod(0o755)
-    started: list[Cluster] = []
-
-    def cluster() -> Cluster:
-        if not started:
-            started.append(Cluster(base / "cluster", [AgentSpec()], isolation="posix").start())
-            (started[0].directory / "executor.py").write_text(executor_text())
-        return started[0]
-
+    cluster = Cluster(base / "cluster", [AgentSpec()], isolation="posix").start()
+    (cluster.directory / "executor.py").write_text(executor_text())
     yield cluster
-    for each in started:
-        each.stop()
+    cluster.stop()
     shutil.rmtree(base)
 
 
@@ -259,7 +252,7 @@ def _nothing() -> None:
 
 
 @pytest.fixture(params=KINDS)
-def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterator[Rig]:
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     events: list[ev.Event] = []
     driver: Driver
     pump, executor, cycles = _nothing, "", None
@@ -270,7 +263,7 @@ def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterato
             driver = chaos = ChaosDriver(events.append)
             pump = chaos.pump
         case _:
-            cluster = mesos()
+            cluster: Cluster = request.getfixturevalue("mesos")
             driver = on_mesos(f"127.0.0.1:{cluster.master.port}", events.append)
             executor = f"exec {helpers.python()} -IS {cluster.directory}/executor.py"
             cycles = partial(_allocations, cluster.master.port)
@@ -328,10 +321,10 @@ def test_a_task_that_is_killed_says_so_and_no_more(rig: Rig) -> None:
 
 @pytest.mark.cluster
 def test_reservation_comes_back_with_its_framework_s_id_until_it_is_given_back(
-    mesos: Callable[[], Cluster],
+    mesos: Cluster,
 ) -> None:
     events: list[ev.Event] = []
-    driver = on_mesos(f"127.0.0.1:{mesos().master.port}", events.append, role="cards")
+    driver = on_mesos(f"127.0.0.1:{mesos.master.port}", events.append, role="cards")
     driver.start()
     rig = Rig(driver, events, _nothing)
 

@@ -59,6 +59,7 @@ class Agent:
             def log_message(self, format: str, *args: Any) -> None:
                 """Quiet."""
 
+        self.max_bytes = 16  # of an answer
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -74,7 +75,7 @@ class Agent:
         offset, length = int(query["offset"]), int(query["length"])
         if offset < 0 or offset >= len(content) or not length:
             return 200, b'{"data":"","offset":%d}' % len(content)
-        data = b"".join(map(in_json, content[offset : offset + min(length, 16)]))
+        data = b"".join(map(in_json, content[offset : offset + min(length, self.max_bytes)]))
         return 200, b'{"data":"%s","offset":%d}' % (data, offset)
 
     def close(self) -> None:
@@ -143,7 +144,7 @@ def test_the_tail_begins_with_a_whole_character(agent: Agent, reader: Reader) ->
 
 
 def test_a_log_that_was_cut_says_so_and_goes_on_where_it_does(agent: Agent, reader: Reader) -> None:
-    begin = HEAD_BYTES + 5000
+    begin, agent.max_bytes = HEAD_BYTES + 5000, 512
     agent.files[f"{VIRTUAL}/stdout"] = head(begin, 7) + bytes(5000) + b"what is left\n" * 3
 
     def read(offset: int, length: int = 26) -> tuple[str, int, int]:

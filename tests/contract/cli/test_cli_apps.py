@@ -40,6 +40,7 @@ def rig(played: Played, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play
     monkeypatch.setenv("MESOS_GPU_URL", played.url)
     monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rolling, "_LOOK_S", 0.0)
     played.room, played.works, played.ends_as = True, True, ""
     played.call("DELETE", "/v2/groups/?force=true")
     played.settled()
@@ -326,6 +327,7 @@ def test_command_why_gives_failures_of_an_app_as_the_reason(rig: Played) -> None
 def test_app_whose_deployment_was_over_at_once_is_not_waited_for(
     rig: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rolling, "_LOOK_S", 60.0)
     rig.ends_as, looks, find = "TASK_FAILED", [], rolling.find
 
     def over_at_the_second_look(marathon: Marathon, id: str) -> Any:
@@ -339,7 +341,10 @@ def test_app_whose_deployment_was_over_at_once_is_not_waited_for(
 
 
 @pytest.mark.parametrize("state", ["TASK_FAILED", "TASK_FINISHED"])
-def test_an_app_that_runs_and_ends_is_no_success(rig: Played, state: str) -> None:
+def test_an_app_that_runs_and_ends_is_no_success(
+    rig: Played, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    monkeypatch.setattr(rolling, "_LOOK_S", 60.0)
     rig.ends_as = state
     got = call("app", "create", "-", "--wait", stdin={"id": "/crash", **APP})
     assert got.exit_code == 73, got.output
@@ -361,6 +366,7 @@ def test_an_app_that_runs_and_ends_is_no_success(rig: Played, state: str) -> Non
     if state == "TASK_FINISHED":
         assert "an app's instance shall run on" in said, "an end with 0 does not read as success"
     rig.ends_as = ""
+    monkeypatch.setattr(rolling, "_LOOK_S", 0.0)
     good("app", "update", "/crash", "env.A=1", "--wait")
     assert "ends" not in rig.shown("/crash")
 
