@@ -14,15 +14,15 @@ import pytest
 
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, stack, task_ports
-from tests import progress
-from tests.parts import (
+from tests.runner import progress
+from tests.runner.parts import (
     pytest_configure_node,
     pytest_ignore_collect,
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
+from tests.runner.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_configure
 from tests.starts import forked
-from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_configure
 
 if TYPE_CHECKING:
     from tests.certificates import Authority
@@ -51,7 +51,7 @@ hypothesis.settings.load_profile("gate")
 
 if (
     os.geteuid() == 0 and os.path.isdir("/srv") and progress.VARIABLE not in os.environ
-):  # else tests/run.py says
+):  # else tests/runner/run.py says
     tempfile.tempdir = "/srv"  # where tasks see what tests make: each has a /tmp of its own
 
 

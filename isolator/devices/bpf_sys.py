@@ -161,8 +161,8 @@ def open_program(ident: int) -> int:
 def _about(ident: int, program: int) -> Attached:
     info = ctypes.create_string_buffer(ATTR_SIZE)
     _bpf(OBJ_GET_INFO_BY_FD, _attr("=IIQ", program, ATTR_SIZE, ctypes.addressof(info)), 16)
-    # struct bpf_prog_info: tag[8] at offset 8, name[16] at 64
-    return Attached(ident, info.raw[64:80].split(b"\0")[0].decode(errors="replace"), info.raw[8:16])
+    # struct bpf_prog_info: tag[8] at offset 8, name at 64, which ends with a NUL
+    return Attached(ident, info.raw[64:].split(b"\0")[0].decode(errors="replace"), info.raw[8:16])
 
 
 def installed(cgroup: int, program: bytes, kind: Kind = DEVICE) -> bool:

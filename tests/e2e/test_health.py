@@ -43,7 +43,7 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 def edit(stack: Stack, uuid: str, **fields: Any) -> None:
-    """What a simulated card says of itself, from now on; None takes a field away."""
+    """Change what a simulated card reports from now on; a field that is None is removed."""
     assert change_gpu(stack.inventory(1), GpuId(uuid), **fields)
 
 

@@ -162,7 +162,7 @@ def test_gpu_model_of_a_job_chooses_the_node(client: Client) -> None:
     assert job["hostname"] == "127.0.0.12"
 
 
-def test_why_names_jobs_that_can_never_run(client: Client) -> None:
+def test_job_that_can_never_run_is_named_by_why(client: Client) -> None:
     unknown, many = submit(client, "true", gpus=1, gpu_model="RIVA 128"), submit(client, "true", gpus=5)
     why = client.why(unknown["id"])
     assert (why["can_ever_run"], why["state"]) == (False, "pending")

@@ -1,4 +1,4 @@
-"""What a launch takes on a real agent: no more processes, libraries and modules than a task needs."""
+"""Processes, libraries and modules of a launch on a real agent: no more than a task needs."""
 
 import shlex
 import subprocess
@@ -98,7 +98,7 @@ def test_launch_imports_a_bounded_set_of_modules_to_its_end(
 
 
 def first_mapping(process: psutil.Process) -> str:
-    """Where its program begins in its memory: of the children of a fork, where it does in their parent's."""
+    """Return the addresses at which its program begins; those of a forked process are those of its parent."""
     return Path(f"/proc/{process.pid}/maps").read_text().partition(" ")[0]
 
 

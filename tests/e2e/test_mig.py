@@ -67,7 +67,7 @@ def submit(client: Client, **fields: object) -> Job:
 
 
 def seen_by(client: Client, job: Job) -> str:
-    """What its command said."""
+    """Wait for the output of its command and return it."""
 
     def line() -> str:
         return client.logs(job["id"], stream="stdout", offset=0, length=1000)["data"].strip()

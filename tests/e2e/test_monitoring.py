@@ -65,7 +65,7 @@ def told(stack: Stack, *words: str) -> str:
 
 
 def as_dcgm(meters: dict[str, int]) -> dict[str, float]:
-    """What DCGM's names are to say of a card."""
+    """Return the values that a card must have under DCGM's names."""
     names = {
         "SM_CLOCK": "sm_clock_mhz", "MEM_CLOCK": "memory_clock_mhz", "MEMORY_TEMP": "memory_temperature_c",
         "GPU_TEMP": "temperature_c", "TOTAL_ENERGY_CONSUMPTION": "energy_mj", "PCIE_REPLAY_COUNTER": "pcie_replays",

@@ -70,7 +70,7 @@ def is_told(client: Client, job: str) -> bool:
 
 
 def file_of(stack: Stack) -> dict[str, object] | None:
-    """What the only notice of this cluster says; None: there is none."""
+    """Return the content of the latest notice of this cluster, if there is one."""
     files = list(stack.directory.glob(f"**/runs/*/{NOTICE}"))
     files = [path for path in files if not path.parent.is_symlink()]
     return json.loads(max(files, key=lambda path: path.stat().st_mtime).read_text()) if files else None

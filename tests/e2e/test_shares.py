@@ -142,7 +142,7 @@ def _held_after_ms(stack: Stack, task_id: str) -> float:
     return (float(said_at) - float(launched_at)) * 1000
 
 
-def test_a_running_share_grows_and_shrinks(stack: Stack, client: Client) -> None:
+def test_share_grows_and_shrinks_while_it_runs(stack: Stack, client: Client) -> None:
     job, other = submit(client, "sleep 600"), submit(client, "sleep 600", gpus=0.5)
     running(client, job, other)
     grown = client.resize(job["id"], {"gpu_memory_mib": 30720, "gpu_compute_pct": 45})
@@ -195,7 +195,7 @@ def _executor_of(process: psutil.Process) -> str | None:
         return None
 
 
-def test_a_task_beyond_its_share_is_told_of_and_ended(stack: Stack, client: Client) -> None:
+def test_share_that_a_task_exceeds_ends_the_task(stack: Stack, client: Client) -> None:
     job, neighbour = submit(client, "echo pid $$; sleep 600"), submit(client, "sleep 600")
     running(client, job, neighbour)
     logs = wait_until("its pid", lambda: client.logs(job["id"], stream="stdout", offset=0, length=99)["data"])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -12,6 +12,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.usage import MS
 from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
 from mesos_gpu.simulate.chaos.world import World
+from tests.property.examples import examples
 
 NUMBERS = st.integers(0, 2**24 - 1)
 #: Records are of the host's clock: one that is set back takes from them what no sum of what passed shows.
@@ -88,6 +89,4 @@ class Accounts(RuleBasedStateMachine):
 
 
 TestAccounts = Accounts.TestCase
-TestAccounts.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestAccounts.settings = examples(10, 40, stateful_step_count=40, suppress_health_check=list(HealthCheck))

@@ -3,7 +3,7 @@
 `mesos-gpu simulate chaos` draws the same acts from a seed, in long runs; hypothesis searches short ones, and shrinks.
 """
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -11,6 +11,7 @@ from mesos_gpu.policy.gpus.history import MOST
 from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
 from mesos_gpu.simulate.chaos.settle import settle
 from mesos_gpu.simulate.chaos.world import World
+from tests.property.examples import examples
 
 NUMBERS = st.integers(0, 2**24 - 1)
 COMMON = st.sampled_from(
@@ -49,6 +50,4 @@ class Scheduler(RuleBasedStateMachine):
 
 
 TestScheduler = Scheduler.TestCase
-TestScheduler.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestScheduler.settings = examples(8, 60, stateful_step_count=40, suppress_health_check=list(HealthCheck))

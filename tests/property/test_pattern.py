@@ -23,7 +23,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 PATTERNS = st.recursive(st.tuples(ATOMS, COUNTS).map("".join), grown, max_leaves=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PATTERNS, st.lists(st.text("ab-.1c", max_size=6), min_size=1, max_size=5))
 def test_pattern_matches_the_texts_that_re_matches(pattern: str, texts: list[str]) -> None:
     assert problem_of(pattern) == ""
@@ -31,7 +31,7 @@ def test_pattern_matches_the_texts_that_re_matches(pattern: str, texts: list[str
         assert matches(pattern, text) is (re.fullmatch(pattern, text) is not None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text("ab()[]{}|*+?\\.^$-,1&i<:=", max_size=12))
 def test_pattern_of_any_text_is_understood_or_refused(pattern: str) -> None:
     if problem_of(pattern) == "":

@@ -80,7 +80,7 @@ def accepted(asked: dict[str, Any]) -> JobSpec:
 
 
 @given(shares(), st.integers(1, 1024))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_share_is_the_same_wherever_it_is_written(
     store: SqliteStore, asked: dict[str, Any], tasks: int
 ) -> None:
@@ -109,7 +109,6 @@ def test_a_share_is_the_same_wherever_it_is_written(
 
 
 @given(shares(), st.booleans())
-@settings(deadline=None)
 def test_a_share_of_an_app_is_that_of_a_job(asked: dict[str, Any], by_label: bool) -> None:
     options = {OF_APP[key]: value for key, value in asked.items() if key in OF_APP}
     fraction = asked.get("gpus", 1)
@@ -133,7 +132,7 @@ def test_a_share_of_an_app_is_that_of_a_job(asked: dict[str, Any], by_label: boo
 
 
 @given(st.floats() | st.integers(-5, 1030) | st.integers(-9, 2000).map(lambda milli: milli / 1000))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_a_number_is_gpus_or_thousandths_of_one_or_is_refused(gpus: float) -> None:
     spec = spec_from_mapping({"command": "true", "gpus": gpus})
     milli = Fraction(repr(gpus)) * 1000 if isfinite(gpus) else Fraction(-1)

@@ -6,7 +6,7 @@ What runs ends at a time of its own, early or late, and may be stopped; the queu
 
 from dataclasses import dataclass
 
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from mesos_gpu.engine import effects as fx
@@ -15,6 +15,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import MinRuntime
 from mesos_gpu.testing.builders import offer
+from tests.property.examples import examples
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 GRACE_S = 2.0
@@ -127,7 +128,7 @@ def _ends(world: Tenants, job: Coming) -> None:
         world.feed(ev.KillRequested(JobId(job.name)))
 
 
-@settings(max_examples=10)
+@examples(2, 10)
 @given(stories())
 def test_a_gang_waits_no_longer_than_alone(story: Story) -> None:
     alone = start_of(story, alone=True)

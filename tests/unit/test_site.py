@@ -1,4 +1,4 @@
-"""The site of the pages: made without a warning, whole, and with nothing on it that comes from elsewhere."""
+"""The site of the pages: built without a warning, complete, and without resources of other hosts."""
 
 import re
 import shutil
@@ -11,7 +11,10 @@ import pytest
 from docs.drawings import NotDrawn, dot, pictures
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(shutil.which("dot") is None, reason="no dot: apt-get install graphviz")
+pytestmark = [
+    pytest.mark.on_change("documents"),
+    pytest.mark.skipif(shutil.which("dot") is None, reason="no dot: apt-get install graphviz"),
+]
 LOADED = re.compile(
     r"<(?:script|img|iframe|object|source)\b[^>]*\b(?:src|data)=\"([^\"]+)\"|<link\b[^>]*\bhref=\"([^\"]+)\""
 )
@@ -32,21 +35,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return into
 
 
-def test_each_document_is_a_page(site: Path) -> None:
+def test_site_has_a_page_for_each_document(site: Path) -> None:
     documents = {path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md")}
     pages = {path.relative_to(site).with_suffix("") for path in site.glob("**/*.html")}
     assert documents <= pages
 
 
-def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
-    """Browsers of hosts without internet show it, and nobody hears who reads it."""
+def test_site_pages_load_no_resource_of_other_hosts(site: Path) -> None:
+    """Browsers of hosts without internet show it, and no other host learns who reads it."""
     pages = sorted(site.glob("**/*.html"))
     loaded = {"".join(each) for page in pages for each in LOADED.findall(page.read_text())}
     assert len(loaded) > 10
     assert [each for each in loaded if re.match(r"(https?:)?//", each)] == []
 
 
-def test_life_cycles_are_drawn(site: Path) -> None:
+def test_site_draws_the_life_cycles(site: Path) -> None:
     text = (site / "development.html").read_text()
     drawn = re.findall(r'data="_images/(graphviz-\w+\.svg)"', text)
     assert len(drawn) == (ROOT / "docs/development.md").read_text().count("```mermaid")
@@ -54,7 +57,7 @@ def test_life_cycles_are_drawn(site: Path) -> None:
     assert "at_barrier" in "".join((site / "_images" / name).read_text() for name in drawn)
 
 
-def test_links_and_diagrams_that_are_wrong_are_errors(tmp_path: Path) -> None:
+def test_site_with_wrong_links_and_diagrams_is_not_built(tmp_path: Path) -> None:
     source = tmp_path / "docs"
     source.mkdir()
     for name in ("conf.py", "drawings.py"):
@@ -73,7 +76,7 @@ def test_links_and_diagrams_that_are_wrong_are_errors(tmp_path: Path) -> None:
 # --- diagrams
 
 
-def test_an_arrow_to_a_group_leads_to_its_edge() -> None:
+def test_site_diagram_arrow_to_a_group_leads_to_its_edge() -> None:
     drawn = dot('stateDiagram-v2\n[*] --> a\nstate live {\na --> b\n}\nlive --> [*]: why "so"\n')
     assert '"begin" -> "a" []' in drawn
     assert '"a" -> "end" [label=" why \\"so\\" " ltail="cluster_live"]' in drawn
@@ -88,7 +91,7 @@ def test_an_arrow_to_a_group_leads_to_its_edge() -> None:
         ("stateDiagram-v2\n}", "a line that is not drawn: }"),
     ],
 )
-def test_what_is_not_drawn_is_refused(text: str, wrong: str) -> None:
+def test_site_diagram_that_cannot_be_drawn_is_refused(text: str, wrong: str) -> None:
     with pytest.raises(NotDrawn, match=re.escape(wrong)):
         dot(text)
 
@@ -96,7 +99,7 @@ def test_what_is_not_drawn_is_refused(text: str, wrong: str) -> None:
 # --- pictures
 
 
-def test_pictures_of_the_dashboard_are_on_its_page_if_they_were_taken(tmp_path: Path) -> None:
+def test_site_has_pictures_of_the_dashboard_if_they_were_taken(tmp_path: Path) -> None:
     assert pictures(tmp_path, "shots") == ""
     (tmp_path / "job-waits-light.png").touch()
     text = pictures(tmp_path, "shots")

@@ -66,7 +66,9 @@ class Session:
             BadAnswer: What comes is no frame.
             BrokenPipeError: Nobody reads our output any more.
         """
-        with self._threads(), self._heard_signals(), self._line:
+        with self._threads() as threads, self._heard_signals(), self._line:
+            for thread in threads:  # the line is not used before it is entered
+                thread.start()
             while True:
                 frame = self._heard.get()
                 if isinstance(frame, MesosGpuError):
@@ -79,20 +81,20 @@ class Session:
                 self._write(frame)
 
     @contextlib.contextmanager
-    def _threads(self) -> Iterator[None]:
-        """Let one thread hear and one tell. Neither uses a file after its end, which may be another one's by then."""
+    def _threads(self) -> Iterator[list[threading.Thread]]:
+        """Make a thread that hears and one that tells, and wait for those that were started. Neither uses a file after
+        its end, which may be another one's by then."""
         threads = [
             threading.Thread(target=work, name="channel", daemon=True) for work in (self._hear, self._tell)
         ]
-        for thread in threads:
-            thread.start()
         try:
-            yield
+            yield threads
         finally:
             self._ended.set()
             self._rouse()
             for thread in threads:
-                thread.join(_END_S)
+                if thread.ident is not None:
+                    thread.join(_END_S)
             if not any(thread.is_alive() for thread in threads):
                 os.close(self._woken)
                 os.close(self._wake)

@@ -139,7 +139,8 @@ def role_label(keeper: str) -> str:
 
 def may_cover(state: State, agent_id: AgentId, now: float) -> bool:
     """Whether a card may be covered there now: a keeper that does not start is not started again and again."""
-    return state.keeper_failures.get(agent_id, (0, 0.0))[1] <= now
+    failed = state.keeper_failures.get(agent_id)
+    return failed is None or failed[1] <= now
 
 
 def cost_of_cover(state: State, settings: Settings, agent_id: AgentId, now: float) -> Resources:

@@ -347,7 +347,7 @@ class Elsewhere:
             return None
         stopped = self._rule.victims_of(job) if seated else {}
         victims = {**stopped, **movable}
-        bound = inf if seated else MOST_LOST_S * job.spec.counted_milli * job.spec.tasks
+        bound = inf if seated else MOST_LOST_S * job.spec.counted_milli  # a gang that borrows moves nobody
         ways = list(self._ways(job, request, victims))
         if any(not chosen for _, chosen in ways):
             return None  # there is room already

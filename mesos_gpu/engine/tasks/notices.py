@@ -1,7 +1,6 @@
 """Notices on their way to tasks: each is sent again until the executor says that its task can read it."""
 
 from dataclasses import replace
-from typing import Final
 
 from mesos_gpu.engine.effects import GiveNotice, Publish
 from mesos_gpu.engine.events import CheckpointTold
@@ -14,11 +13,10 @@ from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.usage import BudgetUse
+from mesos_gpu.policy.queueing.backoff import patience_s
 from mesos_gpu.policy.tasks.blame import ended_by_itself
 from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.wire.mesos.notice import decode_checkpoint, decode_told
-
-_LONGEST: Final = 15  # times `notice_resend_s`, between two words to an executor that says nothing
 
 
 def tell(turn: Turn, task: Task, notice: Notice) -> None:
@@ -59,15 +57,11 @@ def on_tick(turn: Turn) -> None:
         notice = task.notice
         if notice is None or notice.told >= notice.number or task.evicted:
             continue
-        number, sent_at = turn.state.notified.get(task_id, (0, 0.0))
-        if number != notice.number or turn.now - sent_at >= _patience_s(turn, notice):
+        silent_s = turn.now - (notice.recalled_at or notice.at)
+        waits_s = patience_s(silent_s, turn.settings.notice_resend_s)
+        sent = turn.state.notified.get(task_id)  # the number of a notice, and when it was sent
+        if sent is None or sent[0] != notice.number or turn.now - sent[1] >= waits_s:
             _send(turn, task, notice)
-
-
-def _patience_s(turn: Turn, notice: Notice) -> float:
-    """How long an executor may take to answer before it is told again: longer, the longer it says nothing."""
-    least_s = turn.settings.notice_resend_s
-    return min(max(least_s, (turn.now - (notice.recalled_at or notice.at)) / 4), _LONGEST * least_s)
 
 
 def on_told(turn: Turn, task: Task, status: Status) -> None:

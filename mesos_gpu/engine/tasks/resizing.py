@@ -4,7 +4,7 @@ more of both sizes until then."""
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from mesos_gpu.engine.charges import charges_of, cost_of_granted, up
 from mesos_gpu.engine.effects import AskResize
@@ -22,11 +22,10 @@ from mesos_gpu.model.tasks.resize import Resize, Resized, Resizing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.capacity.node import Reservation
+from mesos_gpu.policy.queueing.backoff import patience_s
 from mesos_gpu.policy.room.reservation import beyond, ends_by, outlasts
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
 from mesos_gpu.wire.mesos.resize import decode_answer
-
-_LONGEST: Final = 15  # times the shortest wait, between two requests of an executor that does not answer
 
 Kept = Callable[[], Sequence[Reservation]]  # what is kept for jobs that wait
 
@@ -284,14 +283,9 @@ def on_tick(turn: Turn) -> None:
             continue
         if not resize.number and not _is_reported(turn, task):
             continue  # what it may have at the most is not known yet
-        if resize.sent_at is None or turn.now - resize.sent_at >= _patience_s(turn, resize):
+        waits_s = patience_s(turn.now - resize.since, turn.settings.resize_resend_s)
+        if resize.sent_at is None or turn.now - resize.sent_at >= waits_s:
             _ask(turn, task)
-
-
-def _patience_s(turn: Turn, resize: Resizing) -> float:
-    """How long an executor may take to answer before it is asked again: longer, the longer it says nothing."""
-    least_s = turn.settings.resize_resend_s
-    return min(max(least_s, (turn.now - resize.since) / 4), _LONGEST * least_s)
 
 
 def on_resized(turn: Turn, task: Task, status: Status) -> None:

@@ -29,8 +29,8 @@ class Meter:
     rate: int = 0  # thousandths of cost that are charged
     moment: int = 0  # the sum of each span's part of that times when it began
 
-    def add(self, milli: int, begins_ms: int, sign: int = 1) -> None:
-        """Count a span in, or out."""
+    def add(self, milli: int, begins_ms: int, sign: int) -> None:
+        """Count a span in, or out. `sign`: 1 or -1."""
         self.rate += sign * milli
         self.moment += sign * milli * begins_ms
 

@@ -19,7 +19,7 @@ def server_weights(weights: Mapping[str, int], counts: Mapping[str, int]) -> dic
         weights: By app, 0 or more.
         counts: How many servers each has.
     """
-    asked = {app: weight for app, weight in weights.items() if weight > 0 and counts.get(app, 0) > 0}
+    asked = {app: weight for app, weight in weights.items() if weight and counts.get(app)}
     by_app = {app: [0] * counts.get(app, 0) for app in weights}
     for app, total in _totals(asked, counts).items():
         by_app[app] = _spread(total, counts[app])

@@ -1,6 +1,9 @@
 """How long to wait before the next try. Pure."""
 
 from math import log
+from typing import Final
+
+MAX_PATIENCE: Final = 15  # times the shortest wait for an answer
 
 
 def delay_s(failures: int, *, first_s: float, most_s: float, factor: float = 2.0) -> float:
@@ -14,3 +17,13 @@ def delay_s(failures: int, *, first_s: float, most_s: float, factor: float = 2.0
     if first_s >= most_s or (failures - 1) * log(factor) >= log(most_s / first_s):  # the power might overflow
         return most_s
     return first_s * factor ** (failures - 1)
+
+
+def patience_s(silent_s: float, least_s: float) -> float:
+    """How long to wait for an answer before a request is sent again: a quarter of the time that no answer has come.
+
+    Args:
+        silent_s: Time since the first request, in seconds.
+        least_s: Shortest wait, in seconds; the longest is `MAX_PATIENCE` times that.
+    """
+    return min(max(least_s, silent_s / 4), MAX_PATIENCE * least_s)

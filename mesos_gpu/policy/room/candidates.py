@@ -108,7 +108,7 @@ def chosen(request: Request, node: NodeCapacity) -> Chosen | None:
             if (place := share_for(request, node, model)) is not None:
                 return place
         elif room_for(request, node, model).slots:
-            good = [gpu for group in node.usable(request.gpu, model) for gpu in group] if size else []
+            good = [gpu for group in node.usable(request.gpu, model) for gpu in group]
             first = sorted(good, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))[:size]
             return Chosen(node.agent_id, tuple([gpu.id for gpu in first]))
     return None

@@ -168,7 +168,7 @@ def _keep(request: Request, node: NodeCapacity, ready: NodeCapacity, model: str 
     if not room_for(request, ready, model).slots:
         return None
     size = request.gpu.count
-    gpus = [gpu.id for group in ready.usable(request.gpu, model) for gpu in group] if size else []
+    gpus = [gpu.id for group in ready.usable(request.gpu, model) for gpu in group]
     # Those that come last: what is free already can serve others.
     return Kept(frozenset(gpus[len(gpus) - size :]), ready.free - request.resources)
 

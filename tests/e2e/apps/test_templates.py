@@ -42,7 +42,7 @@ FIXED = ("tensorflow-train", "torch-distributed")  # have ports by number
 
 
 def values(data: Path, master: str) -> dict[str, dict[str, str]]:
-    """What a user sets; ports are among those of the agents."""
+    """Return the values that a user sets; ports are among those of the agents."""
     first = cluster.FIXED_PORTS[0]
     names = ("torch", "tensorflow")
     code, out = ({name: str(data / kind / name) for name in names} for kind in ("code", "out"))
@@ -121,7 +121,7 @@ def image_of(app: dict[str, Any]) -> str | None:
 
 
 def settled(url: str) -> None:
-    """All are deployed; else what is missing is told."""
+    """Wait until all are deployed, or fail with what is missing."""
     try:
         wait_until("all are deployed", lambda: not get(url, "/v2/deployments"), 90)
     except AssertionError as error:
@@ -192,7 +192,7 @@ def test_templates_all_run_and_are_healthy(url: str) -> None:
 
 
 def served(url: str, app: str) -> list[dict[str, str]]:
-    """What each instance of a server shows of itself at its first port."""
+    """Return the pages that each instance of a server shows at its first port."""
     pages = ("called", "devices", "env", "files", "write")
     instances = []
     for task in get(url, f"/v2/apps{app}/tasks")["tasks"]:
@@ -237,7 +237,7 @@ def test_template_of_gpu_burn_names_the_gpus_it_tried(url: str) -> None:
 
 
 def written(directory: Path, kind: str, count: int) -> dict[str, Any]:
-    """What processes of a training have written: by their name."""
+    """Return the documents that processes of a training have written, by their names."""
     pattern = f"{kind}-*.json"
     wait_until(f"{count} of {kind} have written", lambda: len(list(directory.glob(pattern))) == count)
     return {

@@ -180,6 +180,6 @@ def listening(one: SchedulerProcess) -> socket.socket:
 
 
 def listeners(one: SchedulerProcess) -> int:
-    """How many connections a scheduler has that others began."""
+    """Return the number of connections that clients have to a scheduler."""
     connections = psutil.Process(one.pid).net_connections("tcp")
     return sum(each.laddr.port == one.port and each.status == psutil.CONN_ESTABLISHED for each in connections)

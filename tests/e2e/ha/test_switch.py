@@ -177,13 +177,13 @@ def launches_of(stack: Stack, job: Job) -> list[str]:
 
 
 def offered_gpus(stack: Stack) -> float:
-    """How many GPUs the master has offered and nobody has accepted or declined."""
+    """Return the number of GPUs in offers that are neither accepted nor declined."""
     frameworks = stack.cluster.await_leader().state()["frameworks"]
     return sum(float(each["offered_resources"]["gpus"]) for each in frameworks)
 
 
 def rows_of(scheduler: SchedulerProcess, directory: Path) -> dict[str, list[Any]]:
-    """All that its own state has, by the tables: read from a copy, for it may be stopped with a lock in its hands."""
+    """Return the rows of its own state by table, from a copy: it may be stopped while it holds a lock."""
     for path in scheduler.directory.glob("state.sqlite*"):
         if not path.name.endswith("-shm"):
             shutil.copy(path, directory)

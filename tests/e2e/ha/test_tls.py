@@ -55,7 +55,7 @@ def with_own(certificates: Mapping[int, Made], start: Any) -> Any:
 
 @pytest.fixture
 def stack(running: Stack) -> Stack:
-    """With both schedulers up."""
+    """Return the cluster with both schedulers up."""
     for each in running.schedulers:
         if not each.running:
             each.start()

@@ -91,7 +91,7 @@ def header(stack: Stack, name: str) -> str:
     return read(stack.secure.directory / name).header
 
 
-def test_nobody_and_a_wrong_secret_get_nothing(stack: Stack) -> None:
+def test_requests_without_a_valid_secret_are_refused(stack: Stack) -> None:
     agent, master = stack.cluster.agents[0].url, stack.cluster.master.url
     wrong = "Basic " + "bWVzb3MtZ3B1OndvcmQ="
     urls = [f"{agent}{path}" for path in READS] + [f"{master}{path}" for path in MASTER_READS]
@@ -109,7 +109,7 @@ def framework_of(stack: Stack) -> str:
     return str(stack.cluster.master.state()["frameworks"][0]["id"])
 
 
-def test_each_name_may_do_its_part(stack: Stack) -> None:
+def test_principal_of_each_component_has_its_rights_alone(stack: Stack) -> None:
     agent, master = f"{stack.cluster.agents[0].url}/api/v1", f"{stack.cluster.master.url}/api/v1"
     teardown = {"type": "TEARDOWN", "teardown": {"framework_id": {"value": framework_of(stack)}}}
     gone = {"type": "MARK_AGENT_GONE", "mark_agent_gone": {"agent_id": {"value": stack.cluster.agents[0].id}}}

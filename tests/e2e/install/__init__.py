@@ -1,1 +1,1 @@
-"""What brings the platform onto hosts, with a real Mesos."""
+"""Installation of the platform on hosts, with a real Mesos."""

@@ -17,13 +17,13 @@ def done(command: Sequence[str | Path], timeout_s: float = 600) -> str:
 
 
 def indexes() -> tuple[str, list[Path]]:
-    """What pip is told here, as its file, and the directories that are named there."""
+    """Return the configuration of pip on this machine as a file, and the directories that it names."""
     text, places = _told()
     return text, [path for path in places if path.is_dir()]
 
 
 def _told() -> tuple[str, list[Path]]:
-    """What pip is told here, as its file, and the directories and files that are named there."""
+    """Return the configuration of pip on this machine as a file, and the directories and files that it names."""
     lines, places = [], []
     for line in done([sys.executable, "-m", "pip", "config", "list"]).splitlines():
         name, _, value = line.partition("=")

@@ -48,7 +48,7 @@ def host(debian: Path, open_directory: Path) -> Iterator[RemoteHost]:
         yield made
 
 
-def test_a_bare_debian_becomes_a_cluster_that_runs_a_job(
+def test_cluster_apply_makes_a_bare_debian_run_a_job(
     host: RemoteHost, wheel: Path, open_directory: Path
 ) -> None:
     assert host.run("command -v pip || command -v java || command -v mesos-gpu").code != 0, "it is bare"

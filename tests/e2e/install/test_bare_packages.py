@@ -68,7 +68,7 @@ class Site:
         return told
 
     def asked(self, *words: str) -> str:
-        """What a command prints on the scheduler's host, as the documents name it."""
+        """Run a command on the scheduler's host, as the documents name it; return its output."""
         script = (
             'PATH=$PATH:/opt/mesos-gpu/bin MESOS_GPU_URL=unix:/run/mesos-gpu/api.sock exec mesos-gpu "$@"'
         )
@@ -105,7 +105,7 @@ def site(open_directory: Path) -> Iterator[Site]:
 
 
 def of_release(package: Path, into: Path, version: str, architecture: str = "") -> Path:
-    """Pack a package anew as if it were of another release, or for another machine."""
+    """Pack a package again as one of another release, or for another machine."""
     tree = into / f"{package.stem}-{version}"
     done(["dpkg-deb", "-R", package, tree])
     control = tree / "DEBIAN/control"

@@ -41,7 +41,7 @@ def done(command: Sequence[str | Path], timeout_s: float = 300) -> str:
 
 
 def built(into: Path, mask: int) -> list[Path]:
-    """Both packages; built by somebody whose files only he can read, it is the same."""
+    """Build both packages with a umask, which must not change them; return their paths."""
     command = [sys.executable, str(ROOT / "scripts/deb.py"), "--into", str(into), "--host-compiler"]
     before = os.umask(mask)
     try:

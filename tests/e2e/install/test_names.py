@@ -1,4 +1,4 @@
-"""What `mesos-gpu install secrets` writes, for a real master and agent that ask everybody; executors without tokens."""
+"""Secrets of `mesos-gpu install secrets` with a real master and agent that require names; executors without tokens."""
 
 import json
 import shlex

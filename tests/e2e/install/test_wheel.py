@@ -48,7 +48,7 @@ def client(wheel: Path, open_directory: Path) -> Path:
 
 
 def pip(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """What pip does to an environment and says of it."""
+    """Run pip on an environment."""
     command = [sys.executable, "-m", "pip", "--python", str(bare / "bin/python"), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
@@ -68,7 +68,7 @@ def installed(wheel: Path, extra: str, bare: Path) -> Path:
 
 
 def tops(name: str) -> set[Path]:
-    """What of a distribution lies directly in site-packages."""
+    """Return the entries of a distribution that lie directly in site-packages."""
     files = metadata.distribution(name).files or []
     return {Path(str(file.locate())) if len(file.parts) == 1 else Path(str(file.locate())).parents[len(file.parts) - 2]
             for file in files if file.parts[0] not in ("..", "__pycache__")}  # fmt: skip

@@ -1,1 +1,1 @@
-"""What brings the platform onto hosts, with a real Mesos."""
+"""Masters, agents and hosts of a real Mesos, and commands that set them up."""

@@ -20,7 +20,7 @@ HERE, TOLD = "127.0.0.1", "127.0.0.2"
 
 
 class _Translated(socketserver.BaseRequestHandler):
-    """What comes to one address goes on to another, and back."""
+    """A connection that is passed on to another address, and back."""
 
     def handle(self) -> None:
         assert isinstance(self.server, _Translation)

@@ -41,7 +41,7 @@ class Site:
         return CliRunner().invoke(main, ["cluster", "apply", str(self.file), "--yes", *parts, *words])
 
     def mesos_gpu(self, *words: str) -> str:
-        """What a command prints there."""
+        """Run a command on the host; return its output."""
         done = self.host.run('exec "$@"', PROGRAM, "--url", "unix:/run/mesos-gpu/api.sock", *words)
         assert done.code == 0, done.output
         return done.output

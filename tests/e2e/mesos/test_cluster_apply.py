@@ -1,5 +1,5 @@
 """`mesos-gpu cluster apply` on three hosts over SSH: masters elect one, schedulers likewise, an agent registers, a job
-runs; what goes wrong in the middle is told, and gone on with.
+runs; a failure in the middle is reported, and the next run goes on.
 """
 
 import json
@@ -73,14 +73,14 @@ class Described:
         return CliRunner().invoke(main, ["cluster", "apply", str(self.file), "--yes", *words])
 
     def applied(self, *words: str) -> str:
-        """What it says, if it succeeds; packages are not its to install, for hosts have no network."""
+        """Apply the file without packages, for hosts have no network; return the output."""
         parts = [word for part in ("program", "files", "services") for word in ("--only", part)]
         done = self.apply(*parts, *words)
         assert done.exit_code == 0, done.output
         return done.output
 
     def operator(self) -> str:
-        """What proves an operator to Mesos, for curl."""
+        """Return the credentials of an operator for curl."""
         text = (self.directory / "cluster-secrets/operator/operator.json").read_text()
         return "{principal}:{secret}".format_map(json.loads(text))
 
@@ -95,7 +95,7 @@ class Described:
         return ""
 
     def mesos_gpu(self, *words: str) -> str:
-        """What a command prints on the scheduler's host."""
+        """Run a command on the scheduler's host; return its output."""
         done = self.hosts["a"].run('exec "$@"', PROGRAM, "--url", "unix:/run/mesos-gpu/api.sock", *words)
         assert done.code == 0, done.output
         return done.output

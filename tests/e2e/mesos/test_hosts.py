@@ -2,6 +2,7 @@
 between them is cut.
 """
 
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from isolator.gpus.ledger import Ledger
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.network import Host, Way
-from mesos_gpu.local.processes import Agent, Process
+from mesos_gpu.local.processes import Agent, Master, Process, poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 from tests.e2e.test_jobs import end_of, output_of, submit
@@ -71,7 +72,7 @@ def test_jobs_run_on_hosts_of_their_own(stack: Stack, client: Client) -> None:
 
 
 def test_master_that_others_do_not_hear_is_followed_by_another(stack: Stack, client: Client) -> None:
-    """What it says reaches nobody, and its ZooKeeper is cut off with it: the others have the quorum."""
+    """It can send nothing, and its ZooKeeper is cut off with it: the others have the quorum."""
     first = stack.cluster.await_leader()
     job = submit(client, "sleep 6", gpus=1)
     wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
@@ -89,9 +90,55 @@ def test_master_that_others_do_not_hear_is_followed_by_another(stack: Stack, cli
     assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
 
 
+def led(stack: Stack) -> Master:
+    """The master that leads, once all agents have registered with it."""
+    leader = stack.cluster.await_leader()
+    for agent in stack.cluster.agents:
+        agent.wait()
+    return leader
+
+
+def test_masters_elect_another_when_the_leader_is_killed_and_work_goes_on(
+    stack: Stack, client: Client
+) -> None:
+    """Agents, framework and job are known to a master that never saw them begin."""
+    job = submit(client, "sleep 3", gpus=1)
+    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+    ids = {agent.id for agent in stack.cluster.agents}
+    first = led(stack)
+    (framework,) = first.state()["frameworks"]
+    first.kill(signal.SIGKILL)
+    second = led(stack)
+    assert second is not first
+    assert {agent["id"] for agent in second.agents()} == ids
+    wait_until(
+        "the scheduler has found it",
+        lambda: [each["id"] for each in second.state()["frameworks"] if each["active"]] == [framework["id"]],
+    )
+    ended = end_of(client, job)
+    assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
+    again = end_of(client, submit(client, "true", gpus=1))
+    assert again["state"] == "finished", again
+    first.start()
+    poll("a standby", lambda: first.get("/flags") and stack.cluster.leader() is second)
+
+
+def test_master_that_was_paused_while_it_led_ends_when_it_wakes(stack: Stack, client: Client) -> None:
+    """Another leads, for the session was lost: the first ends itself, to be started again, before it does anything."""
+    first = led(stack)
+    first.kill(signal.SIGSTOP)
+    wait_until("another leads", lambda: led(stack) is not first)
+    first.kill(signal.SIGCONT)
+    wait_until("it ends", lambda: not first.running)
+    assert re.search("Lost (leadership|candidacy)", first.log.read_text())
+    assert end_of(client, submit(client, "true", gpus=1))["state"] == "finished"
+    first.start()
+    poll("a standby", lambda: first.get("/flags"))
+
+
 def test_agents_that_are_cut_off_come_back_with_their_tasks(stack: Stack, client: Client) -> None:
-    """Masters take all for unreachable: who is not heard, who hears nothing, and who neither. Their tasks are not
-    started anew, and end as they would have."""
+    """Masters take all for unreachable: one is not heard, one hears nothing, one neither. Their tasks are not
+    started again, and end as usual."""
     leader = stack.cluster.await_leader()
     jobs = [submit(client, "sleep 10; echo done", gpus=1) for _ in stack.cluster.agents]
     wait_until("they run", lambda: all(client.job(job["id"])["state"] == "running" for job in jobs))
@@ -146,16 +193,16 @@ def held(client: Client) -> dict[str, str]:
     return {gpu["hostname"]: gpu["task_id"] for gpu in client.gpus() if gpu["task_id"]}
 
 
-def processes_of(task_id: str) -> list[int]:
-    """The processes of a launch, by their ids on this machine, which the hosts share."""
-    ids = []
+def processes_of(task_id: str) -> list[psutil.Process]:
+    """Return the processes of a launch; the hosts share this machine's."""
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("MESOS_TASK_ID") == task_id:
-                ids.append(process.pid)
+                processes.append(process)
         except psutil.Error:
             continue
-    return ids
+    return processes
 
 
 def begin(stack: Stack, client: Client, directory: Path) -> tuple[Job, Path, Agent]:
@@ -172,10 +219,11 @@ def begin(stack: Stack, client: Client, directory: Path) -> tuple[Job, Path, Age
 
 
 def lines_of(said: Path) -> list[str]:
-    """What launches said, without their hosts."""
+    """Return the words of launches without their hosts."""
     return [line.split()[0] for line in said.read_text().splitlines()]
 
 
+@pytest.mark.long
 def test_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_used_again(
     stack: Stack, hasty: Client, open_directory: Path
 ) -> None:
@@ -185,7 +233,8 @@ def test_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_used
     host_of(agent).cut(master.ip for master in stack.cluster.masters)
     try:
         wait_until("it was begun elsewhere", lambda: lines_of(said) == ["begun", "begun"], 120)
-        assert processes_of(first["id"]), "nobody could tell its host to end it"
+        old = processes_of(first["id"])
+        assert old, "its host could not be asked to end it"
         wait_until("both cards are held", lambda: len(held(hasty)) == 2)
         assert held(hasty)[agent.ip] == first["id"]
         assert states(hasty)[agent.ip] == "lost"
@@ -193,7 +242,7 @@ def test_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_used
         host_of(agent).heal()
     agent.wait()
     [new] = [task for task in hasty.tasks(job["id"]) if task["id"] != first["id"]]
-    wait_until("the old copy has ended", lambda: not processes_of(first["id"]))
+    wait_until("the old copy has ended", lambda: not any(process.is_running() for process in old))
     wait_until("its card is free", lambda: list(held(hasty).values()) == [new["id"]])
     used = end_of(hasty, submit(hasty, "hostname -I", gpus=1, constraints=[["hostname", "IS", agent.ip]]), 60)
     assert (used["state"], output_of(hasty, used).split()) == ("finished", [agent.ip]), used

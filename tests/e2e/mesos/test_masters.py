@@ -1,9 +1,6 @@
-"""Three masters that elect a leader through ZooKeeper, and keep their registry with a quorum: leaders are killed under
-work.
-"""
+"""Three masters without a quorum, and three of a user without rights."""
 
 import os
-import re
 import shutil
 import signal
 import site
@@ -16,14 +13,16 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.libmesos import fetch, helpers
-from mesos_gpu.local.processes import Master, poll
+from mesos_gpu.local.processes import Master
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
+from tests.e2e.mesos.test_hosts import led
 from tests.e2e.test_jobs import end_of, submit
 from tests.starts.needs import ZOOKEEPER
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.long,
     ZOOKEEPER,
 ]
 
@@ -41,60 +40,13 @@ def client(stack: Stack) -> Iterator[Client]:
         yield client
 
 
-def led(stack: Stack) -> Master:
-    """The master that leads, once all agents have registered with it."""
-    leader = stack.cluster.await_leader()
-    for agent in stack.cluster.agents:
-        agent.wait()
-    return leader
-
-
 def elections(master: Master) -> int:
-    """How often it was elected."""
+    """Return the number of times that a master was elected."""
     return master.log.read_text().count("Elected as the leading master")
 
 
-def test_masters_elect_another_when_the_leader_is_killed_and_work_goes_on(
-    stack: Stack, client: Client
-) -> None:
-    """Agents, framework and job are known to a master that never saw them begin."""
-    job = submit(client, "sleep 3", gpus=2)
-    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
-    ids = {agent.id for agent in stack.cluster.agents}
-    first = led(stack)
-    (framework,) = first.state()["frameworks"]
-    first.kill(signal.SIGKILL)
-    second = led(stack)
-    assert second is not first
-    assert {agent["id"] for agent in second.agents()} == ids
-    wait_until(
-        "the scheduler has found it",
-        lambda: [each["id"] for each in second.state()["frameworks"] if each["active"]] == [framework["id"]],
-    )
-    ended = end_of(client, job)
-    assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
-    again = end_of(client, submit(client, "true", gpus=2))
-    assert again["state"] == "finished", again
-    first.start()
-    poll("a standby", lambda: first.get("/flags") and stack.cluster.leader() is second)
-
-
-def test_master_that_was_paused_while_it_led_ends_when_it_wakes(stack: Stack, client: Client) -> None:
-    """Another leads, for the session was lost: the first ends itself, to be started again, before it does anything."""
-    first = led(stack)
-    first.kill(signal.SIGSTOP)
-    wait_until("another leads", lambda: led(stack) is not first)
-    first.kill(signal.SIGCONT)
-    wait_until("it ends", lambda: not first.running)
-    assert re.search("Lost (leadership|candidacy)", first.log.read_text())
-    assert end_of(client, submit(client, "true", gpus=1))["state"] == "finished"
-    first.start()
-    poll("a standby", lambda: first.get("/flags"))
-
-
-@pytest.mark.long
 def test_masters_without_a_quorum_elect_none_and_work_goes_on(stack: Stack, client: Client) -> None:
-    """The registry could not be kept: whoever is left must not lead. Tasks know nothing of it."""
+    """The registry could not be kept, so the master that is left must not lead. Tasks do not notice."""
     first = led(stack)
     others = [master for master in stack.cluster.masters if master is not first]
     job = submit(client, "sleep 15", gpus=1)

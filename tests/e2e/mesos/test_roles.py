@@ -21,7 +21,7 @@ from tests.frameworks.greedy import Greedy, greedy_gpus
 
 pytestmark = pytest.mark.cluster
 QUEUES = {"prod": {"guarantee_gpus": 3, "limit_gpus": 3, "weight": 5}, "default": {"limit_gpus": 1}}
-ROLES = ("gpu", "gpu-prod", "gpu/sub", "*")
+ROLES = ("gpu", "gpu-prod", "*")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def client(stack: Stack) -> Iterator[Client]:
         end_all(client)
         master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
         master.call(update_quota([{"role": role} for role in ROLES], force=True))
-        master.call(update_weights(dict.fromkeys(ROLES, 1.0)))
+        master.call(update_weights(dict.fromkeys([*ROLES, "gpu/sub"], 1.0)))
 
 
 def mesos(stack: Stack, *words: str) -> dict[str, Any]:
@@ -121,12 +121,15 @@ def test_reservation_of_a_pool_takes_whole_agents_and_gives_them_back(stack: Sta
         wait_until("others have them", lambda: greedy_gpus(stack) > 0)
 
 
-def test_doctor_compares_roles_with_the_tree_of_queues(stack: Stack, client: Client) -> None:
+def test_doctor_names_a_role_of_others_that_may_have_all_gpus(stack: Stack, client: Client) -> None:
     with Greedy(stack):
         wait_until("it has all", lambda: greedy_gpus(stack) == 4)
         said = doctor(stack)
     assert "role * of others may have all GPUs: 4 GPUs, of which queues are guaranteed 3" in said
     assert "--fair_sharing_excluded_resource_names=gpus" in said
+
+
+def test_doctor_compares_limits_of_roles_with_the_tree_of_queues(stack: Stack, client: Client) -> None:
     limited = {"role": "gpu", "limits": {"gpus": {"value": 2}}}
     master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
     master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})

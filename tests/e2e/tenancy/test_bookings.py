@@ -48,7 +48,7 @@ def submit(client: Client, name: str, **fields: object) -> str:
 
 
 def test_booking_begins_on_time_though_its_node_was_killed_just_before(stack: Stack) -> None:
-    """Two nodes are in use, and one of them is chosen as who is there must be told; the third is free from then on."""
+    """Two nodes are in use, and one of them is chosen, whose job must have notice; the third is free from then on."""
     with Client(stack.url) as client:
         spare = stack.cluster.agents[2].ip
         client.drain_node(spare, "it is free later", by="ann", deadline_s=None)

@@ -1,4 +1,4 @@
-"""`make demo-tenants`: the story of several teams on one pool, told on a real Mesos, with what it prints."""
+"""`make demo-tenants`: the story of several teams on one pool of a real Mesos, and its output."""
 
 import os
 import re

@@ -73,7 +73,7 @@ def client(cluster: tuple[Stack, Client]) -> Iterator[Client]:
 
 
 def records(client: Client, queue: str) -> dict[str, dict[str, Any]]:
-    """What is on record of a queue, by the first part of a job's name."""
+    """Return the records of a queue by the first part of a job's name."""
     every = client.call("GET", "/v1/usage/export", dict[str, Any])["records"]
     return {each["job_id"].partition("-")[0]: each for each in every if each["queue"] == queue}
 
@@ -205,7 +205,7 @@ def test_idle_jobs_are_ended_for_a_job_that_waits_and_for_no_other(stack: Stack,
 
 
 def told_of(stack: Stack, task_id: str) -> TaskUse:
-    """What the last report of a monitor told of a task before it ended, as the scheduler's journal has it."""
+    """Return the use of a task in the last report of a monitor before its end, as the scheduler's journal has it."""
     last = None
     for path in files_of(stack.directory / "scheduler" / "journal"):
         for line in path.read_bytes().splitlines()[1:]:
@@ -238,8 +238,8 @@ def is_what_was_seen(record: dict[str, Any], script: Any, since_ms: int, told: T
 
 
 def is_what_the_script_did(record: dict[str, Any], script: Any) -> None:
-    """Compare a record with a script that began with it: what is known is so to the second. The rest is unknown: before
-    the first look and after the last, and while nobody looked."""
+    """Compare a record with a script that began with it: known times are right to the second. The rest is unknown:
+    before the first look, after the last, and while the monitor did not look."""
     held_ms = round(1000 * (record["ends"] - record["begins"]))
     did = script_of(script, "").so_far(held_ms)
     unknown_s = record["gpu_s"] - record["busy_gpu_s"] - record["idle_gpu_s"]

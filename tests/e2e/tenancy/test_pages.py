@@ -16,7 +16,7 @@ from tests.e2e.tenancy.story import apply, submit
 from tests.web.browser import NEEDED, Browser, Page
 from tests.web.conftest import browser, started  # noqa: F401  fixtures
 
-pytestmark = [pytest.mark.cluster, NEEDED]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, NEEDED]
 GPUS: Final = 2  # of each of two nodes
 IDLE: Final[dict[str, Any]] = {
     "policy": "always", "warn_after_s": 3, "return_after_s": 3600, "start_grace_s": 1,
@@ -36,7 +36,7 @@ PARTS: Final = """(() => {
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    """Whoever comes by its socket is who the kernel says, and whoever comes by HTTP shows a token."""
+    """Start a cluster that names callers of its socket by the kernel, and callers by HTTP by a token."""
     nodes = [NodeSpec(GPUS, scripts={"forgotten*": [{"busy_pct": 0}]})] * 2
     arguments = ["--report-interval", "1"]
     with Stack(open_directory / "stack", nodes, scheduler_arguments=arguments, secure=True) as running:
@@ -52,7 +52,7 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 def shows(page: Page, what: str, *row: str) -> None:
-    """Wait until its table has one row alone that begins so; nobody has loaded the page anew."""
+    """Wait until its table has one row that begins so; the page was not loaded again."""
 
     def shown() -> bool:
         rows = page.run(ROWS)

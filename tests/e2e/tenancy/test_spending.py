@@ -25,7 +25,7 @@ DAY_S: Final = 86_400
 
 @pytest.fixture
 def zones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the scheduler looks for time zones first."""
+    """Return the directory in which the scheduler looks for time zones first."""
     monkeypatch.setenv("PYTHONTZPATH", str(tmp_path / "zones"))
     return tmp_path / "zones"
 
@@ -57,8 +57,8 @@ def budgets(client: Client) -> list[dict[str, Any]]:
 
 
 def paid_s(records: list[Mapping[str, Any]], since: float, until: float) -> float:
-    """GPU seconds by cost that records have of a time; what is refunded is the last of each. Times of day are told in
-    seconds with a fraction: they are right to a microsecond."""
+    """Return the GPU seconds by cost that records have of a time; the last of each are refunded. Times of day are
+    right to a microsecond."""
     return math.fsum(
         each["cost"] * max(0.0, min(each["ends"] - each["refunded_s"], until) - max(each["begins"], since))
         for each in records

@@ -65,7 +65,7 @@ def archive_of(tree: Path, into: Path) -> Path:
 
 
 def with_wires(into: Path, wire: int, oldest: int) -> Path:
-    """These sources, whose programs speak other versions of messages."""
+    """Copy these sources with other versions of messages; return the directory."""
     packed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", *OURS],
         cwd=ROOT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.upgrade.earlier import unpacked
-from tests.skips import ALLOWED, allowed
+from tests.runner.skips import ALLOWED, allowed
 
 pytestmark = [pytest.mark.on_change("upgrade")]
 

@@ -20,7 +20,7 @@ from tests.e2e.upgrade.earlier import HA_EARLIER, ROOT, AnyScheduler, archive_of
 from tests.starts.needs import ZOOKEEPER
 
 DAMAGED = 65
-LONGEST_S = 240
+MAX_WAIT_S = 240
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(480),
@@ -39,7 +39,7 @@ class Site:
     flags: Path  # a directory
 
     def begun(self, scheduler: AnyScheduler, name: str) -> str:
-        """A job that runs until it is told to end, with status 7; any release is asked, so without a client of ours."""
+        """Start a job that ends with status 7 once its flag is there; without a client, for any release is asked."""
         flag = self.flags / name
         command = f"echo begins; while [ ! -e {flag} ]; do sleep 0.1; done; echo ends; exit 7"
         asked = json.dumps({"name": name, "command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 32})
@@ -50,7 +50,7 @@ class Site:
             made = json.loads(response.read())
         assert response.status == 201, made
         job = str(made["id"])
-        wait_until(f"{name} runs", lambda: state_of(scheduler, job) == "running", LONGEST_S)
+        wait_until(f"{name} runs", lambda: state_of(scheduler, job) == "running", MAX_WAIT_S)
         return job
 
     def see_the_end(self, client: Client, name: str, job: str) -> None:
@@ -93,7 +93,7 @@ def abdicated(stack: Stack, leader: AnyScheduler) -> None:
     with contextlib.closing(connection):
         connection.request("DELETE", "/v2/leader")
         assert connection.getresponse().status == 200
-    wait_until("it has ended", lambda: not leader.running, LONGEST_S)
+    wait_until("it has ended", lambda: not leader.running, MAX_WAIT_S)
     assert leader.exit_code == DEPOSED
 
 
@@ -124,7 +124,7 @@ def test_upgrade_of_the_standby_and_then_of_the_leader_keeps_running_work(
 
     anew(second, ROOT)
     # A standby of this release, a leader of the earlier one.
-    wait_until("it follows", lambda: state_of(second, before) == "running", LONGEST_S)
+    wait_until("it follows", lambda: state_of(second, before) == "running", MAX_WAIT_S)
     between = site.begun(second, "between")
     assert stack.leader() is first
 
@@ -133,13 +133,13 @@ def test_upgrade_of_the_standby_and_then_of_the_leader_keeps_running_work(
     assert framework_of(stack) == [framework]
 
     first.start()  # the earlier release once more, by its service: it cannot read what this one writes
-    wait_until("it refuses", lambda: not first.running, LONGEST_S)
+    wait_until("it refuses", lambda: not first.running, MAX_WAIT_S)
     assert first.exit_code == DAMAGED, first.tail()
     assert "run the version of mesos_gpu that the leader has" in first.log.read_text()
     anew(first, ROOT)
     assert stack.leader() is second
     with Client(first.url) as client:
-        wait_until("all monitors are ours", lambda: not outdated(second), LONGEST_S)
+        wait_until("all monitors are ours", lambda: not outdated(second), MAX_WAIT_S)
         for name, job in (("before", before), ("between", between)):
             assert client.job(job)["state"] == "running"
             site.see_the_end(client, name, job)

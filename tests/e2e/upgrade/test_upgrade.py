@@ -24,7 +24,7 @@ from tests.e2e.test_jobs import end_of, output_of, submit
 from tests.e2e.upgrade.earlier import ROOT, AnyScheduler, archive_of, unpacked, with_wires
 
 DEBIAN = "/usr/sbin:/usr/bin:/sbin:/bin"  # its python3, and not that of these tests
-LONGEST_S = 240
+MAX_WAIT_S = 240
 pytestmark = [pytest.mark.on_change("upgrade"), pytest.mark.cluster, pytest.mark.timeout(480)]
 
 
@@ -132,7 +132,7 @@ def old_client(old_site: Site) -> Iterator[Client]:
 
 
 def told(site: Site) -> dict[str, dict[str, Any]]:
-    """What /v1/upgrade says of nodes, by host."""
+    """Return the nodes of /v1/upgrade by host."""
     return {node["hostname"]: node for node in site.scheduler.get("/v1/upgrade")["nodes"]}
 
 
@@ -147,12 +147,12 @@ def tasks_of(site: Site) -> dict[str, str]:
 
 
 def begun(client: Client, site: Site, name: str, **more: object) -> dict[str, Any]:
-    """A job that ends, with status 7, when it is told to."""
+    """Start a job that ends with status 7 once its flag is there."""
     flag = site.archive.with_name(f"end-{name}")
     job = submit(
         client, f"echo begins; while [ ! -e {flag} ]; do sleep 0.1; done; echo ends; exit 7", gpus=1, **more
     )["id"]
-    wait_until(f"{name} runs", lambda: client.job(job)["state"] == "running", LONGEST_S)
+    wait_until(f"{name} runs", lambda: client.job(job)["state"] == "running", MAX_WAIT_S)
     return dict(client.job(job))
 
 
@@ -169,7 +169,7 @@ def words_of_roll(site: Site) -> list[str]:
 
 
 def all_new(site: Site, digest: str) -> None:
-    wait_until("both monitors are replaced", lambda: digests(site) == [digest, digest], LONGEST_S)
+    wait_until("both monitors are replaced", lambda: digests(site) == [digest, digest], MAX_WAIT_S)
 
 
 def test_upgrade_keeps_work_that_the_earlier_release_began(old_site: Site, old_client: Client) -> None:
@@ -219,7 +219,7 @@ def refused_by_the_earlier(site: Site) -> None:
     """The earlier one ends with the traceback of which docs/upgrade.md tells."""
     site.scheduler.tree = site.earlier
     site.scheduler.start()
-    wait_until("it ends", lambda: not site.scheduler.running, LONGEST_S)
+    wait_until("it ends", lambda: not site.scheduler.running, MAX_WAIT_S)
     words = site.scheduler.tail()
     assert site.scheduler.exit_code == 1, words
     assert re.search(r"_mark_of\(db\)(?s:.*)ValueError: invalid literal for int\(\)[^\n]*#[^\n]*\n*$", words)
@@ -243,13 +243,13 @@ def test_upgrade_of_hosts_stops_at_a_program_without_a_common_wire(site: Site, c
     ours = site.hosts_have("ours")
     all_new(site, ours)
     later = site.hosts_have("later")
-    wait_until("the first is replaced", lambda: later in digests(site), LONGEST_S)
+    wait_until("the first is replaced", lambda: later in digests(site), MAX_WAIT_S)
     ((host, first),) = [(host, node) for host, node in told(site).items() if node["unfit"]]
     assert (
         f"speaks wires {WIRE + 1} to {WIRE + 5}, and this scheduler wires {OLDEST} to {WIRE}"
         in first["unfit"]
     )
-    wait_until("the roll ends there", lambda: told(site)[host]["problem"], LONGEST_S)
+    wait_until("the roll ends there", lambda: told(site)[host]["problem"], MAX_WAIT_S)
     assert sorted(filter(None, digests(site))) == sorted([ours, later]), "the other one is left alone"
     assert sample(site.scheduler, "mesos_gpu_monitors_stuck") == 1.0
     job = client.submit({"name": "all", "command": "true", "gpus": 1, "tasks": 4})["id"]

@@ -204,6 +204,7 @@ def test_two_domains_on_one_host_are_apart(host: Host, domain: Domain) -> None:
     assert settings(host, other) == ["50.0", "1G"]
 
 
+@pytest.mark.long
 def test_the_first_share_waits_50_ms_at_most(host: Host) -> None:
     """Best of several, with its compute mode set, as others are at work on the machine, too; where a bare interpreter
     takes over 12 ms to start at that moment, four such starts: three of the steps are programs."""

@@ -10,13 +10,14 @@ from mesos_gpu.access.rights import RIGHTS, parse
 from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
 from mesos_gpu.model.access.document import AccessDocument, Binding, Limits, Role, Shared
 from mesos_gpu.wire.access import document
+from tests.property.examples import examples
 
 PATTERNS = st.text("a/*", max_size=6)
 PATHS = st.text("a/", max_size=8)
 
 
 @given(PATTERNS, PATTERNS, PATHS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_pattern_that_covers_another_is_for_all_that_the_other_is_for(
     wide: str, narrow: str, text: str
 ) -> None:
@@ -25,7 +26,7 @@ def test_pattern_that_covers_another_is_for_all_that_the_other_is_for(
 
 
 @given(PATTERNS, PATTERNS, PATTERNS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_covering_is_passed_on(one: str, two: str, three: str) -> None:
     assert covers(one, one)
     if covers(one, two) and covers(two, three):
@@ -62,7 +63,7 @@ def may(narrowing: Narrowing, right: int, subject: Subject | None) -> bool:
 
 
 @given(NARROWINGS, NARROWINGS, st.integers(0, len(RIGHTS) - 1), SUBJECTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_narrower_proof_allows_nothing_that_the_wider_one_does_not(
     wide: Narrowing, narrow: Narrowing, right: int, subject: Subject | None
 ) -> None:
@@ -75,7 +76,7 @@ BOUND = st.builds(Binding, st.just(("ann",)), st.just(()), st.just(("r1",)), QUE
 
 
 @given(ROLES, BOUND, ROLES, BOUND, st.integers(0, len(RIGHTS) - 1), SUBJECTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_roles_are_given_only_within_the_givers_own_rights(
     mine: Role, my_binding: Binding, given_role: Role, binding: Binding, right: int, subject: Subject | None
 ) -> None:
@@ -134,7 +135,7 @@ DOCUMENTS = st.builds(
 
 
 @given(DOCUMENTS)
-@settings(max_examples=60, deadline=None)
+@examples(15, 60)
 def test_a_document_comes_back_as_it_was(made: AccessDocument) -> None:
     assert document.decode(document.encode(made)) == made
 
@@ -150,7 +151,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*document.KNOWN, "x"]), JSON, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_document_of_any_content_is_read_or_has_problems(value: dict[str, object]) -> None:
     made = document.decode(value)
     if isinstance(made, AccessDocument):

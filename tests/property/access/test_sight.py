@@ -51,7 +51,7 @@ def rights_of(
 
 
 @given(RIGHT_TEXTS | SIGHTS, QUEUES, APPS, st.integers(0, len(RIGHTS) - 1), SUBJECTS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_a_right_for_everything_is_one_that_some_binding_gives(
     texts: tuple[str, ...],
     queues: tuple[str, ...],
@@ -70,7 +70,7 @@ def test_a_right_for_everything_is_one_that_some_binding_gives(
 
 
 @given(SIGHTS, QUEUES, APPS, st.none() | NARROWINGS, JOBS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_jobs_are_seen_as_if_each_were_asked_about(
     texts: tuple[str, ...],
     queues: tuple[str, ...],
@@ -86,7 +86,7 @@ def test_jobs_are_seen_as_if_each_were_asked_about(
 
 
 @given(SIGHTS, QUEUES, APPS, st.none() | NARROWINGS, OWNERS, PATHS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_apps_are_seen_as_if_each_were_asked_about(
     texts: tuple[str, ...],
     queues: tuple[str, ...],

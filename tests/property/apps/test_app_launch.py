@@ -21,7 +21,7 @@ from mesos_gpu.policy.apps.task_ids import (
     task_id,
 )
 
-EXAMPLES = settings(max_examples=200, deadline=None)
+EXAMPLES = settings(max_examples=200)
 LOWEST, HIGHEST = 100, 140  # few ports, so that they get scarce and meet
 NUMBERS = st.integers(LOWEST, HIGHEST)
 WISHES = st.lists(

@@ -35,7 +35,7 @@ def wanted(world: World) -> int:
     return app.instances
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.integers(1, 7), st.lists(REQUEST, min_size=1, max_size=8))
 def test_an_app_gets_smaller_by_the_distinct_live_instances_that_are_named(
     count: int, requests: list[tuple[list[int], int]]

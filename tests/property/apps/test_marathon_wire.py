@@ -18,7 +18,7 @@ from mesos_gpu.wire.marathon.select import selectors_of
 from mesos_gpu.wire.marathon.shapes import APP, CONTAINER
 from tests.spoiling import spoilt
 
-EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 SECRETS = Allowed(secrets=True)
 FILE = Path(__file__).parents[2] / "data/marathon/documents.jsonl.gz"
 LINES = [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]

@@ -11,6 +11,7 @@ from mesos_gpu.model.apps.rollout import ActionKind, Instance, InstanceState, Mo
 from mesos_gpu.policy.apps.rollout.moves import bounds, next_moves, serves
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
 from mesos_gpu.policy.apps.rollout.plan import plan, rollback
+from tests.property.examples import examples
 
 ROUNDS_TO_END = 200  # of 10 s; 12 instances one after the other, each through five states
 SHARES = (0.0, 0.1, 0.25, 0.3, 0.5, 0.75, 1.0)
@@ -151,7 +152,7 @@ class World:
             self.advance(id)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(target=targets(), olds=st.integers(0, 12), days=st.integers(0, 25), seed=st.integers(0, 2**32))
 def test_bounds_hold_at_every_moment_and_it_ends(target: Target, olds: int, days: int, seed: int) -> None:
     world = World(target, olds, seed)
@@ -191,7 +192,7 @@ def trees(draw: st.DrawFn) -> Group:
     return Group("/", apps=tuple(app for app in apps if app.id.count("/") == 1), groups=groups)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50, 100)
 @given(old=trees(), new=trees())
 def test_steps_respect_dependencies_lead_to_the_target_and_can_be_undone(old: Group, new: Group) -> None:
     made = plan(old, new)

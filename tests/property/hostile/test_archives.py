@@ -8,12 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from isolator.agent.uploads import extraction, look_through
 from isolator.host.fetch_bounds import FetchLimits
 from isolator.host.not_started import NotStarted
+from tests.property.examples import examples
 
 TYPES: Final = (
     tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE,
@@ -57,7 +58,7 @@ def is_taken(data: bytes, directory: Path) -> bool:
     return True
 
 
-@settings(max_examples=120, derandomize=True, deadline=None)
+@examples(60, 120)
 @given(st.lists(members(), min_size=1, max_size=6))
 def test_archive_that_is_taken_changes_nothing_outside(infos: list[tarfile.TarInfo]) -> None:
     with TemporaryDirectory() as name:
@@ -78,7 +79,7 @@ def test_archive_that_is_taken_changes_nothing_outside(infos: list[tarfile.TarIn
             assert path.is_symlink() or not path.stat().st_mode & 0o6000, "nobody gains by running it"
 
 
-@settings(max_examples=400, derandomize=True, deadline=None)
+@examples(95, 400)
 @given(
     st.lists(members(), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=12),

@@ -22,7 +22,7 @@ from mesos_gpu.wire.mesos import assignment, checks, resize, seal
 from tests.property.hostile.test_mesos import REPORT, as_bytes
 from tests.property.hostile.words import BYTES, hostile
 
-QUICK: Final = settings(max_examples=150, derandomize=True)
+QUICK: Final = settings(max_examples=150)
 CONFIG: Final = {
     "config": {
         "Labels": {"com.nvidia.cuda.version": "12.4"},

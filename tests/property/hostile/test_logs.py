@@ -28,8 +28,6 @@ from tests.property.hostile.words import BYTES, hostile
 
 QUICK: Final = settings(
     max_examples=200,
-    derandomize=True,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 PAGE: Final = {"data": "some text\n", "offset": 0}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from mesos_gpu.adapters import pymesos_driver as pd
@@ -28,13 +28,12 @@ from mesos_gpu.testing.builders import World, gpu, offer, only
 from mesos_gpu.wire.journal import decode_batch
 from mesos_gpu.wire.mesos import assignment, labels, report, resize
 from mesos_gpu.wire.mesos.seal import Said, seal, secret_for
+from tests.property.examples import examples
 from tests.property.hostile.words import BYTES, VALUES, hostile
 from tests.unit.wire.test_wire import OFFER
 
 KEY: Final = b"k" * 32
-QUICK: Final = settings(
-    max_examples=100, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK: Final = examples(20, 100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def card(number: int) -> Gpu:

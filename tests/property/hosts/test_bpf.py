@@ -21,6 +21,7 @@ from isolator.devices.rules import DriverFacts, Rule, allows, nvidia_devices, ru
 from isolator.host.control_ports import Denial
 from isolator.host.port_ranges import PortGrant
 from mesos_gpu.testing.bpf import run
+from tests.property.examples import examples
 from tests.unit.isolator.host.test_control_ports import context
 
 # Few numbers, so that rules and requests meet; and the ends of what the kernel has.
@@ -36,7 +37,7 @@ def decides(rules: tuple[Rule, ...], kind: str, major: int, minor: int, access: 
     return run(encode(compile_rules(rules)), context) == 1
 
 
-@settings(max_examples=300, deadline=None)
+@examples(155, 300)
 @given(st.lists(RULES, max_size=8).map(tuple), st.sampled_from("cb"), MAJORS, MINORS, ACCESSES)
 def test_the_program_is_the_rules(
     rules: tuple[Rule, ...], kind: str, major: int, minor: int, access: str
@@ -44,7 +45,7 @@ def test_the_program_is_the_rules(
     assert decides(rules, kind, major, minor, access) == allows(rules, kind, major, minor, access)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sets(st.integers(0, 15)), st.integers(0, 16), st.sampled_from(["r", "w", "rw"]), MAJORS)
 def test_a_granted_set_is_what_can_be_opened(granted: set[int], minor: int, access: str, major: int) -> None:
     rules = rules_of(nvidia_devices(DriverFacts({"nvidia": 195}), granted))
@@ -79,7 +80,7 @@ def fits(denial: Denial, address: str, port: int) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(DENIALS, RANGES, RANGES, V4 | V6, PORTS)
 def test_the_program_for_binds_is_the_grant_without_denied_ports(
     denied: list[Denial],
@@ -105,7 +106,7 @@ def test_ports_that_are_denied_are_exactly_those_of_others(family: int) -> None:
     assert denied == {*range(9000, 9020), *range(31000, 32001)} - {31007, 31008}
 
 
-@settings(max_examples=500, deadline=None)
+@examples(185, 500)
 @given(DENIALS, V4 | V6, PORTS, st.booleans())
 def test_the_program_for_addresses_is_the_list(
     denied: list[Denial], address: str, port: int, mapped: bool

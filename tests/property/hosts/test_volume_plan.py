@@ -5,11 +5,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.errors import NotFound
 from mesos_gpu.testing.elf_files import shared_object
+from tests.property.examples import examples
 from volumes.build import build
 from volumes.discover import discover
 from volumes.manifest import plan
@@ -72,7 +73,7 @@ def lay_out(root: Path, tree: Mapping[str, bytes | str]) -> None:
             place.write_bytes(content)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(35, 80)
 @given(trees)
 def test_a_plan_is_the_same_each_time_and_stays_inside_the_root(tree: Mapping[str, bytes | str]) -> None:
     with tempfile.TemporaryDirectory() as directory:

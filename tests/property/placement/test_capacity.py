@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
@@ -15,6 +15,7 @@ from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Re
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.testing.builders import gpu, request
+from tests.property.examples import examples
 
 MODELS = ("A100", "T4")
 
@@ -66,7 +67,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(140, 300)
 @given(nodes(), requests)
 def test_there_is_room_exactly_if_nothing_keeps_a_task_off(node: NodeCapacity, wanted: Request) -> None:
     reasons, answer = list(misfits(wanted, node)), fit(wanted, node)
@@ -81,7 +82,7 @@ def test_there_is_room_exactly_if_nothing_keeps_a_task_off(node: NodeCapacity, w
     assert all(hurdle.words for hurdle in said)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(140, 300)
 @given(nodes(), requests)
 def test_room_is_for_as_many_tasks_as_can_be_taken(node: NodeCapacity, wanted: Request) -> None:
     node, wanted = replace(node, ports=None), replace(wanted, tasks=1)
@@ -94,7 +95,7 @@ def test_room_is_for_as_many_tasks_as_can_be_taken(node: NodeCapacity, wanted: R
     assert taken == slots
 
 
-@settings(max_examples=300, deadline=None)
+@examples(145, 300)
 @given(nodes(), requests, st.sampled_from((None, *MODELS)))
 def test_the_fewest_ends_that_make_room_are_found(
     node: NodeCapacity, wanted: Request, model: str | None

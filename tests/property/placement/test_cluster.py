@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.shares.units import WHOLE
@@ -12,6 +12,7 @@ from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Spread
 from mesos_gpu.policy.cluster.prices import worth
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import NEVER, Policy, View
+from tests.property.examples import examples
 
 MODELS = ("T4", "A100")
 shapes = st.builds(
@@ -56,7 +57,7 @@ def fits(view: View, row: int, shape: Shape, models: list[str]) -> bool:
     return bool(enough and right and view.cpu[row] >= shape.cpu_milli and view.mem[row] >= shape.mem_mib)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(30, 120)
 @given(
     st.lists(nodes, min_size=1, max_size=6),
     st.lists(shapes, min_size=1, max_size=12) | st.lists(shapes | parts, min_size=1, max_size=12),
@@ -114,7 +115,7 @@ def _check(view: View, cluster: list[Row], running: list[tuple[int, int, tuple[i
         assert view.most_free[row].tolist() == sorted(view.free[row], reverse=True)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50, 100)
 @given(
     st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=20), policies, st.data()
 )
@@ -140,7 +141,7 @@ def test_equal_memory_and_compute_give_the_decisions_of_one_dimension(
         assert (one.free, one.total.tolist()) == (two.free, two.total.tolist())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20, 60)
 @given(st.dictionaries(st.integers(1, WHOLE - 1), st.integers(1, 100), max_size=12))
 def test_worth_grows_with_space_and_with_room_for_two(demand: dict[int, int]) -> None:
     prices = worth(demand)

@@ -54,7 +54,7 @@ def keeps_apart(world: World) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(APPS, ACTS)
 def test_instances_that_run_meet_their_constraints(
     apps: dict[str, tuple[Constraint, ...]], acts: list[tuple[str, object, str | None]]

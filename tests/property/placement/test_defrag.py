@@ -15,6 +15,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Stage, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan
 from mesos_gpu.testing.builders import gpu, request
+from tests.property.examples import examples
 
 MODELS = ("A100", "V100")
 COVER, KEEPER = Resources(cpus=0.25, mem_mib=1, gpus=1), Resources(cpus=0.5, mem_mib=32)
@@ -142,7 +143,7 @@ def _shared_seats(stage: Stage) -> frozenset[object]:
 
 
 @given(shared_problems())
-@settings(max_examples=60, deadline=None)
+@examples(25, 60)
 def test_a_plan_among_shares_is_the_shortest_and_never_too_much(problem: Problem) -> None:
     made = plan(problem)
     assume(made.proven)  # one search in thousands is cut, and says so: shares can be moved in very many ways
@@ -162,7 +163,7 @@ def test_a_plan_among_shares_is_the_shortest_and_never_too_much(problem: Problem
 
 
 @given(problems())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_plan_is_the_shortest_and_loses_least(problem: Problem) -> None:
     made, want = plan(problem), fewest(problem)
     event(f"moves: {want and want[0]}")
@@ -174,7 +175,7 @@ def test_a_plan_is_the_shortest_and_loses_least(problem: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_search_of_large_clusters_claims_nothing_that_is_not_so(problem: Problem) -> None:
     made, want = plan(problem, small=0), fewest(problem)
     event(f"moves: {want and want[0]}; {'none' if not made.feasible else len(made.moves)}; {made.proven}")

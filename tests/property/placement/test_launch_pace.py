@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from mesos_gpu.engine import effects as fx
@@ -15,6 +15,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, Window
 from mesos_gpu.testing.builders import World, every, offer, saved_of, spec
+from tests.property.examples import examples
 
 AGENTS = ("a1", "a2")
 ENDS = ("register", "time out", "drop", "cut off")
@@ -100,7 +101,7 @@ class Paced:
         raise AssertionError(Counter(job.state for job in self.world.state.jobs.values()))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@examples(10, 25, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(st.lists(ACTS, min_size=5, max_size=20))
 def test_launches_under_way_fit_the_window_and_all_is_launched_in_the_end(
     acts: list[tuple[str, int, int]],

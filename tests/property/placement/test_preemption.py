@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
@@ -13,6 +13,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.preemption import plan
 from mesos_gpu.testing.builders import gpu, request
+from tests.property.examples import examples
 
 
 @st.composite
@@ -59,7 +60,7 @@ def cost(chosen: tuple[Victim, ...]) -> tuple[int, int, int]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(165, 300)
 @given(clusters(), asks(), st.integers(1, 4))
 def test_a_plan_makes_room_and_none_of_it_can_be_left_out(
     cluster: tuple[list[NodeCapacity], dict[JobId, Victim]], ask: Request, tasks: int
@@ -75,7 +76,7 @@ def test_a_plan_makes_room_and_none_of_it_can_be_left_out(
         assert not fits(ask, tasks, grounds, ended - {spared})
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150, 300)
 @given(clusters(), asks())
 def test_plan_for_one_task_is_the_cheapest(
     cluster: tuple[list[NodeCapacity], dict[JobId, Victim]], ask: Request

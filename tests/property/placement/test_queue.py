@@ -16,6 +16,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
+from tests.property.examples import examples
 
 CARDS, CPUS = 4, 16.0
 LIMITS = {"lab": 5, "tiny": 1}
@@ -171,7 +172,7 @@ def ran(works: list[Work], agents: int, restart: bool = False) -> Cluster:
     return cluster
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3), st.booleans())
 def test_jobs_that_can_run_run_within_their_limits(asked: list[Work], agents: int, restart: bool) -> None:
     cluster = ran(asked, agents, restart)
@@ -179,7 +180,7 @@ def test_jobs_that_can_run_run_within_their_limits(asked: list[Work], agents: in
     assert set(cluster.works) - set(cluster.started) == never
 
 
-@settings(max_examples=20, deadline=None)
+@examples(4, 20)
 @given(
     works(limited=st.booleans(), later=40, high=3, shares=True),
     works(limited=st.booleans(), later=40, high=3),
@@ -200,7 +201,7 @@ def test_shares_and_whole_gpus_all_run_within_their_limits(
     assert not cluster.world.state.covers, "every card is given back"
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10, 20)
 @given(works(limited=st.just(True)), st.integers(1, 3))
 @example(  # what was seen of an agent was forgotten while an offer of it was on the way
     [Work(0, 1, 1), Work(0, 1, 1), Work(2, 4, 57), Work(3, 1, 4), Work(3, 4, 1), Work(0, 12, 5)], 1
@@ -218,26 +219,26 @@ def delayed(cluster: Cluster) -> dict[JobId, tuple[float, float]]:
     }
 
 
-@settings(max_examples=15, deadline=None)
+@examples(6, 15)
 @given(works(limited=st.just(True), shares=True), works(limited=st.just(True)), st.integers(1, 2))
 def test_reserved_job_among_shares_is_not_delayed(shares: list[Work], whole: list[Work], agents: int) -> None:
     mixed = [work for pair in zip(shares, whole, strict=False) for work in pair]
     assert not delayed(ran(mixed, agents))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3))
 def test_the_same_events_give_the_same_order(asked: list[Work], agents: int) -> None:
     assert list(ran(asked, agents).started.items()) == list(ran(asked, agents).started.items())
 
 
-@settings(max_examples=8, deadline=None)
+@examples(3, 8)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(5, 15), st.booleans()), min_size=1, max_size=5))
 def test_jobs_do_not_starve_under_an_endless_stream_of_higher_priority(
     stream: list[tuple[int, int, bool]],
 ) -> None:
     """The cluster is always full of younger jobs of higher priority; aging brings the old one to its turn."""
-    cluster = Cluster.up(2, aging_step_s=20.0)
+    cluster = Cluster.up(2, aging_step_s=10.0)
     start, old = cluster.world.now, JobId("old")
     for i in range(300):
         gpus, lasts_s, limited = stream[i % len(stream)]
@@ -247,5 +248,5 @@ def test_jobs_do_not_starve_under_an_endless_stream_of_higher_priority(
         cluster.until(start + 2 * (i + 1))
         if old in cluster.started:
             break
-    # What came in its first 80 s (four steps) stands before it: 48 jobs, two at a time, 15 s each at most.
+    # What came in its first 40 s (four steps) stands before it: 24 jobs, two at a time, 15 s each at most.
     assert old in cluster.started, "it waited for 600 s"

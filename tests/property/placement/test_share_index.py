@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId
@@ -22,6 +22,7 @@ from mesos_gpu.policy.cluster.registry import OFFERED
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.sharing.parts import GpuPart
 from mesos_gpu.testing.builders import gpu
+from tests.property.examples import examples
 from tests.property.placement.test_shares import Cluster, nodes, requests
 
 SHIM = Sharing(80_000, ((Ability.SHIM, ""),))
@@ -145,7 +146,7 @@ def test_whole_gpus_stay_off_open_cards() -> None:
     assert table.cards(whole, whole) == ["g1", ""]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(35, 200)
 @given(st.lists(nodes(), min_size=1, max_size=3), st.lists(requests(), max_size=12), st.sampled_from(OFFERED))
 def test_a_place_is_found_exactly_if_there_is_one(
     every: list[NodeCapacity], asked: list[Request], placement: str

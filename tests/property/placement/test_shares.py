@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
@@ -34,6 +34,7 @@ from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.sharing.cards import emptiest, tightest
 from mesos_gpu.policy.sharing.parts import unshared
 from mesos_gpu.testing.builders import gpu, spec
+from tests.property.examples import examples
 
 ABILITIES = tuple(Ability)
 EXECUTOR = Resources(cpus=0.5, mem_mib=10)
@@ -182,7 +183,7 @@ class Cluster:
         assert card.sharing.mig == any(instances)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(70, 150)
 @given(
     nodes(), st.lists(st.tuples(st.booleans(), requests(), st.integers(0, 99), st.booleans()), max_size=14)
 )
@@ -212,7 +213,7 @@ def used(draw: st.DrawFn) -> NodeCapacity:
     return replace(cluster.node.holding(by_end(cluster.held)), holders=holders)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(50, 200)
 @given(used(), requests())
 def test_there_is_room_for_a_share_exactly_if_nothing_keeps_it_off(
     node: NodeCapacity, wanted: Request
@@ -229,7 +230,7 @@ def test_there_is_room_for_a_share_exactly_if_nothing_keeps_it_off(
     assert all(hurdle.words for hurdle in said)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(35, 150)
 @given(used(), requests(shares_only=True))
 def test_shares_of_one_card_start_as_long_as_there_is_room(node: NodeCapacity, wanted: Request) -> None:
     wanted = replace(wanted, gpu=replace(wanted.gpu, count=1))
@@ -240,7 +241,7 @@ def test_shares_of_one_card_start_as_long_as_there_is_room(node: NodeCapacity, w
     assert started == slots
 
 
-@settings(max_examples=150, deadline=None)
+@examples(50, 150)
 @given(used(), requests())
 def test_the_fewest_ends_that_make_room_for_a_share_are_found(node: NodeCapacity, wanted: Request) -> None:
     ended = soonest(wanted, node, None, (ENDLESS, 99))
@@ -264,7 +265,7 @@ def started(wanted: Request, node: NodeCapacity, open_to: NodeCapacity) -> tuple
     return node.minus(wanted.resources, chosen.gpus, chosen.share), chosen
 
 
-@settings(max_examples=200, deadline=None)
+@examples(25, 200)
 @given(used(), requests(), st.lists(requests(), max_size=8), st.integers(1, 2))
 def test_reservation_of_a_share_is_free_when_its_blockers_have_ended(
     node: NodeCapacity, wanted: Request, others: list[Request], tasks: int

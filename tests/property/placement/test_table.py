@@ -27,9 +27,11 @@ Step = Callable[[State, ev.Event, float, Settings], list[fx.Effect]]
 
 
 @pytest.mark.parametrize("placement", [Placement.BUNDLE, Placement.SPREAD])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("seed", "acts"), [(3, 150), *(pytest.param(seed, 400, marks=pytest.mark.long) for seed in range(4))]
+)
 def test_a_kept_table_decides_as_a_new_one(
-    seed: int, placement: Placement, monkeypatch: pytest.MonkeyPatch
+    seed: int, acts: int, placement: Placement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launches = 0
 
@@ -46,7 +48,7 @@ def test_a_kept_table_decides_as_a_new_one(
 
     monkeypatch.setattr(world, "step", both)
     place, chance = world.World(seed), random.Random(seed)
-    for act in chaos._acts(chance, 400):
+    for act in chaos._acts(chance, acts):
         with contextlib.suppress(Violation, MesosGpuError):
             do(place, act)
     assert launches > 3

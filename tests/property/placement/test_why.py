@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.engine import events as ev
@@ -20,6 +20,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, request, seen, spec
+from tests.property.examples import examples
 
 NOW = 1000.0
 MODELS = ("A100", "T4")
@@ -107,7 +108,7 @@ def node_views(draw: st.DrawFn, name: str) -> NodeCapacity:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(60, 200)
 @given(st.data(), WANTS, st.integers(0, 4), st.integers(1, 4), st.sampled_from(("", "", "lab is full")))
 def test_the_funnel_adds_up(
     data: st.DataObject, want: dict[str, object], agents: int, tasks: int, limit: str
@@ -179,7 +180,7 @@ def worlds(draw: st.DrawFn) -> World:
     return world
 
 
-@settings(max_examples=100, deadline=None)
+@examples(20, 100)
 @given(worlds(), WANTS, PLACES)
 def test_funnel_has_room_exactly_if_the_matcher_launches(
     world: World, want: dict[str, object], place: dict[str, object]

@@ -44,6 +44,7 @@ def record(number: int = 0) -> AuditRecord:
 
 
 @given(RECORDS)
+@settings(max_examples=15)
 def test_audit_record_is_read_as_it_was_written(record: AuditRecord) -> None:
     entry = Entry(7, GENESIS, record)
     line = encode(entry)
@@ -54,14 +55,41 @@ def test_audit_record_is_read_as_it_was_written(record: AuditRecord) -> None:
 
 
 @given(st.lists(RECORDS, max_size=6))
+@settings(max_examples=20)
 def test_audit_chain_as_written_has_no_flaw(records: list[AuditRecord]) -> None:
+    assert_flawless(records)
+
+
+@pytest.mark.long
+@given(st.lists(RECORDS, max_size=6))
+@settings(max_examples=300)
+def test_audit_chains_of_many_records_have_no_flaw(records: list[AuditRecord]) -> None:
+    assert_flawless(records)
+
+
+def assert_flawless(records: list[AuditRecord]) -> None:
+    """Assert that records are read as they were written, in a chain without a flaw."""
     lines = chained(records)
     assert flaws(lines, head_of(lines) if lines else None) == []
+    entries = [decode(line) for line in lines]
+    assert [entry and entry.record for entry in entries] == records
 
 
+@settings(max_examples=50)
+@given(st.data())
+def test_audit_chain_shows_a_change_of_a_byte(data: st.DataObject) -> None:
+    assert_shown(data)
+
+
+@pytest.mark.long
 @settings(max_examples=300)
 @given(st.data())
 def test_audit_chain_shows_a_change_of_any_byte(data: st.DataObject) -> None:
+    assert_shown(data)
+
+
+def assert_shown(data: st.DataObject) -> None:
+    """Assert that a changed byte of a chain is a flaw."""
     lines = chained([record(i) for i in range(4)])
     text = b"\n".join(lines) + b"\n"
     at = data.draw(st.integers(0, len(text) - 1))

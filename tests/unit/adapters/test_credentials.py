@@ -52,7 +52,7 @@ def test_mesos_credentials_that_are_open_or_malformed_are_not_used(
 
 
 def test_mesos_credentials_link_is_not_followed(tmp_path: Path) -> None:
-    """Whoever may write the link would choose what is sent."""
+    """A user who may write the link would choose the credentials."""
     link = tmp_path / "link"
     link.symlink_to(file_of(tmp_path, "gpu s3"))
     with pytest.raises(BadConfiguration, match="symbolic link"):
@@ -68,6 +68,13 @@ def test_mesos_credentials_of_an_executor_follow_its_token(tmp_path: Path) -> No
     assert Settings.from_environment(known).proofs() == (bearer, basic)
 
 
+@pytest.fixture(scope="module")
+def _scheduler() -> None:
+    """Import the scheduler, which takes longer than the test."""
+    import mesos_gpu.scheduler.__main__  # noqa: F401
+
+
+@pytest.mark.usefixtures("_scheduler")
 def test_mesos_credentials_file_that_is_missing_stops_the_scheduler(tmp_path: Path) -> None:
     words = ["scheduler", "--master", "m:1", "--state", str(tmp_path / "s"), "--port", "0"]
     done = CliRunner().invoke(main, [*words, "--mesos-credentials", str(tmp_path / "none")])

@@ -4,8 +4,6 @@ import logging
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NotFound
 from mesos_gpu.model.saves import SaveFramework, SaveTrust
+from tests.unit.adapters.sqlite.children import in_a_child
 
 BATCHES = 30
 
@@ -25,21 +24,18 @@ def path(tmp_path: Path) -> Path:
 
 
 def killed(path: Path) -> str:
-    """A scheduler that wrote some batches, and was killed; its key."""
-    code = (
-        "import os, sys; from pathlib import Path\n"
-        "from mesos_gpu.adapters.sqlite_store import SqliteStore\n"
-        "from mesos_gpu.model.saves import SaveFramework\n"
-        f"store = SqliteStore(Path({str(path)!r}))\n"
-        "print(store.key().hex(), flush=True)\n"
-        f"for _ in range({BATCHES}): store.save([SaveFramework('fw')])\n"
-        "os._exit(1)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True, text=True
-    )
+    """Write some batches in a process that ends as if it were killed; return the key of the state."""
+    open_stores = list[SqliteStore]()
+
+    def write() -> str:
+        open_stores.append(store := SqliteStore(path))
+        for _ in range(BATCHES):
+            store.save([SaveFramework("fw")])
+        return store.key().hex()
+
+    _, key = in_a_child(write)
     assert Path(f"{path}-wal").stat().st_size > 0
-    return done.stdout.strip()
+    return key
 
 
 def bytes_of(path: Path) -> dict[str, bytes]:

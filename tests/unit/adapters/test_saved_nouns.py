@@ -91,6 +91,7 @@ for store in (SqliteStore(path), MemoryStore()):
 '''
 
 
+@pytest.mark.long
 def test_saved_noun_that_is_declared_is_saved_and_restored(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WITH_LEASES, str(tmp_path / "state.db")],

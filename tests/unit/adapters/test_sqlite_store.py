@@ -1,8 +1,8 @@
 """The store: what is saved comes back; what is damaged is refused, never guessed."""
 
+import os
+import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
@@ -45,6 +45,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
 from mesos_gpu.scheduler.options.files.uploads import UploadOptions
 from mesos_gpu.testing.builders import gpu
+from tests.unit.adapters.sqlite.children import in_a_child
 
 JOB = Job(
     JobId("j1"),
@@ -266,12 +267,11 @@ def test_store_refuses_a_second_scheduler(store: SqliteStore, path: Path) -> Non
 
 
 def test_store_lock_ends_with_its_process(path: Path) -> None:
-    code = (
-        "import os, signal, sys; from pathlib import Path; "
-        "from mesos_gpu.adapters.sqlite_store import SqliteStore; "
-        f"s = SqliteStore(Path({str(path)!r})); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=False)
+    def hold() -> None:
+        _ = SqliteStore(path)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_child(hold) == (-signal.SIGKILL, "")
     SqliteStore(path).close()
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.bookings.booking import BookingSpec, Repeat
@@ -58,39 +58,47 @@ def books(draw: st.DrawFn) -> tuple[list[Bin], list[Item]]:
     return ground, made
 
 
-@given(books(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5))
-def test_booking_day_equal_to_one_that_fits_is_judged_alone(
-    made: tuple[list[Bin], list[Item]], days: list[tuple[int, int]]
-) -> None:
-    ground, items = made
-    each_day = [
-        [replace(each, begins=each.begins + at, ends=each.ends + at + longer * HOUR) for each in items]
-        for day, (which, longer) in enumerate(days)
-        for at in [day * 40 * HOUR + which * HOUR]
-    ]
-    alone = [clash(Ground(ground), day) for day in each_day]
-    all_of_them = [each for day in each_day for each in day]
-    assert clash(Ground(ground), all_of_them) == next(filter(None, alone), None)
+@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+def test_booking_day_equal_to_one_that_fits_is_judged_alone(count: int) -> None:
+    @settings(max_examples=count)
+    @given(books(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5))
+    def check(made: tuple[list[Bin], list[Item]], days: list[tuple[int, int]]) -> None:
+        ground, items = made
+        each_day = [
+            [replace(each, begins=each.begins + at, ends=each.ends + at + longer * HOUR) for each in items]
+            for day, (which, longer) in enumerate(days)
+            for at in [day * 40 * HOUR + which * HOUR]
+        ]
+        alone = [clash(Ground(ground), day) for day in each_day]
+        all_of_them = [each for day in each_day for each in day]
+        assert clash(Ground(ground), all_of_them) == next(filter(None, alone), None)
+
+    check()
 
 
-@given(books())
-@example((bins(8), [item("b0", 8, 0, 2), item("b1", 8, 2, 2)]))
-def test_bookings_that_fit_are_never_more_than_there_is(made: tuple[list[Bin], list[Item]]) -> None:
-    ground, items = made
-    places = laid_out(Ground(ground), items)
-    assert (clash(Ground(ground), items) is None) == (places is not None)
-    assume(places is not None)
-    assert places is not None
-    has = {(each.node, each.model): each.gpus for each in ground}
-    for at in {each.begins for each in items}:
-        used = Counter[tuple[str, str]]()
-        for each in items:
-            chosen = places[each.booking, each.begins]
-            assert [place.gpus for place in chosen] == [each.spec.gpus] * each.spec.nodes
-            assert len({place.node for place in chosen}) == each.spec.nodes
-            if each.begins <= at < each.ends:
-                used.update({(place.node, place.model): place.gpus for place in chosen})
-        assert all(used[key] <= has[key] for key in used)
+@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+def test_bookings_that_fit_are_never_more_than_there_is(count: int) -> None:
+    @settings(max_examples=count)
+    @given(books())
+    @example((bins(8), [item("b0", 8, 0, 2), item("b1", 8, 2, 2)]))
+    def check(made: tuple[list[Bin], list[Item]]) -> None:
+        ground, items = made
+        places = laid_out(Ground(ground), items)
+        assert (clash(Ground(ground), items) is None) == (places is not None)
+        assume(places is not None)
+        assert places is not None
+        has = {(each.node, each.model): each.gpus for each in ground}
+        for at in {each.begins for each in items}:
+            used = Counter[tuple[str, str]]()
+            for each in items:
+                chosen = places[each.booking, each.begins]
+                assert [place.gpus for place in chosen] == [each.spec.gpus] * each.spec.nodes
+                assert len({place.node for place in chosen}) == each.spec.nodes
+                if each.begins <= at < each.ends:
+                    used.update({(place.node, place.model): place.gpus for place in chosen})
+            assert all(used[key] <= has[key] for key in used)
+
+    check()
 
 
 @given(books())
@@ -107,28 +115,31 @@ def test_booking_placed_first_leaves_room_for_the_rest(made: tuple[list[Bin], li
     assert laid_out(ground, fixed) is not None
 
 
-@given(books(), st.integers(0, 5), st.integers(1, 6), st.sampled_from([Repeat.NONE, Repeat.DAILY]))
-@example((bins(8), [item("b0", 8, 1, 2)]), 0, 2, Repeat.NONE)
-def test_booking_refusal_names_nearest_times_that_are_feasible(
-    made: tuple[list[Bin], list[Item]], late: int, hours: int, repeat: Repeat
-) -> None:
-    ground, others = Ground(made[0]), list[Item]()
-    for each in made[1]:
-        if clash(ground, [*others, each]) is None:
-            others.append(each)
-    gpus = max(each.gpus for each in made[0])
-    spec = BookingSpec("new", "q", gpus, "2026-11-01T09:00", hours * HOUR, repeat=repeat)
-    spec = _at(spec, (others[0].begins if others else NOW) + late * HOUR)
-    mine = items_of("new", spec, NOW, horizon(NOW))
-    if clash(ground, [*others, *mine], "new") is None:
-        return
-    moments = nearest(ground, others, mine[0], NOW)
-    assert moments, "after all others it fits"
-    for at in moments:
-        assert at >= NOW
-        there = items_of("new", _at(spec, at), NOW, horizon(NOW))
-        assert there[0].begins == at
-        assert clash(ground, [*others, *there], "new") is None
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_booking_refusal_names_nearest_times_that_are_feasible(count: int) -> None:
+    @settings(max_examples=count)
+    @given(books(), st.integers(0, 5), st.integers(1, 6), st.sampled_from([Repeat.NONE, Repeat.DAILY]))
+    @example((bins(8), [item("b0", 8, 1, 2)]), 0, 2, Repeat.NONE)
+    def check(made: tuple[list[Bin], list[Item]], late: int, hours: int, repeat: Repeat) -> None:
+        ground, others = Ground(made[0]), list[Item]()
+        for each in made[1]:
+            if clash(ground, [*others, each]) is None:
+                others.append(each)
+        gpus = max(each.gpus for each in made[0])
+        spec = BookingSpec("new", "q", gpus, "2026-11-01T09:00", hours * HOUR, repeat=repeat)
+        spec = _at(spec, (others[0].begins if others else NOW) + late * HOUR)
+        mine = items_of("new", spec, NOW, horizon(NOW))
+        if clash(ground, [*others, *mine], "new") is None:
+            return
+        moments = nearest(ground, others, mine[0], NOW)
+        assert moments, "after all others it fits"
+        for at in moments:
+            assert at >= NOW
+            there = items_of("new", _at(spec, at), NOW, horizon(NOW))
+            assert there[0].begins == at
+            assert clash(ground, [*others, *there], "new") is None
+
+    check()
 
 
 def _at(spec: BookingSpec, at: int) -> BookingSpec:

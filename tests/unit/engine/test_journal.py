@@ -212,8 +212,11 @@ def test_journal_brings_settings_back_as_they_were() -> None:
     assert list(read.queue_limits) == ["b", "a"]
 
 
-def test_journal_brings_every_field_of_the_state_back_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("seeds", "acts"), [(range(5, 6), 60), pytest.param(range(5, 11), 100, marks=pytest.mark.long)]
+)
+def test_journal_brings_fields_of_the_state_back_as_they_were(
+    seeds: range, acts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = set[str]()
     empty = State(0.0)
@@ -234,8 +237,8 @@ def test_journal_brings_every_field_of_the_state_back_as_it_was(
         return wanted
 
     monkeypatch.setattr(world, "step", both)
-    for seed in range(5, 11):
-        happen(seed, 100)
+    for seed in seeds:
+        happen(seed, acts)
     fields = dataclasses.fields(State)
     assert set(kept.STATES.names) == {field.name for field in fields if not field.metadata.get("derived")}
     # What is not in each of these worlds.
@@ -246,7 +249,8 @@ def test_journal_brings_every_field_of_the_state_back_as_it_was(
     rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members", "bookings"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     rare |= {"idlenesses", "span_works", "gpu_work"}
-    assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
+    if len(seeds) > 1:
+        assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
 
 def test_journal_brings_rare_fields_of_the_state_back() -> None:
@@ -292,8 +296,14 @@ def test_journal_head_has_the_field_names_of_earlier_journals() -> None:
 # --- replayed
 
 
-def test_replay_of_a_rough_life_comes_to_the_same_state(tmp_path: Path) -> None:
-    rough_life(tmp_path, 700, 1 << 19, seed=14)
+@pytest.mark.parametrize(
+    ("seed", "acts", "most_bytes"),
+    [(3, 150, 1 << 17), pytest.param(14, 700, 1 << 19, marks=pytest.mark.long)],
+)
+def test_replay_of_a_rough_life_comes_to_the_same_state(
+    tmp_path: Path, seed: int, acts: int, most_bytes: int
+) -> None:
+    rough_life(tmp_path, acts, most_bytes, seed=seed)
     files = files_of(tmp_path)
     assert {head_of(path)["follows"] for path in files} == {False, True}, "started anew, and files were full"
     seqs: list[int] = []
@@ -301,12 +311,13 @@ def test_replay_of_a_rough_life_comes_to_the_same_state(tmp_path: Path) -> None:
     assert result.first_difference is None
     assert result.warnings == []
     assert seqs == list(range(seqs[0], seqs[0] + result.events))
-    assert result.events > 700
-    assert result.decisions > 50
+    assert result.events > acts
+    assert result.decisions > acts // 14
     for path in files:  # each by itself, too
         assert replay([path]).first_difference is None
 
 
+@pytest.mark.long
 def test_replay_in_another_process_decides_the_same(short: Path) -> None:
     program = [sys.executable, "-m", "mesos_gpu", "simulate", "replay", str(short), "--json"]
     done = subprocess.run(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import again
-from tests.again import Record
+from tests.runner import again
+from tests.runner.again import Record
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.on_change("runner")
@@ -35,7 +35,7 @@ def run(directory: Path, *arguments: str, files: Mapping[str, str], ci: bool = F
     command = [
         sys.executable,
         "-m",
-        "tests.run",
+        "tests.runner.run",
         "--again",
         *arguments,
         "-c",
@@ -185,7 +185,7 @@ def test_second_try_is_refused_to_faults_that_load_does_not_cause(
 
 def test_second_try_is_refused_after_a_skip_that_is_not_allowed(tmp_path: Path) -> None:
     bodies = {"one": "def test_one(): fails_once()\n", "two": "def test_two(): pytest.skip('no dockerd')\n"}
-    status, text = run(tmp_path, "-p", "tests.skips", "-n0", files=bodies, ci=True)
+    status, text = run(tmp_path, "-p", "tests.runner.skips", "-n0", files=bodies, ci=True)
     assert status == 1, text
     assert "no second try: a skip that is not allowed: test_two.py::test_two: no dockerd" in text
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import budget
-from tests.budget import Budget, Cost, Meter, Speed
+from tests.runner import budget
+from tests.runner.budget import Budget, Cost, Meter, Speed
 
 ROOT = Path(__file__).parents[3]
 BUDGET = Budget(1.0, {"unit": 0.3, "e2e": 3.0}, {"unit": 10.0, "unit/wire": 2.0, "e2e": 20.0}, {})
@@ -58,7 +58,7 @@ def test_budget_refuses_a_test_that_no_folder_pays_for() -> None:
 
 
 def test_budget_file_has_a_cap_and_a_budget_for_each_folder_of_the_gate() -> None:
-    from tests.tiers import GATE
+    from tests.runner.tiers import GATE
 
     kept = budget.read_budget()
     assert set(kept.caps_s) == set(GATE)
@@ -100,7 +100,7 @@ os.setsid()
 """
     script = f"""
 import os, subprocess, sys
-from tests.budget import Meter, spent_s
+from tests.runner.budget import Meter, spent_s
 meter = Meter(f"mesos-gpu-tests-{{os.getpid()}}")
 before = meter.read_s()
 with subprocess.Popen([sys.executable, "-c", {daemon!r}], stdout=subprocess.PIPE) as process:
@@ -137,7 +137,7 @@ def test_budget_prints_the_dearest_tests_of_a_run(tmp_path: Path, workers: str) 
         "import time\ndef test_dear():\n    end = time.process_time() + 0.2\n"
         "    while time.process_time() < end: pass\ndef test_cheap(): pass\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "tests.budget", "-n", workers, "-c", os.devnull]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.runner.budget", "-n", workers, "-c", os.devnull]
     command += ["--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import parts
+from tests.runner import parts
 
 ROOT = Path(__file__).parents[3]
 WEIGHTS = st.dictionaries(
@@ -52,7 +52,7 @@ def test_workers_run_each_test_once(tmp_path: Path) -> None:
             f"def test_{number}():\n    with open(r'{tmp_path}/ran', 'a') as file: print({number}, file=file)\n"
         )
     names = "pytest_configure_node", "pytest_ignore_collect", "pytest_xdist_make_scheduler"
-    (tmp_path / "conftest.py").write_text(f"from tests.parts import {', '.join(names)}\n")
+    (tmp_path / "conftest.py").write_text(f"from tests.runner.parts import {', '.join(names)}\n")
     command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "each", "-c", os.devnull, "-v"]
     command += ["--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)

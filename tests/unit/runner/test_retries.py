@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests import retries
+from tests.runner import retries
 
 FAILED = {"test_a.py::test_one": "out of luck"}
 

@@ -35,7 +35,15 @@ def start(directory: Path, body: str, *arguments: str, beside: str = "") -> "sub
         f"import os, signal, subprocess, time\ndef test_before():\n    pass\ndef test_harm():\n{lines}"
     )
     (directory / "test_slow.py").write_text(beside)
-    command = [sys.executable, "-m", "tests.run", *arguments, "-c", os.devnull, f"--rootdir={directory}"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.runner.run",
+        *arguments,
+        "-c",
+        os.devnull,
+        f"--rootdir={directory}",
+    ]
     command += [part for name in _LEFT_OUT for part in ("-p", f"no:{name}")] + ["-ra"]
     files = [str(path) for path in sorted(directory.glob("test_*.py"))]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

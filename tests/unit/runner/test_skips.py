@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import skips
+from tests.runner import skips
 
 ROOT = Path(__file__).parents[3]
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
@@ -51,7 +51,18 @@ def test_skip_that_is_not_allowed_makes_the_run_red(
     (tmp_path / "test_one.py").write_text(
         f"def test_one():\n    {skip.replace(chr(10), '; ')}\ndef test_two(): pass\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "-n", processes, "-c", os.devnull, "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.runner.skips",
+        "-n",
+        processes,
+        "-c",
+        os.devnull,
+        "-q",
+    ]
     command += [f"--rootdir={tmp_path}", "-p", "no:schemathesis", "-p", "no:cacheprovider", str(tmp_path)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests import tiers
+from tests.runner import tiers
 
 ROOT = Path(__file__).parents[3]
 

@@ -19,7 +19,7 @@ def _with_a_job() -> World:
     return world
 
 
-def test_a_launch_may_be_given_up_when_the_other_agent_of_its_host_has_reported() -> None:
+def test_chaos_account_allows_a_launch_to_be_given_up_after_a_report_of_the_other_agent() -> None:
     world = _with_a_job()
     run = world.mesos.runs[TaskId("j1.1")]
     world.mesos.die(run.agent)
@@ -34,7 +34,7 @@ def test_a_launch_may_be_given_up_when_the_other_agent_of_its_host_has_reported(
     assert new.id not in world.witness.followed, "nobody has reported since"
 
 
-def test_room_is_not_kept_for_who_could_not_leave_before_a_booking_that_has_no_nodes_yet() -> None:
+def test_chaos_account_keeps_no_room_for_jobs_that_outlast_the_begin_of_a_booking() -> None:
     world = _with_a_job()
     job = world.witness.disk.jobs[JobId("j1")]
     waits = replace(
@@ -51,7 +51,7 @@ def _taken(world: World, job: Job, in_s: int) -> int:
     return bookings.slots_taken_soon(world.witness, job, world.now)
 
 
-def test_what_stands_ready_is_added_up_between_what_is_used_and_what_is_noted() -> None:
+def test_chaos_account_of_ready_gpus_lies_between_used_and_noted() -> None:
     ready = charges.Ready(100.0, gpus=4, used=1, noted=3)
     ready.pass_to(110.0)
     assert (round(ready.least, -2), round(ready.most, -2), ready.unsure) == (10_000, 30_000, False)
@@ -59,7 +59,7 @@ def test_what_stands_ready_is_added_up_between_what_is_used_and_what_is_noted() 
     assert ready.unsure, "the clock was set back"
 
 
-def test_what_was_not_offered_when_room_was_made_may_be_forgotten_sooner_than_what_was() -> None:
+def test_chaos_account_allows_room_without_offers_to_be_forgotten_sooner() -> None:
     world = _with_a_job()
     (agent, *_), account = world.mesos.agents.values(), world.witness
     account.unseen_since = {agent.id: world.now - 20.0}
@@ -70,7 +70,7 @@ def test_what_was_not_offered_when_room_was_made_may_be_forgotten_sooner_than_wh
     assert not stops._may_be_forgotten(account, agent, made[2], world.now)
 
 
-def test_a_report_that_is_sent_again_does_not_make_of_work_something_else() -> None:
+def test_chaos_account_of_work_is_unchanged_by_a_repeated_report() -> None:
     world, task_id, gpu_id = _with_a_job(), TaskId("j1.1"), GpuId("g00")
     for seen_ms, busy_ms in ((10_000, 9_000), (20_000, 18_000), (20_000, 18_000)):
         use = TaskUse(task_id, gpu_id, world.now, work=Work(0.0, seen_ms, busy_ms))

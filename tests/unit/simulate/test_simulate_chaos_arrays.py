@@ -11,7 +11,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.simulate.chaos import run as chaos
-from tests.unit.simulate.test_simulate_chaos import assert_found
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +19,9 @@ def _arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.ARRAYS,))
 
 
-def test_the_engine_holds_with_arrays() -> None:
-    result = chaos.run(1500, 3)
-    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
-    assert result.counts["ArrayKillRequested"] > 5
+@runs(1500)
+def test_chaos_of_arrays_finds_no_violation(steps: int) -> None:
+    assert_holds(steps, 3, "ArrayKillRequested")
 
 
 # --- bugs put in on purpose
@@ -75,7 +74,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
-def test_a_bug_of_arrays_is_found_and_told_shortly(
+def test_chaos_of_arrays_finds_a_seeded_bug_and_a_short_story(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)

@@ -10,7 +10,7 @@ from mesos_gpu.engine.tenancy import recalls as of_plans
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos.rules import bookings as rules_of
 from mesos_gpu.simulate.chaos.rules import charges, recalls
-from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +18,9 @@ def _bookings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.BOOKINGS,))
 
 
-def test_the_engine_holds_with_bookings() -> None:
-    assert_holds(1200, 1, "BookingMade", "BookingChanged", "BookingCancelled", "Launch", "GiveNotice")
+@runs(1200)
+def test_chaos_of_bookings_finds_no_violation(steps: int) -> None:
+    assert_holds(steps, 1, "BookingMade", "BookingChanged", "BookingCancelled", "Launch", "GiveNotice")
 
 
 # --- bugs put in on purpose
@@ -65,7 +66,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
-def test_a_bug_of_bookings_is_found_and_told_shortly(
+def test_chaos_of_bookings_finds_a_seeded_bug_and_a_short_story(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)

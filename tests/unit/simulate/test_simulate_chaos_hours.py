@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.engine import step
@@ -15,7 +15,7 @@ from mesos_gpu.policy.times.hours import span_at
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos.times.hours import in_force
 from mesos_gpu.wire.tenancy.rules import faults
-from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 REAL_WINDOW = hours._window
 YEAR_S = 366 * 86_400
@@ -47,7 +47,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
-def test_a_bug_of_hours_or_pools_is_found_and_told_shortly(
+def test_chaos_of_hours_and_pools_finds_a_seeded_bug_and_a_short_story(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)
@@ -55,11 +55,13 @@ def test_a_bug_of_hours_or_pools_is_found_and_told_shortly(
     assert_found(rules, monkeypatch)
 
 
-def test_the_engine_holds_while_hours_change(monkeypatch: pytest.MonkeyPatch) -> None:
+@runs(800)
+def test_chaos_of_hours_finds_no_violation(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.HOURS,))
-    assert_holds(800, 1, "QueuesChanged", "JobSubmitted", "Launch")
+    assert_holds(steps, 1, "QueuesChanged", "JobSubmitted", "Launch")
 
 
+@settings(max_examples=30)
 @given(
     CLOCKS,
     CLOCKS | st.just("24:00"),
@@ -67,7 +69,7 @@ def test_the_engine_holds_while_hours_change(monkeypatch: pytest.MonkeyPatch) ->
     st.sampled_from(("UTC", "Europe/Vienna", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")),
     st.integers(0, YEAR_S),
 )
-def test_two_ways_to_tell_the_hours_agree(
+def test_hours_of_policy_and_chaos_agree(
     begins: str, ends: str, days: set[Weekday], zone: str, after_s: int
 ) -> None:
     if begins == ends:

@@ -13,7 +13,7 @@ from mesos_gpu.model.tenancy import Idle
 from mesos_gpu.policy.tenancy import idle as policy
 from mesos_gpu.policy.tenancy.idle import Used, Verdict
 from mesos_gpu.simulate.chaos import run as chaos
-from tests.unit.simulate.test_simulate_chaos import assert_found
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +21,9 @@ def _idles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.IDLES,))
 
 
-def test_the_engine_holds_while_jobs_idle_and_wake() -> None:
-    result = chaos.run(1000, 1)
-    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+@runs(1000)
+def test_chaos_of_idle_gpus_finds_no_violation(steps: int) -> None:
+    assert_holds(steps, 1)
 
 
 # --- bugs put in on purpose
@@ -90,7 +90,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
-def test_a_bug_of_idle_gpus_is_found_and_told_shortly(
+def test_chaos_of_idle_gpus_finds_a_seeded_bug_and_a_short_story(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)

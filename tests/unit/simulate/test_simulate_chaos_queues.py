@@ -21,7 +21,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 from mesos_gpu.simulate.chaos import run as chaos
-from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 REAL_WAIT_OF = Backlog.wait_of
 REAL_BLOCK = Backlog.block
@@ -131,7 +131,7 @@ BUGS_OF_TERMS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS_OF_TERMS.values(), ids=BUGS_OF_TERMS)
-def test_a_bug_of_budgets_and_past_use_is_found_and_told_shortly(
+def test_chaos_of_budgets_and_past_use_finds_a_seeded_bug_and_a_short_story(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)
@@ -141,7 +141,7 @@ def test_a_bug_of_budgets_and_past_use_is_found_and_told_shortly(
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
-def test_a_bug_of_queues_is_found_and_told_shortly(
+def test_chaos_of_queues_finds_a_seeded_bug_and_a_short_story(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)
@@ -150,17 +150,21 @@ def test_a_bug_of_queues_is_found_and_told_shortly(
 
 
 @pytest.mark.long
-def test_a_plan_that_is_not_checked_again_is_seen_and_told_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chaos_of_reclaims_finds_a_plan_that_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     _rules_are_not_asked_again(monkeypatch)
     monkeypatch.setattr(chaos, "MIXES", (chaos.RECLAIMS,))
     assert_found({"who borrows takes from nobody that has less then"}, monkeypatch)
 
 
-def test_the_engine_holds_with_trees_of_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+@runs(1500)
+def test_chaos_of_queues_finds_no_violation(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.QUEUES,))
-    assert_holds(1500, 6, "QueuesChanged", "GiveNotice", "JobSubmitted")
+    assert_holds(steps, 6, "QueuesChanged", "GiveNotice", "JobSubmitted")
 
 
-def test_the_engine_holds_with_budgets_classes_and_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+@runs(2500)
+def test_chaos_of_budgets_classes_and_pools_finds_no_violation(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.TERMS,))
-    assert_holds(2500, 12, "QueuesChanged", "JobSubmitted", "Launch")
+    assert_holds(steps, 12, "QueuesChanged", "JobSubmitted", "Launch")

@@ -20,29 +20,30 @@ from mesos_gpu.simulate.chaos.older import READ
 from mesos_gpu.simulate.chaos.schedulers import FENCED, TAKEN_OVER
 from mesos_gpu.simulate.chaos.settle import settle
 from mesos_gpu.simulate.chaos.world import World
-from tests.unit.simulate.test_simulate_chaos import SOUND, assert_found
+from tests.unit.simulate.test_simulate_chaos import ON_CHANGE, SOUND, assert_found, assert_holds
 
 
-def test_leaders_switch_at_any_point_and_nothing_is_lost() -> None:
+@pytest.mark.parametrize(("seeds", "acts"), [(1, 60), pytest.param(6, 250, marks=ON_CHANGE)])
+def test_chaos_of_switches_of_leaders_loses_no_state(seeds: int, acts: int) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(6):
+    for seed in range(seeds):
         world = World(seed)
-        for act in chaos._acts(random.Random(seed), 250, chaos.SWITCHES):
+        for act in chaos._acts(random.Random(seed), acts, chaos.SWITCHES):
             do(world, act)  # raises where an invariant is broken
         settle(world)
         counts += world.counts
-    assert counts["Switch"] > 20
-    assert counts["Wake"] > 5
-    assert counts["NoRoom"] > 10
-    assert counts["Launch"] > 50
+    assert counts["Switch"] > seeds * acts // 75
+    assert seeds == 1 or (counts["Wake"] > 5 and counts["NoRoom"] > 10)
+    assert counts["Launch"] > seeds * acts // 30
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_two_schedulers_hold_for_a_hundred_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chaos_of_switches_finds_no_violation_in_a_hundred_thousand_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.SWITCHES,))
-    result = chaos.run(100_000, 1)
-    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+    assert_holds(100_000, 1)
 
 
 def _terms_are_read_when_it_is_written(patch: pytest.MonkeyPatch) -> None:
@@ -116,9 +117,12 @@ SLOW = ("a batch is written twice", "a step of the schema loses cards")
 
 @pytest.mark.parametrize(
     ("bug", "rules"),
-    [pytest.param(*BUGS[name], id=name, marks=pytest.mark.long if name in SLOW else ()) for name in BUGS],
+    [
+        pytest.param(*BUGS[name], id=name, marks=pytest.mark.long if name in SLOW else ON_CHANGE)
+        for name in BUGS
+    ],
 )
-def test_a_bug_of_switches_is_seen_and_told_shortly(
+def test_chaos_of_switches_finds_a_seeded_bug_and_a_short_story(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mesos_gpu.simulate.chaos import run as chaos
-from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 from tests.unit.simulate.test_simulate_chaos_arrays import BUGS as OF_ARRAYS
 from tests.unit.simulate.test_simulate_chaos_bookings import BUGS as OF_BOOKINGS
 from tests.unit.simulate.test_simulate_chaos_idle import BUGS as OF_IDLE_GPUS
@@ -25,13 +25,14 @@ def _together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.TOGETHER,))
 
 
-def test_the_engine_holds_with_all_of_them_in_one_world() -> None:
-    assert_holds(1200, 1, "BookingMade", "ArrayKillRequested", "KeepAsked", "QueuesChanged", "GiveNotice")
+@runs(1200)
+def test_chaos_of_all_features_together_finds_no_violation(steps: int) -> None:
+    assert_holds(steps, 1, "BookingMade", "ArrayKillRequested", "KeepAsked", "QueuesChanged", "GiveNotice")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
-def test_a_bug_of_one_of_them_is_found_and_told_shortly(
+def test_chaos_of_all_features_together_finds_a_seeded_bug(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.cli import main
@@ -19,6 +19,7 @@ from mesos_gpu.simulate.orders import ORDERS, Known, Levels
 from mesos_gpu.simulate.plot import draw
 from mesos_gpu.simulate.trace import TraceJob, read_jobs
 
+ON_CHANGE = pytest.mark.on_change("simulate")
 HEAD = "job_id,num_gpu,submit_time,duration\n"
 FREE = Prices()
 ONE_NODE = Cluster(1, 4)
@@ -42,41 +43,41 @@ LONG, WIDE, SHORT = ("long", 4, 0, 100), ("wide", 4, 10, 40), ("short", 1, 20, 6
         ("srsf", {"short": 80, "wide": 110, "long": 200}),
     ],
 )
-def test_three_jobs_end_when_the_policy_says(policy: str, ends: dict[str, int]) -> None:
+def test_schedule_of_three_jobs_follows_the_policy(policy: str, ends: dict[str, int]) -> None:
     assert _ends(policy, [LONG, WIDE, SHORT]) == ends
 
 
-def test_fifo_lets_nobody_pass() -> None:
+def test_fifo_schedule_lets_no_job_pass() -> None:
     jobs = [("runs", 3, 0, 100), ("blocked", 4, 1, 10), ("fits", 1, 2, 10)]
     assert _ends("fifo", jobs) == {"runs": 100, "blocked": 110, "fits": 120}
 
 
-def test_srtf_fills_what_is_left_over() -> None:
+def test_srtf_schedule_fills_free_gpus() -> None:
     jobs = [("runs", 3, 0, 100), ("blocked", 4, 1, 200), ("fits", 1, 2, 300)]
     assert _ends("srtf", jobs) == {"runs": 100, "blocked": 300, "fits": 502}
 
 
 @pytest.mark.parametrize("policy", ["las", "mesos-gpu"])
-def test_who_has_had_less_goes_first(policy: str) -> None:
+def test_las_schedule_serves_the_least_served_first(policy: str) -> None:
     # Each level of `old` ends at whole GPU hours: 1 of 4 GPUs after a quarter of an hour.
     jobs = [("old", 4, 0, HOUR_MS), ("new", 4, HOUR_MS // 2, HOUR_MS // 4)]
     assert _ends(policy, jobs) == {"old": HOUR_MS * 5 // 4, "new": HOUR_MS * 3 // 4}
 
 
-def test_the_newcomer_waits_for_its_level() -> None:
+def test_las_schedule_newcomer_waits_for_its_level() -> None:
     jobs = [("old", 4, 0, HOUR_MS), ("new", 4, 1, HOUR_MS)]
     # Levels of las end at 1, 2 and 4 GPU hours, that is after 15, 30 and 60 minutes; within one, old came first.
     quarter = HOUR_MS // 4
     assert _ends("las", jobs) == {"old": 6 * quarter, "new": 8 * quarter}
 
 
-def test_small_first_only_in_mesos_gpu() -> None:
+def test_schedule_serves_small_jobs_first_only_by_mesos_gpu() -> None:
     jobs = [("wide", 4, 0, 1000), ("small", 1, 0, 1000)]
     assert _ends("mesos-gpu", jobs) == {"small": 1000, "wide": 2000}
     assert _ends("las", [("wide", 4, 0, 1000), ("small", 1, 1, 1000)]) == {"wide": 1000, "small": 2000}
 
 
-def test_who_has_waited_long_starts_anew() -> None:
+def test_las_schedule_lifts_a_job_that_has_waited_long() -> None:
     stream = [TraceJob(f"small{at:04}", 1, at, 9) for at in range(0, 3000, 9)]
     jobs = [TraceJob("starved", 1, 0, 40), *stream]
 
@@ -88,7 +89,7 @@ def test_who_has_waited_long_starts_anew() -> None:
     assert end(500) < 2500
 
 
-def test_a_gang_has_one_node_or_whole_ones() -> None:
+def test_schedule_puts_a_gang_on_one_node_or_whole_ones() -> None:
     cluster, seen = Cluster(3, 4), list[Tick]()
     jobs = [TraceJob("half", 2, 0, 50), TraceJob("ten", 10, 0, 50), TraceJob("three", 3, 0, 50)]
     simulate(jobs, cluster, ORDERS["srsf"], FREE, seen.append)
@@ -96,7 +97,7 @@ def test_a_gang_has_one_node_or_whole_ones() -> None:
     assert sorted(n for _, n, _ in seen[1].placed["ten"]) == [2000, 4000, 4000]
 
 
-def test_shares_of_a_gpu_are_put_together_and_count_their_part() -> None:
+def test_schedule_puts_shares_of_a_gpu_together_and_counts_their_part() -> None:
     quarters = [TraceJob(f"q{i}", 1, 0, 100, 250) for i in range(5)]
     seen = list[Tick]()
     ended = simulate([*quarters, TraceJob("three", 3, 0, 50)], ONE_NODE, ORDERS["fifo"], FREE, seen.append)
@@ -112,13 +113,13 @@ def test_shares_of_a_gpu_are_put_together_and_count_their_part() -> None:
     assert figures(one, Cluster(1, 1), made).gpu_utilisation_pct == 75
 
 
-def test_who_fits_beside_the_running_runs() -> None:
+def test_schedule_runs_a_job_that_fits_beside_the_running() -> None:
     # By rank (1, 2, 3, 2 GPUs) they would take all three nodes; where they are, they leave one to the last.
     jobs = [("3", 3, 0, 30), ("1", 1, 1, 10), ("2", 2, 2, 20), ("2nd", 2, 3, 40), ("4", 4, 4, 100)]
     assert _ends("srtf", jobs, Cluster(3, 4))["4"] == 104
 
 
-def test_prices_of_restarts_and_pauses_are_paid() -> None:
+def test_schedule_pays_prices_of_restarts_and_pauses() -> None:
     jobs = [("long", 1, 0, 100), ("short", 1, 10, 20)]
     one = Cluster(1, 1)
     assert _ends("srtf", jobs, one) == {"long": 120, "short": 30}
@@ -128,14 +129,14 @@ def test_prices_of_restarts_and_pauses_are_paid() -> None:
 
 
 @pytest.mark.parametrize("prices", [Prices(restart_ms=50), Prices(pause_ms=50)])
-def test_dear_preemption_ends_one_day(prices: Prices) -> None:
+def test_schedule_with_expensive_preemption_ends(prices: Prices) -> None:
     # A slice of 8 ms of GPU time is shorter than its price, and who waits for 30 ms starts anew.
     jobs = [TraceJob(f"j{i}", 12, i, 40) for i in range(5)]
     order = Levels(Steps(8, 2, small_first=True, lift_after_ms=30))
     assert len(simulate(jobs, Cluster(3, 4), order, prices).ended_ms) == 5
 
 
-def test_figures_are_those_of_the_outcome() -> None:
+def test_schedule_figures_follow_from_the_outcome() -> None:
     jobs = [TraceJob("a", 2, 10, 100), TraceJob("b", 4, 10, 30)]
     measured = figures(jobs, ONE_NODE, Outcome({"a": 140, "b": 40}, 0, 0, 0))
     assert (measured.avg_jct_s, measured.p50_jct_s, measured.p99_jct_s, measured.makespan_s) == (
@@ -148,14 +149,14 @@ def test_figures_are_those_of_the_outcome() -> None:
     assert (measured.worst_rho, measured.unfair_pct) == (1.3, 50)  # four GPUs for two jobs: no contention
 
 
-def test_rho_is_of_an_equal_part_of_the_cluster() -> None:
+def test_schedule_rho_is_of_an_equal_part_of_the_cluster() -> None:
     jobs = [TraceJob(name, 1, 0, 100) for name in "abc"]
     measured = figures(jobs, Cluster(1, 1), Outcome({"a": 100, "b": 200, "c": 330}, 0, 0, 0))
     assert measured.worst_rho == pytest.approx(1.1)  # a third of a GPU: 300 ms each
     assert measured.unfair_pct == pytest.approx(100 / 3)
 
 
-def test_only_srtf_and_srsf_know_durations() -> None:
+def test_schedule_orders_that_know_durations_are_srtf_and_srsf() -> None:
     assert {name for name, order in ORDERS.items() if order.knows_durations} == {"srtf", "srsf"}
     for name in ("fifo", "las", "mesos-gpu"):
         known = Known(4000, 0, HOUR_MS)
@@ -171,8 +172,25 @@ _SHORT_LEVELS = Levels(Steps(8, 2, small_first=True, lift_after_ms=30))
 _ALL = {**ORDERS, "short": _SHORT_LEVELS}
 
 
-@given(_JOBS, st.sampled_from(sorted(_ALL)), st.sampled_from([FREE, Prices(5), Prices(0, 2), Prices(50, 50)]))
-def test_every_schedule_holds_gangs_and_capacity(jobs: list[TraceJob], policy: str, prices: Prices) -> None:
+_PRICES = st.sampled_from([FREE, Prices(5), Prices(0, 2), Prices(50, 50)])
+
+
+@given(_JOBS, st.sampled_from(sorted(_ALL)), _PRICES)
+@settings(max_examples=20)
+def test_schedules_hold_gangs_and_capacity(jobs: list[TraceJob], policy: str, prices: Prices) -> None:
+    assert_sound(jobs, policy, prices)
+
+
+@ON_CHANGE
+@given(_JOBS, st.sampled_from(sorted(_ALL)), _PRICES)
+def test_schedules_hold_gangs_and_capacity_in_many_examples(
+    jobs: list[TraceJob], policy: str, prices: Prices
+) -> None:
+    assert_sound(jobs, policy, prices)
+
+
+def assert_sound(jobs: list[TraceJob], policy: str, prices: Prices) -> None:
+    """Assert that a schedule keeps gangs together, uses no GPU twice and ends each job."""
     cluster, order, sizes = Cluster(3, 4), _ALL[policy], {job.job_id: job.milli for job in jobs}
     ended: set[str] = set()
     ticks: list[Tick] = []
@@ -199,7 +217,7 @@ def test_every_schedule_holds_gangs_and_capacity(jobs: list[TraceJob], policy: s
 
 
 def _conserved(jobs: list[TraceJob], cluster: Cluster, ticks: list[Tick], outcome: Outcome) -> None:
-    """Nobody waits who would have room on one node."""
+    """Assert that no job waits that would have room on one node."""
     for tick in ticks:
         free, shared = _left(tick, cluster)
         for job in jobs:
@@ -224,7 +242,8 @@ def _left(tick: Tick, cluster: Cluster) -> tuple[list[int], list[int]]:
 
 
 @given(_JOBS, st.sampled_from(sorted(_ALL)), st.randoms(use_true_random=False))
-def test_the_order_of_the_file_does_not_matter(
+@settings(max_examples=20)
+def test_schedule_is_independent_of_the_order_of_the_file(
     jobs: list[TraceJob], policy: str, chance: random.Random
 ) -> None:
     shuffled = chance.sample(jobs, len(jobs))
@@ -255,7 +274,7 @@ def test_the_order_of_the_file_does_not_matter(
         (HEAD + 'a,1,0,"5\n', "unexpected end of data"),
     ],
 )
-def test_a_bad_trace_is_refused_by_line(tmp_path: Path, text: str, said: str) -> None:
+def test_job_trace_that_is_bad_is_refused_by_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(Damaged) as caught:
@@ -265,7 +284,7 @@ def test_a_bad_trace_is_refused_by_line(tmp_path: Path, text: str, said: str) ->
     assert caught.value.remedy
 
 
-def test_traces_are_read_plain_and_compressed(tmp_path: Path) -> None:
+def test_job_traces_are_read_plain_and_compressed(tmp_path: Path) -> None:
     text = (HEAD + "a,1,0,5\n").encode()
     for name, data in (("t.csv", text), ("t.csv.gz", gzip.compress(text))):
         (tmp_path / name).write_bytes(data)
@@ -282,12 +301,12 @@ def test_traces_are_read_plain_and_compressed(tmp_path: Path) -> None:
         read_jobs(tmp_path / "none.csv")
 
 
-def test_a_job_larger_than_the_cluster_is_refused() -> None:
+def test_schedule_refuses_a_job_larger_than_the_cluster() -> None:
     with pytest.raises(BadConfiguration, match="job a asks for 9 GPUs, and the cluster has 4"):
         simulate([TraceJob("a", 9, 0, 5)], ONE_NODE, ORDERS["fifo"], FREE)
 
 
-def test_the_command_prints_the_figures(tmp_path: Path) -> None:
+def test_simulate_jobs_command_prints_the_figures(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(HEAD + "a,1,0,5000\nb,1,0,5000\n")
     words = [
@@ -319,6 +338,7 @@ def test_the_command_prints_the_figures(tmp_path: Path) -> None:
     )
 
 
+@ON_CHANGE
 def test_plots_are_drawn_in_the_format_of_their_name(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'mesos_gpu[plot]'")
     series = {"used": [(0.0, 1.0), (1.0, 3.0)], "waiting": [(0.0, 2.0), (1.0, 0.0)]}
@@ -333,7 +353,7 @@ def test_plots_are_drawn_in_the_format_of_their_name(tmp_path: Path) -> None:
         draw(tmp_path / "none" / "p.svg", "", series, x="", y="")
 
 
-def test_plots_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plots_that_cannot_be_drawn_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadConfiguration, match=r"neither \.svg nor \.png"):
         draw(tmp_path / "p.pdf", "", {}, x="", y="")
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from tests.soak.acts import Act
 from tests.soak.load import Load
 from tests.soak.rig import Rig
 
+pytestmark = pytest.mark.on_change("soak")
 
-def test_what_is_asked_of_one_host_is_asked_in_turn() -> None:
+
+def test_soak_load_sends_requests_about_one_host_in_turn() -> None:
     """A drain that is asked again until ZooKeeper is back is not answered after its end, which is asked for later."""
     answers, said = threading.Event(), list[str]()
 

@@ -1,10 +1,12 @@
-"""What a soak takes for left over in a master's state."""
+"""Leftovers in a master's state after a soak."""
 
 from typing import Any
 
 import pytest
 
 from tests.soak.witness import in_mesos
+
+pytestmark = pytest.mark.on_change("soak")
 
 RUNNING, FINISHED = "TASK_RUNNING", "TASK_FINISHED"
 
@@ -25,13 +27,13 @@ def told(state: str, *statuses: str, gpus: float = 0.0) -> list[str]:
         (FINISHED, ()),
     ],
 )
-def test_a_task_that_the_master_still_has_is_left(state: str, statuses: tuple[str, ...]) -> None:
+def test_witness_reports_a_task_that_the_master_still_has(state: str, statuses: tuple[str, ...]) -> None:
     assert told(state, *statuses) == [f"task: Mesos has w1-x.1, {state}"]
 
 
-def test_but_not_one_that_is_only_listed_since_an_earlier_update_came_after_the_last() -> None:
+def test_witness_ignores_a_task_listed_for_a_late_earlier_update() -> None:
     assert told(FINISHED, RUNNING, FINISHED, RUNNING) == []
 
 
-def test_what_it_holds_is_left_all_the_same() -> None:
+def test_witness_reports_resources_of_an_ignored_task() -> None:
     assert told(FINISHED, RUNNING, FINISHED, RUNNING, gpus=1.0) == ["gpus: Mesos has 1 in use"]

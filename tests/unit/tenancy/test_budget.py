@@ -1,4 +1,4 @@
-"""Budgets in a bare engine: periods, thresholds, who waits, who is told to end, and what a refund is of."""
+"""Budgets in a bare engine: periods, thresholds, waiting jobs, notices, and refunds."""
 
 import re
 from collections.abc import Mapping
@@ -447,30 +447,33 @@ def test_budget_day_has_as_many_hours_as_its_zone_says(day: str, hours: int) -> 
     assert (use.begins_ms, use.ends_ms) == (span.begins * MS, span.ends * MS)
 
 
-@given(
-    st.lists(st.integers(1, 10**7), min_size=1, max_size=12),
-    st.integers(-(10**8), 10**8),
-    st.integers(0, 10**8),
-    st.integers(0, 10**8),
-    st.integers(1, 10**5),
-)
-@settings(max_examples=200, deadline=None)
-def test_periods_share_a_record_between_them(
-    lengths: list[int], begins: int, length: int, refunded: int, milli: int
-) -> None:
+@pytest.mark.parametrize("count", [100, pytest.param(200, marks=pytest.mark.long)])
+def test_periods_share_a_record_between_them(count: int) -> None:
     """Periods that follow on each other, and reach over the record, pay all of it, less what is refunded."""
-    refunded = min(refunded, length)
-    record = Closed(
-        Span(TaskId("t"), JobId("j"), "ann", "ml", "", "", "", (Part("", milli, milli),), False, 100, begins),
-        begins + length, refunded, refunded, SpanEnd.LOST,
-    )  # fmt: skip
-    borders = [begins - 1]
-    for each in lengths:
-        borders.append(borders[-1] + each)
-    borders.append(max(borders[-1], begins + length) + 1)
-    uses = [BudgetUse("ml", "*", i, a, b, "day UTC") for i, (a, b) in enumerate(pairwise(borders))]
-    assert sum(charge_of(record, use) for use in uses) == milli * (length - refunded)
-    assert total_of(budget(1), replace(uses[0], granted=5, carried=2)) == GPU_HOUR * MS + 7
+
+    @settings(max_examples=count)
+    @given(
+        st.lists(st.integers(1, 10**7), min_size=1, max_size=12),
+        st.integers(-(10**8), 10**8),
+        st.integers(0, 10**8),
+        st.integers(0, 10**8),
+        st.integers(1, 10**5),
+    )
+    def check(lengths: list[int], begins: int, length: int, refunded: int, milli: int) -> None:
+        refunded = min(refunded, length)
+        record = Closed(
+            Span(TaskId("t"), JobId("j"), "ann", "ml", "", "", "", (Part("", milli, milli),), False, 100, begins),
+            begins + length, refunded, refunded, SpanEnd.LOST,
+        )  # fmt: skip
+        borders = [begins - 1]
+        for each in lengths:
+            borders.append(borders[-1] + each)
+        borders.append(max(borders[-1], begins + length) + 1)
+        uses = [BudgetUse("ml", "*", i, a, b, "day UTC") for i, (a, b) in enumerate(pairwise(borders))]
+        assert sum(charge_of(record, use) for use in uses) == milli * (length - refunded)
+        assert total_of(budget(1), replace(uses[0], granted=5, carried=2)) == GPU_HOUR * MS + 7
+
+    check()
 
 
 def test_budget_example_of_the_documentation_is_right() -> None:
@@ -499,68 +502,72 @@ _ACTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
-@example([("start", 1), ("wait", 1), ("wait", 24), ("end", 1)])
-@example([("start", 1), ("wait", 1), ("away", 9)])
-@example(
-    [
-        ("start", 2),
-        ("start", 3),
-        ("wait", 20),
-        ("restart", 1),
-        ("wait", 20),
-        ("apply", 1),
-        ("end", 1),
-        ("wait", 9),
-    ]
-)
-@given(_ACTS)
-def test_budget_use_is_the_integral_of_what_was_held(acts: list[tuple[str, int]]) -> None:
-    queues = {
-        "ml": QueueSpec(budget=budget(100)),
-        "ml/a": QueueSpec(user_budgets={"*": budget(10)}),
-        "ml/b": QueueSpec(),
-    }
-    each = world(queues)
-    running: dict[str, tuple[int, str, str]] = {}  # by task: GPUs, queue, user
-    integral: dict[tuple[str, str, int], int] = {}  # by budget and day: thousandths times milliseconds
-    for number, (act, chance) in enumerate(acts):
-        if act == "wait":
-            _held_for(integral, running, each.now, chance * 3500)
-            goes_on(each, chance * 3500)
-        elif act == "away":
-            _held_for(integral, running, each.now, chance * 9 * HOUR)
-            each.now += chance * 9 * HOUR
-            if running:
+@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.long)])
+def test_budget_use_is_the_integral_of_what_was_held(count: int) -> None:
+    @settings(max_examples=count)
+    @example([("start", 1), ("wait", 1), ("wait", 24), ("end", 1)])
+    @example([("start", 1), ("wait", 1), ("away", 9)])
+    @example(
+        [
+            ("start", 2),
+            ("start", 3),
+            ("wait", 20),
+            ("restart", 1),
+            ("wait", 20),
+            ("apply", 1),
+            ("end", 1),
+            ("wait", 9),
+        ]
+    )
+    @given(_ACTS)
+    def check(acts: list[tuple[str, int]]) -> None:
+        queues = {
+            "ml": QueueSpec(budget=budget(100)),
+            "ml/a": QueueSpec(user_budgets={"*": budget(10)}),
+            "ml/b": QueueSpec(),
+        }
+        each = world(queues)
+        running: dict[str, tuple[int, str, str]] = {}  # by task: GPUs, queue, user
+        integral: dict[tuple[str, str, int], int] = {}  # by budget and day: thousandths times milliseconds
+        for number, (act, chance) in enumerate(acts):
+            if act == "wait":
+                _held_for(integral, running, each.now, chance * 3500)
+                goes_on(each, chance * 3500)
+            elif act == "away":
+                _held_for(integral, running, each.now, chance * 9 * HOUR)
+                each.now += chance * 9 * HOUR
+                if running:
+                    task = sorted(running)[chance % len(running)]
+                    del running[task]
+                    each.status(task, "TASK_FINISHED")  # nothing was looked at since
+                goes_on(each, 0)
+            elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
+                gpus, queue, user = (
+                    min(1 + chance % 3, free),
+                    f"ml/{'ab'[chance % 2]}",
+                    ("ann", "bob")[chance // 2 % 2],
+                )
+                running[starts(each, f"j{number}", gpus, queue, user=user)] = gpus, queue, user
+            elif act == "end" and running:
                 task = sorted(running)[chance % len(running)]
                 del running[task]
-                each.status(task, "TASK_FINISHED")  # nothing was looked at since
-            goes_on(each, 0)
-        elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
-            gpus, queue, user = (
-                min(1 + chance % 3, free),
-                f"ml/{'ab'[chance % 2]}",
-                ("ann", "bob")[chance // 2 % 2],
-            )
-            running[starts(each, f"j{number}", gpus, queue, user=user)] = gpus, queue, user
-        elif act == "end" and running:
-            task = sorted(running)[chance % len(running)]
-            del running[task]
-            each.status(task, "TASK_FINISHED")
-        elif act == "restart":
-            each.state = State.restored(each.now, saved_of(each.state))
-            each.register()
-            each.report("a1", *CARDS)
-        elif act == "apply":
-            other = {**queues, "ml/b": QueueSpec(weight=chance)}
-            each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
-    told = {
-        (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
-        for s in all_periods(each.state, each.now)
-    }
-    oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
-    kept = {key: used for key, used in integral.items() if key[2] >= oldest}
-    assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
+                each.status(task, "TASK_FINISHED")
+            elif act == "restart":
+                each.state = State.restored(each.now, saved_of(each.state))
+                each.register()
+                each.report("a1", *CARDS)
+            elif act == "apply":
+                other = {**queues, "ml/b": QueueSpec(weight=chance)}
+                each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
+        told = {
+            (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
+            for s in all_periods(each.state, each.now)
+        }
+        oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
+        kept = {key: used for key, used in integral.items() if key[2] >= oldest}
+        assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
+
+    check()
 
 
 def _held_for(

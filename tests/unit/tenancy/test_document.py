@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.adapters.files.text import BadFile
@@ -119,33 +119,41 @@ PATHS = st.sets(st.sampled_from(["default", "a", "a/b", "a/b/c", "a/d", "e"])).m
 )
 
 
+QUEUE, POOL, CLASS, LIMITS = map(fields, (SPEC_FIELDS, POOL_FIELDS, CLASS_FIELDS, LIMIT_FIELDS))
+
+
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
-    queues = {path: draw(fields(SPEC_FIELDS)) for path in draw(PATHS)}
+    queues = {path: draw(QUEUE) for path in draw(PATHS)}
     return {
         "version": draw(st.integers(0, 9)),
         "comment": draw(st.sampled_from(["", "why"])),
         "queues": queues,
-        "pools": {pool: draw(fields(POOL_FIELDS)) for pool in POOLS[1:]},
-        "classes": {"batch": draw(fields(CLASS_FIELDS))},
+        "pools": {pool: draw(POOL) for pool in POOLS[1:]},
+        "classes": {"batch": draw(CLASS)},
         "gpu_cost": {"A100": draw(st.integers(1, 9))},
-        "users": draw(st.dictionaries(USERS, fields(LIMIT_FIELDS))),
+        "users": draw(st.dictionaries(USERS, LIMITS)),
         "fairness": draw(st.sampled_from(["gpus", "drf"])),
         "history_percent": draw(st.integers(0, 100)),
     }
 
 
-@given(documents())
-def test_queue_document_is_read_back_as_it_was(value: dict[str, Any]) -> None:
-    made = decode(value)
-    if isinstance(made, list):  # figures that do not fit together: of that the other tests
-        assert {problem.path.split("/")[1] for problem in made} == {"queues"}
-        return
-    written = json.loads(json.dumps(encode(made)))
-    again = decode(written)
-    assert again == made
-    assert isinstance(again, QueueDocument)
-    assert encode(again) == encode(made)
+@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.long)])
+def test_queue_document_is_read_back_as_it_was(count: int) -> None:
+    @settings(max_examples=count)
+    @given(documents())
+    def check(value: dict[str, Any]) -> None:
+        made = decode(value)
+        if isinstance(made, list):  # figures that do not fit together: of that the other tests
+            assert {problem.path.split("/")[1] for problem in made} == {"queues"}
+            return
+        written = json.loads(json.dumps(encode(made)))
+        again = decode(written)
+        assert again == made
+        assert isinstance(again, QueueDocument)
+        assert encode(again) == encode(made)
+
+    check()
 
 
 ANYTHING = st.recursive(

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -88,22 +89,29 @@ PARTIES = st.lists(
 POOL = st.tuples(*[st.integers(1, 60).map(lambda n: n * 1000)] * 3)
 
 
-@given(POOL, PARTIES)
-@example((2000, 1000, 1000), [party((0, 0, 1000), (1000, 0, 0), (22000, 0, 1000))])  # each kind is rounded
-def test_drf_division_is_within_demands_and_the_pool(pool: Amounts, parties: list[Party]) -> None:
-    got = raised(pool, pool, parties)
-    for r in range(3):
-        assert sum(total(each)[r] for each in got) <= pool[r]
-    for each, mine in zip(parties, got, strict=True):
-        for kind, amounts in mine.items():
-            assert all(0 <= a <= b for a, b in zip(amounts, each.wants[kind], strict=True))
-    _nothing_is_left_that_somebody_may_have(pool, parties, got)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_drf_division_is_within_demands_and_the_pool(count: int) -> None:
+    @settings(max_examples=count)
+    @given(POOL, PARTIES)
+    @example(
+        (2000, 1000, 1000), [party((0, 0, 1000), (1000, 0, 0), (22000, 0, 1000))]
+    )  # each kind is rounded
+    def check(pool: Amounts, parties: list[Party]) -> None:
+        got = raised(pool, pool, parties)
+        for r in range(3):
+            assert sum(total(each)[r] for each in got) <= pool[r]
+        for each, mine in zip(parties, got, strict=True):
+            for kind, amounts in mine.items():
+                assert all(0 <= a <= b for a, b in zip(amounts, each.wants[kind], strict=True))
+        _nothing_is_left_that_somebody_may_have(pool, parties, got)
+
+    check()
 
 
 def _nothing_is_left_that_somebody_may_have(
     pool: Amounts, parties: list[Party], got: list[dict[int, Amounts]]
 ) -> None:
-    """Whoever wants more of a kind lacks one of its resources, but for what rounding leaves over."""
+    """Demand for more of a kind lacks one of its resources, but for what rounding leaves over."""
     left = [pool[r] - sum(total(each)[r] for each in got) for r in range(3)]
     for each, mine in zip(parties, got, strict=True):
         for kind, wanted in each.wants.items():
@@ -112,29 +120,40 @@ def _nothing_is_left_that_somebody_may_have(
                 assert any(left[r] <= 40 for r in range(3) if kind >> r & 1), (left, kind, has, wanted)
 
 
-@given(POOL, POOL, PARTIES, st.lists(WISH, min_size=4, max_size=4), st.sets(st.integers(0, 2), min_size=1))
-def test_drf_level_is_the_highest_for_which_there_is_enough(
-    pool: Amounts, there: Amounts, parties: list[Party], have: list[Amounts], counted: set[int]
-) -> None:
-    rests = [total(party.wants) for party in parties]
-    division = division_of(pool, sorted(counted), parties, have[: len(parties)], rests)
-    level, (gpus, cpus, memory) = division.highest(there), zip(*rests, strict=True)
-    taken, more = division.taken(level), division.taken(level + 1)
-    assert all(taken[r] <= there[r] for r in counted)
-    if taken == (sum(gpus), sum(cpus), sum(memory)):
-        assert not division.short(there, level)
-    else:
-        assert division.short(there, level) == {r for r in counted if more[r] > there[r]} != set()
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.long)])
+def test_drf_level_is_the_highest_for_which_there_is_enough(count: int) -> None:
+    @settings(max_examples=count)
+    @given(
+        POOL, POOL, PARTIES, st.lists(WISH, min_size=4, max_size=4), st.sets(st.integers(0, 2), min_size=1)
+    )
+    def check(
+        pool: Amounts, there: Amounts, parties: list[Party], have: list[Amounts], counted: set[int]
+    ) -> None:
+        rests = [total(party.wants) for party in parties]
+        division = division_of(pool, sorted(counted), parties, have[: len(parties)], rests)
+        level, (gpus, cpus, memory) = division.highest(there), zip(*rests, strict=True)
+        taken, more = division.taken(level), division.taken(level + 1)
+        assert all(taken[r] <= there[r] for r in counted)
+        if taken == (sum(gpus), sum(cpus), sum(memory)):
+            assert not division.short(there, level)
+        else:
+            assert division.short(there, level) == {r for r in counted if more[r] > there[r]} != set()
+
+    check()
 
 
-@settings(max_examples=40)
-@given(POOL, PARTIES)
-def test_drf_division_equals_that_by_small_steps(pool: Amounts, parties: list[Party]) -> None:
-    got = [total(each) for each in raised(pool, pool, parties)]
-    steps = stepped(pool, parties)
-    for mine, other in zip(got, steps, strict=True):
-        for r in range(3):
-            assert abs(mine[r] - other[r]) <= pool[r] / 20 + 100
+@pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.long)])
+def test_drf_division_equals_that_by_small_steps(count: int) -> None:
+    @settings(max_examples=count)
+    @given(POOL, PARTIES)
+    def check(pool: Amounts, parties: list[Party]) -> None:
+        got = [total(each) for each in raised(pool, pool, parties)]
+        steps = stepped(pool, parties)
+        for mine, other in zip(got, steps, strict=True):
+            for r in range(3):
+                assert abs(mine[r] - other[r]) <= pool[r] / 20 + 100
+
+    check()
 
 
 STEPS = 400
@@ -169,19 +188,24 @@ def stepped(pool: Amounts, parties: list[Party]) -> list[list[Fraction]]:
             left[r] -= step[r] * small
 
 
-@settings(max_examples=60)
-@given(TREES, st.integers(1, 100), st.sampled_from([0, 100]))
-def test_drf_with_gpus_only_is_the_plain_division(root: Branch, amount: int, history: int) -> None:
+@pytest.mark.parametrize("count", [25, pytest.param(60, marks=pytest.mark.long)])
+def test_drf_with_gpus_only_is_the_plain_division(count: int) -> None:
     """But for thousandths that rounding leaves over on the way down."""
-    root = thousandfold(root)
-    layout = Layout(root)
-    demands, uses = layout.demands_of(root), layout.uses_of(root)
-    plain = layout.explained(amount * 1000, demands, uses, history)
-    wishes = {path: {GPUS: (milli, 0, 0)} for path, milli in demands.items() if milli}
-    shares = dominant_shares(root, (amount * 1000, 0, 0), wishes, uses, history)
-    assert plain.keys() == shares.keys()
-    for path, share in shares.items():
-        assert abs(share.due - plain[path].due) <= 40, (share, plain[path])
+
+    @settings(max_examples=count)
+    @given(TREES, st.integers(1, 100), st.sampled_from([0, 100]))
+    def check(root: Branch, amount: int, history: int) -> None:
+        root = thousandfold(root)
+        layout = Layout(root)
+        demands, uses = layout.demands_of(root), layout.uses_of(root)
+        plain = layout.explained(amount * 1000, demands, uses, history)
+        wishes = {path: {GPUS: (milli, 0, 0)} for path, milli in demands.items() if milli}
+        shares = dominant_shares(root, (amount * 1000, 0, 0), wishes, uses, history)
+        assert plain.keys() == shares.keys()
+        for path, share in shares.items():
+            assert abs(share.due - plain[path].due) <= 40, (share, plain[path])
+
+    check()
 
 
 def thousandfold(branch: Branch) -> Branch:

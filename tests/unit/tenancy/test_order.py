@@ -3,7 +3,8 @@
 from collections import Counter
 from fractions import Fraction
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.policy.tenancy.order import Entry, Line, Rank
@@ -55,28 +56,33 @@ def best(path: str, firsts: dict[str, Entry[str]], dues: Dues, held: Held) -> st
     return min(given, key=lambda item: place(item[0], firsts[item[1]], dues, held))[1] if given else None
 
 
-@given(
-    st.fixed_dictionaries(dict.fromkeys(LEAVES, JOBS)),
-    DUES,
-    st.fixed_dictionaries({leaf: st.integers(0, 3) for leaf in LEAVES}),
-    st.randoms(use_true_random=False),
-    st.booleans(),
-)
-def test_line_gives_each_job_when_it_is_the_best(jobs, dues, start, random, told) -> None:  # type: ignore[no-untyped-def]
-    named = {
-        leaf: [Entry(f"{leaf}#{i}", *each) for i, each in enumerate(entries)]
-        for leaf, entries in jobs.items()
-    }
-    held, left = Held(start), {leaf: list(entries) for leaf, entries in named.items()}
-    given_out = []
-    revision = (lambda: held.revision) if told else None
-    for job in Line(CHILDREN, lambda path, pool: dues[path, pool], held, named, revision):
-        firsts = {leaf: entries[0] for leaf, entries in left.items() if entries}
-        leaf = job.split("#")[0]
-        entry = left[leaf].pop(0)
-        assert entry.job == job
-        assert leaf == best("", firsts, dues, held)
-        given_out.append(job)
-        if random.random() < 0.4:
-            held.add(leaf, random.choice(POOLS), entry.cost_milli)
-    assert sorted(given_out) == sorted(entry.job for entries in named.values() for entry in entries)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_line_gives_each_job_when_it_is_the_best(count: int) -> None:
+    @settings(max_examples=count)
+    @given(
+        st.fixed_dictionaries(dict.fromkeys(LEAVES, JOBS)),
+        DUES,
+        st.fixed_dictionaries({leaf: st.integers(0, 3) for leaf in LEAVES}),
+        st.randoms(use_true_random=False),
+        st.booleans(),
+    )
+    def check(jobs, dues, start, random, told) -> None:  # type: ignore[no-untyped-def]
+        named = {
+            leaf: [Entry(f"{leaf}#{i}", *each) for i, each in enumerate(entries)]
+            for leaf, entries in jobs.items()
+        }
+        held, left = Held(start), {leaf: list(entries) for leaf, entries in named.items()}
+        given_out = []
+        revision = (lambda: held.revision) if told else None
+        for job in Line(CHILDREN, lambda path, pool: dues[path, pool], held, named, revision):
+            firsts = {leaf: entries[0] for leaf, entries in left.items() if entries}
+            leaf = job.split("#")[0]
+            entry = left[leaf].pop(0)
+            assert entry.job == job
+            assert leaf == best("", firsts, dues, held)
+            given_out.append(job)
+            if random.random() < 0.4:
+                held.add(leaf, random.choice(POOLS), entry.cost_milli)
+        assert sorted(given_out) == sorted(entry.job for entries in named.values() for entry in entries)
+
+    check()

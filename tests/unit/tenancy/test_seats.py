@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import JobId
@@ -163,63 +163,80 @@ def held_of(asks: dict[str, list[Ask]], seats: dict[JobId, Seat]) -> list[Held]:
     return [Held(leaf, seats[a.job_id], a) for leaf, line in asks.items() for a in line if a.job_id in seats]
 
 
-@given(CELLS, lines())
-def test_seat_cells_are_given_once_and_each_task_has_its_place(
-    cells: Cells, asks: dict[str, list[Ask]]
-) -> None:
-    seats = give(Room(cells), asks, {}, 1.0)
-    assert fits(cells, list(seats.values()))
-    for held in held_of(asks, seats):
-        assert len(held.seat.cells) == held.ask.tasks
-        assert (held.seat.pool, held.seat.milli) in held.ask.wants
-        assert held.seat.queue in lineage(held.leaf)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seat_cells_are_given_once_and_each_task_has_its_place(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, lines())
+    def check(cells: Cells, asks: dict[str, list[Ask]]) -> None:
+        seats = give(Room(cells), asks, {}, 1.0)
+        assert fits(cells, list(seats.values()))
+        for held in held_of(asks, seats):
+            assert len(held.seat.cells) == held.ask.tasks
+            assert (held.seat.pool, held.seat.milli) in held.ask.wants
+            assert held.seat.queue in lineage(held.leaf)
+
+    check()
 
 
-@given(CELLS, lines())
-def test_seat_is_refused_only_where_there_is_no_room(cells: Cells, asks: dict[str, list[Ask]]) -> None:
-    free_of_starving = {
-        leaf: [Ask(a.job_id, a.wants, a.tasks, a.rank) for a in line] for leaf, line in asks.items()
-    }
-    room = Room(cells)
-    seats = give(room, free_of_starving, {}, 1.0)
-    for leaf, line in free_of_starving.items():
-        for each in line:
-            if each.job_id not in seats:
-                assert not any(room.find(path, each) for path in lineage(leaf))
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seat_is_refused_only_where_there_is_no_room(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, lines())
+    def check(cells: Cells, asks: dict[str, list[Ask]]) -> None:
+        free_of_starving = {
+            leaf: [Ask(a.job_id, a.wants, a.tasks, a.rank) for a in line] for leaf, line in asks.items()
+        }
+        room = Room(cells)
+        seats = give(room, free_of_starving, {}, 1.0)
+        for leaf, line in free_of_starving.items():
+            for each in line:
+                if each.job_id not in seats:
+                    assert not any(room.find(path, each) for path in lineage(leaf))
+
+    check()
 
 
-@given(CELLS, lines())
-def test_seats_are_kept_under_the_same_document(cells: Cells, asks: dict[str, list[Ask]]) -> None:
-    seats = give(Room(cells), asks, {}, 1.0)
-    room, changed = kept(cells, held_of(asks, seats))
-    assert changed == {}
-    assert all(
-        sum(room.free(*key)) + sum(s.milli * len(s.cells) for s in seats.values() if (s.queue, s.pool) == key)
-        == sum(sizes)
-        for key, sizes in cells.items()
-    )
-
-
-@given(CELLS, CELLS, lines())
-def test_seats_of_older_jobs_outlast_newer_ones_under_another_document(
-    cells: Cells, others: Cells, asks: dict[str, list[Ask]]
-) -> None:
-    seats = give(Room(cells), asks, {}, 1.0)
-    held = [
-        Held(
-            each.leaf,
-            Seat(each.seat.queue, each.seat.pool, each.seat.cells, each.seat.milli, since),
-            each.ask,
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seats_are_kept_under_the_same_document(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, lines())
+    def check(cells: Cells, asks: dict[str, list[Ask]]) -> None:
+        seats = give(Room(cells), asks, {}, 1.0)
+        room, changed = kept(cells, held_of(asks, seats))
+        assert changed == {}
+        assert all(
+            sum(room.free(*key))
+            + sum(s.milli * len(s.cells) for s in seats.values() if (s.queue, s.pool) == key)
+            == sum(sizes)
+            for key, sizes in cells.items()
         )
-        for since, each in enumerate(held_of(asks, seats))
-    ]
-    _, changed = kept(others, held)
-    now = {each.ask.job_id: changed.get(each.ask.job_id, each.seat) for each in held}
-    assert fits(others, [seat for seat in now.values() if seat is not None])
-    alike = [(a, b) for a in held for b in held if a.leaf == b.leaf and a.ask.kind == b.ask.kind]
-    for older, newer in alike:
-        if older.seat.since < newer.seat.since and now[older.ask.job_id] is None:
-            assert now[newer.ask.job_id] is None
+
+    check()
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_seats_of_older_jobs_outlast_newer_ones_under_another_document(count: int) -> None:
+    @settings(max_examples=count)
+    @given(CELLS, CELLS, lines())
+    def check(cells: Cells, others: Cells, asks: dict[str, list[Ask]]) -> None:
+        seats = give(Room(cells), asks, {}, 1.0)
+        held = [
+            Held(
+                each.leaf,
+                Seat(each.seat.queue, each.seat.pool, each.seat.cells, each.seat.milli, since),
+                each.ask,
+            )
+            for since, each in enumerate(held_of(asks, seats))
+        ]
+        _, changed = kept(others, held)
+        now = {each.ask.job_id: changed.get(each.ask.job_id, each.seat) for each in held}
+        assert fits(others, [seat for seat in now.values() if seat is not None])
+        alike = [(a, b) for a in held for b in held if a.leaf == b.leaf and a.ask.kind == b.ask.kind]
+        for older, newer in alike:
+            if older.seat.since < newer.seat.since and now[older.ask.job_id] is None:
+                assert now[newer.ask.job_id] is None
+
+    check()
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -1,6 +1,7 @@
 """Shares of a tree: worked examples, and what must hold of every tree."""
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.policy.tenancy.share import Branch, Share, shares, weights_of
@@ -99,26 +100,31 @@ def most_of(branch: Branch) -> int:
     return want if branch.borrow_limit is None else min(want, branch.guarantee + branch.borrow_limit)
 
 
-@given(TREES, st.integers(0, 100), st.sampled_from([0, 50, 100, 300]))
-def test_tree_shares_are_whole_and_within_all_limits(root: Branch, amount: int, history: int) -> None:
-    shares_by_path = shares(root, amount, history)
-    line = [(root, amount)]
-    while line:
-        parent, given = line.pop()
-        mine = [shares_by_path[child.path] for child in parent.children]
-        handed = sum(share.due for share in mine)
-        assert handed + sum(share.kept for share in mine) <= given
-        for child, share in zip(parent.children, mine, strict=True):
-            assert share.given == given
-            assert (
-                0
-                <= share.due
-                <= max(want_of(child) if child.borrow_limit is None else most_of(child), share.floor)
-            )
-            assert share.floor <= min(want_of(child), child.guarantee)
-            line.append((child, share.due))
-        _nothing_is_left_that_somebody_may_have(parent, mine, given)
-        _guarantees_hold(parent, mine, given)
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_tree_shares_are_whole_and_within_all_limits(count: int) -> None:
+    @settings(max_examples=count)
+    @given(TREES, st.integers(0, 100), st.sampled_from([0, 50, 100, 300]))
+    def check(root: Branch, amount: int, history: int) -> None:
+        shares_by_path = shares(root, amount, history)
+        line = [(root, amount)]
+        while line:
+            parent, given = line.pop()
+            mine = [shares_by_path[child.path] for child in parent.children]
+            handed = sum(share.due for share in mine)
+            assert handed + sum(share.kept for share in mine) <= given
+            for child, share in zip(parent.children, mine, strict=True):
+                assert share.given == given
+                assert (
+                    0
+                    <= share.due
+                    <= max(want_of(child) if child.borrow_limit is None else most_of(child), share.floor)
+                )
+                assert share.floor <= min(want_of(child), child.guarantee)
+                line.append((child, share.due))
+            _nothing_is_left_that_somebody_may_have(parent, mine, given)
+            _guarantees_hold(parent, mine, given)
+
+    check()
 
 
 def _nothing_is_left_that_somebody_may_have(parent: Branch, mine: list[Share], given: int) -> None:
@@ -133,12 +139,17 @@ def _guarantees_hold(parent: Branch, mine: list[Share], given: int) -> None:
         assert [share.floor for share in mine] == [min(want_of(c), c.guarantee) for c in parent.children]
 
 
-@given(TREES, st.integers(0, 100))
-def test_tree_share_never_falls_with_more_demand(root: Branch, amount: int) -> None:
-    first = root.children[0]
-    if first.children:
-        return
-    more = Branch(first.path, first.guarantee, first.limit, first.borrow_limit, first.lend_limit, first.weight,
-                  first.band, first.demand + 7, first.use)  # fmt: skip
-    before = shares(root, amount)[first.path].due
-    assert shares(Branch("", children=(more, *root.children[1:])), amount)[first.path].due >= before
+@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.long)])
+def test_tree_share_never_falls_with_more_demand(count: int) -> None:
+    @settings(max_examples=count)
+    @given(TREES, st.integers(0, 100))
+    def check(root: Branch, amount: int) -> None:
+        first = root.children[0]
+        if first.children:
+            return
+        more = Branch(first.path, first.guarantee, first.limit, first.borrow_limit, first.lend_limit, first.weight,
+                      first.band, first.demand + 7, first.use)  # fmt: skip
+        before = shares(root, amount)[first.path].due
+        assert shares(Branch("", children=(more, *root.children[1:])), amount)[first.path].due >= before
+
+    check()

@@ -43,8 +43,11 @@ def test_yaml_file_that_expands_to_much_is_refused_soon(text: str, why: str) -> 
     assert time.process_time() - began < 5
 
 
-def test_yaml_merges_are_applied() -> None:
+@pytest.mark.parametrize(
+    "merges", [MOST_VALUES // 100, pytest.param(MOST_VALUES // 10, marks=pytest.mark.long)]
+)
+def test_yaml_merges_are_applied(merges: int) -> None:
     text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: [*a, *b], z: 3}"
     assert parse(text, "f.yaml")["c"] == {"x": 1, "y": 1, "z": 3}
-    several = "a: &a {x: 1}\nlist:\n" + "- {<<: *a}\n" * (MOST_VALUES // 10)
+    several = "a: &a {x: 1}\nlist:\n" + "- {<<: *a}\n" * merges
     assert parse(several, "f.yaml")["list"][-1] == {"x": 1}

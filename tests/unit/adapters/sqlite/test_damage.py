@@ -84,7 +84,7 @@ def copy_of(path: Path, to: Path) -> Path:
 
 
 def read(path: Path) -> tuple[Saved, list[LogEvent]] | None:
-    """What a scheduler begins with; None: it refuses to start."""
+    """Return the state and events that a scheduler begins with, or None if it refuses to start."""
     try:
         store = SqliteStore(path)
     except (Damaged, BadConfiguration) as error:
@@ -101,7 +101,7 @@ def read(path: Path) -> tuple[Saved, list[LogEvent]] | None:
 
 
 def flips(size: int) -> Iterator[tuple[int, int]]:
-    """Where, and which bits of the byte."""
+    """Yield places of the file, and bits of the byte there."""
     for place in HEAD:
         yield place, 0x01
     for page in range(size // PAGE):
@@ -125,10 +125,15 @@ def test_state_damage_of_a_bit_in_any_page_is_noticed_or_harmless(whole: Path, t
     assert refused > len(body) // PAGE * 4, "most of it says something"
 
 
+#: Every so many pages are damaged.
+STEPS: Final = [13, pytest.param(1, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("harm", ["cut in the middle of a page", "cut between pages", "zeros"])
-def test_state_damage_of_missing_pages_is_noticed(whole: Path, tmp_path: Path, harm: str) -> None:
+def test_state_damage_of_missing_pages_is_noticed(whole: Path, tmp_path: Path, harm: str, step: int) -> None:
     body, path = whole.read_bytes(), copy_of(whole, tmp_path / "harmed")
-    for page in range(len(body) // PAGE):
+    for page in range(0, len(body) // PAGE, step):
         at = page * PAGE
         path.write_bytes(
             {
@@ -197,7 +202,8 @@ def test_state_damage_of_a_row_is_noticed(whole: Path, tmp_path: Path, change: s
     assert read(path) is None
 
 
-def test_state_damage_of_swapped_pages_is_noticed_or_harmless(whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", STEPS)
+def test_state_damage_of_swapped_pages_is_noticed_or_harmless(whole: Path, tmp_path: Path, step: int) -> None:
     """A disk that has lost a write leaves it so, or one that has put one where another belongs."""
     path = copy_of(whole, tmp_path / "later")
     old = path.read_bytes()
@@ -208,9 +214,10 @@ def test_state_damage_of_swapped_pages_is_noticed_or_harmless(whole: Path, tmp_p
     new, mark = path.read_bytes(), Path(f"{path}.mark").read_bytes()
     assert len(new) == len(old)
     expected = read(path)
-    pages = range(len(new) // PAGE)
+    count = len(new) // PAGE
+    pages = range(0, count, step)
     stale = [(page, old[page * PAGE :][:PAGE]) for page in pages]
-    misplaced = [(page, new[(page + step) % len(pages) * PAGE :][:PAGE]) for page in pages for step in (1, 5)]
+    misplaced = [(page, new[(page + by) % count * PAGE :][:PAGE]) for page in pages for by in (1, 5)]
     refused = 0
     for page, body in [*stale, *misplaced]:
         Path(f"{path}-wal").unlink(missing_ok=True)
@@ -223,7 +230,7 @@ def test_state_damage_of_swapped_pages_is_noticed_or_harmless(whole: Path, tmp_p
 
 
 def replaced(save: Save) -> Save:
-    """What is saved of the task at another time, of the event for another owner: rows of the same size."""
+    """Return a save of the same size: of the task at another time, or of the event for another owner."""
     if isinstance(save, SaveTask):
         return SaveTask(replace(save.task, launched_at=9.0))
     if isinstance(save, KeepEvent):

@@ -4,28 +4,30 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from mesos_gpu.adapters.replicated.log import decoded, encoded
 from mesos_gpu.adapters.sqlite import schema, seal
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite.large import LEAST
 from mesos_gpu.adapters.sqlite_store import SqliteStore, restore
+from mesos_gpu.cli import main
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.saves import ForgetArray, ForgetJob, Save, SaveArray, SaveJob
 from mesos_gpu.testing.memory_store import MemoryStore
+from tests.unit.adapters.sqlite.children import in_a_child
 
 LARGE: Final = "x" * 250_000
 STATES: Final = Path(__file__).parents[3] / "data" / "states"
@@ -165,7 +167,9 @@ def any_batch(chosen: random.Random) -> Iterator[Save]:
                 yield SaveJob(job(id, env, owner=owner, sequence=chosen.randint(0, 3)))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))]
+)
 def test_large_fields_kept_are_exactly_those_referred_to(path: Path, seed: int) -> None:
     chosen, model, store = random.Random(seed), MemoryStore(), SqliteStore(path)
     for step in range(60):
@@ -192,25 +196,6 @@ def broken(batch: list[Save]) -> Iterator[Save]:
     raise RuntimeError("the batch cannot be read to its end")
 
 
-#: Is killed at a statement of a batch that adds and removes environments.
-_KILLED: Final = """
-import os, signal, sys
-from pathlib import Path
-from mesos_gpu.adapters.sqlite_store import SqliteStore
-from tests.unit.adapters.sqlite.test_large import changing
-store, at = SqliteStore(Path(sys.argv[1])), int(sys.argv[2])
-count = 0
-def traced(_):
-    global count
-    count += 1
-    if count == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-store._db.set_trace_callback(traced)
-store.save(changing())
-print(count)
-"""
-
-
 def changing() -> list[Save]:
     return [
         SaveJob(job("j", {"DATA": "new" * 1000})),
@@ -219,13 +204,19 @@ def changing() -> list[Save]:
     ]
 
 
-def killed_at(path: Path, at: int) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(path), str(at)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == (0 if done.stdout else -signal.SIGKILL), done.stderr
-    return int(done.stdout or 0)
+def change(path: Path, kill_at: int) -> int:
+    """Save a batch that adds and removes environments; return its statements, or be killed at one of them."""
+    store, count = SqliteStore(path), 0
+
+    def traced(_: str) -> None:
+        nonlocal count
+        count += 1
+        if count == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store._db.set_trace_callback(traced)
+    store.save(changing())
+    return count
 
 
 def test_large_fields_survive_a_kill_between_writes(path: Path, tmp_path: Path) -> None:
@@ -235,10 +226,10 @@ def test_large_fields_survive_a_kill_between_writes(path: Path, tmp_path: Path) 
             store.save(old)
             before = store.load()
             there = rows(store, "large_fields")
-    statements = killed_at(tmp_path / "whole.sqlite", 0)
+    statements = int(in_a_child(lambda: change(tmp_path / "whole.sqlite", 0))[1])
     assert statements > 15
     for at in (statements // 3, statements // 2, statements - 1):
-        killed_at(path, at)
+        assert in_a_child(partial(change, path, at)) == (-signal.SIGKILL, "")
         with closing(SqliteStore(path)) as store:
             assert store.load() == before
             assert rows(store, "large_fields") == there
@@ -278,14 +269,17 @@ def test_large_environment_that_is_damaged_is_refused(path: Path, damage: str) -
         store.load()
 
 
+@pytest.fixture(scope="module")
+def _scheduler() -> None:
+    """Import the scheduler, which takes longer than the test."""
+    import mesos_gpu.scheduler.__main__  # noqa: F401
+
+
+@pytest.mark.usefixtures("_scheduler")
 def test_large_environment_that_is_damaged_stops_the_scheduler(path: Path) -> None:
     damaged(path, DAMAGE[0])
-    done = subprocess.run(
-        [sys.executable, "-m", "mesos_gpu.scheduler", "--master", "127.0.0.1:1", "--state", str(path)],
-        capture_output=True, text=True, timeout=60, check=False,
-        env={"PATH": os.environ["PATH"], "HOME": str(path.parent)},
-    )  # fmt: skip
-    assert done.returncode == os.EX_DATAERR, done.stderr
+    done = CliRunner().invoke(main, ["scheduler", "--master", "127.0.0.1:1", "--state", str(path)])
+    assert done.exit_code == os.EX_DATAERR, done.stderr
     assert f"the scheduler's state in {path} cannot be read: a row of large_fields" in done.stderr
 
 

@@ -2,10 +2,12 @@
 one with all that they have; a kill in the middle leaves the one or the other, and the way back is told."""
 
 import json
+import os
+import signal
 import sqlite3
-import subprocess
-import sys
+from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +15,14 @@ import msgspec
 import pytest
 
 from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
-from mesos_gpu.adapters.sqlite import schema
+from mesos_gpu.adapters.sqlite import copies, schema
 from mesos_gpu.adapters.sqlite.seal import SEALED_FROM, SUMMED_FROM
 from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.saves import NOUNS, Noun, Saved, SaveFramework
+from tests.unit.adapters.sqlite.children import in_a_child
 
 STATES: Final = Path(__file__).parents[3] / "data" / "states"
 LATEST: Final = schema.steps()[-1][0]
@@ -81,15 +84,17 @@ def loaded(path: Path) -> Saved:
         store.close()
 
 
-def test_migration_data_has_rows_in_each_table_of_each_earlier_schema(tmp_path: Path) -> None:
+def test_migration_data_has_rows_in_each_table_of_each_earlier_schema() -> None:
     assert sorted(int(each.stem) for each in STATES.glob("*.sql")) == list(EARLIER)
     declared = {noun.table or noun.plural for noun in NOUNS if noun.key} | {"facts", *RECORDS}
     for version in EARLIER:
-        path = old_state(tmp_path / f"{version}.sqlite", version)
-        assert version_in(path) == version
-        assert tables(path) <= declared
-        empty = {table for table in tables(path) if not rows(path, table)}
-        assert empty == set(), f"schema {version}"
+        with closing(sqlite3.connect(":memory:")) as db:
+            db.executescript((STATES / f"{version:02}.sql").read_text())
+            assert version_of(db) == version
+            names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            assert names <= declared
+            empty = [name for name in names if not db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall()]
+        assert empty == [], f"schema {version}"
 
 
 @pytest.mark.parametrize("version", EARLIER)
@@ -157,51 +162,56 @@ def test_migration_of_a_new_state_copies_no_file(path: Path) -> None:
     assert not schema.before(path, LATEST).exists()
 
 
-#: Stops the program there: before the copy is whole, at a statement of a step, and after the last one.
-_KILLED: Final = """
-import os, signal, sys
-from pathlib import Path
-from mesos_gpu.adapters.sqlite import copies, schema
-from mesos_gpu.adapters.sqlite_store import SqliteStore
-path, at = Path(sys.argv[1]), int(sys.argv[2])
-count = 0
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-if at < 0:
-    copies.sync = lambda _: die()
-real = schema._statements
-def statements(script):
-    global count
-    for each in real(script):
-        if count == at:
-            die()
-        count += 1
-        yield each
-schema._statements = statements
-SqliteStore(path)
-print(count)
-"""
+def bring_up(path: Path, kill_at: int) -> int:
+    """Bring up a state; return the number of statements, or be killed.
+
+    Args:
+        path: The state.
+        kill_at: Number of the statement at which this process is killed; negative: before the copy is whole.
+    """
+    count = 0
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(script: str) -> Iterator[str]:
+        nonlocal count
+        for each in statements_of(script):
+            if count == kill_at:
+                die()
+            count += 1
+            yield each
+
+    statements_of = schema._statements
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "_statements", counted)
+        if kill_at < 0:
+            patch.setattr(copies, "sync", die)
+        SqliteStore(path)
+    return count
 
 
-def killed_at(path: Path, at: int) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(path), str(at)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == (0 if done.stdout else -9), done.stderr
-    return done.stdout
-
-
-def test_migration_that_is_killed_leaves_the_old_or_the_new_state(path: Path, tmp_path: Path) -> None:
-    statements = int(killed_at(old_state(tmp_path / "whole" / "state.sqlite", 3), 1000))
+@pytest.fixture(scope="module")
+def brought_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Saved, int]:
+    """Bring up a state that is not killed, by a number of statements."""
+    path = old_state(tmp_path_factory.mktemp("whole") / "state.sqlite", 3)
+    statements = int(in_a_child(lambda: bring_up(path, 1000))[1])
     assert statements > 10
-    whole = loaded(tmp_path / "whole" / "state.sqlite")
+    return loaded(path), statements
+
+
+@pytest.mark.parametrize("part", [None, 0.0, 0.5, 1.0])
+def test_migration_that_is_killed_leaves_the_old_or_the_new_state(
+    path: Path, brought_up: tuple[Saved, int], part: float | None
+) -> None:
+    """Kill it before the copy is whole, or after a part of the statements."""
+    whole, statements = brought_up
     old_state(path, 3)
     before = {table: rows(path, table) for table in tables(path)}
-    for at in (-1, 0, statements // 2, statements - 1):
-        assert killed_at(path, at) == ""
-        assert version_in(path) == 3
-        assert {table: rows(path, table) for table in tables(path)} == before
+    kill_at = -1 if part is None else round(part * (statements - 1))
+    assert in_a_child(partial(bring_up, path, kill_at)) == (-signal.SIGKILL, "")
+    assert version_in(path) == 3
+    assert {table: rows(path, table) for table in tables(path)} == before
     assert loaded(path) == whole
     assert [each.name for each in path.parent.glob(".*.part")] == []
 

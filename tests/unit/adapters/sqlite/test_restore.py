@@ -3,10 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import sqlite3
-import subprocess
-import sys
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
-from mesos_gpu.adapters.sqlite import schema
+from mesos_gpu.adapters.sqlite import placing, schema
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.adapters.sqlite_store import SqliteStore, restore
@@ -24,6 +25,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.saves import SaveFramework, SaveJob
 from mesos_gpu.model.tasks.hook import Hook
+from tests.unit.adapters.sqlite.children import in_a_child
 
 LATEST: Final = schema.steps()[-1][0]
 
@@ -114,14 +116,13 @@ def test_restore_makes_the_replaced_state_the_older_one(path: Path, copy: Path) 
 
 
 def test_restore_keeps_the_write_ahead_log_of_the_replaced_state(path: Path, copy: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path\n"
-        "from mesos_gpu.adapters.sqlite_store import SqliteStore\n"
-        "from mesos_gpu.model.saves import SaveFramework\n"
-        f"SqliteStore(Path({str(path)!r})).save([SaveFramework('in the wal')])\n"
-        "os._exit(1)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+
+    def write() -> None:
+        store = SqliteStore(path)
+        store.save([SaveFramework("in the wal")])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    in_a_child(write)
     assert Path(f"{path}-wal").stat().st_size > 0
     placed, _ = restore(copy, path)
     assert not Path(f"{path}-wal").exists(), "of the state that was there: it would be read into the new one"
@@ -231,54 +232,56 @@ def test_restored_state_follows_no_log(path: Path, tmp_path: Path) -> None:
     store.close()
 
 
-_KILLED: Final = """
-import os, signal, sys
-from pathlib import Path
-from mesos_gpu.adapters.sqlite import placing
-from mesos_gpu.adapters.sqlite_store import restore
-copy, top = Path(sys.argv[1]), Path(sys.argv[2])
-at = count = 0
-def counted(real):
-    def call(*words, **more):
-        global count
-        if count == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        count += 1
-        return real(*words, **more)
-    return call
-os.link = counted(os.link)
-Path.unlink, Path.rename, Path.touch = counted(Path.unlink), counted(Path.rename), counted(Path.touch)
-placing.sync = counted(placing.sync)
-while True:
-    pid = os.fork()
-    if pid == 0:
-        restore(copy, top / str(at) / "state.sqlite")
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    if status == 0:
-        break
-    assert os.WTERMSIG(status) == signal.SIGKILL, status
-    at += 1
-print(at)
-"""
-MOST: Final = 40  # points at which a restore is killed
+def restore_or_die(copy: Path, path: Path, kill_at: int) -> int:
+    """Restore a state and return the number of changes of the file system, or be killed before one of them."""
+    count = 0
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*words: object, **more: object) -> object:
+            nonlocal count
+            if count == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += 1
+            return real(*words, **more)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in (
+            (os, "link"), (Path, "unlink"), (Path, "rename"), (Path, "touch"), (placing, "sync")
+        ):  # fmt: skip
+            patch.setattr(owner, name, counted(getattr(owner, name)))
+        restore(copy, path)
+    return count
 
 
-def test_restore_killed_at_any_point_leaves_the_old_the_new_or_no_state(copy: Path, tmp_path: Path) -> None:
-    """Done again, it is done."""
-    write(tmp_path / "0" / "state.sqlite", "old", "new")
-    add_hook(tmp_path / "0" / "state.sqlite", "new")
-    for number in range(1, MOST):
-        shutil.copytree(tmp_path / "0", tmp_path / str(number))
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(copy), str(tmp_path)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    points = int(done.stdout)
-    assert 12 < points < MOST
-    outcomes = {_after_a_kill(tmp_path / str(at) / "state.sqlite", copy) for at in range(points)}
-    assert outcomes == {"new old", "old", "refused"}
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ("middle", {"refused"}),
+        ("last", {"old"}),
+        pytest.param("all", {"new old", "old", "refused"}, marks=pytest.mark.long),
+    ],
+)
+def test_restore_killed_at_any_point_leaves_the_old_the_new_or_no_state(
+    copy: Path, tmp_path: Path, points: str, expected: set[str]
+) -> None:
+    """Kill it, and restore again."""
+    write(tmp_path / "whole" / "state.sqlite", "old", "new")
+    add_hook(tmp_path / "whole" / "state.sqlite", "new")
+
+    def ended(name: str, kill_at: int = -1) -> tuple[Path, tuple[int, str]]:
+        path = shutil.copytree(tmp_path / "whole", tmp_path / name) / "state.sqlite"
+        return path, in_a_child(partial(restore_or_die, copy, path, kill_at))
+
+    count = int(ended("not killed")[1][1])
+    assert count > 12
+    outcomes = set()
+    for point in {"middle": [count // 2], "last": [count - 1], "all": range(count)}[points]:
+        path, end = ended(str(point), point)
+        assert end == (-signal.SIGKILL, "")
+        outcomes.add(_after_a_kill(path, copy))
+    assert outcomes == expected
 
 
 def _after_a_kill(path: Path, copy: Path) -> str:

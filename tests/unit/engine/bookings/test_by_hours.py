@@ -70,31 +70,36 @@ def refused_times(made: Booked, **fields: Any) -> list[str]:
     return []
 
 
-@settings(max_examples=15)
-@given(
-    st.lists(_WINDOWS, min_size=1, max_size=3, unique_by=lambda window: window[3]),
-    st.sampled_from(["12:30", "16:00", "21:45", "tomorrow 08:30"]),
-    st.sampled_from([1, 3, 9]),
-    st.sampled_from([Repeat.NONE, Repeat.NONE, Repeat.WEEKLY]),
-    st.booleans(),
-)
-@example([("08:30", "22:00", 4, "ops")], "13:00", 1, Repeat.NONE, False)
-@example([("08:30", "22:00", 4, "ops")], "13:00", 1, Repeat.WEEKLY, True)
-def test_booking_time_that_a_refusal_names_is_accepted(
-    windows: list[tuple[str, str, int, str]], begins: str, hours: int, repeat: Repeat, booked: bool
-) -> None:
+@pytest.mark.parametrize("count", [8, pytest.param(15, marks=pytest.mark.long)])
+def test_booking_time_that_a_refusal_names_is_accepted(count: int) -> None:
     """Beside guarantees by hours, and what is booked."""
-    made = Booked()
-    made.up("a", 4)
-    queues = {"exam": QueueSpec(), "ops": QueueSpec(), "batch": QueueSpec()}
-    for since, until, gpus, path in windows:
-        owed = {"default": Guarantee(gpus * 500)}  # both together no more than there is
-        queues[path] = QueueSpec(hours=(Hours(since, until, guarantee_gpus=owed),))
-    made.feed(ev.QueuesChanged(QueueDocument(queues=queues), 0))
-    if booked:
-        with suppress(Conflict, NotAccepted):
-            made.book("other", begins="23:00", lasts_s=4 * HOUR)
-    named = refused_times(made, begins=begins, lasts_s=hours * HOUR, repeat=repeat)
-    for number, moment in enumerate(named):
-        made.book(f"again{number}", begins=moment, lasts_s=hours * HOUR, repeat=repeat)
-        made.feed(ev.BookingCancelled(f"again{number}"))
+
+    @settings(max_examples=count)
+    @given(
+        st.lists(_WINDOWS, min_size=1, max_size=3, unique_by=lambda window: window[3]),
+        st.sampled_from(["12:30", "16:00", "21:45", "tomorrow 08:30"]),
+        st.sampled_from([1, 3, 9]),
+        st.sampled_from([Repeat.NONE, Repeat.NONE, Repeat.WEEKLY]),
+        st.booleans(),
+    )
+    @example([("08:30", "22:00", 4, "ops")], "13:00", 1, Repeat.NONE, False)
+    @example([("08:30", "22:00", 4, "ops")], "13:00", 1, Repeat.WEEKLY, True)
+    def check(
+        windows: list[tuple[str, str, int, str]], begins: str, hours: int, repeat: Repeat, booked: bool
+    ) -> None:
+        made = Booked()
+        made.up("a", 4)
+        queues = {"exam": QueueSpec(), "ops": QueueSpec(), "batch": QueueSpec()}
+        for since, until, gpus, path in windows:
+            owed = {"default": Guarantee(gpus * 500)}  # both together no more than there is
+            queues[path] = QueueSpec(hours=(Hours(since, until, guarantee_gpus=owed),))
+        made.feed(ev.QueuesChanged(QueueDocument(queues=queues), 0))
+        if booked:
+            with suppress(Conflict, NotAccepted):
+                made.book("other", begins="23:00", lasts_s=4 * HOUR)
+        named = refused_times(made, begins=begins, lasts_s=hours * HOUR, repeat=repeat)
+        for number, moment in enumerate(named):
+            made.book(f"again{number}", begins=moment, lasts_s=hours * HOUR, repeat=repeat)
+            made.feed(ev.BookingCancelled(f"again{number}"))
+
+    check()

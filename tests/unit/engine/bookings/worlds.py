@@ -15,6 +15,7 @@ from mesos_gpu.testing.builders import World, gpu, offer, saved_of
 
 NOON = 1_795_521_600.0  # Tue 2026-11-24 12:00 UTC
 HOUR = 3600
+STEPS_S = ((900.0, 300.0), (180.0, 60.0), (15.0, 5.0), (0.0, 1.0))  # of time, by how much of it is left
 
 
 class Booked(World):
@@ -45,11 +46,13 @@ class Booked(World):
         return self.state.bookings[name]
 
     def go(self, seconds: float) -> list[fx.Effect]:
-        """Let time pass, the last minutes of it by seconds; what is free is offered again, and who is killed ends."""
+        """Let time pass, the last seconds of it one by one; free GPUs are offered again, and killed tasks end."""
         effects: list[fx.Effect] = []
         until = self.now + seconds
         while self.now < until:
-            self.now = min(self.now + (60.0 if until - self.now > 180 else 1.0), until)
+            left_s = until - self.now
+            step_s = next(step_s for least_s, step_s in STEPS_S if left_s > least_s)
+            self.now = min(self.now + step_s, until)
             new = self.feed(ev.Tick())
             effects += new
             effects += self.obey(new)
@@ -66,7 +69,7 @@ class Booked(World):
         return done
 
     def offer_again(self) -> None:
-        """What no task holds of each node is offered, once."""
+        """Offer once what no task holds of each node."""
         for name in self.size:
             node = next((n for n in self.state.nodes.values() if n.id == name), None)
             if node is None or node.lost_at is not None:
@@ -91,7 +94,7 @@ class Booked(World):
         return self.job(name)
 
     def started(self) -> None:
-        """What is launched runs."""
+        """Let launched tasks run."""
         for task_id in list(self.state.live):
             task = self.state.tasks[task_id]
             if task.job_id is not None and task.started_at is None and not task.ended:

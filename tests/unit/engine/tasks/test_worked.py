@@ -1,7 +1,8 @@
-"""What GPUs did while tasks held them, from counts of monitors that begin anew, through restarts of the scheduler."""
+"""GPU time of tasks, from counts of monitors that start again, through restarts of the scheduler."""
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,28 +168,30 @@ LOOKS = st.tuples(
 )
 
 
-@given(st.lists(LOOKS, max_size=40), st.integers(1, 2))
-@settings(max_examples=60, deadline=None)
-def test_gpu_time_sums_to_the_counts_of_monitors_whoever_restarts(
-    looks: list[tuple[str, int, int | None]], gpus: int
-) -> None:
-    bench = Bench(gpus=gpus)
-    busy = idle = 0
-    for what, after_s, busy_pct in looks:
-        if what == "scheduler":
-            bench.restart()
-        if what == "nothing":
-            bench.world.now += after_s
-            bench.report()
-            bench.works.clear()
-            continue
-        bench.look(after_s, busy_pct, anew=what == "monitor")
-        if busy_pct is not None:
-            part = after_s * 1000 * busy_pct // 100
-            busy, idle = busy + part * gpus * 1000, idle + (after_s * 1000 - part) * gpus * 1000
-    sums = whole(bench.end())
-    assert (sums.busy, sums.unused) == (busy, idle)
-    assert sums.busy + sums.unused <= sums.gpu
+@pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.long)])
+def test_gpu_time_sums_to_the_counts_of_monitors_whoever_restarts(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.lists(LOOKS, max_size=40), st.integers(1, 2))
+    def check(looks: list[tuple[str, int, int | None]], gpus: int) -> None:
+        bench = Bench(gpus=gpus)
+        busy = idle = 0
+        for what, after_s, busy_pct in looks:
+            if what == "scheduler":
+                bench.restart()
+            if what == "nothing":
+                bench.world.now += after_s
+                bench.report()
+                bench.works.clear()
+                continue
+            bench.look(after_s, busy_pct, anew=what == "monitor")
+            if busy_pct is not None:
+                part = after_s * 1000 * busy_pct // 100
+                busy, idle = busy + part * gpus * 1000, idle + (after_s * 1000 - part) * gpus * 1000
+        sums = whole(bench.end())
+        assert (sums.busy, sums.unused) == (busy, idle)
+        assert sums.busy + sums.unused <= sums.gpu
+
+    check()
 
 
 def test_gpu_time_of_the_next_job_on_a_card_begins_at_nothing() -> None:

@@ -13,6 +13,9 @@ from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
 from mesos_gpu.testing.builders import World, every, gpu, offer
 
 POOL = "default"
+REPORTS_S = 10.0  # between two reports of a node
+SLOW_S = 6.0  # of a long time, by single seconds at its begin and at its end
+STEPS_S = ((130.0, 20.0), (11.0, 5.0), (0.0, 1.0))  # of the time between, by how much of it is left
 
 
 def shapes(count: int, gpus: int) -> Guarantee:
@@ -50,10 +53,11 @@ class Tenants(World):
             self.node(f"a{number}", *(gpu(f"g{number * 100 + i}") for i in range(gpus)), cpus=64)
 
     def offer_again(self) -> list[fx.Effect]:
-        """Report of each node, and offer what is free there."""
+        """Report of each node every few seconds, and offer what is free there."""
         effects = []
         for node in list(self.state.nodes.values()):
-            effects += self.report(node.id, *node.gpus) if node.monitor is not None else []
+            if node.monitor is not None and self.now - (node.reported_at or 0.0) >= REPORTS_S:
+                effects += self.report(node.id, *node.gpus)
             live = [t for t in self.state.tasks.values() if t.agent_id == node.id and not t.ended]
             free = len(node.gpus) - sum(len(task.gpus) for task in live)
             held = [each for each in self.state.offers.values() if each.agent_id == node.id]
@@ -64,7 +68,7 @@ class Tenants(World):
         return effects
 
     def starts(self) -> list[fx.Effect]:
-        """Whatever was launched runs."""
+        """Let all launched tasks run."""
         effects = []
         for task in list(self.state.tasks.values()):
             if task.job_id is not None and task.state.value in ("launched", "starting"):
@@ -88,15 +92,18 @@ class Tenants(World):
         self.offer_again()
 
     def passes(self, seconds: float) -> set[str]:
-        """Time goes on; the names of the jobs that are ended in it."""
-        killed: set[str] = set()
-        for _ in range(int(seconds)):
-            effects = self.tick(1.0) + self.offer_again()
+        """Let time go on, by seconds at first and at last, and faster between; the jobs that are ended in it."""
+        killed, began, until = set[str](), self.now, self.now + int(seconds)
+        while self.now < until:
+            left_s = until - self.now
+            step_s = next(step_s for least_s, step_s in STEPS_S if left_s > least_s)
+            self.now += 1.0 if self.now - began < SLOW_S else step_s
+            effects = self.feed(ev.Tick()) + self.offer_again()
             killed |= {str(self.state.tasks[kill.task_id].job_id) for kill in every(effects, fx.Kill)}
         return killed
 
     def obeys(self) -> set[str]:
-        """Whoever was told to end does so; the names of their jobs."""
+        """Let tasks with a sent kill end; return the names of their jobs."""
         names = set()
         for task in list(self.state.tasks.values()):
             if task.kill_sent_at is not None and not task.ended:

@@ -1,7 +1,8 @@
-"""What queues and users hold against the plain sum over all tasks, whatever starts, ends, grows and is undone."""
+"""Sums of what queues and users hold, against the plain sum over all tasks."""
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,16 +61,21 @@ def same(sums: Sums, other: Sums) -> None:
     assert sums.leaves == other.leaves
 
 
-@given(st.lists(st.tuples(ENTRIES, st.booleans()), max_size=30))
-def test_held_sums_are_those_of_tasks_not_undone(steps: list[tuple[Entry, bool]]) -> None:
-    sums, owners, standing = Sums(), dict[JobId, str](), list[Entry]()
-    for (job_id, charge), undoes in steps:
-        if undoes and standing:
-            sums.add(*standing.pop(), -1)
-        elif owners.setdefault(job_id, charge.user) == charge.user:  # a job has one
-            sums.add(job_id, charge)
-            standing.append((job_id, charge))
-        same(sums, plain(standing))
+@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.long)])
+def test_held_sums_are_those_of_tasks_not_undone(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.lists(st.tuples(ENTRIES, st.booleans()), max_size=30))
+    def check(steps: list[tuple[Entry, bool]]) -> None:
+        sums, owners, standing = Sums(), dict[JobId, str](), list[Entry]()
+        for (job_id, charge), undoes in steps:
+            if undoes and standing:
+                sums.add(*standing.pop(), -1)
+            elif owners.setdefault(job_id, charge.user) == charge.user:  # a job has one
+                sums.add(job_id, charge)
+                standing.append((job_id, charge))
+            same(sums, plain(standing))
+
+    check()
 
 
 def _charged(world: World) -> list[Entry]:
@@ -90,33 +96,41 @@ ACTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
-@given(ACTS)
-def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(
-    acts: list[tuple[str, int]],
-) -> None:
-    world = tree_world(TREE)
-    node(world, "n1", 8)
-    for number, (act, chance) in enumerate(acts):
-        if act == "submit":
-            asked = (f"j{number}", QUEUES[chance % 3], chance % 3)
-            submit_all(world, asked, tasks=1 + chance % 2, user=("ann", "bob")[chance % 2], max_attempts=2)
-        elif act == "restart":
-            world.state = State.restored(world.now, saved_of(world.state))
-            world.register()
-        elif act == "apply":
-            apply(world, {**TREE, "b": QueueSpec(weight=1 + chance)})
-        elif world.state.live:
-            live = [world.state.tasks[each] for each in world.state.live if world.state.tasks[each].job_id]
-            for task in live[chance % len(live) :][:1] if live else []:
-                world.status(task.id, "TASK_FINISHED" if act == "end" else "TASK_FAILED", agent="n1")
-        world.tick(1.5)
-        free = 8 - len(world.state.holders)
-        again(world, "n1", free)
-        charges = charges_of(world.state, world.settings)
-        assert charges is not None
-        same(charges.sums, plain(_charged(world)))
-        _leaves_are_those_of_the_queue(world)
+@pytest.mark.parametrize("count", [6, pytest.param(25, marks=pytest.mark.long)])
+def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(count: int) -> None:
+    @settings(max_examples=count)
+    @given(ACTS)
+    def check(
+        acts: list[tuple[str, int]],
+    ) -> None:
+        world = tree_world(TREE)
+        node(world, "n1", 8)
+        for number, (act, chance) in enumerate(acts):
+            if act == "submit":
+                asked = (f"j{number}", QUEUES[chance % 3], chance % 3)
+                submit_all(
+                    world, asked, tasks=1 + chance % 2, user=("ann", "bob")[chance % 2], max_attempts=2
+                )
+            elif act == "restart":
+                world.state = State.restored(world.now, saved_of(world.state))
+                world.register()
+            elif act == "apply":
+                apply(world, {**TREE, "b": QueueSpec(weight=1 + chance)})
+            elif world.state.live:
+                live = [
+                    world.state.tasks[each] for each in world.state.live if world.state.tasks[each].job_id
+                ]
+                for task in live[chance % len(live) :][:1] if live else []:
+                    world.status(task.id, "TASK_FINISHED" if act == "end" else "TASK_FAILED", agent="n1")
+            world.tick(1.5)
+            free = 8 - len(world.state.holders)
+            again(world, "n1", free)
+            charges = charges_of(world.state, world.settings)
+            assert charges is not None
+            same(charges.sums, plain(_charged(world)))
+            _leaves_are_those_of_the_queue(world)
+
+    check()
 
 
 def _leaves_are_those_of_the_queue(world: World) -> None:

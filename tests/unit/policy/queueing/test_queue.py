@@ -535,6 +535,7 @@ def test_explanation_estimates_from_the_history_of_a_name() -> None:
     assert view(made).explain(JobId("three")).estimate == three.estimate
 
 
+@pytest.mark.long
 def test_ten_thousand_pending_jobs_on_a_hundred_full_nodes_are_matched_in_time() -> None:
     """Measured: 20 to 35 ms. The bound is for the thread's own processor time: other tests run beside it."""
     made = world(agents=100, queue_limits={"lab": 40})

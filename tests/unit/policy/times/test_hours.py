@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -135,12 +136,17 @@ def is_set(entry: Hours, moment: int) -> bool:
     return len(offsets) > 1
 
 
-@given(st.lists(ENTRIES, min_size=1, max_size=3), MOMENTS)
-def test_hours_hold_as_a_wall_clock_shows(entries: list[Hours], moment: int) -> None:
-    if any(is_set(entry, moment) for entry in entries):
-        return
-    on = [entry.weight for entry in entries if shown(entry, moment)]
-    assert weight(span_at(document(*entries), moment).document) == (on[-1] if on else 1)
+@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+def test_hours_hold_as_a_wall_clock_shows(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.lists(ENTRIES, min_size=1, max_size=3), MOMENTS)
+    def check(entries: list[Hours], moment: int) -> None:
+        if any(is_set(entry, moment) for entry in entries):
+            return
+        on = [entry.weight for entry in entries if shown(entry, moment)]
+        assert weight(span_at(document(*entries), moment).document) == (on[-1] if on else 1)
+
+    check()
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=3), MOMENTS, st.integers(0, 99))

@@ -33,14 +33,15 @@ def _both(trace: str, most: int | None) -> tuple[float, float]:
     return figures(jobs, CLUSTER, outcome).avg_jct_s / 3600, sum(took) / len(took) / 3600
 
 
-def test_the_engine_does_as_well_as_the_simulator() -> None:
-    simulated, live = _both("trace3", 150)
+@pytest.mark.parametrize("jobs", [12, pytest.param(150, marks=pytest.mark.on_change("simulate"))])
+def test_las_by_the_engine_does_as_well_as_by_the_simulator(jobs: int) -> None:
+    simulated, live = _both("trace3", jobs)
     assert live == pytest.approx(simulated, rel=0.05)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("trace", ["trace3", "trace4"])
-def test_the_engine_does_as_well_as_the_simulator_on_whole_traces(trace: str) -> None:
+def test_las_by_the_engine_does_as_well_as_by_the_simulator_on_whole_traces(trace: str) -> None:
     simulated, live = _both(trace, None)
     assert live == pytest.approx(simulated, rel=0.05)

@@ -17,20 +17,22 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_six_virtual_clusters_are_read() -> None:
+def test_tenant_trace_of_six_virtual_clusters_is_read() -> None:
     trace = read_tenants(PHILLY6)
     assert (len(trace.jobs), trace.users_drawn, len({job.tenant for job in trace.jobs})) == (7800, True, 6)
 
 
-def test_users_are_drawn_alike_by_the_same_seed_and_some_are_busier() -> None:
-    first, again, other = read_tenants(PHILLY6, 1), read_tenants(PHILLY6, 1), read_tenants(PHILLY6, 2)
+def test_tenant_trace_users_are_drawn_alike_by_the_same_seed_and_some_are_busier(tmp_path: Path) -> None:
+    lines = PHILLY6.read_text().splitlines(keepends=True)
+    path = written(tmp_path / "half.csv", "".join((lines[0], *lines[1::2])))
+    first, again, other = read_tenants(path, 1), read_tenants(path, 1), read_tenants(path, 2)
     assert first == again
     assert [job.user for job in first.jobs] != [job.user for job in other.jobs]
     mine = [job.user for job in first.jobs if job.tenant == "6214e9"]
     assert mine.count("6214e9-u1") > 3 * mine.count("6214e9-u12") > 0
 
 
-def test_what_may_be_said_of_a_job_is_read(tmp_path: Path) -> None:
+def test_tenant_trace_optional_columns_are_read(tmp_path: Path) -> None:
     head = "job_id,tenant,num_gpu,submit_time,duration,user,preemptible,timeout\n"
     text = head + "x,a,2,10,5.5,ann,false,60\ny,b,1,4,1,,,\n"
     path = tmp_path / "t.csv.gz"
@@ -43,7 +45,7 @@ def test_what_may_be_said_of_a_job_is_read(tmp_path: Path) -> None:
     assert not trace.users_drawn
 
 
-def test_columns_of_helios_are_read_and_what_never_ran_is_counted(tmp_path: Path) -> None:
+def test_tenant_trace_of_helios_is_read_and_jobs_that_never_ran_counted(tmp_path: Path) -> None:
     path = written(
         tmp_path / "cluster_log.csv",
         "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
@@ -60,7 +62,7 @@ def test_columns_of_helios_are_read_and_what_never_ran_is_counted(tmp_path: Path
     assert trace.left_out == {"no GPU": 1, "never ran": 1}
 
 
-def test_attempts_of_philly_are_one_job(tmp_path: Path) -> None:
+def test_tenant_trace_attempts_of_philly_are_one_job(tmp_path: Path) -> None:
     def attempt(start: str, end: str) -> object:
         detail = [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}]
         return {"start_time": f"2017-10-09 {start}", "end_time": f"2017-10-09 {end}", "detail": detail}
@@ -90,7 +92,7 @@ def test_attempts_of_philly_are_one_job(tmp_path: Path) -> None:
     assert trace.left_out == {"never ran on GPUs": 1}
 
 
-def test_gavels_files_give_what_was_made_of_them(tmp_path: Path) -> None:
+def test_tenant_trace_of_gavel_gives_the_published_jobs(tmp_path: Path) -> None:
     """The first job of 103959, and its duration in the data set that others made of the same file."""
     (tmp_path / "msr").mkdir()
     written(
@@ -125,18 +127,20 @@ HEAD = "job_id,tenant,num_gpu,submit_time,duration,preemptible,timeout\n"
         (HEAD, "has no jobs"),
     ],
 )
-def test_a_wrong_line_is_refused_with_its_place(tmp_path: Path, text: str, wanted: str) -> None:
+def test_tenant_trace_line_that_is_wrong_is_refused_with_its_place(
+    tmp_path: Path, text: str, wanted: str
+) -> None:
     with pytest.raises(Damaged, match=wanted):
         read_tenants(written(tmp_path / "t.csv", text))
 
 
-def test_a_folder_without_throughputs_is_refused(tmp_path: Path) -> None:
+def test_tenant_trace_folder_without_throughputs_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "a.trace", "")
     with pytest.raises(NotFound, match="simulation_throughputs"):
         read_tenants(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{}", "[{}]", "not json", '[{"attempts": [{}]}]'])
-def test_what_is_not_phillys_log_is_refused(tmp_path: Path, text: str) -> None:
+def test_tenant_trace_of_another_form_than_philly_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(Damaged):
         read_tenants(written(tmp_path / "log.json", text))

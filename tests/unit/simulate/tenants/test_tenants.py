@@ -23,7 +23,7 @@ SCENARIO = Scenario((A, B), Cluster(2, 4), {"a": 1, "b": 1}, Costs())
 OWN = Record(ALONE, {"a": HOUR, "b": 2 * HOUR}, {"a": [Span(0, HOUR)], "b": [Span(HOUR, 2 * HOUR)]}, ())
 
 
-def test_figures_of_two_jobs_are_those_by_hand() -> None:
+def test_tenants_figures_of_two_jobs_are_as_computed_by_hand() -> None:
     record = Record(
         "x",
         {"a": 2 * HOUR, "b": 2 * HOUR},
@@ -47,13 +47,13 @@ def test_figures_of_two_jobs_are_those_by_hand() -> None:
     assert more.gini == 0.5
 
 
-def test_a_stop_after_which_the_other_starts_is_not_in_vain() -> None:
+def test_tenants_stop_after_which_the_other_starts_is_not_in_vain() -> None:
     stops = [Stopped("a", HOUR - 10, "b", 60, 240)]
     figures, _ = measure(SCENARIO, replace(OWN, stopped=stops), OWN)
     assert (figures.preemptions, figures.in_vain, figures.unfair_pct) == (1, 0, 0)
 
 
-def test_guarantees_are_mean_demand_in_whole_nodes() -> None:
+def test_tenants_guarantees_are_mean_demand_in_whole_nodes() -> None:
     jobs = read_tenants(PHILLY6).jobs
     scenario = arrange(jobs, Cluster(40, 8), Costs(), stretch_s=60 * 86400)
     assert scenario.guarantees == {
@@ -63,13 +63,13 @@ def test_guarantees_are_mean_demand_in_whole_nodes() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "nodes"), [("half", 20), ("double", 80), ("equal", 36)])
-def test_guarantees_can_be_made_wrong(wrong: str, nodes: int) -> None:
+def test_tenants_guarantees_can_be_made_wrong(wrong: str, nodes: int) -> None:
     jobs = read_tenants(PHILLY6).jobs
     scenario = arrange(jobs, Cluster(40, 8), Costs(), stretch_s=60 * 86400, wrong=wrong)
     assert sum(scenario.guarantees.values()) == pytest.approx(nodes, abs=2)
 
 
-def test_load_brings_jobs_faster_and_a_seed_turns_each_tenants_round() -> None:
+def test_tenants_load_brings_jobs_faster_and_a_seed_rotates_them() -> None:
     jobs = [TenantJob(f"{tenant}{n}", tenant, 1, n * 10.0, 5.0) for tenant in "ab" for n in range(5)]
     plain = arrange(jobs, Cluster(1, 8), Costs(), stretch_s=400)
     faster = arrange(jobs, Cluster(1, 8), Costs(), stretch_s=400, load=2)
@@ -82,41 +82,51 @@ def test_load_brings_jobs_faster_and_a_seed_turns_each_tenants_round() -> None:
     assert [job.job_id for job in turned.jobs] != [job.job_id for job in plain.jobs]
 
 
-def test_arrivals_stay_as_they_are_without_a_stretch() -> None:
+def test_tenants_arrivals_are_unchanged_without_a_stretch() -> None:
     jobs = [TenantJob("a", "a", 1, 0, 5), TenantJob("b", "b", 1, 7, 5)]
     assert arrange(jobs, Cluster(1, 8), Costs(), stretch_s=None).jobs == tuple(jobs)
 
 
-def test_a_job_that_fits_nowhere_is_refused() -> None:
+def test_tenants_job_that_fits_nowhere_is_refused() -> None:
     with pytest.raises(BadConfiguration, match="job a asks for 9 GPUs, and the cluster has 8"):
         arrange([TenantJob("a", "a", 9, 0, 5)], Cluster(1, 8), Costs(), stretch_s=None)
 
 
-def test_alone_nobody_else_is_in_the_way() -> None:
+def test_tenants_alone_have_no_other_in_the_way() -> None:
     jobs = (TenantJob("a1", "a", 4, 0, 10), TenantJob("a2", "a", 4, 1, 10), TenantJob("b1", "b", 4, 1, 10))
     own = run_alone(Scenario(jobs, Cluster(2, 4), {"a": 1, "b": 1}, Costs()))
     assert own.ended_s == {"a1": 10, "a2": 20, "b1": 11}
 
 
-def test_alone_a_job_larger_than_the_guarantee_has_nodes_enough() -> None:
+def test_tenants_alone_have_nodes_for_a_job_larger_than_the_guarantee() -> None:
     own = run_alone(Scenario((TenantJob("a", "a", 8, 0, 10),), Cluster(2, 4), {"a": 1}, Costs()))
     assert own.ended_s == {"a": 10}
 
 
-def slice_of(tmp_path: Path, every: int = 40) -> Path:
-    lines = PHILLY6.read_text().splitlines(keepends=True)
+def slice_of(tmp_path: Path, every: int, times_shorter: int = 1) -> Path:
+    """Write a part of the trace, with shorter jobs if asked for."""
+    head, *lines = PHILLY6.read_text().splitlines()
+    rows = [line.rpartition(",") for line in lines[::every]]
     path = tmp_path / "slice.csv"
-    path.write_text(lines[0] + "".join(lines[1::every]))
+    path.write_text(
+        "\n".join([head, *(f"{row},{int(lasts) // times_shorter + 1}" for row, _, lasts in rows)])
+    )
     return path
 
 
-ARGS = ("--nodes", "6", "--stretch", "20d", "--seeds", "2")
+ARGS = ("--nodes", "6", "--seeds", "2")
+ON_CHANGE = pytest.mark.on_change("simulate")
 
 
-def test_a_slice_by_every_policy_gives_each_figure(tmp_path: Path) -> None:
-    result = CliRunner().invoke(
-        main, ["simulate", "tenants", "--trace", str(slice_of(tmp_path)), *ARGS, "--json"]
-    )
+@pytest.mark.parametrize(
+    ("every", "times_shorter", "days"), [(1000, 200, 1), pytest.param(40, 1, 20, marks=ON_CHANGE)]
+)
+def test_tenants_slice_by_every_policy_gives_each_figure(
+    tmp_path: Path, every: int, times_shorter: int, days: int
+) -> None:
+    trace = slice_of(tmp_path, every, times_shorter)
+    words = ["--trace", str(trace), *ARGS, "--stretch", f"{days}d", "--json"]
+    result = CliRunner().invoke(main, ["simulate", "tenants", *words])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     names = [each.name for each in fields(Figures)]
@@ -128,7 +138,7 @@ def test_a_slice_by_every_policy_gives_each_figure(tmp_path: Path) -> None:
     assert [len(each) for each in document["by_seed"].values()] == [2] * len(POLICIES)
 
 
-def test_a_table_says_what_is_assumed(tmp_path: Path) -> None:
+def test_tenants_table_names_the_assumptions(tmp_path: Path) -> None:
     args = [
         "simulate",
         "tenants",
@@ -139,21 +149,24 @@ def test_a_table_says_what_is_assumed(tmp_path: Path) -> None:
         "--checkpoint",
         "none",
     ]
-    result = CliRunner().invoke(main, [*args, *ARGS])
+    result = CliRunner().invoke(main, [*args, *ARGS, "--stretch", "20d"])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[0].split("  ")[0] == "POLICY"
     assert "users: drawn by chance, the trace names none" in result.stdout
 
 
-def test_a_time_span_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_tenants_time_span_that_is_malformed_is_refused(tmp_path: Path) -> None:
     args = ["simulate", "tenants", "--trace", str(slice_of(tmp_path, 200)), "--checkpoint", "often"]
     result = CliRunner().invoke(main, args)
     assert result.exit_code == 2
     assert "is not a time span" in result.output
 
 
-def test_the_same_scenario_gives_the_same_figures() -> None:
-    jobs = read_tenants(PHILLY6).jobs[:60]
-    scenario = arrange(jobs, Cluster(4, 8), Costs(), stretch_s=86400 * 10)
+@pytest.mark.parametrize(
+    ("count", "days", "times_shorter"), [(12, 1, 100), pytest.param(60, 10, 1, marks=ON_CHANGE)]
+)
+def test_tenants_scenario_gives_the_same_figures_again(count: int, days: int, times_shorter: int) -> None:
+    jobs = [replace(job, lasts_s=job.lasts_s / times_shorter) for job in read_tenants(PHILLY6).jobs[:count]]
+    scenario = arrange(jobs, Cluster(4, 8), Costs(), stretch_s=86400 * days)
     first, again = (judge([scenario], ["node-reclaim", "cook"]) for _ in range(2))
     assert [asdict(each) for each in first] == [asdict(each) for each in again]

@@ -12,7 +12,7 @@ import msgspec
 import platformdirs
 
 VARIABLE = "MESOS_GPU_TEST_HISTORY"
-ARTEFACT = Path(__file__).parents[1] / "build" / "retried.jsonl"
+ARTEFACT = Path(__file__).parents[2] / "build" / "retried.jsonl"
 MAX_RUNS = 20  # that are remembered
 ALLOWED = 1  # second tries of a test in these runs
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 GROUPS, PASSED = TESTS / "tiers.toml", TESTS / "passed.toml"
 QUICK = ("unit", "contract", "property")
-GATE = (*QUICK, "e2e", "fault", "kernel", "web")
+GATE = (*QUICK, "e2e", "fault", "gpu", "kernel", "web")
 PLAIN = "plain"  # in the input of a worker of xdist: whether pytest was called without paths
 
 
@@ -122,12 +122,16 @@ def is_plain(config: pytest.Config) -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that this run is not for."""
+    try:
+        tiers = {item: tier_of(item) for item in items}
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
     plain = is_plain(config)
     wanted = changed_groups() if config.getoption("changed") else set(read_groups())
     left_out = [
         item
         for item in items
-        if ((tier := tier_of(item)) == "change" and group_of(item) not in wanted)
+        if ((tier := tiers[item]) == "change" and group_of(item) not in wanted)
         or (plain and tier in ("gate", "change"))
     ]
     if left_out:

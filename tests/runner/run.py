@@ -1,9 +1,9 @@
-"""Run pytest so that the run ends: `python -m tests.run [pytest's arguments]`.
+"""Run of pytest that always ends: `python -m tests.runner.run [arguments of pytest]`.
 
-pytest runs as a child. Each process that runs tests names its test in a file (tests/progress.py); this one looks at
-these files, so a process that died or is stuck is named by its test and ends the run, whatever xdist makes of it.
-At the end nothing that the run started is alive: what was left is named, killed, and makes the run red.
-With --again the few tests that failed are run once more (tests/again.py).
+pytest runs as a child. Each process that runs tests names its present test in a file (tests/runner/progress.py). The
+runner reads these files: a process that died or is stuck is named by its test and ends the run, even if xdist waits.
+No process that the run started is alive at its end: what a test left is named and killed, and makes the run red.
+With --again the few tests that failed are run once more (tests/runner/again.py).
 """
 
 import argparse
@@ -24,7 +24,7 @@ import pytest
 from isolator.host import processes
 from mesos_gpu.local import leftovers
 from mesos_gpu.testing import dockerd
-from tests import again, progress, retries
+from tests.runner import again, progress, retries
 
 POLL_S = 0.2
 TELL_S = 2.0  # for xdist to tell of a worker that died, before its run is interrupted
@@ -235,7 +235,9 @@ class Run:
 
 def main(argv: Sequence[str]) -> int:
     """Run; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.runner.run", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument(
         "--limit", type=float, default=3600.0, metavar="S", help="of the whole run, in seconds"
     )

@@ -22,9 +22,9 @@ from statistics import median
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests import again, tiers
+from tests.runner import again, tiers
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 BUDGET = TESTS / "budget.toml"
 TOLERANCE = 1.1
 MAX_SHOWN = 10
@@ -321,7 +321,7 @@ def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, work
     lines += [f'"{folder}" = {max(round(sum_s), 1)}' for folder, sum_s in sums.items()]
     lines += [
         "",
-        "[files] # seconds of those that take longest, by which tests/parts.py deals files among workers",
+        "[files] # seconds of those that take longest, by which tests/runner/parts.py deals files among workers",
     ]
     lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in sorted(files.items()) if wall_s > MIN_FILE_S]
     budget_file.write_text(head + "\n".join(lines) + "\n")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from xdist.scheduler.each import EachScheduling
 
-from tests import budget, tiers
+from tests.runner import budget, tiers
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 FILES = "files"  # of a worker, in its input
 #: Seconds that a line of a file counts, by the first folder, where tests/budget.toml does not list the file.
 SECONDS_PER_LINE = {"unit": 0.005, "contract": 0.01, "property": 0.02, "web": 0.05}

@@ -1,8 +1,8 @@
-"""A second try for tests that failed by the machine's load: a plugin of pytest, and what tests/run.py makes of it.
+"""Second try of tests that failed by the machine's load: a plugin of pytest, and the record that it writes.
 
-The plugin writes what a run of pytest found, where `VARIABLE` says. tests/run.py runs the few tests that failed once
-more: one after the other, nothing beside them, in a fresh process, with the same seed. What points to a fault of the
-code and not to load is final: see `Recorder`.
+The plugin writes the results of a run to the file that `VARIABLE` names. tests/runner/run.py runs the few tests that
+failed once more: one after the other, with nothing beside them, in a fresh process, with the same seed. Failures that
+load does not cause are final: see `Recorder`.
 """
 
 import gc

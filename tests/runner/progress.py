@@ -1,7 +1,7 @@
-"""What a run of tests does now: a file for each process that runs tests, written by it, read by tests/run.py.
+"""Progress of a run of tests: a file for each process that runs tests, which it writes and tests/runner/run.py reads.
 
-A plugin of pytest, active where `VARIABLE` names the directory of these files. It also shows each failure when it
-happens: a run that is killed has told what it found.
+A plugin of pytest, active where `VARIABLE` names the directory of the files. It also shows each failure as it happens,
+so that a run that is killed has shown its results.
 """
 
 import os

@@ -1,0 +1,1 @@
+"""Mutation testing: what it is, and its commands, are in `__main__.py`."""

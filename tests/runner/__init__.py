@@ -1,0 +1,1 @@
+"""The runner of the tests: tiers, workers, budgets, second tries."""
