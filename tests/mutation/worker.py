@@ -109,6 +109,7 @@ class Watch:
 
 def pytest_of(names: Sequence[str]) -> str:
     """Run tests in this process, which has nothing else to do; the first that failed, empty if none did."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 5))
     silence = os.open(os.devnull, os.O_RDWR)
@@ -152,13 +153,19 @@ def clear() -> None:
     assert os.getpid() == 1, "kill(-1) is for a namespace of its own"
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
+    reap(0)
+
+
+def reap(options: int = os.WNOHANG) -> None:
+    """Take in what has ended, as the first process of a namespace must: orphans come to it."""
     with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
+        while os.waitpid(-1, options) != (0, 0):
+            pass
 
 
 def work() -> None:
     """Try mutants from standard input, a line each, and print the fates."""
+    signal.signal(signal.SIGCHLD, lambda *_: reap())
     for name in LIBRARIES:
         importlib.import_module(name)
     answers = os.fdopen(os.dup(1), "w")
