@@ -119,7 +119,7 @@ def report(fates: Sequence[Fate], seed: int, path: Path) -> int:
 
 def main() -> int:
     """Draw, try, and report; 0 where few enough survive."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("paths", nargs="*", default=MUTATED, help="folders or modules to mutate")
     parser.add_argument("--count", type=int, default=100, help="number of mutants")
     parser.add_argument(

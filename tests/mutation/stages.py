@@ -55,8 +55,8 @@ def imported(text: str) -> Iterator[str]:
 @functools.cache
 def texts() -> Mapping[str, str]:
     """Return the files of tests that need no cluster, by path."""
-    found = [path for tier in TIERS for path in sorted((ROOT / "tests" / tier).rglob("test_*.py"))]
-    return {str(path.relative_to(ROOT)): path.read_text() for path in found}
+    paths = [path for tier in TIERS for path in sorted((ROOT / "tests" / tier).rglob("test_*.py"))]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
 
 
 @functools.cache
