@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 MINUTES ?= 30 # of `make soak`
 WORKERS ?= auto # processes of `make test`; auto: half as many again as processors; 0: one, without xdist
-RUN := $(BIN)/python -m tests.runner.run # pytest, and the run ends whatever happens
+RUN := $(BIN)/python -m tests.runner.run -p tests.runner.skips# pytest; the run ends whatever happens
 
 .PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long soak test-kernel test-gpu test-bare budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
@@ -29,17 +29,20 @@ up: setup ## Start the platform on this machine and leave it running
 down: setup ## Stop it
 	@$(BIN)/mesos-gpu down
 
-test: setup ## All tests but the long ones; installs what they need
+test: setup ## The tests that decide whether a change lands; installs what they need
 	@scripts/install_test_tools.sh
-	@$(RUN) --again -p tests.runner.skips -p tests.runner.budget --budget --costs build/test-costs.jsonl --changed -n $(WORKERS) --max-worker-restart 0 tests
+	@$(RUN) --again -p tests.runner.budget --budget --changed -n $(WORKERS) tests
 
 test-change: setup ## The tests of documents, packages, upgrades and the like whose files have changed since they passed
 	@scripts/install_test_tools.sh
-	@$(RUN) --again -p tests.runner.skips --changed -n $(WORKERS) --max-worker-restart 0 -m "on_change and not long" tests
+	@$(RUN) --again --changed -n $(WORKERS) -m "on_change and not long" tests
 
-test-long: setup ## All seeds, kills, hosts and looks; then the tests of `make test` beside two busy processes
-	@MESOS_GPU_TEST_RANDOM=1 $(RUN) --limit 28800 --stuck 7500 -n 0 -m "long or on_change" --timeout 900 tests
-	@$(RUN) --again --burn 2 -p tests.runner.skips -n $(WORKERS) --max-worker-restart 0 --timeout 480 tests
+test-long: setup ## All seeds, kills, hosts and looks; a soak; mutants; the tests of `make test` beside two busy processes
+	@scripts/install_test_tools.sh
+	@status=0; export MESOS_GPU_TEST_RANDOM=1; \
+	$(RUN) --limit 28800 --stuck 7500 -n 0 -m "long or on_change" --timeout 900 tests || status=$$?; \
+	$(RUN) --again --burn 2 -n $(WORKERS) --timeout 480 tests || status=$$?; \
+	exit $$status
 
 soak: setup ## Random load and faults on a cluster of network namespaces for MINUTES (30), by SEED; needs root
 	@scripts/install_test_tools.sh
@@ -47,7 +50,7 @@ soak: setup ## Random load and faults on a cluster of network namespaces for MIN
 
 test-kernel: setup ## Tests that need root and cgroups
 	@scripts/install_test_tools.sh
-	@$(RUN) --again -n 0 -m kernel tests
+	@$(RUN) --again -n 0 -m "kernel and not long" tests
 
 test-gpu: setup ## Tests that need a GPU and its driver
 	@$(RUN) -n 0 -m gpu tests
@@ -56,7 +59,7 @@ test-bare: ## `make demo` and `make test` in a fresh clone on a fresh Debian 12;
 	@scripts/test_bare.sh
 
 budget: ## Take the CPU seconds of the last `make test` over into tests/budget.toml and docs/development.md
-	@$(BIN)/python -m tests.runner.budget build/test-costs.jsonl
+	@$(BIN)/python -m tests.runner.budget
 
 check: setup ## Format, lint, types, layers, faults of security, language, spelling
 	@$(BIN)/ruff format --check --quiet . || { echo 'make check: run .venv/bin/ruff format .'; exit 1; }

@@ -1,4 +1,4 @@
-"""Shared by all tests: where clusters live, and how to wait."""
+"""Fixtures and settings of all tests: places of clusters, waiting, examples of properties."""
 
 import gc
 import os
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
+from hypothesis.internal import charmap
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, stack, task_ports
+from tests.property.examples import RANDOM
 from tests.runner import progress
-from tests.runner.parts import (
-    pytest_configure_node,
-    pytest_ignore_collect,
-    pytest_xdist_auto_num_workers,
-    pytest_xdist_make_scheduler,
-)
-from tests.runner.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_configure
 from tests.starts import forked
 
 if TYPE_CHECKING:
@@ -29,23 +26,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TESTS = Path(__file__).parent
-#: Hooks of pytest that other modules implement.
-__all__ = [
-    "pytest_addoption",
-    "pytest_collection_modifyitems",
-    "pytest_configure",
-    "pytest_configure_node",
-    "pytest_ignore_collect",
-    "pytest_xdist_auto_num_workers",
-    "pytest_xdist_make_scheduler",
-]
 # No deadline: a slow example shows a busy machine, and pytest-timeout bounds each test. Examples are the same in each
 # run, so that a change is not refused for a defect of other code; MESOS_GPU_TEST_RANDOM=1 draws new ones.
 hypothesis.settings.register_profile(
     "gate",
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=os.environ.get("MESOS_GPU_TEST_RANDOM") != "1",
+    derandomize=not RANDOM,
 )
 hypothesis.settings.load_profile("gate")
 
@@ -56,7 +43,7 @@ if (
 
 
 def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 120.0) -> T:
-    """The first true value of `condition()`; a test that waits longer fails and says for what."""
+    """Return the first true value of `condition()`. A test that waits longer fails, and its message has `what`."""
     began_at = time.monotonic()
     while not (value := condition()):
         waited_s = time.monotonic() - began_at
@@ -69,18 +56,34 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 120.0) 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
-    """Nearly all that is made while tests are collected stays: looks for garbage would take a fifth of the time, and
-    half of it in a fresh checkout."""
+    """Collect no garbage while tests are collected: nearly all objects stay, and looking at them takes a fifth of the
+    time."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: looks for garbage pass it by. Others are rare, for most that tests make has
-    no circles: with Python's own threshold they take an eighth of the time of tests that compute."""
+    """Exempt the collected tests from garbage collection, and collect rarely: with the default threshold it takes an
+    eighth of the time of tests that compute."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_examples() -> Iterator[None]:
+    """Keep constants of the loaded modules out of the examples of Hypothesis, which would change with each change of
+    the product and with the tests that run before. Where examples are drawn at random, they are welcome.
+
+    Hypothesis reads its table of characters here, which takes a second in a fresh checkout, and not in a test.
+    """
+    charmap.charmap()
+    with pytest.MonkeyPatch.context() as patch:
+        if not RANDOM:
+            patch.setattr(providers, "_get_local_constants", Constants)
+            providers.CONSTANTS_CACHE.cache.clear()
+        yield
+        providers.CONSTANTS_CACHE.cache.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

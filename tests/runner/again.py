@@ -22,6 +22,8 @@ MOST = 10
 MOST_LINES = 60  # shown of a failure; all of it was shown when it happened
 #: Python reports these in whichever test runs when it notices: that one passes the second time, and nothing is mended.
 LEAKS = ("ResourceWarning", "PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
+#: Digests by group, of the groups that ran whole: tests/runner/tiers.py.
+GROUPS = pytest.StashKey[dict[str, str]]()
 _REASONS = pytest.StashKey[list[str]]()
 _FAILED = pytest.StashKey[bool]()
 #: Names in `sys` that pytest sets for debuggers.
@@ -30,15 +32,16 @@ _KEPT = ("last_type", "last_value", "last_traceback", "last_exc")
 
 @dataclass(slots=True)
 class Record:
-    """What one run of pytest found.
+    """Results of one run of pytest.
 
     Attributes:
-        failed: The text of each failed test's first failure, by node id.
-        passed: Node ids.
-        final: Why there is no second try, whatever failed.
-        options: pytest's arguments without the files and node ids that were named.
-        root: Node ids begin at this directory.
-        seed: Of pytest-randomly; None: it is off.
+        failed: Text of the first failure of each failed test, by node id.
+        passed: Node ids of tests that passed.
+        final: Reasons to have no second try, whatever failed.
+        options: Arguments of pytest without files and node ids.
+        root: Directory at which node ids begin.
+        seed: Seed of pytest-randomly, or None if the order is not random.
+        groups: Digests by group, of the groups of tests/tiers.toml that ran whole.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -47,6 +50,7 @@ class Record:
     options: list[str] = field(default_factory=list)
     root: str = ""
     seed: int | None = None
+    groups: dict[str, str] = field(default_factory=dict)
 
     def refusal(self) -> str:
         """Why the tests that failed have no second try; empty: they have one."""
@@ -139,6 +143,7 @@ class Recorder:
         record.root = str(config.rootpath)
         seed = getattr(option, "randomly_seed", None)
         record.seed = seed if isinstance(seed, int) and config.pluginmanager.has_plugin("randomly") else None
+        record.groups = config.stash.get(GROUPS, {})
         self._path.write_bytes(msgspec.json.encode(record))
 
 

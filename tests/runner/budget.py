@@ -1,20 +1,19 @@
 """CPU seconds of tests: a budget for each folder and a cap for each test. A plugin of pytest.
 
-A test costs what its process and ended children compute from its set-up to its clean-up, and with a cgroup of its
-own also what runs apart: forked schedulers, daemons. Fixtures of a module or of the session count for the folder and
-not for the test that asks first. Seconds are those of the machine of tests/budget.toml: a short loop that runs beside
-the tests says how fast this machine is now, so that a slow machine does not turn a run red.
+A test costs the CPU time from its set-up to its clean-up: of this process and its ended children, and with a cgroup of
+its own also of processes that run apart, such as forked schedulers. Fixtures that more than one test uses count for
+the folder and not for a test. Seconds are those of the machine of tests/budget.toml: a short loop that runs beside
+the tests measures the present speed, so that a slow machine does not turn a run red.
 """
 
 import contextlib
 import json
 import os
 import resource
-import sys
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -26,14 +25,17 @@ from tests.runner import again, tiers
 
 TESTS = Path(__file__).parents[1]
 BUDGET = TESTS / "budget.toml"
-TOLERANCE = 1.1
+TOLERANCE, MIN_TOLERANCE_S = 0.1, 2.0  # above the budget of a folder: the larger of share and seconds
 MAX_SHOWN = 10
 MIN_FILE_S = 3.0  # a file that took longer is listed
 SENTENCE = ("<!-- budget -->", "<!-- /budget -->")
-_CPUACCT = Path("/sys/fs/cgroup/cpuacct")
+COSTS = TESTS.parent / "build" / "test-costs.jsonl"  # of the last run of all tests
+GROUP_PREFIX = "mesos-gpu-tests-"  # of names of cgroups, before the pid
+_CGROUPS = Path("/sys/fs/cgroup")
 _LOOP = 20_000  # rounds of the loop that measures the machine
-_LOOP_INTERVAL_S = 5.0  # of CPU
-_KEPT_LOOPS = 7
+_LOOP_INTERVAL_S = 5.0
+_LOOPS = 7  # whose median counts
+_MAX_CLOSINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +92,18 @@ def read_budget(path: Path = BUDGET) -> Budget:
 class Speed:
     """CPU seconds of the reference machine per CPU second of this one, as lately measured."""
 
-    loop_ms: float
+    reference_ms: float
     measured_ms: list[float] = field(default_factory=list)
     measured_at: float = float("-inf")
 
     def factor(self) -> float:
-        """Return the factor; measure it where the last time is long ago."""
-        now = time.process_time()
-        if now - self.measured_at > _LOOP_INTERVAL_S:
-            self.measured_ms = [*self.measured_ms, loop_ms()][-_KEPT_LOOPS:]
-            self.measured_at = now
-        return self.loop_ms / median(self.measured_ms)
+        """Return the factor. It is measured again after some seconds."""
+        if not self.measured_ms:
+            self.measured_ms = [loop_ms() for _ in range(_LOOPS - 1)]
+        if time.monotonic() - self.measured_at > _LOOP_INTERVAL_S:
+            self.measured_ms = [*self.measured_ms, loop_ms()][-_LOOPS:]
+            self.measured_at = time.monotonic()
+        return self.reference_ms / median(self.measured_ms)
 
 
 def loop_ms() -> float:
@@ -113,52 +116,88 @@ def loop_ms() -> float:
 
 
 class Meter:
-    """CPU seconds of this process, its ended children and, for root on cgroup v1, of all that it started.
+    """CPU seconds of this process, its ended children and, in a cgroup of its own, of all processes that it started.
 
     Args:
-        name: Name of the cgroup that is made.
-        root: Hierarchy that counts CPU time.
+        name: Name of the cgroup that is made, if it can be made.
+        root: Directory of the hierarchies of cgroups.
     """
 
-    def __init__(self, name: str, root: Path = _CPUACCT) -> None:
-        """Enter a cgroup of this process, if one can be made."""
-        self._usage: Path | None = None
-        self._group = root / name
-        with contextlib.suppress(OSError):
-            self._parent = root / _own_group(root.name)
-            self._group = self._parent / name
-            self._group.mkdir()
-            (self._group / "cgroup.procs").write_text(str(os.getpid()))
-            self._usage = self._group / "cpuacct.usage"
+    def __init__(self, name: str, root: Path = _CGROUPS) -> None:
+        """Enter a cgroup."""
+        self._group: Path | None = None
+        self._total_s = 0.0
+        for hierarchy, path in hierarchies(root):
+            with contextlib.suppress(OSError):
+                group = hierarchy / path / name
+                group.mkdir()
+                (group / "cgroup.procs").write_text(str(os.getpid()))
+                self._group = group
+                break
+        self._began = self._readings()
 
-    def read_s(self) -> tuple[float, float]:
-        """Return CPU seconds of process and ended children, and of the cgroup; the second is 0 without a cgroup."""
+    def _readings(self) -> tuple[float, float]:
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        mine = sum(each.ru_utime + each.ru_stime for each in used)
-        return mine, int(self._usage.read_text()) / 1e9 if self._usage else 0.0
+        return sum(each.ru_utime + each.ru_stime for each in used), _usage_s(self._group)
+
+    def read_s(self) -> float:
+        """Return CPU seconds since the meter began.
+
+        The cgroup misses processes that move to another one, the kernel's account of children those that this process
+        does not wait for: the larger sum counts. Sums never fall, so a child is not counted again at its end.
+        """
+        ended, group = (now - then for now, then in zip(self._readings(), self._began, strict=True))
+        self._total_s = max(self._total_s, ended, group)
+        return self._total_s
+
+    @property
+    def has_group(self) -> bool:
+        """Whether processes that run apart are counted."""
+        return self._group is not None
 
     def close(self) -> None:
-        """Leave the cgroup and remove it."""
-        if self._usage is not None:
-            for pid in (self._group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    (self._parent / "cgroup.procs").write_text(pid)
-            self._group.rmdir()
-            self._usage = None
+        """Leave the cgroup and remove it. A group in which processes keep starting others stays."""
+        group, self._group = self._group, None
+        if group is None:
+            return
+        for _ in range(_MAX_CLOSINGS):
+            try:
+                for pid in (group / "cgroup.procs").read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        (group.parent / "cgroup.procs").write_text(pid)
+                group.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:
+                continue
+            return
 
 
-def _own_group(controller: str) -> str:
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, names, path = line.split(":", 2)
-        if controller in names.split(","):
-            return path.lstrip("/")
-    raise FileNotFoundError(f"this process is in no cgroup of {controller}")
+def hierarchies(root: Path = _CGROUPS) -> Iterator[tuple[Path, str]]:
+    """Yield the hierarchies of cgroups that count CPU time, and the path of this process in each."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if "cpuacct" in controllers.split(","):
+            yield root / controllers, path.lstrip("/")
+        elif not controllers:
+            yield (root / "unified" if (root / "unified").is_dir() else root), path.lstrip("/")
 
 
-def spent_s(before: tuple[float, float], after: tuple[float, float]) -> float:
-    """Return the CPU seconds between two readings of a `Meter`: a cgroup misses what leaves it, the process what it
-    does not wait for."""
-    return max(after[0] - before[0], after[1] - before[1])
+def _usage_s(group: Path | None) -> float:
+    if group is None:
+        return 0.0
+    if (usage := group / "cpuacct.usage").exists():
+        return int(usage.read_text()) / 1e9
+    return int((group / "cpu.stat").read_text().split()[1]) / 1e6
+
+
+def remove_left_groups(root: Path = _CGROUPS) -> None:
+    """Remove the cgroups of processes that died without closing their meter."""
+    for hierarchy, path in hierarchies(root):
+        for group in (hierarchy / path).glob(f"{GROUP_PREFIX}*"):
+            if not Path("/proc", group.name.removeprefix(GROUP_PREFIX)).exists():
+                with contextlib.suppress(OSError):  # a process of another run is in it
+                    group.rmdir()
 
 
 class Recorder:
@@ -168,18 +207,28 @@ class Recorder:
         """Start to measure."""
         self.costs: dict[str, Cost] = {}
         self._speed = Speed(budget.loop_ms)
-        self._meter = Meter(f"mesos-gpu-tests-{os.getpid()}")
-        self._shared_s = 0.0
+        self._meter = Meter(f"{GROUP_PREFIX}{os.getpid()}")
+        self._before_s = time.process_time()  # start and imports of this process
+        self._shared_s = self._last_s = 0.0
+
+    @property
+    def has_group(self) -> bool:
+        """Whether processes that run apart are counted."""
+        return self._meter.has_group
+
+    def total_s(self) -> float:
+        """Return all CPU seconds of this process and what it started, with collection, of this machine."""
+        return self._before_s + self._meter.read_s()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Measure one test."""
-        factor, self._shared_s, before = self._speed.factor(), 0.0, self._meter.read_s()
+        factor, self._shared_s, before_s = self._speed.factor(), 0.0, self._meter.read_s()
         began_at = time.monotonic()
         try:
             return (yield)
         finally:
-            all_s = spent_s(before, self._meter.read_s())
+            all_s = self._meter.read_s() - before_s
             self.costs[item.nodeid] = Cost(
                 round(max(all_s - self._shared_s, 0.0) * factor, 4),
                 round(self._shared_s * factor, 4),
@@ -192,11 +241,25 @@ class Recorder:
         """Measure the set-up of a fixture that more than one test uses."""
         if fixturedef.scope == "function":
             return (yield)
-        before, nested_s = self._meter.read_s(), self._shared_s
+        before_s, nested_s = self._meter.read_s(), self._shared_s
         try:
             return (yield)
         finally:
-            self._shared_s = nested_s + spent_s(before, self._meter.read_s())
+            self._shared_s = nested_s + self._meter.read_s() - before_s
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None, None, None]:
+        """Note the time at which fixtures begin to end."""
+        self._last_s = self._meter.read_s()
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
+        """Measure the end of a fixture that more than one test used."""
+        now_s = self._meter.read_s()
+        if fixturedef.scope != "function":
+            self._shared_s += now_s - self._last_s
+        self._last_s = now_s
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -204,6 +267,7 @@ class Recorder:
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output["costs"] = {name: astuple(cost) for name, cost in self.costs.items()}
+            output["total_s"], output["has_group"] = self.total_s(), self.has_group
         try:
             yield
         finally:
@@ -221,10 +285,9 @@ def find_faults(budget: Budget, costs: Mapping[str, Cost]) -> list[str]:
         if not budget.folder_of(name):
             faults.append(f"{name}: no folder of {BUDGET.name} holds it")
     for folder, sum_s in sums_by_folder(budget, costs).items():
-        if sum_s > budget.folders_s[folder] * TOLERANCE:
-            faults.append(
-                f"tests/{folder}: {sum_s:.1f} CPU s, budget {budget.folders_s[folder]:g} and a tenth"
-            )
+        allowed_s = budget.folders_s[folder]
+        if sum_s > allowed_s + max(allowed_s * TOLERANCE, MIN_TOLERANCE_S):
+            faults.append(f"tests/{folder}: {sum_s:.1f} CPU s, budget {allowed_s:g} and a tenth")
     return faults
 
 
@@ -237,55 +300,71 @@ def sums_by_folder(budget: Budget, costs: Mapping[str, Cost]) -> dict[str, float
     return dict(sorted(sums.items()))
 
 
-def summary(budget: Budget, costs: Mapping[str, Cost]) -> Iterable[str]:
-    """Yield the lines that a run prints at its end: the dearest tests, and each folder."""
+def summary(budget: Budget, costs: Mapping[str, Cost]) -> Iterator[str]:
+    """Yield the lines that a run prints at its end: the costliest tests, folders and groups."""
     for name, cost in sorted(costs.items(), key=lambda pair: -pair[1].own_s)[:MAX_SHOWN]:
         yield f"{cost.own_s:8.2f} CPU s  {name}"
     for folder, sum_s in sums_by_folder(budget, costs).items():
         yield f"{sum_s:8.1f} CPU s of {budget.folders_s[folder]:g}  tests/{folder}"
-    yield f"{sum(cost.own_s + cost.shared_s for cost in costs.values()):8.1f} CPU s, {len(costs)} tests"
+    groups: dict[str, float] = defaultdict(float)
+    for cost in costs.values():
+        if cost.group:
+            groups[cost.group] += cost.own_s + cost.shared_s
+    for group, sum_s in sorted(groups.items()):
+        yield f"{sum_s:8.1f} CPU s  group {group}"
 
 
 class Judge:
     """The plugin in the process with the terminal.
 
     Args:
-        reporter: pytest's writer to the terminal.
+        reporter: Writer of pytest to the terminal.
         budget: Allowed CPU seconds.
         own: Recorder of this process, if it runs the tests itself.
-        binding: Whether costs above the budget turn the run red.
     """
 
-    def __init__(
-        self, reporter: TerminalReporter, budget: Budget, own: Recorder | None, binding: bool
-    ) -> None:
+    def __init__(self, reporter: TerminalReporter, budget: Budget, own: Recorder | None) -> None:
         """Wait for the costs of the processes that run tests."""
-        self._reporter, self._budget, self._binding = reporter, budget, binding
+        self._reporter, self._budget, self._own = reporter, budget, own
         self._costs: dict[str, Cost] = own.costs if own else {}
         self._faults: list[str] = []
+        self._total_s, self._has_groups = 0.0, True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
         """Take the costs of a worker of xdist that has ended."""
-        for name, values in getattr(node, "workeroutput", {}).get("costs", {}).items():
+        output = getattr(node, "workeroutput", {})
+        for name, values in output.get("costs", {}).items():
             self._costs[name] = Cost(*values)
+        self._total_s += output.get("total_s", 0.0)
+        self._has_groups &= output.get("has_group", False)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Change the exit status while it can be changed."""
-        self._faults = find_faults(self._budget, self._costs) if self._binding else []
+        """Judge a run of all tests while its exit status can be changed."""
+        if self._own is not None:
+            self._total_s, self._has_groups = self._own.total_s(), self._own.has_group
+        config = session.config
+        if config.getoption("budget") and tiers.is_whole(config):
+            self._faults = find_faults(self._budget, self._costs)
+            if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                write_costs(COSTS, self._costs)
         if self._faults:
-            again.refuse(session.config, f"a budget: {self._faults[0]}")
+            again.refuse(config, f"a budget: {self._faults[0]}")
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self) -> None:
-        """Write the costs, and what is above the budget."""
+        """Write the costs, and the tests and folders that are above the budget."""
         if path := self._reporter.config.getoption("costs"):
             write_costs(Path(path), self._costs)
         self._reporter.write_sep("=", "CPU seconds")
         for line in summary(self._budget, self._costs):
             self._reporter.write_line(line)
+        apart = "" if self._has_groups else ", without processes that ran apart: no cgroup could be made"
+        self._reporter.write_line(
+            f"{self._total_s:8.1f} CPU s of this machine with collection, {len(self._costs)} tests{apart}"
+        )
         for line in self._faults:
             self._reporter.write_line(f"over the budget: {line}", red=True)
 
@@ -318,7 +397,10 @@ def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, work
     head, _, _ = budget_file.read_text().partition("[folders]")
     lines = ["[folders] # of all tests of the gate; the deepest folder that holds a test counts"]
     sums = sums_by_folder(read_budget(budget_file), gate)
-    lines += [f'"{folder}" = {max(round(sum_s), 1)}' for folder, sum_s in sums.items()]
+    old = read_budget(budget_file).folders_s
+    lines += [
+        f'"{folder}" = {max(round(sums[folder]), 1) if folder in sums else old[folder]:g}' for folder in old
+    ]
     lines += [
         "",
         "[files] # seconds of those that take longest, by which tests/runner/parts.py deals files among workers",
@@ -337,12 +419,16 @@ def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, work
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that makes budgets binding."""
+    """Add options of costs."""
     parser.addoption(
-        "--budget", action="store_true", help="fail the run where CPU seconds exceed tests/budget.toml"
+        "--budget",
+        action="store_true",
+        help="fail a run of all tests that exceeds tests/budget.toml; write build/test-costs.jsonl",
     )
     parser.addoption(
-        "--costs", metavar="FILE", help="write test, CPU s, CPU s of shared fixtures, s; dearest first"
+        "--costs",
+        metavar="FILE",
+        help="write a line for each test, costliest first: name, CPU s, CPU s of shared fixtures, s, group",
     )
 
 
@@ -356,10 +442,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(own)
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None and not worker:
-        config.pluginmanager.register(
-            Judge(reporter, budget, own, config.getoption("budget") and tiers.is_whole(config))
-        )
+        config.pluginmanager.register(Judge(reporter, budget, own))
 
 
 if __name__ == "__main__":
-    take_over(read_costs(Path(sys.argv[1])), BUDGET, TESTS.parent / "docs" / "development.md")
+    take_over(read_costs(COSTS), BUDGET, TESTS.parent / "docs" / "development.md")

@@ -1,7 +1,7 @@
 """Files of tests dealt among the workers of a run, so that each worker collects its own files alone.
 
 xdist has every worker collect everything, which costs half a minute of CPU per worker. With `--dist each` a worker
-runs all that it collects; the hooks of this module, which tests/conftest.py takes in, hide the files of the others.
+runs all that it collects; this plugin of pytest hides the files of the other workers.
 """
 
 import os
@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from xdist.scheduler.each import EachScheduling
 
-from tests.runner import budget, tiers
+from tests.runner import budget
 
 TESTS = Path(__file__).parents[1]
-FILES = "files"  # of a worker, in its input
+OTHERS = "files_of_other_workers"  # in the input of a worker
 #: Seconds that a line of a file counts, by the first folder, where tests/budget.toml does not list the file.
 SECONDS_PER_LINE = {"unit": 0.005, "contract": 0.01, "property": 0.02, "web": 0.05}
 DEFAULT_SECONDS_PER_LINE = 0.03
 _PARTS = pytest.StashKey[list[list[Path]]]()
-_OWN = pytest.StashKey[frozenset[str] | None]()
+_HIDDEN = pytest.StashKey[frozenset[str]]()
 
 
 def count_workers(processors: int) -> int:
@@ -71,28 +71,34 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of xdist its files, and whether pytest was called without paths."""
+    """Tell a worker of xdist the files of the other workers."""
     config = node.config
-    node.workerinput[tiers.PLAIN] = tiers.is_plain(config)
     if config.getvalue("dist") != "each":
         return
     if _PARTS not in config.stash:
         known_s = budget.read_budget().files_s
         weights = {path: weigh(path, known_s) for path in list_files(config.args)}
         config.stash[_PARTS] = deal(weights, node.workerinput["workercount"])
-    part = config.stash[_PARTS][int(node.workerinput["workerid"].removeprefix("gw"))]
-    node.workerinput[FILES] = [str(path) for path in part]
+    own = int(node.workerinput["workerid"].removeprefix("gw"))
+    others = [part for number, part in enumerate(config.stash[_PARTS]) if number != own]
+    node.workerinput[OTHERS] = [str(path) for part in others for path in part]
+
+
+def is_hidden(path: Path, config: pytest.Config) -> bool:
+    """Tell whether a file is one of another worker."""
+    if _HIDDEN not in config.stash:
+        config.stash[_HIDDEN] = frozenset(getattr(config, "workerinput", {}).get(OTHERS, ()))
+    return str(path) in config.stash[_HIDDEN]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Hide the files of other workers."""
-    if _OWN not in config.stash:
-        files = getattr(config, "workerinput", {}).get(FILES)
-        config.stash[_OWN] = None if files is None else frozenset(files)
-    own = config.stash[_OWN]
-    if own is None or not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
-        return None
-    return None if str(collection_path) in own else True
+    return True if is_hidden(collection_path, config) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Hide the tests of files that were named, which pytest collects in any case."""
+    items[:] = [item for item in items if not is_hidden(item.path, config)]
 
 
 class OwnFiles(EachScheduling):  # type: ignore[misc]

@@ -3,6 +3,7 @@
 One unlucky try says little. A test that needed its second try twice within `MAX_RUNS` runs has a race: the run is red.
 """
 
+import fcntl
 import os
 import time
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ class Run(msgspec.Struct, frozen=True):
     """One run of tests.
 
     Attributes:
-        at: Time of its end, ISO 8601, UTC.
+        at: Time of the end of the run, ISO 8601, UTC, for who reads the file.
         retried: Node ids of the tests that passed at the second try.
     """
 
@@ -42,6 +43,11 @@ def default_path() -> Path:
     return Path(given) if given else platformdirs.user_state_path("mesos-gpu-tests") / "runs.jsonl"
 
 
+def artefact_for(path: Path) -> Path:
+    """Return the file of the retried tests of a run: in build/, or beside a history that was given."""
+    return path.with_name(ARTEFACT.name) if os.environ.get(VARIABLE) else ARTEFACT
+
+
 def read(path: Path) -> list[Run]:
     """Read a history; lines that another version wrote are left out."""
     runs = []
@@ -53,7 +59,7 @@ def read(path: Path) -> list[Run]:
     return runs
 
 
-def record(failures: Mapping[str, str], path: Path, artefact: Path = ARTEFACT) -> list[str]:
+def record(failures: Mapping[str, str], path: Path, artefact: Path) -> list[str]:
     """Add a run to a history and write its retried tests to a file.
 
     Args:
@@ -65,8 +71,11 @@ def record(failures: Mapping[str, str], path: Path, artefact: Path = ARTEFACT) -
         The retried tests that needed a second try too often lately.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    runs = [*read(path), Run(now, sorted(failures))][-MAX_RUNS:]
-    _write(path, runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        runs = [*read(path), Run(now, sorted(failures))][-MAX_RUNS:]
+        _write(path, runs)
     _write(artefact, [Retried(name, text) for name, text in sorted(failures.items())])
     counts = {name: sum(name in run.retried for run in runs) for name in sorted(failures)}
     return [name for name, count in counts.items() if count > ALLOWED]

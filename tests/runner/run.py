@@ -24,7 +24,7 @@ import pytest
 from isolator.host import processes
 from mesos_gpu.local import leftovers
 from mesos_gpu.testing import dockerd
-from tests.runner import again, progress, retries
+from tests.runner import again, budget, progress, retries, tiers
 
 POLL_S = 0.2
 TELL_S = 2.0  # for xdist to tell of a worker that died, before its run is interrupted
@@ -76,15 +76,11 @@ class Run:
             path.chmod(mode)
         try:
             status = self._pass("first", self._arguments)
-            retried: dict[str, str] = {}
-            if self._second_try and status == pytest.ExitCode.TESTS_FAILED:
-                status, retried = self._again(status)
-            if self._second_try and status == 0 and self._asked is None:
-                path = retries.default_path()
-                self._trouble += [
-                    f"{name}: passed at the second try twice in {retries.MAX_RUNS} runs ({path})"
-                    for name in retries.record(retried, path)
-                ]
+            if self._second_try and status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                status = self._again(status)
+            first = again.read(self._directory / "first")
+            if status == 0 and not self._trouble and first is not None and first.groups:
+                tiers.record_passed(first.groups)
         finally:
             self._remove()
         if self._trouble:
@@ -110,28 +106,36 @@ class Run:
         finally:
             self._sweep()
 
-    def _again(self, status: int) -> tuple[int, dict[str, str]]:
-        """Run the tests that failed once more, if nothing else went wrong.
-
-        Returns:
-            The exit status of the whole, and the first failures of the tests that passed now.
-        """
+    def _again(self, status: int) -> int:
+        """Run the tests that failed once more, if nothing else went wrong; return the status of the whole run."""
         first = again.read(self._directory / "first")
         if self._trouble or self._asked is not None or first is None:
-            return status, {}
+            return status
+        if status == 0:
+            self._remember({})
+            return status
         if why := first.refusal():
             print(f"\nno second try: {why}", flush=True)
-            return status, {}
+            return status
         print(f"\n{len(first.failed)} failed: a second try, with nothing beside it", flush=True)
         second_status = self._pass("second", first.arguments())
         second = again.read(self._directory / "second")
         failed = first.still_failed(second) if second is not None else [*first.failed]
+        self._remember({name: text for name, text in first.failed.items() if name not in failed})
         if second_status or failed:
             print("", *(f"FAILED also at the second try: {name}" for name in failed), sep="\n", flush=True)
-            return status, {}
+            return status
         if not self._trouble:
             print(*again.words(first), sep="\n", flush=True)
-        return 0, first.failed
+        return 0
+
+    def _remember(self, retried: dict[str, str]) -> None:
+        """Add the tests that passed at the second try to the history. One that needed it too often is trouble."""
+        path = retries.default_path()
+        self._trouble += [
+            f"{name}: passed at the second try twice in {retries.MAX_RUNS} runs ({path})"
+            for name in retries.record(retried, path, retries.artefact_for(path))
+        ]
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         self._asked = number
@@ -218,6 +222,7 @@ class Run:
         for path in list(self._temporary.rglob(leftovers.RECORD)):
             leftovers.clean_up(path.parent)
         leftovers.unmount(self._temporary)
+        budget.remove_left_groups()
         shutil.rmtree(self._directory)
 
     def _left(self) -> list[str]:

@@ -24,6 +24,14 @@ def judged(environment: Mapping[str, str], uid: int, release: Mapping[str, str])
     return uid == 0 and (release.get("ID"), release.get("VERSION_ID")) == ("debian", "12")
 
 
+def release_of_host() -> Mapping[str, str]:
+    """Return the contents of /etc/os-release; empty if the host has none."""
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
+
+
 def allowed(text: str) -> list[re.Pattern[str]]:
     """The reasons of a list: a regular expression a line; `#` begins a comment, which says why."""
     lines = (line.split(" #")[0].strip() for line in text.splitlines())
@@ -76,9 +84,5 @@ def pytest_configure(config: pytest.Config) -> None:
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or hasattr(config, "workerinput"):
         return
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        release = {}
-    if judged(os.environ, os.geteuid(), release):
+    if judged(os.environ, os.geteuid(), release_of_host()):
         config.pluginmanager.register(Judge(reporter))

@@ -16,7 +16,7 @@ from tests.runner.again import Record
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.on_change("runner")
 ENDS_S = 200.0
-TWO = ("-n2", "--max-worker-restart", "0", "--dist", "loadfile", "--no-loadscope-reorder")
+TWO = ("-n2", "--max-worker-restart", "0", "--dist", "each", "-p", "tests.runner.parts")
 ONCE = """
 import os, pytest
 from pathlib import Path
@@ -50,7 +50,7 @@ def run(directory: Path, *arguments: str, files: Mapping[str, str], ci: bool = F
     process = subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**clean, **({"CI": "1"} if ci else {})},
+        env={**clean, "MESOS_GPU_TEST_HISTORY": str(directory / "history"), **({"CI": "1"} if ci else {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

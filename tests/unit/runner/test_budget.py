@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,14 @@ def test_cap_of_a_test_is_that_of_its_first_folder() -> None:
             "tests/unit/test_a.py::test_b: 0.31 CPU s, cap 0.3",
         ),
         ({"tests/unit/test_a.py::test_b": Cost(0.1, shared_s=5.0)}, ""),
-        ({f"tests/unit/wire/test_a.py::test_b[{n}]": Cost(0.22) for n in range(10)}, ""),
+        ({f"tests/unit/wire/test_a.py::test_b[{n}]": Cost(0.19) for n in range(20)}, ""),
         (
-            {f"tests/unit/wire/test_a.py::test_b[{n}]": Cost(0.23) for n in range(10)},
-            "tests/unit/wire: 2.3 CPU s, budget 2 and a tenth",
+            {f"tests/unit/wire/test_a.py::test_b[{n}]": Cost(0.23) for n in range(20)},
+            "tests/unit/wire: 4.6 CPU s, budget 2 and a tenth",
         ),
         (
-            {"tests/unit/wire/test_a.py::test_b": Cost(0.1, shared_s=2.2)},
-            "tests/unit/wire: 2.3 CPU s, budget 2 and a tenth",
+            {"tests/unit/wire/test_a.py::test_b": Cost(0.1, shared_s=4.5)},
+            "tests/unit/wire: 4.6 CPU s, budget 2 and a tenth",
         ),
         ({"tests/unit/test_a.py::test_b": Cost(99.0, group="documents")}, ""),
     ],
@@ -69,49 +70,89 @@ def test_budget_file_lists_files_that_are_there() -> None:
     assert [name for name in budget.read_budget().files_s if not (ROOT / "tests" / name).is_file()] == []
 
 
-def test_speed_of_a_slow_machine_reduces_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([2.0, 2.0, 2.0])
-    monkeypatch.setattr(budget, "loop_ms", lambda: next(times))
-    speed = Speed(loop_ms=1.0)
+def test_speed_of_a_slow_machine_reduces_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, loops = [100.0], [2.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(budget, "loop_ms", lambda: loops[0])
+    speed = Speed(reference_ms=1.0)
     assert speed.factor() == 0.5
-    assert speed.factor() == 0.5
-    assert list(times) == [2.0, 2.0]  # measured once within its interval
+    loops[0] = 4.0
+    assert speed.factor() == 0.5  # measured once within its interval
+    for _ in range(7):
+        now[0] += 10.0
+        speed.factor()
+    assert speed.factor() == 0.25
 
 
-def test_meter_counts_ended_children(tmp_path: Path) -> None:
-    meter = Meter("unused", root=tmp_path / "cpuacct")
-    before = meter.read_s()
-    subprocess.run([sys.executable, "-c", SPIN.format(0.15)], check=True)
-    assert budget.spent_s(before, meter.read_s()) >= 0.15
-    meter.close()
+def spun(meter: Meter, script: str) -> float:
+    before_s = meter.read_s()
+    subprocess.run([sys.executable, "-ISc", f"import os, time\n{script}"], check=True)
+    return meter.read_s() - before_s
+
+
+def test_meter_counts_ended_children_once(tmp_path: Path) -> None:
+    meter = Meter("unused", root=tmp_path / "absent")
+    assert not meter.has_group
+    assert spun(meter, SPIN.format(0.05)) >= 0.05
+    assert meter.read_s() - meter.read_s() <= 0.0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root and cgroup v1 controllers")
 @pytest.mark.skipif(
     not Path("/sys/fs/cgroup/cpuacct").is_dir(), reason="needs root and cgroup v1 controllers"
 )
-def test_meter_counts_processes_that_others_collect() -> None:
-    daemon = f"""
-import os, time
-if os.fork():
-    os._exit(0)
-os.setsid()
-{SPIN.format(0.3)}os.write(1, b"done")
-"""
+@pytest.mark.on_change("runner")
+def test_meter_counts_a_child_that_lives_on_as_it_computes() -> None:
+    """The child's end adds nothing; a grandchild that another process collects counts, too."""
     script = f"""
 import os, subprocess, sys
-from tests.runner.budget import Meter, spent_s
+from tests.runner.budget import Meter
 meter = Meter(f"mesos-gpu-tests-{{os.getpid()}}")
-before = meter.read_s()
-with subprocess.Popen([sys.executable, "-c", {daemon!r}], stdout=subprocess.PIPE) as process:
+fork = "import os, time\\nos.fork() and os._exit(0)\\nos.setsid()\\n" + {SPIN.format(0.3)!r} + "os.write(1, b'done')"
+with subprocess.Popen([sys.executable, "-ISc", fork], stdout=subprocess.PIPE) as process:
     assert process.stdout.read() == b"done"  # the first process has ended before
-print(spent_s(before, meter.read_s()))
+first = meter.read_s()
+spin = "import os, time\\n" + {SPIN.format(0.3)!r} + "os.write(1, b'done'); time.sleep(60)"
+with subprocess.Popen([sys.executable, "-ISc", spin], stdout=subprocess.PIPE) as process:
+    assert process.stdout.read(4) == b"done"
+    second = meter.read_s()
+    process.kill()
+print(first, second, meter.read_s())
 meter.close()
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    assert float(done.stdout) >= 0.3
+    first, second, third = map(float, done.stdout.split())
+    assert first >= 0.3
+    assert second - first >= 0.3
+    assert third - second < 0.1
+
+
+@pytest.mark.on_change("runner")
+def test_costs_of_shared_fixtures_count_for_no_test(tmp_path: Path) -> None:
+    (tmp_path / "test_shared.py").write_text(
+        "import pytest, time\ndef spin():\n    end = time.process_time() + 0.2\n"
+        "    while time.process_time() < end: pass\n"
+        "@pytest.fixture(scope='module')\ndef rig():\n    spin()\n    yield\n    spin()\n"
+        "def test_one(rig): pass\ndef test_two(rig): pass\n"
+    )
+    costs = tmp_path / "costs.jsonl"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.runner.budget",
+        "-n",
+        "0",
+    ]
+    command += ["-c", os.devnull, "--costs", str(costs), "--rootdir", str(tmp_path), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert "2 passed" in done.stdout, done.stdout
+    by_name = budget.read_costs(costs)
+    assert all(cost.own_s < 0.1 for cost in by_name.values()), by_name
+    assert sum(cost.shared_s for cost in by_name.values()) >= 0.3
 
 
 def test_budget_takes_over_the_costs_of_a_run(tmp_path: Path) -> None:
@@ -137,7 +178,17 @@ def test_budget_prints_the_dearest_tests_of_a_run(tmp_path: Path, workers: str) 
         "import time\ndef test_dear():\n    end = time.process_time() + 0.2\n"
         "    while time.process_time() < end: pass\ndef test_cheap(): pass\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "tests.runner.budget", "-n", workers, "-c", os.devnull]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.runner.budget",
+        "-n",
+        workers,
+        "-c",
+        os.devnull,
+    ]
     command += ["--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

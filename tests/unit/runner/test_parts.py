@@ -44,20 +44,16 @@ def test_weight_of_a_file_is_what_was_measured_or_follows_from_its_lines() -> No
 
 
 @pytest.mark.on_change("runner")
-def test_workers_run_each_test_once(tmp_path: Path) -> None:
-    """Each of two workers imports its own files alone."""
+@pytest.mark.parametrize("named", [False, True], ids=["folder", "files"])
+def test_workers_run_each_test_once(tmp_path: Path, named: bool) -> None:
     for number in range(6):
-        (tmp_path / f"test_{number}.py").write_text(
-            f"import os\nprint('imported', {number}, os.environ['PYTEST_XDIST_WORKER'])\n"
-            f"def test_{number}():\n    with open(r'{tmp_path}/ran', 'a') as file: print({number}, file=file)\n"
-        )
-    names = "pytest_configure_node", "pytest_ignore_collect", "pytest_xdist_make_scheduler"
-    (tmp_path / "conftest.py").write_text(f"from tests.runner.parts import {', '.join(names)}\n")
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "each", "-c", os.devnull, "-v"]
-    command += ["--rootdir", str(tmp_path), str(tmp_path)]
+        (tmp_path / f"test_{number}.py").write_text(f"def test_{number}(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.runner.parts", "-n", "2", "--dist", "each", "-v"]
+    command += ["-c", os.devnull, "--rootdir", str(tmp_path)]
+    command += map(str, sorted(tmp_path.glob("test_*.py")) if named else [tmp_path])
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 passed" in done.stdout
-    assert sorted((tmp_path / "ran").read_text().split()) == list("012345")
-    by_worker = dict(re.findall(r"(gw\d).*PASSED \S*::test_(\d)", done.stdout))
-    assert set(by_worker) == {"gw0", "gw1"}
+    passed = re.findall(r"(gw\d).*PASSED \S*::test_(\d)", done.stdout)
+    assert sorted(number for _, number in passed) == list("012345")
+    assert {worker for worker, _ in passed} == {"gw0", "gw1"}

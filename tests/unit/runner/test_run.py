@@ -47,6 +47,7 @@ def start(directory: Path, body: str, *arguments: str, beside: str = "") -> "sub
     command += [part for name in _LEFT_OUT for part in ("-p", f"no:{name}")] + ["-ra"]
     files = [str(path) for path in sorted(directory.glob("test_*.py"))]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env["MESOS_GPU_TEST_HISTORY"] = str(directory / "history")
     return subprocess.Popen(
         [*command, *files], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -72,7 +73,7 @@ def run(directory: Path, body: str, *arguments: str, beside: str = "") -> tuple[
     return process.returncode, text
 
 
-TWO = ("-n2", "--max-worker-restart", "0", "--dist", "loadfile", "--no-loadscope-reorder")
+TWO = ("-n2", "--max-worker-restart", "0", "--dist", "each", "-p", "tests.runner.parts")
 
 
 @pytest.mark.parametrize(
