@@ -159,7 +159,7 @@ print(json.dumps(results))
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[bool, str]]:
-    """Run `_CODES` in one process, for imports take most of its time; return whether each ended well, and its output."""
+    """Run `_CODES` in one process, which imports most once; return whether each ended well, and its output."""
     done = subprocess.run(
         [sys.executable, "-c", _WITH_THE_FIELD + _RUNNING, str(tmp_path_factory.mktemp("field"))],
         input=json.dumps(_CODES),

@@ -9,7 +9,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 TIERS: Final = ("unit", "property", "contract", "kernel")
 SIMULATIONS: Final = "tests/unit/simulate/"
-#: The last stage of a package; files that an earlier stage has had are not run again.
+#: The last stages of a package, one for each place; files that an earlier stage has had are not run again.
 WIDER: Final[Mapping[str, Sequence[str]]] = {
     "mesos_gpu/policy": (
         "tests/unit/policy",
@@ -55,8 +55,8 @@ def imported(text: str) -> Iterator[str]:
 @functools.cache
 def texts() -> Mapping[str, str]:
     """Return the files of tests that need no cluster, by path."""
-    found = [path for tier in TIERS for path in sorted((ROOT / "tests" / tier).rglob("test_*.py"))]
-    return {str(path.relative_to(ROOT)): path.read_text() for path in found}
+    paths = [path for tier in TIERS for path in sorted((ROOT / "tests" / tier).rglob("test_*.py"))]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
 
 
 @functools.cache
@@ -95,10 +95,8 @@ def stages(path: str) -> list[list[str]]:
     direct = importers(module)
     near = [name for name in direct if name.startswith("tests/unit/") and not name.startswith(SIMULATIONS)]
     chosen: list[list[str]] = []
-    mirrored, wider = (
-        [name for place in places for name in files(place)] for places in (mirrors(path), WIDER[package])
-    )
-    for stage in near, mirrored, direct, wider:
+    mirrored = [name for place in mirrors(path) for name in files(place)]
+    for stage in near, mirrored, direct, *map(files, WIDER[package]):
         had = {name for each in chosen for name in each}
         fresh = [name for name in dict.fromkeys(stage) if name not in had]
         chosen.append(sorted(fresh, key=lambda name: (ROOT / name).stat().st_size))

@@ -78,6 +78,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         ("PUT", "/v1/queues", {"version": 0, "queues": {"research": {}, "research/vision": {"weight": 2}}}),
     ):
         assert rig.call(verb, path, json=body).ok
+    for operation in (("GET", "/v1/jobs"), ("POST", "/v1/jobs/{id}/exec")):
+        keep(rig, operation, 2)  # what generators of requests do once takes longer than an operation
     yield rig
     rig.close()
     hooks.close()

@@ -20,7 +20,7 @@ from tests.web.browser import NEEDED, Browser
 from tests.web.conftest import browser, started  # noqa: F401  fixtures
 from tests.web.terminals import prompted, shown_lines, typed
 
-pytestmark = [pytest.mark.cluster, NEEDED]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, NEEDED]
 IMAGE = "plain:1"
 IMAGES = not dockerd.missing()
 APPLETS = ["sh", "cat", "echo", "id", "ls", "sleep"]
@@ -92,7 +92,6 @@ def test_a_terminal_by_https_carries_what_is_typed_and_ends_with_the_session(
         wait_until("nothing is left of it", lambda: not of_this(nap(86431)))
 
 
-@pytest.mark.long
 @pytest.mark.skipif(not IMAGES, reason=f"needs images, an engine and a static busybox: {dockerd.missing()}")
 def test_a_terminal_in_a_rank_of_a_gang_in_an_image(stack: Stack, client: Client, browser: Browser) -> None:  # noqa: F811
     with running(client, name="gang", tasks=2, image=IMAGE, container_engine="mesos") as job:

@@ -225,7 +225,7 @@ def exported(client: Client) -> str:
 READY = {"portName": "web", "path": "/ready", "intervalSeconds": 2, "timeoutSeconds": 1}
 
 
-@pytest.mark.parametrize("protocol", ["MESOS_HTTP", "HTTP", "TCP"])
+@pytest.mark.parametrize("protocol", ["MESOS_HTTP", "HTTP", pytest.param("TCP", marks=pytest.mark.long)])
 def test_app_is_neither_healthy_nor_ready_nor_served_while_another_answers_at_its_port(
     stack: Stack, client: Client, protocol: str
 ) -> None:

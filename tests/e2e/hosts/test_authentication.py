@@ -88,6 +88,7 @@ def test_files_are_fetched_with_credentials(client: Client, open_directory: Path
     assert run(client, command="cat note.txt", fetch=[f"file://{source}"]) == ("finished", "fetched\n")
 
 
+@pytest.mark.long  # with tokens of executors: test_secure_cluster.py
 @pytest.mark.skipif(not IMAGES, reason=f"needs root and a static busybox: {dockerd.missing()}")
 def test_an_image_runs_in_a_nested_container(client: Client) -> None:
     state, text = run(client, image="box:1", command="env; echo inside", gpus=1)

@@ -35,6 +35,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
         [NodeSpec(2)],
         images=images if IMAGES else None,
         devices="mesos" if IMAGES else "",
+        scheduler_arguments=["--role", "gpu", "--share-linger", "1", "--report-interval", "2"],
         secure=True,
     ) as running:
         yield running
@@ -236,24 +237,17 @@ def test_executors_are_believed_again_after_their_agent_was_killed(stack: Stack,
     assert client.logs(job["id"], stream="stdout", offset=0, length=100)["data"] == "through\n"
 
 
-def test_shares_of_a_card_are_covered_by_a_reservation_of_its_role(open_directory: Path) -> None:
-    """Reserving is in the lists for that role only."""
-    with (
-        Stack(
-            open_directory / "role",
-            [NodeSpec(1)],
-            scheduler_arguments=["--role", "gpu", "--share-linger", "1", "--report-interval", "2"],
-            secure=True,
-        ) as stack,
-        client_of(stack, 1) as client,
-    ):
-        job = client.submit({"command": "sleep 600", "gpus": 0.25, "cpus": 0.1, "mem_mib": 64})
-        wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+def test_shares_of_a_card_are_covered_by_a_reservation_of_the_role(stack: Stack, client: Client) -> None:
+    """Reserving is in the access lists of Mesos for the role of the scheduler only."""
+    job = client.submit({"command": "sleep 600", "gpus": 0.25, "cpus": 0.1, "mem_mib": 64})
+    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
 
-        def reserved() -> float:
-            (agent,) = stack.cluster.master.agents()
-            return float(agent["reserved_resources"].get("gpu", {}).get("gpus", 0))
+    def reserved() -> float:
+        return sum(
+            float(agent["reserved_resources"].get("gpu", {}).get("gpus", 0))
+            for agent in stack.cluster.master.agents()
+        )
 
-        wait_until("its card is reserved", lambda: reserved() == 1, 60)
-        client.kill(job["id"])
-        wait_until("nothing is reserved", lambda: not reserved(), 60)
+    wait_until("its card is reserved", lambda: reserved() == 1, 60)
+    client.kill(job["id"])
+    wait_until("nothing is reserved", lambda: not reserved(), 60)

@@ -89,8 +89,8 @@ def test_view_of_a_path_keeps_what_its_mount_forbids(place: Path, option: str) -
 
 def test_view_of_private_directories_is_without_privileges(place: Path) -> None:
     (place / "sandbox").mkdir()
-    found = mounted(f"view.make_private(1, {str(place / 'sandbox')!r})", ["/tmp", "/dev/shm"])
-    assert found == {point: {"nosuid", "nodev"} for point in ("/tmp", "/dev/shm")}
+    options = mounted(f"view.make_private(1, {str(place / 'sandbox')!r})", ["/tmp", "/dev/shm"])
+    assert options == {point: {"nosuid", "nodev"} for point in ("/tmp", "/dev/shm")}
 
 
 def test_view_of_dev_runs_no_program(place: Path) -> None:

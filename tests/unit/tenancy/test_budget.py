@@ -502,7 +502,7 @@ _ACTS = st.lists(
 )
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [8, pytest.param(40, marks=pytest.mark.long)])
 def test_budget_use_is_the_integral_of_what_was_held(count: int) -> None:
     @settings(max_examples=count)
     @example([("start", 1), ("wait", 1), ("wait", 24), ("end", 1)])

@@ -31,9 +31,9 @@ def world() -> World:
 def runs(world: World) -> Job:
     """The app's one instance, as soon as it runs."""
     for _ in range(60):
-        found = [job for job in instances(world) if job.started_at is not None]
-        if found:
-            return found[0]
+        started = [job for job in instances(world) if job.started_at is not None]
+        if started:
+            return started[0]
         serve(world)
     raise AssertionError("no instance runs")
 
