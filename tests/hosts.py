@@ -161,3 +161,6 @@ def memory_directory() -> Iterator[Path]:
 def small_tree(root: Path, version: str, kernel: str = "") -> None:
     """Fill a directory with the fewest files that a driver has on a host."""
     driver_tree(root, version, machine="aarch64", kernel=kernel, beside=False)
+    for path in root.glob(f"usr/lib/aarch64-linux-gnu/*.so.{version}"):
+        if not path.name.startswith(("libcuda", "libnvidia-ml.", "libnvcuvid.", "libnvidia-ptxjit")):
+            path.unlink()

@@ -332,7 +332,7 @@ VERSIONS = {
 def test_the_drivers_version(
     tmp_path: Path, tree: dict[str, str], said: dict[str, str], version: str
 ) -> None:
-    driver_tree(tmp_path, V, **tree)  # type: ignore[arg-type]
+    driver_tree(tmp_path, V, machine="aarch64", beside=False, **tree)  # type: ignore[arg-type]
     assert driver_version(tmp_path, discover(tmp_path), **said) == version
 
 

@@ -8,18 +8,19 @@ import pytest
 from isolator.shares.shim.volume import covers
 from mesos_gpu.errors import NotFound
 from mesos_gpu.testing.elf_files import driver_tree
+from tests.hosts import small_tree
 from volumes.build import make
 from volumes.model import Plan
 from volumes.shim import Shim, with_shim
 from volumes.store import Store, verify
 
 V = "535.129.03"
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+LIBRARIES = "/usr/lib/aarch64-linux-gnu"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    driver_tree(tmp_path / "root", V, beside=False)
+    small_tree(tmp_path / "root", V)
     return tmp_path / "root"
 
 
@@ -48,12 +49,16 @@ def test_every_name_of_the_two_libraries_leads_to_ours(root: Path, store: Store,
     assert {path.read_bytes() for path in names} == {b"our cuda", b"our nvml"}
     assert (lib64 / "libcuda.so.1").is_file()
     assert not (lib64 / "libcuda.so.1").is_symlink(), "its own path says where the share is"
-    assert (lib64 / "libmgpu-real-cuda.so").samefile(root / f"usr/lib/x86_64-linux-gnu/libcuda.so.{V}")
-    assert (lib64 / "libmgpu-real-ml.so").samefile(root / f"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{V}")
+    assert (lib64 / "libmgpu-real-cuda.so").samefile(root / f"usr/lib/aarch64-linux-gnu/libcuda.so.{V}")
+    assert (lib64 / "libmgpu-real-ml.so").samefile(root / f"usr/lib/aarch64-linux-gnu/libnvidia-ml.so.{V}")
     assert (lib64 / f"libcudadebugger.so.{V}").is_file(), "another library whose name begins so stays"
 
 
-def test_shim_volume_has_an_empty_share_and_no_32_bit_libraries(root: Path, store: Store, shim: Shim) -> None:
+def test_shim_volume_has_an_empty_share_and_no_32_bit_libraries(
+    tmp_path: Path, store: Store, shim: Shim
+) -> None:
+    root = tmp_path / "whole"
+    driver_tree(root, V, beside=False)
     built = make(store.path, root, shim=shim)
     assert list((built.path / "share").iterdir()) == []
     assert list((built.path / "lib").iterdir()) == []
