@@ -1,6 +1,7 @@
 """The Mesos driver against a scripted peer on real sockets: one test or more for each defect of pymesos.
 
-`test_defect_N_…` fails if the mend of defect N of pymesos 0.3.15 is taken out.
+`test_defect_N_…` fails if the fix of defect N of pymesos 0.3.15 is removed. Those of reconnection are in
+driver/test_pymesos_pauses.py.
 """
 
 import base64

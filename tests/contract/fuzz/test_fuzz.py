@@ -18,14 +18,14 @@ def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
 
 def test_fuzzed_requests_without_rights_change_nothing(judge: Judge) -> None:
     with no_traceback():
-        judge.run(600, POWERLESS)
+        judge.run(500, POWERLESS)
     assert judge.statuses[401] > 20
     assert judge.statuses[401] + judge.statuses[429] > 200, judge.statuses  # unnamed requests have a rate
 
 
 def test_fuzzed_requests_with_few_rights_change_nothing_of_others(judge: Judge) -> None:
     with no_traceback():
-        judge.run(600, FEW)
+        judge.run(500, FEW)
     assert judge.statuses[403] > 5
     assert judge.statuses[404] > 50
     assert judge.statuses[200] > 5
@@ -34,7 +34,7 @@ def test_fuzzed_requests_with_few_rights_change_nothing_of_others(judge: Judge) 
 
 def test_fuzzed_requests_find_no_defect(judge: Judge) -> None:
     with no_traceback():
-        judge.run(600, NAMES)
+        judge.run(500, NAMES)
     assert judge.statuses[200] > 50
     assert judge.statuses[422] > 10
 

@@ -195,7 +195,7 @@ def fuzz_with_mistakes(rig: Fuzzed, count: int) -> None:
 
 
 def test_fuzzed_app_that_must_be_refused_is_refused(rig: Fuzzed) -> None:
-    fuzz_with_mistakes(rig, 60)
+    fuzz_with_mistakes(rig, 45)
 
 
 def test_any_body_is_taken_or_refused_whole(rig: Fuzzed) -> None:

@@ -22,6 +22,12 @@ def rig() -> Iterator[Marathon]:
     apps = [{"id": f"a{i}", **CMD, "labels": {"of": "ä" * 10}} for i in range(APPS)]
     rig.ask("PUT", "/v2/groups/many", json={"apps": apps, "groups": [below]})
     rig.create("/few")
+
+    def all_wait() -> bool:
+        rig.clock.time += 1.0
+        return len(rig.ask("GET", "/v2/queue")["queue"]) == APPS + 3
+
+    wait_until("all apps wait in the queue", all_wait)
     yield rig
     rig.close()
 

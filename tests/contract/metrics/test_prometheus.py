@@ -3,6 +3,7 @@ cannot be made on a cluster. Those that can are tried by a real Prometheus on a 
 
 import subprocess
 
+import pytest
 import yaml
 
 from tests.contract.metrics.prometheus import MONITORING, RULES, needs_prometheus
@@ -10,6 +11,7 @@ from tests.contract.metrics.prometheus import MONITORING, RULES, needs_prometheu
 pytestmark = needs_prometheus
 
 
+@pytest.mark.long
 def test_alerts_fire_on_a_made_fault_and_not_before() -> None:
     cases = yaml.safe_load((MONITORING / "alerts_test.yml").read_text("utf-8"))["tests"]
     tried = {case["alert_rule_test"][0]["alertname"] for case in cases}

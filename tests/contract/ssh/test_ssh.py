@@ -126,6 +126,7 @@ def ours(host: RemoteHost) -> str:
     return host.run(f"{OURS} | sort; ls /var/tmp").output
 
 
+@pytest.mark.on_change("install")
 def test_a_failing_host_keeps_what_it_had_and_those_after_it_are_left(
     hosts: dict[str, RemoteHost], tmp_path: Path
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_failing_host_keeps_what_it_had_and_those_after_it_are_left(
     assert applied(file, "--only", "files").output.count("nothing to change") == 3
 
 
+@pytest.mark.on_change("install")
 def test_a_host_that_is_away_keeps_all_others_as_they_are(
     hosts: dict[str, RemoteHost], tmp_path: Path
 ) -> None:
@@ -162,6 +164,7 @@ def test_a_host_that_is_away_keeps_all_others_as_they_are(
     assert ours(hosts["m"]) == before
 
 
+@pytest.mark.on_change("install")
 def test_a_host_that_is_not_as_the_file_says_is_refused(hosts: dict[str, RemoteHost], tmp_path: Path) -> None:
     file = described(hosts, tmp_path, z="roles: [agent], gpus: 1, cgroups: v1")
     done = applied(file, "--host", "z", "--only", "files")
@@ -169,6 +172,7 @@ def test_a_host_that_is_not_as_the_file_says_is_refused(hosts: dict[str, RemoteH
     assert "z: cgroups: v1 is written, and the host has v2" in done.output
 
 
+@pytest.mark.on_change("install")
 def test_ssh_host_is_changed_by_one_apply_at_a_time(hosts: dict[str, RemoteHost], tmp_path: Path) -> None:
     file = described(hosts, tmp_path)
     lock = "exec 9>/run/mesos-gpu-cluster.lock; flock 9; echo locked; cat"
@@ -183,6 +187,7 @@ def test_ssh_host_is_changed_by_one_apply_at_a_time(hosts: dict[str, RemoteHost]
         other.kill()
 
 
+@pytest.mark.on_change("install")
 def test_a_service_that_does_not_start_is_told_with_its_log(
     hosts: dict[str, RemoteHost], tmp_path: Path
 ) -> None:
