@@ -219,7 +219,10 @@ class Inner:
         """
         while True:
             self._await(within_s)
-            word = self.line.recv(ANSWER_BYTES)
+            try:
+                word = self.line.recv(ANSWER_BYTES)
+            except ConnectionResetError:  # the process was killed before it read the call
+                raise _ended() from None
             if len(word) != ANSWER_BYTES:
                 raise _ended()
             self._owed -= 1

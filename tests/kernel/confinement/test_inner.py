@@ -120,6 +120,16 @@ def test_inner_process_that_is_ended_or_stopped_starts_nothing(
         assert run(first, "echo", "word") == (0, b"word\n")
 
 
+def test_inner_process_that_is_killed_before_it_reads_a_call_has_ended(first: Inner) -> None:
+    pid = first.call("getpid")
+    os.kill(pid, signal.SIGSTOP)
+    wait_until("it is stopped", lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
+    first.ask("getpid")
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ProcessLookupError, match="has ended"):
+        first.answer(30.0)
+
+
 def test_inner_process_and_its_sessions_are_not_dumpable_and_hold_next_to_nothing(first: Inner) -> None:
     pid, session = first.call("getpid"), first.session()
     try:
