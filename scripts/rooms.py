@@ -1,4 +1,4 @@
-"""Draw who imports whom: `python -m scripts.rooms docs/architecture.md` writes the graphs between their marks anew.
+"""Draw imports between packages: `python -m scripts.rooms docs/architecture.md` redraws the graphs between their marks.
 
 A graph has the packages of a contract of setup.cfg, by what the code really imports. An arrow that follows from others
 is left out: who imports the engine has the nouns through it.
@@ -28,7 +28,7 @@ def rooms(contract: str) -> list[str]:
 
 
 def imports(graph: grimp.ImportGraph, names: Iterable[str]) -> Arrows:
-    """Which of these packages import which."""
+    """Return the imports between these packages."""
     arrows: Arrows = {name: set() for name in names}
     for module in graph.modules:
         own = _room(module, arrows)

@@ -128,7 +128,7 @@ def closed_port() -> int:
 
 
 def server_context(directory: Path) -> ssl.SSLContext:
-    """With a certificate for another name, signed by nobody."""
+    """Make a context with a certificate for another name, of no authority."""
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     words = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=other"

@@ -1,19 +1,23 @@
 """An executor as a process, the agent that it speaks to, and the REST server that the command line speaks to; a
 scheduler's interface."""
 
+import os
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from mesos_gpu.local import leftovers
+from mesos_gpu.local import leftovers, stack
 from mesos_gpu.local.cluster import free_port
 from mesos_gpu.local.zookeeper import JAR, ZooKeeper
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.contract.rig import Rig
 from tests.hosts import Host, host
+
+Spawn = Callable[[Sequence[str], Path], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
@@ -43,6 +47,18 @@ def rig() -> Iterator[Rig]:
     rig = Rig()
     yield rig
     rig.close()
+
+
+@pytest.fixture(scope="session")
+def spawn(quick_schedulers: None, tmp_path_factory: pytest.TempPathFactory) -> Spawn:
+    """Start schedulers, by their options and the file of their words: forked from a process that has the imports."""
+
+    def start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("wb") as file:
+            return stack.spawn([*stack.SCHEDULER, *words], dict(os.environ), file.fileno())
+
+    assert start(["--help"], tmp_path_factory.mktemp("spawn") / "log").wait(60) == 0
+    return start
 
 
 @pytest.fixture(scope="session")

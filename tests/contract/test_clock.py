@@ -14,12 +14,12 @@ def clock(request: pytest.FixtureRequest) -> Clock:
     return SystemClock() if request.param == "system" else FakeClock(time.time())
 
 
-def test_it_gives_seconds_since_the_epoch(clock: Clock) -> None:
+def test_clock_gives_seconds_since_the_epoch(clock: Clock) -> None:
     assert isinstance(clock.now(), float)
     assert abs(clock.now() - time.time()) < 3600
 
 
-def test_it_does_not_go_back_between_two_looks(clock: Clock) -> None:
+def test_clock_does_not_go_back_between_two_looks(clock: Clock) -> None:
     looks = [clock.now() for _ in range(1000)]
     assert looks == sorted(looks)
 

@@ -222,21 +222,14 @@ def _last_offer(events: list[ev.Event]) -> Offer | None:
 
 
 @pytest.fixture(scope="module")
-def mesos() -> Iterator[Callable[[], Cluster]]:
-    """A real Mesos master with one agent, started when it is first asked for."""
+def mesos() -> Iterator[Cluster]:
+    """A real Mesos master with one agent."""
     base = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-"))
     base.chmod(0o755)
-    started: list[Cluster] = []
-
-    def cluster() -> Cluster:
-        if not started:
-            started.append(Cluster(base / "cluster", [AgentSpec()], isolation="posix").start())
-            (started[0].directory / "executor.py").write_text(executor_text())
-        return started[0]
-
+    cluster = Cluster(base / "cluster", [AgentSpec()], isolation="posix").start()
+    (cluster.directory / "executor.py").write_text(executor_text())
     yield cluster
-    for each in started:
-        each.stop()
+    cluster.stop()
     shutil.rmtree(base)
 
 
@@ -259,7 +252,7 @@ def _nothing() -> None:
 
 
 @pytest.fixture(params=KINDS)
-def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterator[Rig]:
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     events: list[ev.Event] = []
     driver: Driver
     pump, executor, cycles = _nothing, "", None
@@ -270,7 +263,7 @@ def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterato
             driver = chaos = ChaosDriver(events.append)
             pump = chaos.pump
         case _:
-            cluster = mesos()
+            cluster: Cluster = request.getfixturevalue("mesos")
             driver = on_mesos(f"127.0.0.1:{cluster.master.port}", events.append)
             executor = f"exec {helpers.python()} -IS {cluster.directory}/executor.py"
             cycles = partial(_allocations, cluster.master.port)
@@ -293,7 +286,7 @@ def on_mesos(address: str, put: Callable[[ev.Event], None], role: str = "*") -> 
     return pd.PymesosDriver(framework, address, sink)
 
 
-def test_after_the_start_it_is_registered_and_has_offers(rig: Rig) -> None:
+def test_driver_that_has_started_is_registered_and_has_offers(rig: Rig) -> None:
     offer = rig.offer()
     assert isinstance(rig.events[0], ev.Registered)
     assert rig.events[0].framework_id
@@ -306,7 +299,7 @@ def test_a_launch_runs_on_the_agent_of_its_offer(rig: Rig) -> None:
     assert rig.status(task_id, "TASK_STARTING", "TASK_RUNNING").agent_id == offer.agent_id
 
 
-def test_what_a_launch_leaves_of_an_offer_is_offered_again(rig: Rig) -> None:
+def test_offer_left_by_a_launch_comes_again(rig: Rig) -> None:
     rig.running()
     assert rig.offer().id
 
@@ -327,11 +320,11 @@ def test_a_task_that_is_killed_says_so_and_no_more(rig: Rig) -> None:
 
 
 @pytest.mark.cluster
-def test_what_is_reserved_comes_back_with_its_framework_s_id_until_it_is_given_back(
-    mesos: Callable[[], Cluster],
+def test_reservation_comes_back_with_its_framework_s_id_until_it_is_given_back(
+    mesos: Cluster,
 ) -> None:
     events: list[ev.Event] = []
-    driver = on_mesos(f"127.0.0.1:{mesos().master.port}", events.append, role="cards")
+    driver = on_mesos(f"127.0.0.1:{mesos.master.port}", events.append, role="cards")
     driver.start()
     rig = Rig(driver, events, _nothing)
 
@@ -371,7 +364,7 @@ def test_a_declined_offer_comes_again_under_another_id(rig: Rig) -> None:
     assert again.agent_id == offer.agent_id
 
 
-def test_nothing_is_offered_while_offers_are_suppressed(rig: Rig) -> None:
+def test_offers_do_not_come_while_suppressed(rig: Rig) -> None:
     offer = rig.offer()
     rig.driver.suppress()
     rig.driver.decline([offer.id], refuse_s=0.0)
@@ -401,7 +394,7 @@ def test_a_reconciliation_of_a_task_that_nobody_knows_says_that_it_is_gone(rig: 
 
 @pytest.mark.parametrize("driver", [pd.PymesosDriver, ReadyCluster, FakeDriver, ChaosDriver])
 @pytest.mark.parametrize("name", METHODS)
-def test_each_call_has_the_parameters_of_the_port(driver: type, name: str) -> None:
+def test_driver_calls_have_the_parameters_of_the_port(driver: type, name: str) -> None:
     wanted, given = getattr(Driver, name), getattr(driver, name)
     assert inspect.signature(given).parameters == inspect.signature(wanted).parameters
     assert get_type_hints(given) == get_type_hints(wanted)

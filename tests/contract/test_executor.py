@@ -61,13 +61,13 @@ def unique() -> str:
         ("kill -9 $$", "TASK_FAILED", "Command terminated with signal 9 (Killed)", Outcome(signal=9)),
     ],
 )
-def test_how_a_command_ends(one: Host, command: str, state: str, message: str, outcome: Outcome) -> None:
+def test_command_end_is_reported(one: Host, command: str, state: str, message: str, outcome: Outcome) -> None:
     one.launch(command, gpus=GPUS)
     assert one.end(state) == (message, outcome)
     assert one.states() == ["TASK_RUNNING", state]
 
 
-def test_what_starts_at_once_says_what_its_executor_is_when_it_runs(one: Host) -> None:
+def test_first_update_of_a_task_that_starts_at_once_names_the_executor(one: Host) -> None:
     one.launch("true")
     introduced = decode_program(one.update("TASK_RUNNING")[1])
     assert introduced is not None
@@ -92,7 +92,7 @@ def test_argv_needs_no_shell(one: Host) -> None:
         ((), "the task has neither a command nor an argv", None),
     ],
 )
-def test_what_cannot_start_is_the_jobs_fault(
+def test_command_that_cannot_start_is_the_jobs_fault(
     one: Host, argv: tuple[str, ...], says: str, status: int | None
 ) -> None:
     one.launch(command=None, argv=argv, gpus=GPUS)
@@ -113,7 +113,7 @@ def test_an_assignment_of_a_wire_that_is_not_known_uses_no_attempt_up(one: Host)
     assert outcome.infrastructure
 
 
-def test_nothing_of_an_assignment_can_make_the_executor_silent(one: Host) -> None:
+def test_assignment_of_wrong_types_is_reported_as_a_failure(one: Host) -> None:
     """The fields have names, but not types: what breaks on the way is a failure that is reported."""
     one.send_task(b'{"version":1,"kind":"Assignment","job_id":"j","attempt":1,"command":7,"env":5}')
     message, outcome = one.end("TASK_FAILED")
@@ -121,7 +121,7 @@ def test_nothing_of_an_assignment_can_make_the_executor_silent(one: Host) -> Non
     assert outcome.infrastructure
 
 
-def test_what_the_command_leaves_behind_is_ended(one: Host) -> None:
+def test_processes_that_a_command_leaves_are_ended(one: Host) -> None:
     mark = unique()
     one.launch(f"setsid sleep {mark} & (setsid sleep {mark} &) ; nohup sleep {mark} & sleep 0.1", gpus=GPUS)
     one.end("TASK_FINISHED")
@@ -196,7 +196,7 @@ def test_a_program_that_no_directory_has(one: Host) -> None:
     assert one.end("TASK_FAILED")[0].endswith("No such file or directory in PATH, which is /usr/bin:/bin")
 
 
-def test_without_gpus_none_is_visible(one: Host) -> None:
+def test_task_without_gpus_sees_none(one: Host) -> None:
     one.launch('echo "$NVIDIA_VISIBLE_DEVICES|${CUDA_VISIBLE_DEVICES-unset}|$CUDA_DEVICE_ORDER"')
     one.end("TASK_FINISHED")
     assert one.stdout() == "void||PCI_BUS_ID\n"
@@ -345,7 +345,7 @@ def test_a_member_says_that_it_has_its_place_and_waits_for_the_word(one: Host) -
     assert one.stdout() == "n1 slots=2\nn2 slots=2\n"
 
 
-def test_a_word_that_comes_before_the_member_has_its_place_counts(one: Host) -> None:
+def test_gang_word_that_comes_before_the_member_has_its_place_counts(one: Host) -> None:
     one.agent.wait_for(lambda: bool(one.agent.subscribes))
     go(one)
     one.launch("true", hosts=("n1", "n2"))
@@ -379,7 +379,7 @@ def test_a_member_that_waits_is_ended_without_a_start(one: Host, how: str) -> No
 # --- faults of the executor's own
 
 
-def test_what_an_agent_says_that_no_agent_should_ends_the_task(one: Host) -> None:
+def test_agent_event_that_makes_no_sense_ends_the_task(one: Host) -> None:
     mark = unique()
     one.launch(f"setsid sleep {mark} & echo ready; sleep {mark}", gpus=GPUS)
     ready(one)
@@ -391,7 +391,7 @@ def test_what_an_agent_says_that_no_agent_should_ends_the_task(one: Host) -> Non
     assert "the connection to the agent failed" in (one.sandbox / "executor.log").read_text()
 
 
-def test_where_no_thread_is_to_be_had_the_end_is_reported(
+def test_executor_without_threads_reports_the_end(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A limit on processes can do so; what must be undone is, by the one thread that there is."""
@@ -415,7 +415,7 @@ def test_where_no_thread_is_to_be_had_the_end_is_reported(
 # --- claims
 
 
-def test_where_the_work_cannot_even_begin_the_end_is_reported(
+def test_executor_that_cannot_begin_reports_the_end(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = 'def none(*_, **more): raise OSError(24, "Too many open files")\nexecutor.Work = none'
@@ -547,7 +547,7 @@ def test_an_agent_restart_loses_nothing(one: Host) -> None:
     assert one.states() == ["TASK_RUNNING", "TASK_FAILED"]
 
 
-def test_what_is_acknowledged_is_not_sent_again(one: Host) -> None:
+def test_update_that_is_acknowledged_is_not_sent_again(one: Host) -> None:
     one.launch("echo ready; sleep 600")
     one.update("TASK_RUNNING")
     one.agent.break_stream()
@@ -569,7 +569,7 @@ def test_a_launch_that_comes_twice_runs_once(one: Host) -> None:
 @pytest.mark.parametrize(
     "env", [{"MESOS_CHECKPOINT": "0"}, {"MESOS_RECOVERY_TIMEOUT": "300ms"}], ids=["no checkpoint", "too long"]
 )
-def test_without_its_agent_it_ends_the_task(
+def test_executor_without_its_agent_ends_the_task(
     open_directory: Path, agent: ScriptedAgent, env: Mapping[str, str]
 ) -> None:
     mark = unique()

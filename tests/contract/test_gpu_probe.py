@@ -75,7 +75,7 @@ def read(fake: FakeNvml) -> Survey:
         assert fake.open == 0
 
 
-def test_what_is_there_is_reported(survey: Callable[..., Survey]) -> None:
+def test_gpu_probe_reports_the_cards(survey: Callable[..., Survey]) -> None:
     report = survey(GPUS)
     want = [(g.id, A100, 81920, n, g.pci_bus_id, g.numa_node) for n, g in enumerate(GPUS)]
     gpus = [reading.gpu for reading in report.readings]
@@ -85,12 +85,14 @@ def test_what_is_there_is_reported(survey: Callable[..., Survey]) -> None:
     assert report.cuda_version == "12.2"
 
 
-def test_no_gpus_is_no_error(survey: Callable[..., Survey]) -> None:
+def test_gpu_probe_without_gpus_is_no_error(survey: Callable[..., Survey]) -> None:
     assert survey(()).readings == ()
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_one_card_does_not_touch_its_neighbours(survey: Callable[..., Survey], wrong: str) -> None:
+def test_gpu_probe_error_of_a_card_does_not_touch_its_neighbours(
+    survey: Callable[..., Survey], wrong: str
+) -> None:
     report = survey(GPUS, wrong)
     gpus = at_first_sight(report, 1.0).gpus
     assert [gpu.health for gpu in gpus] == [WRONG[wrong][2] if n == 3 else Health.OK for n in range(8)]
@@ -210,14 +212,14 @@ def test_a_driver_that_is_loaded_later_is_found() -> None:
     nvml.close()
 
 
-def test_this_host_needs_no_gpu() -> None:
+def test_gpu_probe_works_on_this_host_without_a_gpu() -> None:
     nvml = Nvml(load())
     nvml.open()
     assert isinstance(nvml.survey().readings, tuple)
     nvml.close()
 
 
-def test_without_the_python_package_it_is_a_cpu_host() -> None:
+def test_gpu_probe_without_the_python_package_sees_a_cpu_host() -> None:
     nvml = Nvml(None)
     nvml.open()
     assert nvml.survey().note == "this is a CPU host: the Python package nvidia-ml-py is not installed"
@@ -235,7 +237,7 @@ def test_a_card_that_cannot_be_named_is_left_out_and_said(caplog: pytest.LogCapt
     assert "GPU 0 of this host cannot be named" in caplog.text
 
 
-def test_not_supported_everywhere_is_not_sickness() -> None:
+def test_gpu_probe_takes_unsupported_queries_for_no_sickness() -> None:
     report = read(FakeNvml(GPUS, {"unsupported": True, "cards": {"0": {"memory": "n/a"}}}))
     gpus = at_first_sight(report, 1.0).gpus
     assert {(gpu.health, gpu.numa_node, gpu.warnings) for gpu in gpus} == {(Health.OK, None, ())}
@@ -263,7 +265,7 @@ def test_not_supported_everywhere_is_not_sickness() -> None:
         ({"error": 999}, "unreadable", "Unknown Error"),
     ],
 )
-def test_what_nvml_says_is_read(card: dict[str, Any], field: str, value: object) -> None:
+def test_gpu_probe_reads_what_nvml_says(card: dict[str, Any], field: str, value: object) -> None:
     reading = read(FakeNvml(GPUS, {"cards": {"0": card}})).readings[0]
     assert getattr(reading, field) == value
 
@@ -302,7 +304,7 @@ def test_a_simulated_card_can_be_shared_unless_its_file_says_otherwise(tmp_path:
     assert SimulatedProbe(tmp_path / "h.json").survey().readings[0].gpu.sharing == told
 
 
-def test_both_probes_say_what_a_card_has_for_shares(survey: Callable[..., Survey]) -> None:
+def test_gpu_probes_tell_the_sharing_of_a_card(survey: Callable[..., Survey]) -> None:
     for reading in survey(GPUS).readings:
         assert reading.gpu.sharing is not None
         assert 0 < reading.gpu.sharing.memory_mib <= reading.gpu.memory_mib
@@ -328,7 +330,7 @@ def sharing_of(card: dict[str, Any], model: str = A100, **state: Any) -> Sharing
         ({"reserved_mib": 90000}, 0, None),
     ],
 )
-def test_what_the_driver_keeps_is_for_nobody(
+def test_gpu_sharing_leaves_out_memory_of_the_driver(
     card: dict[str, Any], memory_mib: int, sm_count: int | None
 ) -> None:
     assert sharing_of(card) == Sharing(memory_mib, sm_count=sm_count)
@@ -370,7 +372,7 @@ def test_instances_whose_memory_is_shared_are_for_nobody_and_their_place_is_take
     }  # fmt: skip
 
 
-def test_who_is_not_root_sees_instances_and_not_where_they_are() -> None:
+def test_gpu_probe_without_root_sees_instances_without_places() -> None:
     sharing = sharing_of({"reserved_mib": 559, "mig": DIVIDED}, H100, user=True)
     assert sharing.profiles == ()
     assert sharing.instances == (
@@ -393,7 +395,7 @@ def test_simulated_gpus_are_distinct_and_repeatable() -> None:
     assert json.dumps(one[0].id).startswith('"GPU-')
 
 
-def test_what_a_file_says_of_a_card_while_it_is_held_goes_up_and_down(tmp_path: Path) -> None:
+def test_gpu_probe_of_a_file_varies_the_use_of_a_held_card(tmp_path: Path) -> None:
     path, now, held = tmp_path / "g.json", [0.0], [Holder("a.1", (GPUS[0].id,))]
     write_inventory(path, GPUS[:2], use=lambda gpu: lifelike(gpu) if gpu == GPUS[0] else None)
     probe = SimulatedProbe(path, lambda: held, lambda: now[0])

@@ -137,7 +137,7 @@ def test_a_handshake_that_does_not_come_is_given_up(ca: Authority, caplog: pytes
             made.stop(teardown=False)
 
 
-def test_what_the_options_say(ca: Authority) -> None:
+def test_mesos_tls_options_are_heeded(ca: Authority) -> None:
     assert MesosTlsOptions().context("m:5050") is None
     assert MesosTlsOptions(mesos_tls=True, mesos_cacert=ca.cert).context("zk://a/mesos") is not None
     assert MesosTlsOptions(mesos_cacert=ca.cert).context("https://m:5050") is not None
@@ -298,7 +298,7 @@ def test_an_executor_speaks_to_nobody_else(
         ({"LIBPROCESS_SSL_ENABLED": "something"}, True),  # what is not understood is not read as no
     ],
 )
-def test_when_an_executor_speaks_tls(env: dict[str, str], on: bool) -> None:
+def test_mesos_tls_of_an_executor_follows_its_environment(env: dict[str, str], on: bool) -> None:
     assert (AgentTls.from_environment(env) is not None) is on
 
 

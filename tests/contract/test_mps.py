@@ -186,14 +186,14 @@ def three(request: pytest.FixtureRequest) -> Iterator[Daemon]:
 # --- settings
 
 
-def test_what_it_was_told_it_has(daemon: Daemon) -> None:
+def test_mps_daemon_has_the_limits_that_were_set(daemon: Daemon) -> None:
     daemon.start()
     daemon.mps.open(GPU, UID, HALF)
     daemon.mps.admit("t1", QUARTER)
     daemon.mps.holds({"t1": QUARTER}, HALF)
 
 
-def test_to_open_again_is_harmless_and_may_allow_more(daemon: Daemon) -> None:
+def test_mps_daemon_may_be_opened_again_with_larger_limits(daemon: Daemon) -> None:
     daemon.start()
     daemon.mps.open(GPU, UID, QUARTER)
     daemon.mps.admit("t1", QUARTER)
@@ -202,7 +202,7 @@ def test_to_open_again_is_harmless_and_may_allow_more(daemon: Daemon) -> None:
     daemon.mps.holds({"t1": QUARTER, "t2": HALF}, HALF)
 
 
-def test_limits_of_a_task_may_change(daemon: Daemon) -> None:
+def test_mps_limits_of_a_task_may_change(daemon: Daemon) -> None:
     daemon.start()
     daemon.mps.open(GPU, UID, HALF)
     daemon.mps.admit("t1", QUARTER)
@@ -211,7 +211,7 @@ def test_limits_of_a_task_may_change(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(101, 1024), Limits(0, 1024), Limits(25, 0)], ids=str)
-def test_what_it_does_not_take_is_no_silent_success(daemon: Daemon, limits: Limits) -> None:
+def test_mps_limits_that_are_not_taken_are_an_error(daemon: Daemon, limits: Limits) -> None:
     daemon.start()
     by = (
         daemon.mps.admit
@@ -223,7 +223,7 @@ def test_what_it_does_not_take_is_no_silent_success(daemon: Daemon, limits: Limi
         by("t1", limits)
 
 
-def test_what_another_changed_is_seen(daemon: Daemon) -> None:
+def test_mps_limits_changed_by_another_are_seen(daemon: Daemon) -> None:
     daemon.start()
     daemon.mps.open(GPU, UID, QUARTER)
     daemon.mps.admit("t1", QUARTER)
@@ -236,7 +236,7 @@ def test_what_another_changed_is_seen(daemon: Daemon) -> None:
         daemon.mps.holds({"t1": QUARTER}, QUARTER)
 
 
-def test_after_a_restart_settings_are_lost_and_can_be_set_again(daemon: Daemon) -> None:
+def test_mps_limits_are_lost_by_a_restart_and_can_be_set_again(daemon: Daemon) -> None:
     daemon.start()
     daemon.mps.open(GPU, UID, HALF)
     daemon.mps.admit("t1", HALF)
@@ -249,7 +249,7 @@ def test_after_a_restart_settings_are_lost_and_can_be_set_again(daemon: Daemon) 
     daemon.mps.holds({"t1": HALF}, HALF)
 
 
-def test_a_client_is_told_where_the_pipes_are_and_cannot_be_told_more(daemon: Daemon) -> None:
+def test_mps_client_is_told_its_pipes_and_limits(daemon: Daemon) -> None:
     client = daemon.mps.client("t1", QUARTER)
     if isinstance(daemon.mps, Mps3):
         assert (client.pipes, client.env) == (f"domain/{namespace_of('t1')}", {})
@@ -263,7 +263,7 @@ def test_a_client_is_told_where_the_pipes_are_and_cannot_be_told_more(daemon: Da
 # --- no answer
 
 
-def test_where_no_daemon_is_it_says_so(daemon: Daemon) -> None:
+def test_mps_daemon_that_does_not_exist_is_absent(daemon: Daemon) -> None:
     with pytest.raises(Absent, match="Cannot find MPS control daemon process"):
         daemon.mps.servers()
 
@@ -287,7 +287,7 @@ def test_mps_daemon_that_is_stopped_is_silent(process: Daemon) -> None:
     process.mps.servers()
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_mps_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     mps = Mps2(Control(tmp_path / "nvidia-cuda-mps-control", tmp_path))
     with pytest.raises(Unavailable, match="cannot be run: No such file"):
         mps.servers()
@@ -313,7 +313,7 @@ def conversation(daemon: Daemon) -> Iterator["subprocess.Popen[bytes]"]:
             os.close(its_end)
 
 
-def test_whoever_speaks_with_it_is_waited_for(real: Daemon) -> None:
+def test_mps_daemon_in_another_conversation_is_waited_for(real: Daemon) -> None:
     with conversation(real) as other:
         assert other.stdin is not None
         end = Timer(0.5, other.stdin.close)
@@ -323,7 +323,7 @@ def test_whoever_speaks_with_it_is_waited_for(real: Daemon) -> None:
     real.mps.holds({}, HALF)
 
 
-def test_one_that_speaks_with_another_all_the_time_is_neither_silent_nor_absent(real: Daemon) -> None:
+def test_mps_daemon_in_an_endless_conversation_is_busy(real: Daemon) -> None:
     control = real.mps.control
     real.mps.control = Control(control.program, control.pipes, deadline_s=0.5)
     with conversation(real):
@@ -334,9 +334,9 @@ def test_one_that_speaks_with_another_all_the_time_is_neither_silent_nor_absent(
     assert real.mps.servers() == ()  # whoever spoke with it was killed meanwhile
 
 
-def test_many_are_answered_at_once(real: Daemon) -> None:
+def test_mps_daemon_answers_many_at_once(real: Daemon) -> None:
     def ask(number: int) -> None:
-        for _ in range(20):
+        for _ in range(5):
             real.mps.open(GPU, UID, QUARTER)
             real.mps.holds({}, QUARTER)
 
@@ -347,14 +347,14 @@ def test_many_are_answered_at_once(real: Daemon) -> None:
 # --- servers and clients
 
 
-def test_without_a_client_nobody_is_let_go(daemon: Daemon) -> None:
+def test_mps_termination_without_clients_is_harmless(daemon: Daemon) -> None:
     daemon.start()
     daemon.mps.open(GPU, UID, QUARTER)
     daemon.mps.terminate(4711, 4712)
     assert daemon.mps.clients(4711) == ()
 
 
-def test_clients_are_listed_and_let_go(fake: Daemon) -> None:
+def test_mps_clients_are_listed_and_terminated(fake: Daemon) -> None:
     fake.mps.open(GPU, UID, QUARTER)
     fake.play(servers={"1234567": "ACTIVE"}, clients=[[1234567, 2345678], [1234567, 3456789]])
     (server,) = fake.mps.servers()
@@ -365,13 +365,13 @@ def test_clients_are_listed_and_let_go(fake: Daemon) -> None:
     assert fake.mps.clients(server.pid) == (3456789,)
 
 
-def test_a_server_in_fault_says_so(fake: Daemon) -> None:
+def test_mps_server_in_fault_says_so(fake: Daemon) -> None:
     fake.mps.open(GPU, UID, QUARTER)
     fake.play(servers={"11": "FAULT"}, clients=[[11, 21]])
     assert [server.fault for server in fake.mps.servers()] == [True]
 
 
-def test_a_server_that_runs_is_told_too(fake: Daemon) -> None:
+def test_mps_server_that_runs_gets_new_limits(fake: Daemon) -> None:
     fake.play(servers={"11": "ACTIVE"})
     fake.mps.open(GPU, UID, QUARTER)
     fake.mps.holds({}, QUARTER)
@@ -385,7 +385,7 @@ def test_a_server_that_runs_is_told_too(fake: Daemon) -> None:
 # --- protocol 3
 
 
-def test_the_namespace_that_nobody_is_given_has_the_least(three: Daemon) -> None:
+def test_mps_default_namespace_has_the_least_limits(three: Daemon) -> None:
     three.mps.open(GPU, UID, HALF)
     rows = three.mps.control.call("namespace", "list", "--server=domain", "--format=csv,noheader")
     assert [
@@ -396,14 +396,14 @@ def test_the_namespace_that_nobody_is_given_has_the_least(three: Daemon) -> None
         three.mps.holds({}, HALF)
 
 
-def test_a_server_that_ends_at_once_is_no_server(three: Daemon) -> None:
+def test_mps_server_that_ends_at_once_is_an_error(three: Daemon) -> None:
     """For a card that is not there: its clients would run without limits."""
     three.play(absent=[GPU])
     with pytest.raises(Disobeyed, match=f"has no server for {GPU}"):
         three.mps.open(GPU, UID, HALF)
 
 
-def test_a_refusal_is_told_in_the_daemons_words_and_a_missing_daemon_is_none(three: Daemon) -> None:
+def test_mps_refusal_has_the_daemons_words_and_an_absent_daemon_is_none(three: Daemon) -> None:
     with pytest.raises(Disobeyed, match="refuses 'namespace create X --server=domain': invalid name X"):
         three.mps.control.call("namespace", "create", "X", "--server=domain")
     three.mps.quit(1.0)
@@ -415,7 +415,7 @@ def test_a_refusal_is_told_in_the_daemons_words_and_a_missing_daemon_is_none(thr
     ("shown", "is_it"),
     [("1500M", True), ("1G", True), ("1536000K", True), ("2G", False), ("1M", False)],
 )
-def test_a_limit_may_be_shown_in_another_unit(three: Daemon, shown: str, is_it: bool) -> None:
+def test_mps_limit_may_be_shown_in_another_unit(three: Daemon, shown: str, is_it: bool) -> None:
     three.mps.open(GPU, UID, HALF)
     three.mps.admit("t1", HALF)
     name = namespace_of("t1")
@@ -427,7 +427,7 @@ def test_a_limit_may_be_shown_in_another_unit(three: Daemon, shown: str, is_it: 
             three.mps.holds({"t1": HALF}, HALF)
 
 
-def test_names_of_namespaces_are_what_the_daemon_takes() -> None:
+def test_mps_namespaces_have_names_that_the_daemon_takes() -> None:
     names = {namespace_of(task) for task in ("job-1.1", "JOB-1.1", "job-1.1/../../x", "ä" * 300)}
     assert len(names) == 4
     assert all(name.replace("_", "").isalnum() and name.islower() and len(name) <= 64 for name in names)

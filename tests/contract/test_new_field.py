@@ -1,8 +1,11 @@
 """A field that is added to `JobSpec`'s declaration, and nowhere else, is a field everywhere."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -42,22 +45,9 @@ importlib.import_module("mesos_gpu.model.jobs").job = module
 '''
 
 
-def with_the_field(code: str, *words: str) -> str:
-    """What a process of its own prints, in which jobs have `shm_mib`."""
-    done = subprocess.run(
-        [sys.executable, "-c", _WITH_THE_FIELD + code, *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_it_is_accepted_bounded_and_answered() -> None:
-    with_the_field("""
+#: What is tried in a process in which jobs have `shm_mib`, by name.
+_CODES: Final = {
+    "accepted": """
 from mesos_gpu.api.v1 import views
 from tests.sights import ALL_SEEING
 from mesos_gpu.engine.settings import Settings
@@ -72,12 +62,8 @@ assert spec.shm_mib == 64
 assert (problem.path, problem.reason) == ("/shm_mib", "must be an integer from 0 to 4096, got 5000")
 job = module.Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
 assert views.job(StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job, ALL_SEEING)["shm_mib"] == 64
-""")
-
-
-def test_it_is_saved_and_read_back_and_is_at_its_default_in_what_was_saved_before(tmp_path: Path) -> None:
-    with_the_field(
-        """
+""",
+    "saved": """
 import json, sqlite3
 from mesos_gpu.adapters.sqlite.schema import sum_of
 from mesos_gpu.adapters.sqlite.seal import fact, opened, sealed
@@ -87,7 +73,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.saves import SaveJob
 
-path = Path(sys.argv[1])
+import tempfile
+path = Path(tempfile.mkdtemp(dir=sys.argv[1])) / 'state.db'
 store = SqliteStore(path)
 job = module.Job(JobId("j"), module.JobSpec("j", "true", shm_mib=64), submitted_at=0.0, sequence=1)
 store.save([SaveJob(job)])
@@ -109,12 +96,7 @@ store = SqliteStore(path)
 assert store.load().jobs[0].spec == module.JobSpec("j", "true")
 store.close()
 """,
-        str(tmp_path / "state.db"),
-    )
-
-
-def test_it_is_an_option_of_run_and_of_plan_and_show_tells_it() -> None:
-    out = with_the_field("""
+    "options": """
 from click.testing import CliRunner
 from mesos_gpu.cli import main
 from mesos_gpu.testing.fake_rest import FakeRest
@@ -131,15 +113,8 @@ with FakeRest() as rest:
     assert rest.posted["shm_mib"] == 2048
     print(call("show", rest.submitted()).output)
     print(call("run", "--help").output, call("submit", "--help").output)
-""")
-    assert "shared memory  1024 MiB\n" in out
-    assert "--shm SIZE" in out
-    assert "Shared memory in MiB, or with a unit, as 2GiB; default: none." in " ".join(out.split())
-    assert "booking, shm_mib)." in " ".join(out.split())
-
-
-def test_it_is_in_the_openapi_document() -> None:
-    with_the_field("""
+""",
+    "openapi": """
 from mesos_gpu.api import openapi
 
 schemas = openapi.document()["components"]["schemas"]
@@ -148,11 +123,8 @@ for name in ("JobRequest", "PlanRequest"):
     assert schemas[name]["properties"]["shm_mib"] == told, schemas[name]["properties"]["shm_mib"]
 assert schemas["Job"]["properties"]["shm_mib"]["type"] == "integer"
 assert "shm_mib" in schemas["Job"]["required"]
-""")
-
-
-def test_an_app_passes_it_on_to_its_instances() -> None:
-    with_the_field("""
+""",
+    "apps": """
 from mesos_gpu.model.apps.app import GpuOptions
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.wire.marathon.app import app_of, app_to_json
@@ -167,11 +139,56 @@ for asking in (app(gpu={"shm_mib": 64}), app(labels={"MESOS_GPU_SHM_MIB": "64"})
 assert app_to_json(app(gpu={"shm_mib": 64}))["gpu"]["shm_mib"] == 64
 refused = str(app(gpu={"shm_mib": 5000}))
 assert "/gpu/shm_mib" in refused and "is greater than 4096" in refused, refused
-""")
+""",
+}
+_RUNNING: Final = """
+import contextlib, io, json, traceback
+results = {}
+for name, code in json.load(sys.stdin).items():
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            exec(code, dict(globals()))
+            is_good = True
+        except BaseException:
+            traceback.print_exc(file=sys.stdout)
+            is_good = False
+    results[name] = is_good, said.getvalue()
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[bool, str]]:
+    """Run `_CODES` in one process, which imports most once; return whether each ended well, and its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITH_THE_FIELD + _RUNNING, str(tmp_path_factory.mktemp("field"))],
+        input=json.dumps(_CODES),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("name", _CODES)
+def test_new_field_is_everywhere(results: Mapping[str, tuple[bool, str]], name: str) -> None:
+    is_good, said = results[name]
+    assert is_good, said
+
+
+def test_new_field_is_an_option_and_is_shown(results: Mapping[str, tuple[bool, str]]) -> None:
+    _, out = results["options"]
+    assert "shared memory  1024 MiB\n" in out
+    assert "--shm SIZE" in out
+    assert "Shared memory in MiB, or with a unit, as 2GiB; default: none." in " ".join(out.split())
+    assert "booking, shm_mib)." in " ".join(out.split())
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)
-def test_each_table_has_an_entry_for_the_kind_of_each_field(field: Field) -> None:
+def test_field_tables_have_an_entry_for_each_kind(field: Field) -> None:
     tables = [job_fields._READERS, job_fields._WRITERS, spec._REQUESTED, spec._ANSWERED, show._TEXTS]
     tables += [options._TOLD] if field.option else []
     tables += [gpu._KINDS] if field.of_app else []
@@ -193,6 +210,6 @@ def test_options_of_apps_have_the_defaults_of_jobs() -> None:
         ("docs/reference/marathon.md", list(PASSED_ON)),
     ],
 )
-def test_each_field_is_on_its_page(page: str, names: list[str]) -> None:
+def test_fields_are_on_their_pages(page: str, names: list[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert [name for name in names if f"`{name}`" not in text and f'"{name}"' not in text] == []

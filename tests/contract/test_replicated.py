@@ -76,7 +76,7 @@ def names(store: SqliteStore | ReplicatedStore) -> list[str]:
     return [each.id for each in store.load().jobs]
 
 
-def test_who_was_deposed_can_write_neither_to_the_log_nor_to_its_own_state(make: Make) -> None:
+def test_deposed_leader_can_write_neither_log_nor_own_state(make: Make) -> None:
     first, second = make("first"), make("second")
     old = first.lead()
     old.save([job("a")])
@@ -109,7 +109,7 @@ def test_a_leader_that_has_to_end_asks_whether_another_leads(
         assert member.is_over
 
 
-def test_what_could_not_be_written_is_owed_until_it_is_and_for_who_asked_before(
+def test_replicated_write_that_failed_is_owed_until_it_succeeds(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = make("first")
@@ -237,9 +237,7 @@ def test_the_next_in_line_leads_when_the_session_of_the_first_ends(make: Make) -
     assert second.election.leader() is None
 
 
-def test_who_has_another_session_stands_in_its_name_whatever_is_left_of_the_one_before(
-    make: Make, meeting: str
-) -> None:
+def test_candidate_with_a_new_session_stands_despite_its_former_node(make: Make, meeting: str) -> None:
     """A server that was cut off from the others ends a session that those keep for some seconds."""
     leader, before = make("leader"), make("before")
     place = at.parsed(meeting)
@@ -255,7 +253,7 @@ def test_who_has_another_session_stands_in_its_name_whatever_is_left_of_the_one_
         assert again.leads()
 
 
-def test_who_is_in_the_line_no_more_has_to_stand_again(make: Make) -> None:
+def test_candidate_that_left_the_line_has_to_stand_again(make: Make) -> None:
     one, other = make("one"), make("other")
     place = one.election._place
     [name] = [each for each, member, _ in other.election._line() if member.run == other.election.run]
@@ -266,9 +264,7 @@ def test_who_is_in_the_line_no_more_has_to_stand_again(make: Make) -> None:
     assert (other.election.leads(), other.election.stands) == (True, True)
 
 
-def test_without_zookeeper_nothing_is_written_and_the_same_batch_goes_on_with_it(
-    make: Make, zookeeper: ZooKeeper
-) -> None:
+def test_replicated_store_waits_for_zookeeper_with_the_same_batch(make: Make, zookeeper: ZooKeeper) -> None:
     first = make("first")
     store = first.lead()
     store.save([job("a")])
@@ -300,7 +296,7 @@ def test_a_batch_of_a_later_version_is_not_guessed_at(make: Make) -> None:
         second.lead()
 
 
-def test_what_a_user_owns_in_zookeeper_nobody_else_reads_or_writes(meeting: str) -> None:
+def test_zookeeper_nodes_of_a_user_are_closed_to_others(meeting: str) -> None:
     owned = meeting.replace("zk://", "zk://ann:word@")
     client = at.connected(at.parsed(owned))
     at.close(client)

@@ -44,7 +44,9 @@ def test_the_list_of_hosts_goes_through_no_link(one: Host, victim: Path) -> None
     assert untouched(victim)
 
 
-def test_nor_does_the_executors_log(open_directory: Path, agent: ScriptedAgent, victim: Path) -> None:
+def test_sandbox_log_of_the_executor_follows_no_link(
+    open_directory: Path, agent: ScriptedAgent, victim: Path
+) -> None:
     with host(open_directory, agent, prefix=f"ln -s {victim} executor.log; ") as one:
         assert one.process.wait(30) != 0, "it says nothing where it cannot be read"
         assert "executor.log in the sandbox is no file of its own" in one.stderr()
@@ -82,7 +84,7 @@ def test_a_task_cannot_put_a_fifo_in_place_of_its_output(one: Host) -> None:
     assert "Operation not permitted" in one.stderr()
 
 
-def test_it_still_reopens_its_streams(one: Host) -> None:
+def test_sandbox_streams_are_reopened(one: Host) -> None:
     one.launch("echo one; echo two > /dev/stdout; echo three >> /dev/stderr", user="nobody")
     one.end("TASK_FINISHED")
     # `>` on a file cuts it off, as of any that is reopened.
@@ -90,7 +92,7 @@ def test_it_still_reopens_its_streams(one: Host) -> None:
     assert one.stderr() == "three\n"
 
 
-def test_others_cannot_look_into_a_sandbox_that_was_closed_to_them(one: Host) -> None:
+def test_sandbox_that_is_closed_cannot_be_read_by_others(one: Host) -> None:
     one.sandbox.chmod(0o750)
     one.launch("touch made; sleep 600", user="nobody")
     wait_until("it is at work", lambda: (one.sandbox / "made").exists())
@@ -135,7 +137,7 @@ def test_a_sandbox_that_is_too_large_ends_its_task(one: Host) -> None:
     assert (outcome.signal, outcome.infrastructure) == (15, False)
 
 
-def test_what_root_of_a_task_puts_in_place_of_its_output_does_not_stay(one: Host) -> None:
+def test_sandbox_output_replaced_by_root_of_a_task_does_not_stay(one: Host) -> None:
     one.launch("echo before; mv stdout s; mkfifo stdout; echo after; touch done; exec sleep 600", user="root")
     wait_until("it is at work", lambda: (one.sandbox / "done").exists())
     wait_until("it is put back", lambda: stat.S_ISREG((one.sandbox / "stdout").lstat().st_mode))

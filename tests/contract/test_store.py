@@ -458,13 +458,13 @@ def test_a_new_store_is_empty(opened: Reopened) -> None:
     assert opened.store.load() == EMPTY
 
 
-def faults(found: Saved, wanted: Mapping[str, object]) -> dict[str, object]:
+def faults(loaded: Saved, wanted: Mapping[str, object]) -> dict[str, object]:
     """Return the fields of a state that are not as wanted; those that are not named must be empty."""
     expected = saved(**wanted)
     return {
-        each.name: getattr(found, each.name)
+        each.name: getattr(loaded, each.name)
         for each in fields(Saved)
-        if getattr(found, each.name) != getattr(expected, each.name)
+        if getattr(loaded, each.name) != getattr(expected, each.name)
     }
 
 
@@ -567,7 +567,7 @@ def test_trust_ends_the_doubt_in_an_old_state(opened: Reopened) -> None:
     assert opened.after_a_restart() == EMPTY
 
 
-def test_what_is_saved_after_a_restart_is_there_with_what_was_before(opened: Reopened) -> None:
+def test_store_keeps_saves_of_before_and_after_a_restart(opened: Reopened) -> None:
     opened.store.save([saves.SaveFramework("f"), saves.SaveJob(job("j0"))])
     opened.after_a_restart()
     opened.store.save([saves.SaveJob(job())])
@@ -576,12 +576,12 @@ def test_what_is_saved_after_a_restart_is_there_with_what_was_before(opened: Reo
     assert opened.after_a_restart() == saved(framework_id="f", jobs=(job(),))
 
 
-def test_each_case_is_run_on_both_stores_of_a_scheduler() -> None:
+def test_store_tests_run_on_both_stores_of_a_scheduler() -> None:
     """All that say what a store does take it from one fixture, which has every kind."""
     here = sys.modules[__name__]
     alone = {
         "test_the_examples_are_of_each_kind_of_save_and_of_each_thing_saved",
-        "test_each_case_is_run_on_both_stores_of_a_scheduler",
+        "test_store_tests_run_on_both_stores_of_a_scheduler",
         "test_a_store_in_memory_begins_with_what_an_earlier_run_left",
     }
     tests = {name: value for name, value in vars(here).items() if name.startswith("test_")}

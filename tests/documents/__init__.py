@@ -1,1 +1,1 @@
-"""What documents say to do, and somebody who does it."""
+"""Commands in documents, and a reader that runs them."""

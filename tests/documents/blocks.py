@@ -45,7 +45,7 @@ class Block:
 
     @property
     def commands(self) -> list[Command]:
-        """What is to be typed, in order; none of a block that cannot run or is a file."""
+        """Commands to type, in order; empty for a block that cannot run or is a file."""
         if self.language not in COMMANDS or {"not run", "file"} & self.marks.keys():
             return []
         return list(_dialogue(self.text) if self.language == "console" else _script(self.text))

@@ -1,4 +1,4 @@
-"""The cluster that faults are tried on: two nodes with four cards each, one for each module."""
+"""The cluster that faults are tried on: two nodes with two cards each, one for each module."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +12,11 @@ from tests.clients import client_of
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(4), NodeSpec(4)]) as running:
+    with Stack(open_directory / "stack", [NodeSpec(2), NodeSpec(2)]) as running:
         yield running
 
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
-    with client_of(stack, 8) as client:
+    with client_of(stack, 4) as client:
         yield client

@@ -67,7 +67,11 @@ VICTIMS: list[Callable[[Stack, "subprocess.Popen[str]", int], None]] = [
 ]
 
 
-@pytest.mark.parametrize("kill", VICTIMS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "kill",
+    [pytest.param(kill, marks=[] if kill is kill_helper else [pytest.mark.long]) for kill in VICTIMS],
+    ids=lambda each: each.__name__,
+)
 def test_channel_kill_leaves_no_process_and_ends_its_client(
     stack: Stack, kill: Callable[[Stack, "subprocess.Popen[str]", int], None]
 ) -> None:

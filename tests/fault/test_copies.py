@@ -18,7 +18,7 @@ from tests.conftest import wait_until
 from tests.fault.test_kill9 import executors
 
 MOVED = 1 << 20  # bytes after which it is killed
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

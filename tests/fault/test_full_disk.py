@@ -94,6 +94,7 @@ def fill(directory: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_full_disk_refuses_changes_and_launches_until_there_is_room(
     stack: Stack, client: Client, small: Path, open_directory: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_full_disk_and_a_killed_scheduler_lose_nothing(stack: Stack, client: Cli
     wait_until("it ends", lambda: client.job(job)["state"] == "killed", 60)
 
 
+@pytest.mark.long
 def test_full_disk_does_not_end_up_and_down_leaves_nothing(open_directory: Path) -> None:
     """Fill the disk that has its own log, the agents', and the note of what it runs."""
     home = open_directory / "home"

@@ -17,6 +17,7 @@ from tests.conftest import wait_until
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.timeout(240),
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root"),
 ]

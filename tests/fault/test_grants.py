@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import random
-import signal
 from collections import Counter
 from pathlib import Path
 
@@ -16,16 +14,18 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.stack import Stack
 from tests.conftest import wait_until
-from tests.fault.test_kill9 import everything_is_free, executors, states
+from tests.fault.test_kill9 import everything_is_free, kill_executor, states
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.timeout(240),
     pytest.mark.skipif(
         os.geteuid() != 0 or "cgroup1" not in cgroups.mounted(),
         reason="reads grants from cgroup v1 devices, as root",
     ),
 ]
+LOAD = 3  # cards; one of the cluster is left
 #: Runs in the scheduler before its own code: no hook in the product.
 AT_THE_WORST_MOMENT = """
 import os, signal, sys
@@ -56,21 +56,22 @@ def test_a_scheduler_that_dies_at_a_launch_grants_nothing_twice_and_forgets_noth
 ) -> None:
     """Between the intent in its store and the ACCEPT on the wire; and between the ACCEPT and the first word of it."""
     (tmp_path / "sitecustomize.py").write_text(AT_THE_WORST_MOMENT)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("DIE_AT_ACCEPT", moment)
-    monkeypatch.setenv("DIE_MARK", str(tmp_path / "died"))
     done = open_directory / f"done-{moment}"
     done.touch()
     done.chmod(0o666)
     stack.scheduler.kill()
-    stack.scheduler.start().wait()
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        patch.setenv("DIE_AT_ACCEPT", moment)
+        patch.setenv("DIE_MARK", str(tmp_path / "died"))
+        stack.scheduler.start().wait()
     command = f"sleep 1; echo $MESOS_GPU_JOB_ID >> {done}"
     name = f"worst-{moment}"
     request = {"name": name, "command": command, "gpus": 2, "cpus": 0.1, "mem_mib": 32}
     with contextlib.suppress(MesosGpuError), Client(stack.url) as impatient:  # it may die before it answers
         for _ in range(3):
             impatient.submit(request)
-    wait_until("it died", lambda: not stack.scheduler.running)
+    wait_until("the scheduler died", lambda: not stack.scheduler.running)
     stack.scheduler.start().wait()
     ids = [job["id"] for job in client.jobs() if job["name"] == name]
     assert ids
@@ -113,20 +114,20 @@ def test_after_each_kill_the_cgroups_say_what_the_ledger_says(stack: Stack, clie
             if tasks
         )
         same = all(minors == allowed for tasks in grants for minors, allowed in tasks.values())
-        return len(held) == 6 and disjoint and same
+        return len(held) == LOAD and disjoint and same
 
     request = {"name": "load", "command": "sleep 600", "gpus": 1, "cpus": 0.1, "mem_mib": 32}
-    ids = [client.submit(request)["id"] for _ in range(6)]
+    ids = [client.submit(request)["id"] for _ in range(LOAD)]
     wait_until("all run", lambda: set(states(client, ids).values()) == {"running"})
     for turn in range(4):
         if turn % 2:
             stack.cluster.agents[turn // 2].restart()
         else:
-            random.choice(executors(stack, "load-")).send_signal(signal.SIGKILL)
+            kill_executor(stack, turn)
         wait_until(f"cgroups and ledgers agree after kill {turn}", agreed, 60)
         wait_until("all run again", lambda: set(states(client, ids).values()) == {"running"}, 60)
         busy = {gpu["uuid"] for gpu in client.gpus() if gpu["task_id"]}
-        assert len(busy) == 6
+        assert len(busy) == LOAD
         one_more = client.submit({**request, "command": "sleep 0.2", "name": "more"})["id"]
         wait_until("one more ran", lambda job=one_more: client.job(job)["state"] == "finished", 60)  # type: ignore[misc]
         (task,) = client.tasks(one_more)[-1:]

@@ -19,7 +19,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +88,7 @@ def empty_it(path: Path) -> None:
     path.write_bytes(b"")
 
 
-#: Each is told from a whole one by tests of the store; what becomes of tasks is the same.
-@pytest.mark.parametrize(
-    "harm",
-    [lose_the_wal, *(pytest.param(harm, marks=pytest.mark.long) for harm in (tear_the_wal, empty_it))],
-    ids=lambda f: f.__name__,
-)
+@pytest.mark.parametrize("harm", [lose_the_wal, tear_the_wal, empty_it], ids=lambda f: f.__name__)
 def test_old_state_is_refused_and_no_task_is_killed(
     stack: Stack, client: Client, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:

@@ -1,9 +1,7 @@
 """What Mesos counts of shared GPUs: another framework that wants them all, and kill -9 of every part at every time."""
 
 import http.client
-import os
 import random
-import signal
 import threading
 import time
 from collections import Counter
@@ -22,7 +20,14 @@ from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.clients import client_of
 from tests.conftest import wait_until
-from tests.fault.test_kill9 import executors, kill_agent, kill_master, kill_monitor, kill_scheduler
+from tests.fault.test_kill9 import (
+    executors,
+    kill_agent,
+    kill_executor,
+    kill_master,
+    kill_monitor,
+    kill_scheduler,
+)
 from tests.frameworks.greedy import Greedy, greedy_gpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -73,12 +78,7 @@ def kill_keeper(stack: Stack) -> None:
     """Kill all keepers: that of a card that was just closed may be about to end."""
     for victim in wait_until("a keeper", lambda: executors(stack, "gpu-keeper")):
         with suppress(psutil.NoSuchProcess):
-            victim.send_signal(signal.SIGKILL)
-
-
-def kill_executor(stack: Stack) -> None:
-    victim = random.choice(wait_until("an executor", lambda: executors(stack, "part-")))
-    victim.send_signal(signal.SIGKILL)
+            victim.kill()
 
 
 def is_another(stack: Stack, old: list[str]) -> bool:
@@ -91,7 +91,7 @@ def is_taken(stack: Stack, client: Client) -> bool:
     card waits for the scheduler. Whether it was."""
     wait_until("it is covered", lambda: shared(client) == ["covered"], PATIENCE_S)
     time.sleep(2 * LINGER_S)  # an idle scheduler wants no offers
-    os.kill(stack.scheduler.pid, signal.SIGSTOP)
+    psutil.Process(stack.scheduler.pid).suspend()
     try:
         kill_keeper(stack)
         until = time.monotonic() + 10
@@ -99,7 +99,7 @@ def is_taken(stack: Stack, client: Client) -> bool:
             time.sleep(0.05)
         return greedy_gpus(stack) == 2
     finally:
-        os.kill(stack.scheduler.pid, signal.SIGCONT)
+        psutil.Process(stack.scheduler.pid).resume()
 
 
 def all_gone(stack: Stack, client: Client, *jobs: Job) -> None:
@@ -115,6 +115,7 @@ def all_gone(stack: Stack, client: Client, *jobs: Job) -> None:
 # --- another framework
 
 
+@pytest.mark.long
 def test_shared_card_with_a_reservation_never_goes_to_another_framework(open_directory: Path) -> None:
     with cluster(open_directory / "reserved", "--role", "gpu") as (stack, client):
         jobs = [submit(client) for _ in range(2)]
@@ -134,6 +135,7 @@ def test_shared_card_with_a_reservation_never_goes_to_another_framework(open_dir
             wait_until("the card is everybody's again", lambda: greedy_gpus(stack) == 2, PATIENCE_S)
 
 
+@pytest.mark.long
 def test_shared_card_without_a_reservation_is_shown_uncovered_and_takes_no_more(open_directory: Path) -> None:
     with cluster(open_directory / "open") as (stack, client):
         jobs = [submit(client) for _ in range(2)]
@@ -163,9 +165,10 @@ VICTIMS: Final[dict[str, Callable[[Stack], None]]] = {
     "master": kill_master,
     "monitor": kill_monitor,
     "keeper": kill_keeper,
-    "executor": kill_executor,
+    "executor": partial(kill_executor, prefix="part-"),
 }
-TIMES: Final = ("opening", "sharing", "closing")
+#: Seconds that each time of a card's life takes here: a launch, any part of a long one, an end and the linger.
+TIMES: Final = {"opening": 0.6, "sharing": 0.2, "closing": 0.3 + 1.2 * LINGER_S}
 
 
 class Watch:
@@ -219,8 +222,19 @@ def launched_again(client: Client, jobs: Sequence[Job]) -> int:
     return sum(client.job(job["id"])["launches"] - 1 for job in jobs)
 
 
-def one_kill(stack: Stack, client: Client, victim: str, when: str) -> dict[str, float]:
-    """Kill one part while a card is opened, shared or closed: what was lost, and how long nothing held the card."""
+def one_kill(stack: Stack, client: Client, victim: str, when: str, moment: float) -> dict[str, float]:
+    """Kill one part while a card is opened, shared or closed.
+
+    Args:
+        stack: The cluster.
+        client: A client of it.
+        victim: Key of `VICTIMS`.
+        when: Key of `TIMES`.
+        moment: Part of that time that passes before the kill, 0 to 1.
+
+    Returns:
+        Jobs that were lost or launched again, GPUs counted twice, and seconds for which no task held the card.
+    """
     with Watch(stack) as watch:
         jobs = [submit(client, name="part") for _ in range(2)]
         if when != "opening":
@@ -228,8 +242,7 @@ def one_kill(stack: Stack, client: Client, victim: str, when: str) -> dict[str, 
         if when == "closing":
             for job in jobs[1:] if victim == "executor" else jobs:
                 client.kill(job["id"])
-        # Any moment of it will do: a launch takes half a second here, an end so much and the linger.
-        time.sleep(random.uniform(0, {"opening": 0.6, "sharing": 0.2, "closing": 0.3 + 1.2 * LINGER_S}[when]))
+        time.sleep(moment * TIMES[when])  # any moment will do
         held_by = covers(stack) if victim == "keeper" and when == "sharing" else []
         if not (victim == "keeper" and when == "closing" and not executors(stack, "gpu-keeper")):
             VICTIMS[victim](stack)
@@ -263,14 +276,20 @@ def lived(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
         yield both
 
 
-SHORT: Final = list(zip(VICTIMS, TIMES * 2, strict=True))
+PAIRS: Final = list(zip(VICTIMS, [*TIMES, *TIMES], strict=True))
+KILLS: Final = [(*pair, moment) for moment in (0.5, 0.1, 0.9) for pair in PAIRS]
+#: The kill of the one component that nothing else of `make test` kills.
+GATE: Final = ("keeper", "sharing", 0.5)
 
 
-@pytest.mark.parametrize(("victim", "when"), SHORT, ids=["-".join(pair) for pair in SHORT])
+@pytest.mark.parametrize(
+    ("victim", "when", "moment"),
+    [pytest.param(*kill, marks=[] if kill == GATE else [pytest.mark.long]) for kill in KILLS],
+)
 def test_a_kill_loses_no_share_and_counts_no_card_twice(
-    lived: tuple[Stack, Client], victim: str, when: str
+    lived: tuple[Stack, Client], victim: str, when: str, moment: float
 ) -> None:
-    came = one_kill(*lived, victim, when)
+    came = one_kill(*lived, victim, when, moment)
     assert (came["lost"], came["twice"]) == (0, 0), came
     if when == "sharing" and victim != "executor":
         assert came["again"] == 0, "what ran was left running"
@@ -286,7 +305,7 @@ def test_twenty_kills_of_each_part_at_each_time(open_directory: Path, role: str)
     with cluster(open_directory / "long", "--role", role) as (stack, client):
         for _ in range(20):
             for cell, row in table.items():
-                came = one_kill(stack, client, *cell)
+                came = one_kill(stack, client, *cell, random.random())
                 longest_s[cell] = max(longest_s[cell], came.pop("uncovered_s"))
                 row.update({"kills": 1, **{name: int(count) for name, count in came.items()}})
     for (victim, when), row in table.items():

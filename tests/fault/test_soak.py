@@ -9,7 +9,7 @@ from tests.soak.acts import Act, Story
 from tests.soak.epoch import NOTHING, Epoch, Outcome
 from tests.soak.rig import Rig
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.on_change("soak"), pytest.mark.timeout(400)]
 CLEAN_S = 2.0  # where something is known to be left
 
 

@@ -10,7 +10,7 @@ import pytest
 from isolator.devices import cgroups
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 
-#: Parameters of a cluster: tests that start one for each are run by `make test` with the second alone.
+#: Parameters of tests that are dear and little different for each: `make test` runs them with the second alone.
 EACH_CGROUP = (pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2")
 
 
@@ -28,9 +28,16 @@ def needs(version: str) -> None:
         pytest.skip("needs to make device nodes: CAP_MKNOD, and a cgroup that allows it")
 
 
-@pytest.fixture(params=["cgroup1", "cgroup2"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give tests each kind of cgroup in turn, or those that their module has in `CGROUPS`."""
+    if "isolation" in metafunc.fixturenames:
+        kinds = getattr(metafunc.module, "CGROUPS", ("cgroup1", "cgroup2"))
+        metafunc.parametrize("isolation", kinds, indirect=True)
+
+
+@pytest.fixture
 def isolation(request: pytest.FixtureRequest) -> str:
-    """By turns each kind, as MESOS_GPU_ISOLATION has it."""
+    """Give a kind of cgroup, as MESOS_GPU_ISOLATION has it."""
     version = str(request.param)
     needs(version)
     return version

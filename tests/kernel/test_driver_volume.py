@@ -16,9 +16,11 @@ from mesos_gpu.testing.elf_files import driver_tree
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, Host, driver_volume, host
+from tests.kernel.conftest import EACH_CGROUP
 from volumes.store import Store, verify
 
 pytestmark = pytest.mark.kernel
+CGROUPS = EACH_CGROUP
 OLD, NEW = "535.129.03", "550.54.14"
 #: Each word a file that the task waits for; it tells each time which driver it sees.
 WATCH = "for f in {}; do until [ -e $f ]; do sleep 0.02; done; ls /usr/local/nvidia/lib64/libcuda.so.5*; done"
@@ -101,6 +103,7 @@ def test_command_without_a_volume_has_the_hosts_own_libraries(one: Host) -> None
     assert lines(one) == ["0", "ran"]
 
 
+@pytest.mark.long
 def test_an_upgrade_leaves_a_running_task_its_driver(one: Host, directory: Path) -> None:
     """535 to 550 while a task runs on 535: it keeps that to its end, what starts now gets the new one, and the
     old one goes when nobody has it any more."""

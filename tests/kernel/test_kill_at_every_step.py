@@ -1,15 +1,15 @@
-"""kill -9 of an executor at every step of a launch: whoever comes next finds nothing of it, or undoes it.
+"""kill -9 of an executor at the steps of a launch: the next executor and the monitor find no trace of it, or undo it.
 
 The executor runs under a profiler that sees each call of a function written in C, and kills the process before the
-Nth of those that change the host. N grows until a launch gets through.
+Nth of those that change the host. In long runs N grows until a launch gets through.
 """
 
 import os
-import random
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from tests.hosts import GPUS, host
 from tests.kernel.conftest import needs
 
 pytestmark = pytest.mark.kernel
+EVERY = range(1, 1000)
 
 #: Runs before the executor's main: its own module, no hook in the product.
 BOOTSTRAP = """
@@ -73,6 +74,12 @@ def bootstrap(*steps: str, patch: str = "") -> str:
     return f"exec {os.path.realpath(sys.executable)} -IS -c {shlex.quote(code)}"
 
 
+def killed_before(*steps: int) -> pytest.MarkDecorator:
+    """Parametrize a test by the `steps` that it kills before: these, and all of them in long runs."""
+    every = pytest.param(EVERY, id="every", marks=pytest.mark.long)
+    return pytest.mark.parametrize("steps", [pytest.param(steps, id="-".join(map(str, steps))), every])
+
+
 def traces_of(container: str) -> list[Path]:
     """What a launch of that container has on this host now."""
     places = [Path("/dev/mesos_gpu") / container]
@@ -81,20 +88,19 @@ def traces_of(container: str) -> list[Path]:
     return [path for path in places if path.exists()]
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 5])
+@killed_before(60)
 @pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
-def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
-    open_directory: Path, version: str, stride: int, monkeypatch: pytest.MonkeyPatch
+def test_kill_in_a_launch_is_undone_by_the_next_process(
+    open_directory: Path, version: str, steps: Sequence[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With stride 1, at every step; in the quick suite at every fifth, from any on. By turns the monitor and an
-    executor come next."""
+    """By turns the monitor and an executor come next."""
     needs(version)
     command = bootstrap("prepare", "fetch", "start", "undo", "seal")
     monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
-    steps: list[str] = []
+    killed: list[str] = []
     node = open_directory / f"every-{time.monotonic_ns()}"
     node.mkdir()
-    for number in range(random.randint(1, stride), 1000, stride):
+    for number in steps:
         with scripted_agent() as agent:
             now = time.monotonic_ns()  # another run of these tests may be under way
             task, container = f"job-{number}-{now}.0", f"step-{number}-{now}"
@@ -104,24 +110,26 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
                 if one.process.wait(60) == 0:
                     assert one.states()[-1] == "TASK_FAILED"
                     break
-                steps.append(one.stderr().splitlines()[-1])
-                if len(steps) % 2:
+                killed.append(one.stderr().splitlines()[-1])
+                if len(killed) % 2:
                     reap(one.ledger)  # the monitor
-                    assert traces_of(container) == [], steps[-1]
+                    assert traces_of(container) == [], killed[-1]
                 else:  # the next executor that wants the same cards
                     after = following(node, version)
-                    assert after == {"state": "TASK_FINISHED", "held": []}, (steps[-1], after)
-                    assert traces_of(container) == [], steps[-1]
+                    assert after == {"state": "TASK_FINISHED", "held": []}, (killed[-1], after)
+                    assert traces_of(container) == [], killed[-1]
                     reap(one.ledger)  # seals a sandbox that is not sealed yet
                 assert one.ledger.holdings() == ()
                 gone = partial(
                     processes.of_task, task
                 )  # its launcher ends by itself, when it hears nothing more
                 wait_until("nothing of it runs", lambda gone=gone: gone() == [], 30)  # type: ignore[misc]
-    assert number > 80, steps
-    if stride == 1:
-        kinds = {step.split()[2] for step in steps}
+    if steps is EVERY:
+        assert number > 80, killed
+        kinds = {step.split()[2] for step in killed}
         assert {"mknod", "mkdir", "execute", "sendall"} <= kinds, "nodes, cgroups, claims, the start"
+    else:
+        assert len(killed) == len(steps), "the launch came through"
 
 
 def following(node: Path, version: str) -> dict[str, object]:
@@ -136,8 +144,7 @@ def following(node: Path, version: str) -> dict[str, object]:
             return {"state": one.states()[-1], "held": held}
 
 
-def test_the_undo_itself_may_be_killed(open_directory: Path) -> None:
-    """A reaper that dies half-way is followed by another."""
+def test_undo_that_is_killed_is_done_by_the_next_reaper(open_directory: Path) -> None:
     needs("cgroup1")
     node = open_directory / f"undo-{time.monotonic_ns()}"
     node.mkdir()

@@ -1,11 +1,11 @@
-"""kill -9 of an executor at every step beside a neighbour, as `test_kill_shares`, by the other ways to enforce a share:
+"""kill -9 of an executor at its steps beside a neighbour, as `test_kill_shares`, by the other ways to enforce a share:
 MPS with NVIDIA's real daemon, memory limits by cgroup over a tree and a driver that the test gives, MIG instances that
 are made for it."""
 
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,13 +25,12 @@ from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 from tests.hosts import GPUS
 from tests.kernel.conftest import needs
 from tests.kernel.mps.test_mps_tasks import PATCHED, Node
-from tests.kernel.test_kill_at_every_step import bootstrap
+from tests.kernel.test_kill_at_every_step import EVERY, bootstrap, killed_before
 from tests.kernel.test_kill_shares import REST, Card, each_step
 from tests.kernel.test_shares import QUARTER, SHARED
 from tests.mps_hosts import real_program
 
 pytestmark = pytest.mark.kernel
-STRIDES = [pytest.param(1, marks=pytest.mark.long), 55]
 LAUNCH = ("prepare", "fetch", "start", "undo")
 LARGER, SMALLER = Resize(1, 3000, 3000, 750), Resize(1, 500, 500, 100)
 
@@ -121,7 +120,7 @@ class LimitedCard(Card):
             assert int((self.tree / "mesos_gpu" / "dmem.min").read_text()) == 1000 * MIB, step
 
 
-@pytest.fixture(params=["dmem", pytest.param("misc", marks=pytest.mark.long)])
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.long) for kind in LIMITS])
 def limited(
     open_directory: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[LimitedCard]:
@@ -129,26 +128,26 @@ def limited(
         yield LimitedCard(a_directory(open_directory), str(request.param), stack, monkeypatch)
 
 
-@pytest.mark.parametrize("stride", STRIDES)
-def test_a_kill_leaves_no_limit_behind_and_the_neighbours_where_it_is(
-    limited: LimitedCard, stride: int
+@killed_before(60)
+def test_kill_leaves_no_limit_behind_and_the_neighbours_where_it_is(
+    limited: LimitedCard, steps: Sequence[int]
 ) -> None:
-    steps = each_step(limited, stride, more_than=60)
-    if stride == 1:
-        assert sum("utime in ask" in step for step in steps) >= 4, (
+    killed = each_step(limited, steps, more_than=60)
+    if steps is EVERY:
+        assert sum("utime in ask" in step for step in killed) >= 4, (
             "before and after a limit is set, and undone"
         )
 
 
-@pytest.mark.parametrize("stride", STRIDES)
+@killed_before(9)
 @pytest.mark.parametrize(
     "wish", [pytest.param(LARGER, id="larger", marks=pytest.mark.long), pytest.param(SMALLER, id="smaller")]
 )
-def test_a_kill_in_a_resize_leaves_no_limit_behind(
-    limited: LimitedCard, stride: int, wish: Resize, monkeypatch: pytest.MonkeyPatch
+def test_kill_in_a_resize_leaves_no_limit_behind(
+    limited: LimitedCard, steps: Sequence[int], wish: Resize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill_in(monkeypatch, limited.code, "resize")
-    each_step(limited, stride, wish, more_than=15)
+    each_step(limited, steps, wish, more_than=15)
 
 
 # --- MIG instances that are made for their shares
@@ -216,20 +215,20 @@ def divided(
         yield DividedCard(a_directory(open_directory), version, stack, monkeypatch)
 
 
-@pytest.mark.parametrize("stride", STRIDES)
-def test_a_kill_leaves_no_instance_behind_and_the_neighbours_where_it_is(
-    divided: DividedCard, stride: int
+@killed_before(60)
+def test_kill_leaves_no_instance_behind_and_the_neighbours_where_it_is(
+    divided: DividedCard, steps: Sequence[int]
 ) -> None:
-    steps = each_step(divided, stride, more_than=60)
-    if stride == 1:
-        assert any("mkdir in made" in step or "mkdir in mkdir" in step for step in steps), steps
+    killed = each_step(divided, steps, more_than=60)
+    if steps is EVERY:
+        assert any("mkdir in made" in step or "mkdir in mkdir" in step for step in killed), killed
 
 
-def test_a_resize_of_an_instance_changes_nothing_to_be_killed_in(
+def test_resize_of_an_instance_has_no_step_to_be_killed_in(
     divided: DividedCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill_in(monkeypatch, divided.code, "resize")
-    assert each_step(divided, 1, Resize(1, 19968, 19968, 285)) == []
+    assert each_step(divided, EVERY, Resize(1, 19968, 19968, 285)) == []
 
 
 # --- MPS of protocol 2
@@ -271,15 +270,14 @@ def mps_card(open_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.mark.long
-def test_a_kill_leaves_the_neighbour_its_daemon(mps_card: MpsCard) -> None:
-    steps = each_step(mps_card, 1)
-    assert len(steps) > 60, steps
+def test_kill_leaves_the_neighbour_its_daemon(mps_card: MpsCard) -> None:
+    each_step(mps_card, EVERY, more_than=60)
 
 
 @pytest.mark.long
-def test_a_kill_in_a_resize_that_is_refused_leaves_it_too(
+def test_kill_in_a_refused_resize_leaves_the_neighbour_its_daemon(
     mps_card: MpsCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill_in(monkeypatch, mps_card.code, "resize")
-    steps = each_step(mps_card, 1, Resize(1, 40960, 40960, 500))
-    assert len(steps) > 7, "the ledger has both until the limit is refused"
+    killed = each_step(mps_card, EVERY, Resize(1, 40960, 40960, 500))
+    assert len(killed) > 7, "the ledger has both until the limit is refused"

@@ -1,10 +1,9 @@
-"""kill -9 of an executor at every step of the launch, the resize and the release of a share, beside a neighbour on the
+"""kill -9 of an executor at the steps of the launch, the resize and the release of a share, beside a neighbour on the
 same card: the neighbour's claim, files and turns stay, nothing of the dead does, and no MiB is lost."""
 
 import base64
-import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -27,7 +26,7 @@ from mesos_gpu.wire.mesos.resize import encode_request
 from tests.conftest import wait_until
 from tests.hosts import GPUS, Host, host
 from tests.kernel.conftest import needs
-from tests.kernel.test_kill_at_every_step import bootstrap, traces_of
+from tests.kernel.test_kill_at_every_step import EVERY, bootstrap, killed_before, traces_of
 from tests.kernel.test_shares import QUARTER, SHARED
 
 pytestmark = pytest.mark.kernel
@@ -125,7 +124,9 @@ class Card:
                 return one, container, through
 
 
-@pytest.fixture(params=["cgroup1", "cgroup2", "off"])
+@pytest.fixture(
+    params=["cgroup1", *(pytest.param(each, marks=pytest.mark.long) for each in ("cgroup2", "off"))]
+)
 def card(
     open_directory: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Card]:
@@ -141,19 +142,27 @@ def card(
         yield Card(directory, version, stack)
 
 
-def each_step(card: Card, stride: int, wish: Resize | None = None, *, more_than: int = 0) -> list[str]:
-    """Kill at every `stride`-th step, from any on; by turns the monitor and the next share clean up.
+def each_step(
+    card: Card, steps: Sequence[int], wish: Resize | None = None, *, more_than: int = 0
+) -> list[str]:
+    """Kill an executor before each of the steps; by turns the monitor and the next share clean up.
+
+    Args:
+        card: Card that the executor launches a share on.
+        steps: Numbers of steps, or `EVERY`, until one comes through.
+        wish: Resize in which it is killed, and not in its launch.
+        more_than: Lower bound of the number of steps, of `EVERY`.
 
     Returns:
-        Before what they were killed. That there are `more_than` so many steps is asserted.
+        Calls that they were killed before.
     """
-    steps: list[str] = []
-    for number in range(random.randint(1, stride), 1000, stride):
+    killed: list[str] = []
+    for number in steps:
         one, container, through = card.killed(number, wish)
         if through:
             break
-        steps.append(one.stderr().splitlines()[-1])
-        if len(steps) % 2:
+        killed.append(one.stderr().splitlines()[-1])
+        if len(killed) % 2:
             reap(card.ledger)
         else:
             card.follow()
@@ -161,27 +170,30 @@ def each_step(card: Card, stride: int, wish: Resize | None = None, *, more_than:
                 card.neighbour.task
             ]
             reap(card.ledger)  # seals a sandbox that is not sealed yet
-        card.is_as_before(steps[-1])
-        assert traces_of(container) == [], steps[-1]
+        card.is_as_before(killed[-1])
+        assert traces_of(container) == [], killed[-1]
         gone = partial(processes.of_task, one.task)
         wait_until("nothing of it runs", lambda gone=gone: gone() == [], 30)  # type: ignore[misc]
     card.follow()
     card.is_as_before("the end")
-    assert number > more_than, steps
-    return steps
+    if steps is EVERY:
+        assert number > more_than, killed
+    else:
+        assert len(killed) == len(steps), "the executor came through"
+    return killed
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 29])
-def test_a_kill_in_launch_or_release_leaves_the_neighbour_all_that_it_has(card: Card, stride: int) -> None:
-    each_step(card, stride, more_than=80)
+@killed_before(60)
+def test_kill_in_launch_or_release_leaves_the_neighbour_its_share(card: Card, steps: Sequence[int]) -> None:
+    each_step(card, steps, more_than=80)
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 13])
+@killed_before(9)
 @pytest.mark.parametrize(
     "wish", [Resize(1, 3000, 3000, 750), Resize(1, 500, 500, 100)], ids=["larger", "smaller"]
 )
-def test_a_kill_in_a_resize_does_too(
-    card: Card, stride: int, wish: Resize, monkeypatch: pytest.MonkeyPatch
+def test_kill_in_a_resize_leaves_the_neighbour_its_share(
+    card: Card, steps: Sequence[int], wish: Resize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.hosts.executor_command", lambda: bootstrap("resize"))
-    each_step(card, stride, wish, more_than=15)
+    each_step(card, steps, wish, more_than=15)

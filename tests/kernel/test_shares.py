@@ -23,9 +23,11 @@ from mesos_gpu.testing.scripted_agent import scripted_agent
 from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, Host, changed_executor, driver_volume, host
+from tests.kernel.conftest import EACH_CGROUP
 from tests.kernel.test_isolation import ENXIO, EPERM, PROBE, PYTHON, nodes
 
 pytestmark = pytest.mark.kernel
+CGROUPS = EACH_CGROUP
 DRIVER = "535.129.03"
 QUARTER = Share(250, 1000, 1000, Method.SHIM_WINDOWS)
 MIG = Share(142, 1000, 1000, Method.MIG, instance="MIG-1")
@@ -240,6 +242,7 @@ def windows(node: Node, *tenants: Host) -> dict[str, int]:
     return lengths
 
 
+@pytest.mark.long
 def test_windows_are_planned_anew_with_each_claim_and_release(node: Node) -> None:
     first = node.tenant()
     assert windows(node, first) == {first.task: 1000}, "what nobody has, it gets"
@@ -277,6 +280,7 @@ def ask(one: Host, *wish: int) -> Resized:
     return answers(one)[-1]
 
 
+@pytest.mark.long
 def test_a_running_share_is_resized_by_a_message(node: Node) -> None:
     first, second = node.tenant(), node.tenant()
     assert ask(first, 1, 2500, 2500, 700) == Resized(1, 2500, 2500, 700)

@@ -18,9 +18,11 @@ from mesos_gpu.testing.cuda import MIB
 from tests.conftest import wait_until
 from tests.cuda import card_of, compiled, volume_of_doubles
 from tests.hosts import GPUS, Host
+from tests.kernel.conftest import EACH_CGROUP
 from tests.kernel.test_shares import DRIVER, QUARTER, Node
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.long]
+CGROUPS = EACH_CGROUP
 Libraries = tuple[Path, dict[str, str]]
 
 

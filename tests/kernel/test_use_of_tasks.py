@@ -19,16 +19,18 @@ from mesos_gpu.model.nodes.gpu_use import Span, TaskUse
 from mesos_gpu.model.nodes.health import Reading
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, Host
+from tests.kernel.conftest import EACH_CGROUP
 from tests.kernel.test_shares import Node
 
 pytestmark = pytest.mark.kernel
+CGROUPS = EACH_CGROUP
 #: A command, its child that ends when it is told to, its grandchild, and one that has left its parents and session.
 COMMAND = """
 echo command $$
-sh -c 'echo child $$; until [ -e end ]; do sleep 0.02; done' &
+sh -c 'echo child $$; until [ -e end ]; do sleep 0.1; done' &
 sh -c 'sh -c "echo grandchild \\$\\$; exec sleep 600" & wait' &
 (setsid sh -c 'echo daemon $$; exec sleep 600' &)
-while :; do wait; sleep 0.1; done
+while :; do wait; sleep 1; done
 """
 #: clone3(2) with set_tid: a process that has the id which is its first argument, and runs the others.
 AGAIN = """
@@ -177,6 +179,7 @@ def test_task_beside_a_stranger_on_its_card_did_only_its_own_part(
     assert seen.did({own: 100}) == {task.name: (1000, 1000)}, "alone, it did all that the card did"
 
 
+@pytest.mark.long
 def test_use_of_an_ended_process_stays_with_its_task_when_its_pid_is_reused(
     two: tuple[Task, Task],
 ) -> None:
@@ -202,6 +205,7 @@ def test_use_of_an_ended_process_stays_with_its_task_when_its_pid_is_reused(
         assert seen.did({pid: 400, worker: 200}) == {one.name: (1000, 0), other.name: (1000, 600)}
 
 
+@pytest.mark.long
 def test_an_id_that_two_had_between_two_looks_counts_for_neither(two: tuple[Task, Task]) -> None:
     one, other = two
     pid, worker = one.pids["child"], other.pids["command"]

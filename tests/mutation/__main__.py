@@ -75,7 +75,7 @@ def draw(count: int, seed: int, paths: Sequence[str]) -> list[Mutant]:
     return [Mutant(**json.loads(line)) for line in drawn.stdout.splitlines()]
 
 
-def run(mutants: Sequence[Mutant], workers: int, last_stage: int) -> Iterator[Fate]:
+def run(mutants: Sequence[Mutant], workers: int, last_stage: int | None) -> Iterator[Fate]:
     """Try all mutants; the fates, in the order in which they are known."""
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     for number in range(workers):
@@ -119,14 +119,14 @@ def report(fates: Sequence[Fate], seed: int, path: Path) -> int:
 
 def main() -> int:
     """Draw, try, and report; 0 where few enough survive."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("paths", nargs="*", default=MUTATED, help="folders or modules to mutate")
     parser.add_argument("--count", type=int, default=100, help="number of mutants")
     parser.add_argument(
         "--seed", type=int, default=None, help="the same seed draws the same mutants of the same code"
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="number of processes")
-    parser.add_argument("--last-stage", type=int, default=4, help="1: only unit tests that import the module")
+    parser.add_argument("--last-stage", type=int, default=None, help="3: all that are near")
     options = parser.parse_args()
     if os.geteuid() != 0:
         parser.error("needs root, for namespaces that mutants do not leave")

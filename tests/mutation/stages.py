@@ -9,7 +9,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 TIERS: Final = ("unit", "property", "contract", "kernel")
 SIMULATIONS: Final = "tests/unit/simulate/"
-#: The last stage of a package; files that an earlier stage has had are not run again.
+#: The last stages of a package, one for each place; files that an earlier stage has had are not run again.
 WIDER: Final[Mapping[str, Sequence[str]]] = {
     "mesos_gpu/policy": (
         "tests/unit/policy",
@@ -55,8 +55,8 @@ def imported(text: str) -> Iterator[str]:
 @functools.cache
 def texts() -> Mapping[str, str]:
     """Return the files of tests that need no cluster, by path."""
-    found = [path for tier in TIERS for path in sorted((ROOT / "tests" / tier).rglob("test_*.py"))]
-    return {str(path.relative_to(ROOT)): path.read_text() for path in found}
+    paths = [path for tier in TIERS for path in sorted((ROOT / "tests" / tier).rglob("test_*.py"))]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
 
 
 @functools.cache
@@ -71,12 +71,14 @@ def importers(module: str) -> list[str]:
     return [path for path, text in texts().items() if package in text and module in imports_of(path)]
 
 
-def mirror(path: str) -> str:
-    """Return the nearest folder of tests/unit that has the tests of a module's folder."""
+def mirrors(path: str) -> list[str]:
+    """Return the nearest folder of tests/unit that has the tests of a module's folder, and one of its last name."""
     folder = Path(path.removeprefix("mesos_gpu/")).parent
+    subject = folder.name
     while not (ROOT / "tests/unit" / folder).is_dir():
         folder = folder.parent
-    return str("tests/unit" / folder)
+    places = ("tests/unit" / folder, Path("tests/unit", subject))
+    return [str(place) for place in places if (ROOT / place).is_dir()]
 
 
 def files(place: str) -> list[str]:
@@ -93,12 +95,8 @@ def stages(path: str) -> list[list[str]]:
     direct = importers(module)
     near = [name for name in direct if name.startswith("tests/unit/") and not name.startswith(SIMULATIONS)]
     chosen: list[list[str]] = []
-    for stage in (
-        near,
-        files(mirror(path)),
-        direct,
-        [name for place in WIDER[package] for name in files(place)],
-    ):
+    mirrored = [name for place in mirrors(path) for name in files(place)]
+    for stage in near, mirrored, direct, *map(files, WIDER[package]):
         had = {name for each in chosen for name in each}
         fresh = [name for name in dict.fromkeys(stage) if name not in had]
         chosen.append(sorted(fresh, key=lambda name: (ROOT / name).stat().st_size))

@@ -20,8 +20,8 @@ from tests.mutation.stages import ROOT, stages
 
 #: What nearly all tests import beside the product.
 LIBRARIES: Final = ("hypothesis", "msgspec", "numpy", "requests", "rich", "starlette.applications", "uvicorn")
-CPU_S: Final = 200  # of one stage; a mutant that takes more is noticed
-STAGE_S: Final = 1200  # by the clock
+CPU_S: Final = 600  # of one stage, which needs a third of it; a mutant that takes more is noticed
+STAGE_S: Final = 3600  # by the clock
 TEST_S: Final = 60  # of one test
 OPTIONS: Final = (
     *("-x", "-q", "-n0", "-p", "no:randomly", "-p", "no:cacheprovider", f"--timeout={TEST_S}"),
@@ -57,7 +57,7 @@ class Worker:
             cwd=self._root, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def try_one(self, path: str, source: str, last_stage: int) -> tuple[str, int]:
+    def try_one(self, path: str, source: str, last_stage: int | None) -> tuple[str, int]:
         """Run tests on a mutant; the failure, empty if there is none, and the stage."""
         return self._ask({"path": path, "source": source, "last_stage": last_stage})
 
@@ -109,6 +109,7 @@ class Watch:
 
 def pytest_of(names: Sequence[str]) -> str:
     """Run tests in this process, which has nothing else to do; the first that failed, empty if none did."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 5))
     silence = os.open(os.devnull, os.O_RDWR)
@@ -152,13 +153,19 @@ def clear() -> None:
     assert os.getpid() == 1, "kill(-1) is for a namespace of its own"
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
+    reap(0)
+
+
+def reap(options: int = os.WNOHANG) -> None:
+    """Take in what has ended, as the first process of a namespace must: orphans come to it."""
     with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
+        while os.waitpid(-1, options) != (0, 0):
+            pass
 
 
 def work() -> None:
     """Try mutants from standard input, a line each, and print the fates."""
+    signal.signal(signal.SIGCHLD, lambda *_: reap())
     for name in LIBRARIES:
         importlib.import_module(name)
     answers = os.fdopen(os.dup(1), "w")
@@ -171,7 +178,7 @@ def work() -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def run_mutant(path: Path, source: str, last_stage: int) -> tuple[str, int]:
+def run_mutant(path: Path, source: str, last_stage: int | None) -> tuple[str, int]:
     """Run the stages of a module with a fault; the failure, and the number of the last stage that ran."""
     original = path.read_bytes()
     path.write_text(source)

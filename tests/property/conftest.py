@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.property.examples import RANDOM
 
@@ -14,7 +15,7 @@ def same_examples() -> Iterator[None]:
     with the tests that run before; where examples are drawn at random, they are welcome."""
     with pytest.MonkeyPatch.context() as patch:
         if not RANDOM:
-            patch.setattr(providers, "_get_local_constants", providers.Constants)
+            patch.setattr(providers, "_get_local_constants", Constants)
             providers.CONSTANTS_CACHE.cache.clear()
         yield
         providers.CONSTANTS_CACHE.cache.clear()

@@ -1,4 +1,4 @@
-"""The core is told the time and what was drawn: the linter refuses what reads a clock or draws a chance there."""
+"""Modules of the core take time and chance as arguments: the linter refuses clocks and random draws there."""
 
 import json
 import shutil

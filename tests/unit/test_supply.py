@@ -1,4 +1,4 @@
-"""What is installed: nothing known to be bad, nothing unhashed, licences that go with ours, a bill of materials."""
+"""The supply chain: no known advisory, hashes, compatible licences, and a bill of materials."""
 
 import functools
 import json
@@ -46,7 +46,7 @@ ADVISORIES = [
 
 
 def known(name: str, version: Version) -> list[str]:
-    """What is known against a release."""
+    """Return the advisories against a release."""
     return [f"{name} {version}: {each.id}: {each.what}" for each in ADVISORIES if each.against(name, version)]
 
 
@@ -57,7 +57,7 @@ def test_locked_releases_have_no_known_advisory(path: Path) -> None:
 
 
 def test_lower_bounds_have_no_known_advisory() -> None:
-    """Who installs without the lock may get the lowest release that setup.cfg allows."""
+    """An installation without the lock may get the lowest release that setup.cfg allows."""
     lowest = {
         canonicalize_name(one.name): Version(bound.version)
         for one in RUNTIME

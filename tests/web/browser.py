@@ -31,10 +31,8 @@ NEEDED: Final = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-ge
 WHOLE: Final = '<p id="as-of">as of '
 PATIENCE_S: Final = 90.0
 LOOKS: Final = {"light": (1280, False), "dark": (1280, True), "phone": (390, False)}
-#: A test for each; pages in the light are judged by `make test`, the others by `make test-long`.
-each_look = pytest.mark.parametrize(
-    "look", [pytest.param(look, marks=[] if look == "light" else [pytest.mark.long]) for look in LOOKS]
-)
+#: A test for each, in long runs: a browser judges all parts of a page.
+each_look = pytest.mark.parametrize("look", [pytest.param(look, marks=pytest.mark.long) for look in LOOKS])
 PHONE: Final = LOOKS["phone"][0]  # pixels
 TABLET: Final = 768  # pixels: tables are as on a desk there, and their columns are wider than the page
 AXE: Final = files("axe_core_python") / "axe.min.js"
@@ -55,6 +53,10 @@ _OPTIONS: Final = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-software-rasterizer",
+    "--disable-extensions",
+    "--renderer-process-limit=1",
+    "--disable-features=Translate,MediaRouter,OptimizationHints,SpareRendererForSitePerProcess,IsolateOrigins,site-per-process",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

@@ -1,4 +1,4 @@
-"""A browser for each file of tests; what it needs is in tests/web/browser.py."""
+"""A browser for all tests of a process; pages of tests know nothing of each other."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.web.browser import Browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser = Browser(tmp_path_factory.mktemp("chromium"))
     yield browser
@@ -16,6 +16,6 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(started: Browser) -> Iterator[Browser]:
-    """With no page yet."""
+    """Give the browser, with no page yet."""
     yield started
     started.leave()

@@ -149,6 +149,7 @@ def test_a_drained_node_is_said_once_and_a_card_says_whose_it_is(rig: Rig, brows
     )
 
 
+@pytest.mark.long
 def test_job_list_begins_with_running_jobs_and_has_pages(rig: Rig, browser: Browser) -> None:
     rig.node()
     runs = rig.submit(name="runs", gpus=1)
@@ -180,6 +181,7 @@ class Stops(Relay):
         return super().answer(path)
 
 
+@pytest.mark.long
 def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, browser: Browser) -> None:
     rig.node()
     stops = Stops(rig.url, left=7)  # 7: who looks, and one round of the page
@@ -200,6 +202,7 @@ def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, brow
     assert "a1.example" in page, "what was known stays"
 
 
+@pytest.mark.long
 def test_old_page_is_marked_within_five_seconds_and_at_once_without_a_network(
     rig: Rig, browser: Browser
 ) -> None:

@@ -34,6 +34,7 @@ def test_login_page_is_shown_to_unknown_users(browser: Browser) -> None:
     assert 'name="password"' not in page, "no passwords are taken"
 
 
+@pytest.mark.long
 def test_buttons_without_a_right_to_them_are_hidden(rig: LoginRig, browser: Browser) -> None:
     headers = {USER_HEADER: "ann"}
     job = {"name": "anns", "command": "true"}
@@ -56,6 +57,7 @@ def test_user_who_is_logged_in_is_named(rig: LoginRig, browser: Browser) -> None
     browser.page(rig.url, headers={USER_HEADER: "root"}).when("<span>root</span>", "roles: admin")
 
 
+@pytest.mark.long
 def test_login_leads_back_to_the_part_that_was_wanted(browser: Browser) -> None:
     store = TokenStore()
     rig = LoginRig([store.prover()])
@@ -73,6 +75,7 @@ def test_login_leads_back_to_the_part_that_was_wanted(browser: Browser) -> None:
         rig.close()
 
 
+@pytest.mark.long
 def test_a_session_that_ends_leads_to_the_page_to_log_in_and_back(browser: Browser) -> None:
     store = TokenStore()
     rig = LoginRig([store.prover()])

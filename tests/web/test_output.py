@@ -38,6 +38,7 @@ def test_output_of_a_job_appears_once(prints: Prints, browser: Browser) -> None:
     assert page.run("document.querySelector('pre.logs').textContent") == "a warning\n"
 
 
+@pytest.mark.long
 def test_output_that_is_long_is_shown_from_its_end(prints: Prints, browser: Browser) -> None:
     prints.printed["stdout"] = "x" * 70000 + "\nthe end\n"
     (job,) = prints.scene.call("GET", "/v1/jobs?named=train").json()["jobs"]

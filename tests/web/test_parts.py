@@ -49,10 +49,12 @@ def test_axe_has_nothing_against_any_part(shown: Scene, browser: Browser, look: 
     assert page.run(JUDGE) == []
 
 
+@pytest.mark.long
 def test_parts_are_no_wider_than_a_phone(shown: Scene, browser: Browser) -> None:
     assert too_wide(browser.page(shown.url), parts(shown)) == {}
 
 
+@pytest.mark.long
 def test_a_phone_shows_each_state_without_scrolling_sideways_and_cuts_nothing_off(
     shown: Scene, browser: Browser
 ) -> None:
@@ -62,6 +64,7 @@ def test_a_phone_shows_each_state_without_scrolling_sideways_and_cuts_nothing_of
     assert len(page.run(STATES)) == 7
 
 
+@pytest.mark.long
 def test_heads_of_tables_are_seen_on_a_phone_while_they_have_the_focus(
     shown: Scene, browser: Browser
 ) -> None:
@@ -97,6 +100,7 @@ def focused(page: Page, attribute: str) -> Any:
     return page.run(f"document.activeElement.getAttribute('{attribute}')")
 
 
+@pytest.mark.long
 def test_the_focus_stays_while_what_is_shown_changes(scene: Scene, browser: Browser) -> None:
     page = browser.page(scene.url)
     page.when("Card a1.example:7 is sick")
@@ -191,6 +195,7 @@ def test_deployments_are_stopped_and_rolled_back_and_apps_scaled(scene: Scene, b
     wait_until("it is rolled back", lambda: app(scene)["instances"] == 5)
 
 
+@pytest.mark.long
 def test_apps_are_restarted_returned_to_a_version_and_stopped(scene: Scene, browser: Browser) -> None:
     (first,) = deployments(scene)
     assert scene.call("DELETE", f"/v2/deployments/{first}?force=true").status_code == 202
@@ -245,6 +250,7 @@ def test_form_shows_an_error_at_its_field(scene: Scene, browser: Browser) -> Non
 WRONG: Final = "[...document.querySelectorAll('[aria-invalid]')].map((each) => each.name)"
 
 
+@pytest.mark.long
 def test_an_app_is_started_from_a_template(scene: Scene, browser: Browser) -> None:
     page = browser.page(f"{scene.url}/#/submit")
     page.when('<optgroup label="Groups of apps">')
@@ -293,6 +299,7 @@ def test_form_begins_with_the_values_of_the_address(scene: Scene, browser: Brows
     assert page.run("document.querySelector('form.submit')") is None
 
 
+@pytest.mark.long
 def test_refusal_is_shown_with_its_reason_and_the_page_goes_on(scene: Scene, browser: Browser) -> None:
     page = browser.page(f"{scene.url}/#/jobs/{scene.gang}")
     page.when("Why it waits", "Place in the queue: 1")

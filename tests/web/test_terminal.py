@@ -145,6 +145,7 @@ def test_a_terminal_in_a_job_carries_keys_output_sizes_and_its_exit_code(rig: Pl
     again.close()
 
 
+@pytest.mark.long
 def test_an_open_terminal_shows_all_its_rows_and_axe_has_nothing_against_it(rig: Playing, page: Page) -> None:
     page.size(LOOKS["light"][0])
     host = Host(rig, page)
@@ -161,6 +162,7 @@ def test_an_open_terminal_shows_all_its_rows_and_axe_has_nothing_against_it(rig:
     host.close()
 
 
+@pytest.mark.long
 def test_terminal_passes_much_output_and_input_with_credits(rig: Playing, page: Page) -> None:
     host = Host(rig, page)
     line, sent, credit = b"x" * 998 + b"\r\n", 0, WINDOW
@@ -186,6 +188,7 @@ def test_terminal_passes_much_output_and_input_with_credits(rig: Playing, page: 
     host.close()
 
 
+@pytest.mark.long
 def test_a_program_that_asks_the_terminal_without_end_fills_no_memory(rig: Playing, page: Page) -> None:
     host, asks = Host(rig, page), b"\x1b[6n" * (MOST_DATA // 4)
     for _ in range(40):  # 4 MiB of answers, of which the program reads none

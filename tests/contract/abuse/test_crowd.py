@@ -130,7 +130,7 @@ def test_requests_begin_by_turns_of_addresses() -> None:
     asyncio.run(begin())
 
 
-def test_who_asks_for_much_on_many_connections_is_answered_in_turn_with_others() -> None:
+def test_caller_with_many_connections_is_answered_in_turn_with_others() -> None:
     """An address has 16 connections with 16 requests each; another address has one connection with one request."""
     served_to: list[str] = []
     with served() as rig, ExitStack() as held:

@@ -181,9 +181,7 @@ def test_a_change_is_asked_for_by_our_own_pages_alone(
         ("HEAD", "cross-site", "", 403),
     ],
 )
-def test_what_a_browser_says_of_the_page_that_asks_counts(
-    verb: str, site: str, mode: str, status: int
-) -> None:
+def test_guard_heeds_what_a_browser_says_of_the_page(verb: str, site: str, mode: str, status: int) -> None:
     assert status_of({**OURS, "Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}, verb=verb) == status
 
 
@@ -206,9 +204,7 @@ def test_a_query_has_so_many_fields() -> None:
         ("", 403),
     ],
 )
-def test_on_an_address_of_a_network_it_has_the_names_that_it_was_given(
-    server: str, host: str, status: int
-) -> None:
+def test_guard_on_an_address_of_a_network_has_the_given_names(server: str, host: str, status: int) -> None:
     assert status_of({"Host": f"{host}:8080"}, server=server) == status
 
 
@@ -272,13 +268,13 @@ def test_a_client_s_address_is_its_connection_s(rig: Rig, caplog: pytest.LogCapt
         "APP.JS",
     ],
 )
-def test_no_file_but_the_dashboard_s_is_served(rig: Rig, name: str) -> None:
+def test_files_other_than_the_dashboard_s_are_not_served(rig: Rig, name: str) -> None:
     answer = rig.call("GET", "/static/" + name)
     assert code_of(answer) == (404, "not-found")
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/", "/login/", "//v1/jobs", "//evil.example/v1/jobs/"])
-def test_no_answer_leads_to_an_address_that_is_made_of_the_request(rig: Rig, path: str) -> None:
+def test_answers_never_lead_to_an_address_made_of_the_request(rig: Rig, path: str) -> None:
     answer = rig.call("GET", path, allow_redirects=False)
     assert (code_of(answer), answer.headers.get("Location")) == ((404, "not-found"), None)
 
@@ -299,7 +295,7 @@ def test_no_answer_leads_to_an_address_that_is_made_of_the_request(rig: Rig, pat
         "offset=NaN",
     ],
 )
-def test_no_file_but_a_task_s_streams_is_read(rig: Rig, query: str) -> None:
+def test_files_other_than_a_task_s_streams_are_not_read(rig: Rig, query: str) -> None:
     job = rig.submit()
     assert code_of(rig.call("GET", f"/v1/jobs/{job['id']}/logs?{query}")) == (422, "invalid")
 

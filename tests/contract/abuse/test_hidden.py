@@ -56,7 +56,7 @@ LB: dict[str, Any] = {
         ("GET", "/v2/apps{}/web/versions", None),
     ],
 )
-def test_what_is_hidden_is_refused_in_the_same_words_as_what_is_not_there(
+def test_hidden_things_are_refused_in_the_words_of_missing_ones(
     rig: Rig, verb: str, path: str, body: object
 ) -> None:
     create(rig, "boss", "/there/web")
@@ -100,9 +100,7 @@ def test_a_change_of_a_group_names_nothing_in_it_that_is_hidden(rig: Rig) -> Non
         ({"labels": {"HAPROXY_0_VHOST": "a.example, SHOP.example"}}, "host shop.example"),
     ],
 )  # fmt: skip
-def test_what_a_load_balancer_gives_to_anothers_app_is_not_taken(
-    rig: Rig, mine: dict[str, Any], word: str
-) -> None:
+def test_service_port_of_anothers_app_is_not_taken(rig: Rig, mine: dict[str, Any], word: str) -> None:
     create(rig, "boss", "/shop/web", **LB)
     mine = {"portDefinitions": [{"port": 10060}], **mine}
     refused = create(rig, "ann", "/research/mine", **mine)
@@ -136,7 +134,7 @@ def test_a_services_port_and_name_are_not_taken(rig: Rig) -> None:
     assert (named.status_code, "/shop" in named.text) == (403, False)
 
 
-def test_of_a_service_those_apps_are_shown_that_are_seen(rig: Rig) -> None:
+def test_service_shows_only_apps_that_the_caller_sees(rig: Rig) -> None:
     create(rig, "boss", "/shop/web")
     create(rig, "ann", "/research/web")
     split = {"apps": {"/shop/web": 1, "/research/web": 1}}
@@ -184,9 +182,7 @@ def test_a_task_that_is_held_is_named_to_who_may_see_such(rig: Rig) -> None:
         assert "topsecret" not in rig.call("ann", "GET", path).text, path
 
 
-def test_why_a_job_is_not_resized_names_no_job_that_is_hidden(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resize_refusal_names_no_hidden_job(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, others = (
         rig.submit(who, queue=queue).json()["id"] for who, queue in (("ann", "research"), ("boss", "other"))
     )

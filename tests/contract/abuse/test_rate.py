@@ -63,7 +63,7 @@ def test_too_many_requests_are_told_when_to_come_again() -> None:
 
 
 @pytest.mark.parametrize("path", ["/ping", "/metrics", "/metrics/prometheus", "/v1/health"])
-def test_what_tells_whether_all_is_well_is_counted_apart(path: str) -> None:
+def test_health_routes_have_a_rate_of_their_own(path: str) -> None:
     with limited(Limits(rate_per_s=0.01, burst=1)) as rig:
         assert [rig.call("GET", "/v1/status").status_code for _ in range(2)] == [200, 429]
         assert [rig.call("GET", path).status_code for _ in range(2)] == [200, 429]

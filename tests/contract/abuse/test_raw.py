@@ -88,7 +88,7 @@ REFUSALS: Final = {
 
 
 @pytest.mark.parametrize("raw", REFUSALS)
-def test_what_could_be_read_otherwise_is_refused_and_the_connection_closed(rig: Rig, raw: str) -> None:
+def test_ambiguous_request_is_refused_and_the_connection_closed(rig: Rig, raw: str) -> None:
     sent, status = REFUSALS[raw]
     before, counted = jobs(rig), sum(REFUSED.read().values())
     said = answer_to(rig.server.port, sent)
@@ -100,7 +100,7 @@ def test_what_could_be_read_otherwise_is_refused_and_the_connection_closed(rig: 
     assert sum(REFUSED.read().values()) > counted  # of a body also by who reads it
 
 
-def test_of_v2_it_is_said_in_marathons_shape(rig: Rig) -> None:
+def test_refusals_of_v2_have_marathons_shape(rig: Rig) -> None:
     said = answer_to(rig.server.port, b"GET /v2/apps HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 ")
     assert b'\r\n\r\n{"message":"Host must be given once, not 2 times"' in said
@@ -109,7 +109,7 @@ def test_of_v2_it_is_said_in_marathons_shape(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "head", [b"GET http://localhost/v1/health HTTP/1.1\r\n" + HOST, b"GET http://LOCALHOST:80/v1/health HTTP/1.1\r\n"
              b"Host: localhost:80\r\n", LOOK + b"X: a\r\n" * 97, LOOK + b"X: " + b"a" * 16000 + b"\r\n"])  # fmt: skip
-def test_what_is_within_the_limits_is_taken(rig: Rig, head: bytes) -> None:
+def test_request_within_the_limits_is_taken(rig: Rig, head: bytes) -> None:
     assert answer_to(rig.server.port, head + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 ")
 
 
@@ -156,7 +156,7 @@ def test_requests_are_not_piled_up_before_one_that_waits(rig: Rig) -> None:
     assert REFUSED.read()[Reason.PIPELINE] == before + 1
 
 
-def test_a_few_are_answered_in_their_order(rig: Rig) -> None:
+def test_pipelined_requests_are_answered_in_their_order(rig: Rig) -> None:
     paths = [b"/v1/health", b"/ping", b"/v1/none", b"/v1/health"]
     raw = b"".join(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path for path in paths)
     said = answer_to(rig.server.port, raw + LOOK + b"Connection: close\r\n\r\n")
@@ -228,7 +228,7 @@ def test_client_that_goes_before_its_body_is_whole_is_no_defect(
     [(b"[", 400, Reason.JSON), (b'{"a":1,"a":2}', 400, Reason.JSON), (b" " * 1_100_000, 413, Reason.BODY)],
 )
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v2/apps"])
-def test_what_is_refused_of_a_body_is_counted(
+def test_refusals_of_bodies_are_counted(
     rig: Rig, path: str, sent: bytes, status: int, reason: Reason
 ) -> None:
     before = REFUSED.read()[reason]

@@ -53,7 +53,7 @@ def launched(rig: AccessRig, path: str) -> None:
     wait_until(f"a task at {path}", look)
 
 
-def test_what_was_admitted_starts_and_its_owner_may_do_nothing_with_it(rig: AccessRig) -> None:
+def test_admitted_job_starts_after_its_owner_lost_all_rights(rig: AccessRig) -> None:
     job = rig.call("ann", "POST", "/v1/jobs", json=JOB).json()["id"]
     assert rig.call("ann", "POST", "/v2/apps", json=APP).status_code == 201
     rig.bind(BOSS)
@@ -102,9 +102,7 @@ def posted(lines: Iterator[bytes]) -> str:
     return str(next(each["appDefinition"]["id"] for each in events if each["eventType"] == "api_post_event"))
 
 
-def test_one_name_does_not_keep_others_from_listening(
-    rig: AccessRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listeners_of_a_name_do_not_shut_out_others(rig: AccessRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MOST_OF_NAME", 3)
     with ExitStack() as many:
         for _ in range(3):

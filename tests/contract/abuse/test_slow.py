@@ -217,6 +217,15 @@ def percentile(ordered: list[float], percent: int) -> float:
 
 
 @pytest.mark.parametrize("slowness", Slowness, ids=lambda each: each.name)
+def test_callers_are_answered_beside_some_slow_clients(rig: Rig, slowness: Slowness) -> None:
+    large = {"cmd": "x" * 100_000, "instances": 0}
+    assert rig.call("PUT", "/v2/apps/large", json=large).ok
+    with SlowClients(rig.server.port, 40, slowness, OTHER):
+        assert len(times_ms(rig.server.port, 20)) == 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slowness", Slowness, ids=lambda each: each.name)
 def test_others_are_answered_beside_slow_clients(slowness: Slowness) -> None:
     with served() as port, SlowClients(port, 200, slowness, OTHER):
         assert percentile(times_ms(port, 100), 50) < 1000  # three times slower machines, other tests beside

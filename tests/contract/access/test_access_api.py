@@ -32,7 +32,7 @@ def code_of(response: requests.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
 
 
-def test_a_scheduler_of_before_has_version_0_and_root_on_its_host_writes_the_first(rig: AccessRig) -> None:
+def test_access_document_of_a_new_scheduler_is_version_0_and_root_writes_the_first(rig: AccessRig) -> None:
     shown = rig.call(ROOT, "GET", "/v1/access")
     assert (shown.json()["version"], shown.json()["bindings"], shown.headers["ETag"]) == (0, [], '"0"')
     assert code_of(put(rig, "boss", BOSS)) == (403, "forbidden")
@@ -47,14 +47,14 @@ def test_a_scheduler_of_before_has_version_0_and_root_on_its_host_writes_the_fir
     )
 
 
-def test_what_is_read_can_be_sent_back_and_is_no_new_version(rig: AccessRig) -> None:
+def test_access_document_sent_back_as_read_is_no_new_version(rig: AccessRig) -> None:
     rig.bind(BOSS, shares={"ml": ["jobs"]}, unix_users={"boss": "ann"})
     body = rig.call("boss", "GET", "/v1/access").json()
     again = rig.call("boss", "PUT", "/v1/access", json=body)
     assert {**again.json(), "warnings": []} == {**body, "warnings": []}
 
 
-def test_who_has_read_another_version_is_refused(rig: AccessRig) -> None:
+def test_access_change_of_another_version_is_refused(rig: AccessRig) -> None:
     rig.bind(BOSS)
     for more in ({"version": 0}, {"version": 2}):
         assert code_of(put(rig, "boss", BOSS, **more)) == (409, "conflict")
@@ -111,7 +111,7 @@ def test_versions_are_kept_and_an_old_one_can_be_put_again(rig: AccessRig) -> No
         assert code_of(rig.call("boss", "GET", f"/v1/access/versions/{missing}")) == (404, "not-found")
 
 
-def test_nobody_gives_what_he_has_not_himself(rig: AccessRig) -> None:
+def test_access_change_grants_no_right_that_the_caller_lacks(rig: AccessRig) -> None:
     rig.bind(BOSS, {"names": ["will"], "roles": ["writer"]}, roles=[WRITER])
     will = {"names": ["will"], "roles": ["writer"]}
     for more in (
@@ -154,7 +154,7 @@ def test_a_document_that_nobody_could_change_again_needs_to_be_forced(rig: Acces
     assert rig.daemon.access.version == 4
 
 
-def test_what_one_may_not_have_meant_is_said(rig: AccessRig) -> None:
+def test_access_change_warns_of_probable_mistakes(rig: AccessRig) -> None:
     said = put(rig, ROOT, {"names": ["*"], "roles": ["admin"]}).json()["warnings"]
     assert said == ["bindings/0 lets everybody with a proved name change this document"]
     locked = put(rig, ROOT, {"names": ["ann"], "roles": ["admin"], "queues": ["ml"]}).json()["warnings"]
@@ -173,7 +173,7 @@ def ask(rig: AccessRig, who: Any, right: str, **more: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
-def test_what_a_name_may_do_and_why(rig: AccessRig) -> None:
+def test_access_check_tells_rights_of_a_name_and_why(rig: AccessRig) -> None:
     rig.bind(
         BOSS,
         {"names": ["ann"], "groups": ["ml"], "roles": ["user"], "queues": ["ml"]},
@@ -208,14 +208,14 @@ def test_what_a_name_may_do_and_why(rig: AccessRig) -> None:
     assert code_of(rig.call("ann", "POST", "/v1/access/check", json=by_group)) == (403, "forbidden")
 
 
-def test_all_rights_and_roles_are_listed_for_who_has_a_name(rig: AccessRig) -> None:
+def test_rights_and_roles_are_listed_for_named_callers(rig: AccessRig) -> None:
     listed = rig.call("ann", "GET", "/v1/access/rights").json()
     assert {"job:run", "access:write", "token:create"} <= {each["name"] for each in listed["rights"]}
     assert [role["name"] for role in listed["roles"]] == ["viewer", "user", "operator", "admin"]
     assert code_of(rig.call(None, "GET", "/v1/access/rights")) == (401, "unauthenticated")
 
 
-def test_who_waits_for_a_job_is_answered_by_what_he_may_when_it_changes(rig: AccessRig) -> None:
+def test_long_poll_of_a_job_answers_by_the_rights_at_the_change(rig: AccessRig) -> None:
     viewer = {"names": ["vera"], "roles": ["viewer"]}
     rig.bind({"names": ["ann"], "roles": ["user"]}, viewer)
     body = {"command": "echo hunter2", "env": {"TOKEN": "hunter2"}}

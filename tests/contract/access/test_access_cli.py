@@ -68,7 +68,7 @@ def failed(result: Result, code: int) -> str:
     return result.output
 
 
-def test_what_is_shown_can_be_applied_and_is_no_change(rig: CliRig, file: Path, tmp_path: Path) -> None:
+def test_access_document_applied_as_shown_is_no_change(rig: CliRig, file: Path, tmp_path: Path) -> None:
     assert done("access", "apply", file, "--yes", "--comment", "the first").endswith(
         "Version 1: 1 role and 2 bindings.\n"
     )
@@ -97,7 +97,9 @@ def test_a_change_is_shown_before_it_is_asked_for(rig: CliRig, file: Path) -> No
     assert rig.daemon.access.bindings[0].names == ("ann", "bob")
 
 
-def test_who_is_asked_may_say_no(rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_apply_asks_and_takes_no_for_an_answer(
+    rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
     assert "Let it be so?" in failed(call("access", "apply", str(file), stdin="n\n"), 1)
     assert rig.daemon.access.version == 0
@@ -150,7 +152,7 @@ def test_a_document_that_nobody_could_change_again_needs_force(rig: CliRig, file
     done("access", "apply", file, "--yes", "--force")
 
 
-def test_what_is_changed_is_a_document_for_programs(rig: CliRig, file: Path) -> None:
+def test_access_diff_is_a_document_for_programs(rig: CliRig, file: Path) -> None:
     seen = json.loads(failed(call("access", "diff", "--json", str(file)), 1))
     assert (seen["version"], seen["diff"][0]) == (0, "--- version 0")
     assert json.loads(done("access", "apply", file, "--yes", "--json"))["version"] == 1
@@ -221,7 +223,7 @@ def test_a_token_alone_is_printed_to_stdout(rig: CliRig) -> None:
     )
 
 
-def test_what_one_may_do_fits_80_columns(rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_can_fits_80_columns(rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done("access", "apply", file, "--yes")
     rig.caller = Caller("bob", frozenset({"ml"}), Proof.PASSWORD)
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)

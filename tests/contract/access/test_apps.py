@@ -56,7 +56,7 @@ def test_paths_that_are_not_ones_own_are_refused_in_marathons_shape(rig: Rig) ->
     assert rig.call("ann", "GET", "/v2/info").status_code == 200
 
 
-def test_who_has_no_right_for_a_path_does_not_see_it(rig: Rig) -> None:
+def test_app_path_is_hidden_without_a_right(rig: Rig) -> None:
     create(rig, "ann", "/research/web")
     create(rig, "boss", "/shop/web")
     for path in ("/v2/apps/shop/web", "/v2/groups/shop", "/v2/apps/shop/web/versions", "/v2/apps/shop/web/tasks",
@@ -92,7 +92,7 @@ def test_an_environment_that_was_shown_hidden_may_come_back_so(rig: Rig) -> None
     assert (now["env"], now["instances"], now["user"]) == ({"TOKEN": "hunter2"}, 2, "ann")
 
 
-def test_who_changes_what_anothers_app_runs_runs_it_and_does_not_get_its_environment(rig: Rig) -> None:
+def test_app_changed_by_another_runs_as_that_one_without_the_former_environment(rig: Rig) -> None:
     create(rig, "ann", "/research/web")
     stolen = rig.call("bob", "PUT", "/v2/apps/research/web", json={"cmd": "env > /tmp/x"})
     assert stolen.status_code == 403
@@ -122,7 +122,7 @@ def test_scaling_leaves_an_app_to_its_owner(rig: Rig) -> None:
     assert rig.call("carl", "GET", "/v1/jobs").json()["jobs"] == []
 
 
-def test_what_tasks_say_is_for_who_reads_what_they_run(rig: Rig) -> None:
+def test_app_task_messages_are_for_readers_of_its_output(rig: Rig) -> None:
     rig.node()
     answer = create(rig, "ann", "/research/web", instances=1)
     assert answer.status_code == 201, answer.text
@@ -156,7 +156,7 @@ def test_a_trial_shows_no_more_than_the_change_would(rig: Rig) -> None:
     assert "hunter2" not in tried.text
 
 
-def test_all_that_the_roles_do_not_allow_is_told_at_once(rig: Rig) -> None:
+def test_app_refusal_tells_all_that_roles_do_not_allow(rig: Rig) -> None:
     refused = create(rig, "ann", "/research/web", user="boss", gpu={"priority": 7},
                      labels={"HAPROXY_0_VHOST": "shop.example"})  # fmt: skip
     assert refused.status_code == 403

@@ -78,7 +78,7 @@ def test_command_is_for_the_callers_of_its_row(scene: Scene, command: Command) -
     assert is_so == command.whom, got
 
 
-def test_each_command_has_a_row(scene: Scene) -> None:
+def test_commands_have_one_row_each(scene: Scene) -> None:
     context = root_context()
     known = {name: main.get_command(context, name) for name in TOP}
     there = {leaf for name, each in known.items() if each for leaf in leaves(each, name)}

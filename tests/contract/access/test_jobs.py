@@ -26,7 +26,7 @@ def test_a_job_is_its_submitters_and_runs_as_the_unix_user_of_that_name(rig: Rig
     assert rig.submit("boss", user="www").json()["user"] == "www"
 
 
-def test_nobody_gets_401_and_says_what_to_do(rig: Rig) -> None:
+def test_job_routes_answer_401_with_a_remedy_without_a_name(rig: Rig) -> None:
     for verb, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/gpus"), ("GET", "/metrics")):
         response = rig.call("", verb, path, json=JOB if verb == "POST" else None)
         assert response.status_code == 401
@@ -34,7 +34,7 @@ def test_nobody_gets_401_and_says_what_to_do(rig: Rig) -> None:
     assert rig.call("", "GET", "/v1/health").status_code == 200
 
 
-def test_others_see_only_what_the_queue_shares(rig: Rig) -> None:
+def test_job_of_another_shows_what_its_queue_shares(rig: Rig) -> None:
     job_id = rig.submit("ann").json()["id"]
     seen = rig.call("bob", "GET", f"/v1/jobs/{job_id}").json()
     assert seen["hidden"]
@@ -72,7 +72,7 @@ def test_an_environment_is_its_owners(rig: Rig) -> None:
      ("PUT", "/keep", "job:keep"), ("DELETE", "/keep", "job:keep"),
      ("POST", "/exec", "job:exec"), ("POST", "/forward", "job:exec")],
 )  # fmt: skip
-def test_others_may_not_touch_it(rig: Rig, verb: str, below: str, right: str) -> None:
+def test_job_of_another_may_not_be_touched(rig: Rig, verb: str, below: str, right: str) -> None:
     job_id = rig.submit("ann").json()["id"]
     asked = {"/forward": {"ports": [80]}}.get(below, {"argv": ["true"]})
     body = {"PATCH": {"gpu_compute_pct": 50}, "POST": asked, "PUT": {"for_s": 60}}.get(verb)
@@ -82,7 +82,7 @@ def test_others_may_not_touch_it(rig: Rig, verb: str, below: str, right: str) ->
     assert rig.call("ann", "GET", f"/v1/jobs/{job_id}").json()["state"] == "pending"
 
 
-def test_what_a_task_says_is_for_who_reads_what_it_runs(rig: Rig) -> None:
+def test_job_task_messages_are_for_readers_of_its_output(rig: Rig) -> None:
     rig.node()
     path = f"/v1/jobs/{rig.submit('ann').json()['id']}"
     rig.status(rig.launched("ann", f"{path}/tasks"), "TASK_FAILED", message="hunter2: not found")
@@ -106,7 +106,7 @@ def test_sentences_do_not_name_jobs_that_are_not_seen(rig: Rig) -> None:
         assert waits in told
 
 
-def test_its_owner_and_an_operator_may_end_it(rig: Rig) -> None:
+def test_job_may_be_ended_by_its_owner_and_an_operator(rig: Rig) -> None:
     for name in ("ann", "otto"):
         job_id = rig.submit("ann").json()["id"]
         assert rig.call(name, "DELETE", f"/v1/jobs/{job_id}").status_code in (200, 202)
@@ -119,7 +119,7 @@ def test_a_queue_that_is_not_ones_own_is_refused(rig: Rig) -> None:
     assert refused(rig.submit("vera")) == (403, "vera lacks the right job:run")
 
 
-def test_all_that_the_roles_do_not_allow_is_told_at_once(rig: Rig) -> None:
+def test_job_refusal_tells_all_that_roles_do_not_allow(rig: Rig) -> None:
     asked = {
         "user": "ann",
         "image": "evil:1",
@@ -141,7 +141,7 @@ def test_all_that_the_roles_do_not_allow_is_told_at_once(rig: Rig) -> None:
     assert rig.submit("rita", **allowed).status_code == 201
 
 
-def test_who_has_no_unix_user_is_told(rig: Rig) -> None:
+def test_job_of_a_caller_without_a_unix_user_is_refused(rig: Rig) -> None:
     response = rig.submit("x@y", queue="default")
     assert response.status_code == 403
     assert response.json()["error"]["problems"][0]["path"] == "/user"

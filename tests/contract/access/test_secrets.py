@@ -40,7 +40,7 @@ def test_a_job_gets_the_secrets_that_its_owner_may_use(rig: AccessRig) -> None:
     ("who", "source"),
     [("bob", "team/hf"), ("ann", "ops/db"), ("ann", "teamster/hf"), ("bob", "team/hf#token")],
 )
-def test_others_are_refused_and_told_the_right(rig: AccessRig, who: str, source: str) -> None:
+def test_secrets_of_another_are_refused_with_the_missing_right(rig: AccessRig, who: str, source: str) -> None:
     answer = rig.call(who, "POST", "/v1/jobs", json=with_secret(source))
     assert answer.status_code == 403
     (problem,) = answer.json()["error"]["problems"]
@@ -62,7 +62,7 @@ def test_apps_likewise_and_nobody_takes_what_anothers_app_may_have(rig: AccessRi
     assert taken.status_code == 403, taken.text
 
 
-def test_without_a_store_nobody_gets_any() -> None:
+def test_secrets_without_a_store_are_refused() -> None:
     rig = AccessRig()
     try:
         answer = rig.call("anybody", "POST", "/v1/jobs", json=with_secret("team/hf"))

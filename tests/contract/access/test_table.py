@@ -37,7 +37,7 @@ def is_refused(got: int, admins: int) -> bool:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.verb} {row.route}")
-def test_it_is_for_those_whom_the_table_says(scene: Scene, row: Row) -> None:
+def test_route_is_for_the_callers_of_its_row(scene: Scene, row: Row) -> None:
     got = scene.as_each(lambda name: status(scene, row, name))
     assert 500 not in got.values()
     assert got["admin"] not in (401, 403)
@@ -46,7 +46,7 @@ def test_it_is_for_those_whom_the_table_says(scene: Scene, row: Row) -> None:
     assert (got["nobody"] == 401) == (row.whom[0] == "-")
 
 
-def test_each_verb_of_each_route_has_a_row(scene: Scene) -> None:
+def test_verbs_of_routes_have_one_row_each(scene: Scene) -> None:
     served = {
         (route.path.removesuffix(BELOW), verb)
         for route in scene.api.routes
@@ -63,7 +63,7 @@ def test_the_page_of_rights_is_up_to_date() -> None:
     assert (ROOT / "docs/reference/rights.md").read_text(encoding="utf-8") == page(), "run: make docs"
 
 
-def test_each_route_has_rules(scene: Scene, tmp_path: Path) -> None:
+def test_routes_have_rules_of_rights(scene: Scene, tmp_path: Path) -> None:
     for route in scene.api.routes:
         assert isinstance(route, Route)
         assert rules_of(route) or route.path in ANSWERED_404, route.path

@@ -64,7 +64,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(rig: AccessRig) -> None:
     assert len({create(rig, "ann")["secret"] for _ in range(5)}) == 5
 
 
-def test_whose_tokens_one_sees_and_ends(rig: AccessRig) -> None:
+def test_tokens_are_seen_and_ended_by_owner_and_admin(rig: AccessRig) -> None:
     ann, bob = create(rig, "ann")["token"]["id"], create(rig, "bob")["token"]["id"]
     listed = rig.call("ann", "GET", "/v1/tokens").json()["tokens"]
     assert [token["id"] for token in listed] == [ann]
@@ -191,7 +191,7 @@ def test_a_wrong_request_is_told_with_its_place(rig: AccessRig, fields: dict[str
         assert [problem["path"] for problem in response.json()["error"]["problems"]] == [path]
 
 
-def test_where_nobody_is_asked_a_token_needs_a_name(rig: AccessRig) -> None:
+def test_token_needs_a_name_without_authentication(rig: AccessRig) -> None:
     assert refused(rig.call("anybody", "POST", "/v1/tokens", json={}))[0] == 422
     assert create(rig, "anybody", name="ann")["token"]["name"] == "ann"
 

@@ -106,9 +106,7 @@ def test_an_expired_token_and_a_changed_one_are_refused(rig: ProvingRig) -> None
     assert rig.daemon.tokens[(parts_of(token) or ("", ""))[0]].expires_at <= time.time()
 
 
-def test_no_secret_is_in_what_is_kept_told_or_logged(
-    rig: ProvingRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_token_secret_is_not_kept_told_or_logged(rig: ProvingRig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     token = rig.token(FIRST, name="ann", comment="CI")
     rig.send(token, "GET", "/v1/jobs")

@@ -59,6 +59,7 @@ class Agent:
             def log_message(self, format: str, *args: Any) -> None:
                 """Quiet."""
 
+        self.max_bytes = 16  # of an answer
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -74,7 +75,7 @@ class Agent:
         offset, length = int(query["offset"]), int(query["length"])
         if offset < 0 or offset >= len(content) or not length:
             return 200, b'{"data":"","offset":%d}' % len(content)
-        data = b"".join(map(in_json, content[offset : offset + min(length, 16)]))
+        data = b"".join(map(in_json, content[offset : offset + min(length, self.max_bytes)]))
         return 200, b'{"data":"%s","offset":%d}' % (data, offset)
 
     def close(self) -> None:
@@ -143,7 +144,7 @@ def test_the_tail_begins_with_a_whole_character(agent: Agent, reader: Reader) ->
 
 
 def test_a_log_that_was_cut_says_so_and_goes_on_where_it_does(agent: Agent, reader: Reader) -> None:
-    begin = HEAD_BYTES + 5000
+    begin, agent.max_bytes = HEAD_BYTES + 5000, 512
     agent.files[f"{VIRTUAL}/stdout"] = head(begin, 7) + bytes(5000) + b"what is left\n" * 3
 
     def read(offset: int, length: int = 26) -> tuple[str, int, int]:
@@ -184,7 +185,7 @@ def test_a_cut_between_two_pages_of_a_piece_is_seen(agent: Agent, reader: Reader
     assert (chunk.offset, chunk.next_offset) == (begin, begin + 90)
 
 
-def test_what_a_task_prints_like_it_is_not_believed(agent: Agent, reader: Reader) -> None:
+def test_log_marks_printed_by_a_task_are_not_believed(agent: Agent, reader: Reader) -> None:
     lie = head(1 << 60, 7)[:200]
     agent.files[f"{VIRTUAL}/stdout"] = lie + b"\nrest\n"
     chunk = reader.read(launch(agent.url), "fw", "stdout", 0, 1000)
@@ -218,7 +219,7 @@ def test_a_sandbox_that_is_not_there_yet(reader: Reader, agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b"7", b'{"frameworks": 1}', b'{"frameworks": [{}]}'])
-def test_what_is_no_agent(agent: Agent, reader: Reader, answer: bytes) -> None:
+def test_logs_of_something_that_is_no_agent_are_refused(agent: Agent, reader: Reader, answer: bytes) -> None:
     agent.state = answer
     with pytest.raises((Unavailable, NotFound)):
         reader.read(launch(agent.url), "fw", "stdout", 0, 100)
@@ -245,7 +246,7 @@ def test_any_bytes_in_any_pieces_are_the_same_text(content: bytes, length: int) 
     assert pieces(read) == content.decode("utf-8", "replace")
 
 
-def test_when_it_was_written(agent: Agent, reader: Reader) -> None:
+def test_log_lines_have_their_time(agent: Agent, reader: Reader) -> None:
     task = launch(agent.url)
     agent.files[f"{VIRTUAL}/stdout"] = b"x" * 100
     assert reader.times(task, "fw", "stdout") is None, "an executor that notes none"

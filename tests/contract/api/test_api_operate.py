@@ -90,13 +90,13 @@ REFUSED: list[tuple[str, str, Any, tuple[int, str]]] = [
 ]
 
 
-def test_what_cannot_be_done_to_a_card_is_refused_with_a_remedy(rig: Rig) -> None:
+def test_card_operation_that_cannot_be_done_is_refused_with_a_remedy(rig: Rig) -> None:
     for verb, path, body, code in REFUSED:
         response = rig.call(verb, path, **({} if body is None else {"json": body}))
         assert (code_of(response), bool(response.json()["error"]["remedy"])) == (code, True), path
 
 
-def test_all_problems_of_a_drain_at_once(rig: Rig) -> None:
+def test_drain_refusal_lists_all_problems(rig: Rig) -> None:
     body: dict[str, Any] = {"deadline_s": -1, "by": 7, "x/y": 1}
     problems = rig.call("POST", "/v1/gpus/GPU-1/drain", json=body).json()["error"]["problems"]
     assert {p["path"] for p in problems} == {"/reason", "/deadline_s", "/by", "/x~1y"}

@@ -66,7 +66,7 @@ def test_a_plan_for_a_request(rig: Rig) -> None:
     assert [job["state"] for job in rig.call("GET", "/v1/jobs").json()["jobs"]] == ["running", "running"]
 
 
-def test_what_fits_and_what_does_not(rig: Rig) -> None:
+def test_plan_tells_what_fits_and_what_does_not(rig: Rig) -> None:
     plan = planned(rig, gpus=1)
     assert (plan["fits"], plan["moves"]) == (True, [])
     assert len(planned(rig, gpus=1, tasks=2)["target"]) == 2

@@ -69,7 +69,7 @@ def answered(rig: Rig, verb: str = "PATCH", path: str = "j", **fields: Any) -> r
     return got[0]
 
 
-def test_it_is_done_when_the_host_says_so(rig: Rig) -> None:
+def test_resize_is_done_when_the_host_says_so(rig: Rig) -> None:
     run(rig)
     response = answered(rig)
     job = response.json()
@@ -106,7 +106,7 @@ def test_below_use_it_is_refused_with_the_figure(rig: Rig) -> None:
     assert (resize["state"], resize["used_memory_mib"]) == ("refused", 12000)
 
 
-def test_what_the_host_cannot_change_offers_a_restart(rig: Rig) -> None:
+def test_resize_that_the_host_cannot_do_offers_a_restart(rig: Rig) -> None:
     run(rig)
     response = answered(rig, refused="the limit is fixed", restart=True, memory_mib=20000)
     assert code_of(response) == (409, "refused")
@@ -140,7 +140,7 @@ def test_a_restart_is_taken_where_it_is_wanted(rig: Rig) -> None:
     assert rig.call("GET", "/v1/jobs/j").json()["gpu_compute_pct"] == 50
 
 
-def test_what_its_host_does_not_answer_is_withdrawn(rig: Rig) -> None:
+def test_resize_without_an_answer_of_the_host_is_withdrawn(rig: Rig) -> None:
     run(rig)
     assert code_of(rig.call("DELETE", "/v1/jobs/j/resize")) == (409, "conflict")
     assert code_of(rig.call("DELETE", "/v1/jobs/nobody/resize")) == (404, "not-found")
@@ -160,7 +160,7 @@ def test_what_its_host_does_not_answer_is_withdrawn(rig: Rig) -> None:
     assert (job["gpu_memory_mib"], job["resize"]["memory_mib"]) == (None, 20000)
 
 
-def test_what_is_withdrawn_is_not_refused_though_one_of_a_gang_had_refused_it(rig: Rig) -> None:
+def test_resize_that_is_withdrawn_is_not_refused_by_a_member_of_a_gang(rig: Rig) -> None:
     larger = replace(QUARTER, memory_mib=30000, memory_max_mib=30000)
     refused = Resizing(1, larger, QUARTER, 1.0, answered=True, refused="no room")
     withdrawn = Resizing(2, QUARTER, larger, 1.0, back=True, withdrawn=True, answered=True)
@@ -191,7 +191,7 @@ WRONG: list[tuple[Any, set[str]]] = [
 
 
 @pytest.mark.parametrize(("body", "paths"), WRONG)
-def test_all_that_is_wrong_with_it_at_once(rig: Rig, body: Any, paths: set[str]) -> None:
+def test_resize_refusal_lists_all_problems(rig: Rig, body: Any, paths: set[str]) -> None:
     run(rig)
     response = patch(rig, body)
     assert code_of(response) == (422, "invalid")
@@ -199,7 +199,7 @@ def test_all_that_is_wrong_with_it_at_once(rig: Rig, body: Any, paths: set[str])
     assert rig.call("GET", "/v1/jobs/j").json()["resize"] is None
 
 
-def test_what_is_no_running_share_is_refused(rig: Rig) -> None:
+def test_resize_of_a_job_without_a_running_share_is_refused(rig: Rig) -> None:
     assert code_of(patch(rig, job="nobody")) == (404, "not-found")
     waits = rig.submit(gpus=2)
     assert code_of(patch(rig, job=waits["id"])) == (409, "conflict")

@@ -143,7 +143,7 @@ def test_a_job_tells_its_share_and_the_guarantee(rig: Rig) -> None:
     assert card["shares"][0]["job_id"] == job["id"]
 
 
-def test_what_a_task_uses_is_shown_with_its_share_and_measured(rig: Rig) -> None:
+def test_share_shows_its_limits_and_measured_use(rig: Rig) -> None:
     job = rig.submit(gpus=0)
     task_id = TaskId(rig.call("GET", f"/v1/jobs/{job['id']}").json()["task_id"])
 

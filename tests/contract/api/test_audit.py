@@ -37,7 +37,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
     logger.setLevel(level)
 
 
-def test_who_from_where_what_and_the_result(rig: Rig, lines: list[dict[str, Any]]) -> None:
+def test_audit_line_has_caller_address_action_and_result(rig: Rig, lines: list[dict[str, Any]]) -> None:
     job = rig.submit(user="ann")
     rig.call("DELETE", f"/v1/jobs/{job['id']}")
     rig.call("POST", "/v1/gpus/g0/drain", json={"reason": "fan", "by": "bob"})
@@ -78,7 +78,7 @@ def test_changes_of_queues_are_noted_and_plans_are_not(rig: Rig, lines: list[dic
     ]
 
 
-def test_nobody_forges_a_field_of_a_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_audit_line_cannot_be_forged_by_a_field(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mesos_gpu.audit")
     forged = 'eve by=root from=10.0.0.1:1 x="'
     rig.call("POST", "/v1/gpus/g0/drain", json={"reason": "fan", "by": forged})
@@ -96,7 +96,7 @@ def test_nobody_forges_a_field_of_a_line(rig: Rig, caplog: pytest.LogCaptureFixt
     assert r'by="bob\u2003by=root"' in second
 
 
-def test_who_only_looks_is_not_noted(rig: Rig, lines: list[dict[str, Any]]) -> None:
+def test_audit_omits_requests_that_only_read(rig: Rig, lines: list[dict[str, Any]]) -> None:
     rig.call("GET", "/v1/jobs")
     rig.call("HEAD", "/v1/jobs")
     assert rig.call("POST", "/v1/plan/defrag", json={"gpus": 1}).status_code == 200
@@ -104,7 +104,9 @@ def test_who_only_looks_is_not_noted(rig: Rig, lines: list[dict[str, Any]]) -> N
     assert lines == []
 
 
-def test_no_secret_is_in_it(rig: Rig, lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
+def test_audit_lines_contain_no_secret(
+    rig: Rig, lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     rig.submit(env={"TOKEN": "hunter2"}, command="echo hunter2")
     wait_until("it is noted", lambda: lines)  # after the answer

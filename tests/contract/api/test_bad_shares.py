@@ -112,7 +112,7 @@ def test_a_file_is_refused_with_all_that_is_wrong(
     assert rig.call("GET", "/v1/jobs").json()["total"] == 0
 
 
-def test_not_a_number_is_no_number_of_gpus_anywhere(
+def test_gpu_number_nan_is_refused_everywhere(
     rig: Marathon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MESOS_GPU_URL", rig.url)

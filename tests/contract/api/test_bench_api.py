@@ -12,6 +12,7 @@ from mesos_gpu.cli.bench import store as bench_store
 from mesos_gpu.cli.bench.access import ROUTES
 
 
+@pytest.mark.long
 def test_bench_api_measures_every_route(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_api, "_RUNS", 1)
     few = ["--apps", "2", "--instances", "2", "--seconds", "1", "--many", "3", "--listeners", "2"]
@@ -28,6 +29,7 @@ def test_bench_api_measures_every_route(monkeypatch: pytest.MonkeyPatch) -> None
     assert routes["3 apps", "GET /v2/apps"]["p99_ms"] >= routes["3 apps", "GET /v2/apps"]["p50_ms"] > 0
 
 
+@pytest.mark.long
 def test_bench_access_asks_every_route_with_every_proof() -> None:
     few = ["--jobs", "100", "--apps", "50", "--rounds", "2"]
     done = CliRunner().invoke(main, ["bench", "access", *few, "--json"])
@@ -56,6 +58,7 @@ def test_bench_access_asks_every_route_with_every_proof() -> None:
         assert (row["added_ms"] is None) == row["proof"].startswith("none")
 
 
+@pytest.mark.long
 def test_bench_reports_asks_for_each_report_of_what_it_kept() -> None:
     done = CliRunner().invoke(main, ["bench", "reports", "--records", "300", "--json"])
     assert done.exit_code == 0, done.stderr
@@ -110,6 +113,7 @@ def test_bench_idle_measures_reports_of_busy_and_of_idle_jobs() -> None:
     assert all(us > 0 for us in told.values())
 
 
+@pytest.mark.long
 def test_bench_bookings_judges_what_fits_and_what_does_not() -> None:
     done = CliRunner().invoke(main, ["bench", "bookings", "--queues", "16", "--json"])
     assert done.exit_code == 0, done.stderr

@@ -101,7 +101,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-def test_what_is_wrong_is_named(rig: Rig) -> None:
+def test_service_refusal_names_what_is_wrong(rig: Rig) -> None:
     rig.create("/a", instances=0)
     for body, path in WRONG:
         error = rig.put("web", 422, **body)["error"]
@@ -119,7 +119,7 @@ def test_bad_names_bodies_and_formats_are_refused(rig: Rig) -> None:
     rig.ask("POST", "/v1/services/web", 405, json={})
 
 
-def test_only_healthy_tasks_that_may_stay_serve(rig: Rig) -> None:
+def test_service_has_only_healthy_tasks_that_may_stay(rig: Rig) -> None:
     rig.create("/a", **CHECKED, instances=2)
     rig.put("web", apps={"/a": 1})
     one, two = (task["id"] for task in rig.tasks("/a", 2))

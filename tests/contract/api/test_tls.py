@@ -126,7 +126,7 @@ def refused(rig: TlsRig, ca: Authority, who: Made | None = None) -> bool:
 # --- who may speak
 
 
-def test_it_answers_and_tells_browsers_to_come_back_the_same_way(rig: TlsRig, ca: Authority) -> None:
+def test_tls_server_answers_and_sets_strict_transport_security(rig: TlsRig, ca: Authority) -> None:
     with Caller(rig, ca) as caller:
         answer = caller.get()
     assert (answer.status, answer.headers["strict-transport-security"]) == (200, "max-age=31536000")
@@ -311,7 +311,7 @@ def test_a_certificate_that_nobody_asks_for_says_nothing(rig: TlsRig, ca: Author
 
 
 @pytest.mark.parametrize("clients", [Clients.OPTIONAL, Clients.REQUIRED])
-def test_whom_the_authority_does_not_know_is_refused(
+def test_client_certificate_of_an_unknown_authority_is_refused(
     ca: Authority, tmp_path: Path, start: Callable[..., TlsRig], clients: Clients
 ) -> None:
     rig = start(mutual(ca, clients))
@@ -328,7 +328,7 @@ def test_whom_the_authority_does_not_know_is_refused(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_who_is_refused_is_told_why(
+def test_client_certificate_refusal_tells_why(
     ca: Authority, tmp_path: Path, start: Callable[..., TlsRig], version: ssl.TLSVersion
 ) -> None:
     """By the alert, which OpenSSL's clients and curl show."""
@@ -360,7 +360,7 @@ def greet(rig: TlsRig, context: ssl.SSLContext) -> None:
         wrapped.recv(1)
 
 
-def test_who_is_revoked_is_refused_and_so_is_everybody_once_the_list_is_old(
+def test_client_certificate_is_refused_when_revoked_or_the_list_is_old(
     ca: Authority,
     start: Callable[..., TlsRig],
     monkeypatch: pytest.MonkeyPatch,
@@ -378,7 +378,7 @@ def test_who_is_revoked_is_refused_and_so_is_everybody_once_the_list_is_old(
     assert asked(rig, ca) == 200
 
 
-def test_who_is_revoked_meanwhile_is_cut_off(
+def test_client_certificate_revoked_meanwhile_is_cut_off(
     ca: Authority, start: Callable[..., TlsRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """His open connection, an answer that does not end, and a session that he would resume."""

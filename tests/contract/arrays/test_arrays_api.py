@@ -56,7 +56,7 @@ def test_a_list_is_written_as_a_text(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "wrong", ["", "5-1", "1,1", "0-9%0", "a", [], [1, "2"], [True], {"from": 1}, 7, "0-100000"]
 )
-def test_what_is_no_set_of_indexes_is_refused(rig: Rig, wrong: object) -> None:
+def test_array_indexes_that_are_no_set_are_refused(rig: Rig, wrong: object) -> None:
     response = rig.call("POST", "/v1/jobs", json={"command": "true", "array": wrong})
     assert code_of(response) == (422, "invalid")
     assert [each["path"] for each in response.json()["error"]["problems"]] == ["/array"]
@@ -79,7 +79,7 @@ def test_lists_show_an_array_in_place_of_its_tasks(rig: Rig) -> None:
     assert get(rig, "/v1/status")["jobs"]["pending"] >= 8
 
 
-def test_one_of_its_tasks_is_a_job_by_name_and_index(rig: Rig) -> None:
+def test_array_task_is_a_job_by_name_and_index(rig: Rig) -> None:
     array = sweep(rig)
     runs = get(rig, "/v1/jobs/sweep.1")
     assert (runs["id"], runs["array_id"], runs["array_index"]) == (member(array, 1), array["id"], 1)
@@ -117,14 +117,14 @@ def test_a_range_is_killed(rig: Rig) -> None:
     assert rig.call("DELETE", f"/v1/jobs/{array['id']}").status_code == 200
 
 
-def test_why_of_a_task_that_is_no_job_yet(rig: Rig) -> None:
+def test_array_task_that_is_no_job_yet_is_explained(rig: Rig) -> None:
     sweep(rig)
     why = get(rig, "/v1/why/sweep.7")
     assert why["summary"] == "2 of its array run, and no more may at once; 5 of it stand before it"
     assert (why["state"], why["queue_position"]) == ("pending", 5)
 
 
-def test_why_of_an_array_that_waits_for_room(rig: Rig) -> None:
+def test_array_that_waits_for_room_is_explained(rig: Rig) -> None:
     array = rig.submit(name="sweep", array="0-99", gpus=2)
     why = get(rig, f"/v1/why/{array['id']}")
     assert (why["job_id"], why["queue_position"]) == (array["id"], 0)
@@ -133,7 +133,7 @@ def test_why_of_an_array_that_waits_for_room(rig: Rig) -> None:
     assert why["summary"].startswith("60 of its array stand before it, and the first of them ")
 
 
-def test_who_stands_behind_an_array_sees_all_of_it(rig: Rig) -> None:
+def test_array_ahead_in_the_queue_counts_all_its_tasks(rig: Rig) -> None:
     rig.submit(name="sweep", array="0-99", gpus=2)
     later = rig.submit(name="later", gpus=2)
     assert get(rig, f"/v1/why/{later['id']}")["queue_position"] == 100
@@ -195,7 +195,7 @@ def test_run_submits_an_array_and_a_file_becomes_one(rig: Rig, tmp_path: Any) ->
     assert call(rig, "run", "-it", "--array", "0-4", "--", "sh").exit_code == 2
 
 
-def test_nobody_is_told_of_each_task(rig: Rig) -> None:
+def test_array_tells_no_event_of_each_task(rig: Rig) -> None:
     array = sweep(rig, "0-1")
     for index in (0, 1):
         rig.status(f"{member(array, index)}.1", "TASK_FINISHED")

@@ -58,7 +58,7 @@ def test_times_of_a_repeated_one_are_those_of_the_window(booked: Rig) -> None:
     assert booked.call("GET", "/v1/bookings?until=1").json()["bookings"][0]["times"] == []
 
 
-def test_of_one_that_is_cancelled_its_time_is_told_as_long_as_it_lasted(booked: Rig) -> None:
+def test_booking_that_is_cancelled_keeps_the_time_that_it_lasted(booked: Rig) -> None:
     early, late = (make(booked, name=name, gpus=2, zone="Europe/Vienna") for name in ("early", "late"))
     booked.call("DELETE", "/v1/bookings/early")
     booked.clock.time = late["begins"] + 600.0
@@ -72,7 +72,7 @@ def test_of_one_that_is_cancelled_its_time_is_told_as_long_as_it_lasted(booked: 
     assert "times" not in call(booked, "show", "early").output
 
 
-def test_what_does_not_fit_is_refused_with_the_nearest_times(booked: Rig) -> None:
+def test_booking_that_does_not_fit_is_refused_with_the_nearest_times(booked: Rig) -> None:
     make(booked)
     body = {"name": "b", "queue": "default", "gpus": 2, "from": "2026-11-25T10:00", "for_s": 3600}
     refused = booked.call("POST", "/v1/bookings", json=body)
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused_with_the_nearest_times(booked: Rig) -> Non
         ({"queue": None, "name": None}, ["/name", "/queue"]),
     ],
 )
-def test_what_is_wrong_is_named_with_its_field(booked: Rig, wrong: dict[str, Any], places: list[str]) -> None:
+def test_booking_refusal_names_the_wrong_field(booked: Rig, wrong: dict[str, Any], places: list[str]) -> None:
     body = {"name": "exam", "queue": "default", "gpus": 4, "from": "tomorrow 9:00", "for_s": 14400, **wrong}
     refused = booked.call("POST", "/v1/bookings", json=body)
     assert code_of(refused) == (422, "invalid")
@@ -140,7 +140,7 @@ def test_a_booking_is_moved_and_what_is_left_out_stays(booked: Rig) -> None:
     assert booked.call("GET", "/v1/bookings/exam").json()["from"] == "2026-11-26T09:00"
 
 
-def test_what_befalls_bookings_is_told(booked: Rig) -> None:
+def test_booking_events_are_told(booked: Rig) -> None:
     made = make(booked)
     booked.call("PUT", "/v1/bookings/exam", json={"from": "Thu 09:00"})
     booked.call("DELETE", "/v1/bookings/exam")

@@ -62,7 +62,7 @@ def leaders(meeting: str, tmp_path: Path) -> Iterator[Iterator[ReplicatedStore]]
         each.close()
 
 
-def test_its_nodes_notices_and_ends_are_the_same_under_each_leader(
+def test_booking_is_the_same_under_each_leader(
     leaders: Iterator[ReplicatedStore],
 ) -> None:
     first = led(next(leaders), State(started_at=Booked().now), Booked())

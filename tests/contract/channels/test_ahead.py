@@ -58,7 +58,7 @@ FAULT = tree.said(tree.Mark.FAULT, Said(("a",), "x" * 900))
 FAULTS = Frame(Kind.STDOUT, FAULT * (MOST_DATA // len(FAULT)))
 
 
-def test_what_a_task_says_is_allowed_for_when_it_was_taken() -> None:
+def test_channel_credit_is_given_for_output_that_was_taken() -> None:
     flood = Flood(FAULTS)
     records = Channelled(line(flood)).records()
     next(records)
@@ -68,7 +68,7 @@ def test_what_a_task_says_is_allowed_for_when_it_was_taken() -> None:
     assert (flood.frames, flood.allowed) == (2, len(FAULTS.data))
 
 
-def test_who_says_more_than_is_taken_is_left() -> None:
+def test_channel_that_sends_more_than_its_credit_is_left() -> None:
     flood = Flood(FAULTS)
     with pytest.raises(BadAnswer, match="bytes came ahead"):
         Channelled(line(flood)).look()  # as while nothing comes from stdin
@@ -76,7 +76,7 @@ def test_who_says_more_than_is_taken_is_left() -> None:
     assert flood.ahead <= MOST_AHEAD + MOST_DATA
 
 
-def test_who_sends_takes_what_comes_meanwhile() -> None:
+def test_channel_sender_takes_what_comes_meanwhile() -> None:
     """A host tells a fault for each file, and reads on when they are taken."""
     heard: list[Record] = []
     flood = Flood(FAULTS)

@@ -182,7 +182,7 @@ def test_the_host_is_told_what_to_run_and_bytes_go_both_ways(rig: Playing) -> No
         host.close()
 
 
-def test_who_comes_first_waits(rig: Playing) -> None:
+def test_channel_side_that_comes_first_waits(rig: Playing) -> None:
     opened = rig.open()
     host = rig.host(opened)
     with rig.client(opened.path, opened.proof):
@@ -199,7 +199,7 @@ def test_a_proof_is_good_once(rig: Playing) -> None:
     assert is_refused(rig, opened.path, opened.proof)
 
 
-def test_no_other_proof_opens_it(rig: Playing) -> None:
+def test_channel_is_opened_by_no_other_proof(rig: Playing) -> None:
     opened = rig.open()
     for path, proof in ((opened.path, "x"), (opened.path, ""), ("/v1/channels/none", opened.proof)):
         assert is_refused(rig, path, proof)
@@ -236,14 +236,14 @@ def test_a_client_that_sends_what_is_the_hosts_is_ended(rig: Playing, frame: Fra
 
 
 @pytest.mark.parametrize("message", [b"", b"\xff", "text", bytes(MOST_FRAME + 1)])
-def test_what_is_no_frame_ends_it(rig: Playing, message: bytes | str) -> None:
+def test_channel_ends_at_bytes_that_are_no_frame(rig: Playing, message: bytes | str) -> None:
     with rig.both() as (client, host):
         client.send(message)
         with pytest.raises(Lost):
             host.receive()
 
 
-def test_when_one_goes_the_other_is_told(rig: Playing) -> None:
+def test_channel_side_is_told_when_the_other_goes(rig: Playing) -> None:
     with rig.both() as (client, host):
         client.close()
         with pytest.raises(Lost):
@@ -269,7 +269,7 @@ def test_channel_to_which_nobody_comes_is_forgotten(rig: Playing) -> None:
     assert is_refused(rig, opened.path, opened.proof)
 
 
-def test_one_caller_has_so_many(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channels_of_a_caller_are_limited(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "MOST_OF_ONE", 0)
     response = rig.call("POST", f"/v1/jobs/{rig.job}/exec", json={"argv": ["true"]})
     assert code_of(response) == (429, "channels")
@@ -283,7 +283,9 @@ def test_one_caller_has_so_many(rig: Playing, monkeypatch: pytest.MonkeyPatch) -
         ({"argv": ["a"], "tty": 1}, "/tty"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_request_is_told(rig: Playing, body: dict[str, object], path: str) -> None:
+def test_channel_request_refusal_tells_what_is_wrong(
+    rig: Playing, body: dict[str, object], path: str
+) -> None:
     response = rig.call("POST", f"/v1/jobs/{rig.job}/exec", json=body)
     assert code_of(response) == (422, "invalid")
     assert [each["path"] for each in response.json()["error"]["problems"]] == [path]
@@ -295,7 +297,7 @@ def test_a_job_that_waits_has_no_channel(rig: Playing) -> None:
     assert code_of(response) == (409, "not-running")
 
 
-def test_under_tls_a_host_takes_the_certificate_that_the_call_names_and_no_other(
+def test_channel_under_tls_needs_the_certificate_that_the_call_names(
     rig: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, other = (Authority(tmp_path, name).server(name + "-server") for name in ("one", "other"))
@@ -331,7 +333,7 @@ def test_under_tls_a_host_takes_the_certificate_that_the_call_names_and_no_other
         server.stop()
 
 
-def test_where_the_operator_says_how_hosts_reach_the_scheduler_authorities_vouch_for_it(
+def test_channel_url_of_the_operator_is_verified_by_authorities(
     rig: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Authority(tmp_path, "one").server()

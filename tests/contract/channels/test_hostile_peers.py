@@ -22,7 +22,7 @@ from tests.conftest import wait_until
 from tests.contract.channels.test_channels import Playing
 
 pytestmark = pytest.mark.timeout(120)
-BURST: Final = 1 << 18  # bytes: as many as asyncio reads at once
+BURST: Final = 1 << 17  # bytes: half of what asyncio reads at once
 SMALL: Final = 4096  # bytes of a buffer
 
 

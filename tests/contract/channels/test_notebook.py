@@ -72,7 +72,7 @@ def teller(place: tuple[str, int], *, is_jupyter: bool = True) -> _Teller:
         (_NoHttp, TOKEN, "is no HTTP"),
     ],
 )
-def test_what_is_no_notebook_is_named(
+def test_notebook_refusal_names_what_is_no_notebook(
     handler: type[socketserver.BaseRequestHandler], token: str, said: str
 ) -> None:
     with serving(handler) as place:
@@ -105,7 +105,9 @@ def test_the_url_is_told_when_the_notebook_takes_its_token(told: list[str]) -> N
     assert url == URL
 
 
-def test_it_is_told_when_nothing_answers_for_long(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_that_does_not_answer_for_long_is_told(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mesos_gpu.cli.sessions.notebook._PATIENCE_S", 0.0)
     with serving(_Jupyter) as place:
         pass

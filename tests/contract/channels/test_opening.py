@@ -39,7 +39,7 @@ def asked(rest: FakeRest) -> list[str]:
     ("status", "code", "exit_code"),
     [(401, "unauthorized", 77), (403, "forbidden", 77), (409, "not-running", 73), (503, "unavailable", 69)],
 )
-def test_what_is_refused_is_asked_for_once(
+def test_channel_that_is_refused_is_asked_for_once(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch, status: int, code: str, exit_code: int
 ) -> None:
     monkeypatch.setenv("MESOS_GPU_TOKEN", "a-token")
@@ -59,7 +59,7 @@ def test_an_answer_that_is_none_is_told_and_asked_for_once(rest: FakeRest, answe
     assert (got.exit_code, len(asked(rest))) == (BadAnswer.exit_code, 1), got.stderr
 
 
-def test_without_a_token_a_login_is_advised(rest: FakeRest) -> None:
+def test_channel_without_a_token_advises_a_login(rest: FakeRest) -> None:
     error = {"code": "unauthorized", "message": "who are you?", "remedy": "a header"}
     rest.fixed[f"POST /v1/jobs/{JOB}/exec"] = 401, {"error": error}
     got = call("exec", JOB, "--", "true")
@@ -67,7 +67,7 @@ def test_without_a_token_a_login_is_advised(rest: FakeRest) -> None:
     assert "mesos-gpu login" in got.stderr
 
 
-def test_where_nobody_answers_that_is_told(rest: FakeRest) -> None:
+def test_channel_to_an_address_without_a_server_is_told(rest: FakeRest) -> None:
     rest.stop()
     got = call("exec", JOB, "--", "true")
     assert got.exit_code == 69
@@ -75,7 +75,7 @@ def test_where_nobody_answers_that_is_told(rest: FakeRest) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"HT"])
-def test_what_was_sent_and_not_answered_is_not_sent_again(said: bytes) -> None:
+def test_channel_request_without_an_answer_is_not_sent_again(said: bytes) -> None:
     """A channel may be open by it; each is on record."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         came: list[bytes] = []
@@ -157,9 +157,7 @@ def forwarded(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, *frames: Frame) -
         return forward(App(rest.url), JOB, 0, [(listener, 80)])
 
 
-def test_nothing_that_a_tunnel_opened_is_left_when_it_has_ended(
-    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tunnel_leaves_nothing_open_at_its_end(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that waits for a file which is closed meanwhile fails, or reads another one of its number."""
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

@@ -59,19 +59,19 @@ def test_ps_shows_what_runs_first_and_counts_what_it_hides(rest: FakeRest) -> No
     assert len(call("ps", "--limit", "1101").stdout.splitlines()) == 1102
 
 
-def test_tables_on_a_terminal(rest: FakeRest) -> None:
+@pytest.mark.parametrize(("command", "want"), [("gpus", b"XID 79"), ("ps", b"No active job")])
+def test_tables_on_a_terminal(rest: FakeRest, command: str, want: bytes) -> None:
     rest.fixed["GET /v1/gpus"] = (200, {"gpus": [GPU]})
-    for words, want in ((["gpus"], b"XID 79"), (["ps"], b"No active job")):
-        ours, theirs = pty.openpty()
-        try:
-            env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
-            with started(*words, stdout=theirs, env=env) as process:
-                os.close(theirs)
-                seen = read_until(ours, want)
-                assert process.wait(30) == 0
-        finally:
-            os.close(ours)
-        assert (b"\x1b[31msick" in seen) == (words == ["gpus"])
+    ours, theirs = pty.openpty()
+    try:
+        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+        with started(command, stdout=theirs, env=env) as process:
+            os.close(theirs)
+            seen = read_until(ours, want)
+            assert process.wait(30) == 0
+    finally:
+        os.close(ours)
+    assert (b"\x1b[31msick" in seen) == (command == "gpus")
 
 
 @pytest.mark.parametrize("name", ["gpus", "nodes"])
@@ -206,7 +206,7 @@ def test_show_draws_how_busy_the_gpus_of_a_job_were(rest: FakeRest) -> None:
     assert drawn[1].endswith("·█ 100 % in the mean"), "longer than what the first line has"
 
 
-def test_why_reads_well(rest: FakeRest) -> None:
+def test_command_why_reads_well(rest: FakeRest) -> None:
     rest.fixed["GET /v1/why/x"] = (200, why("x-1"))
     assert call("why", "x").stdout == (
         "x-1: waits for 4 GPUs; nearest is n1, which lacks 2 more free GPUs.\n"
@@ -313,7 +313,7 @@ def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(rest: FakeRest, tmp_pat
     assert (missing.exit_code, "does not exist" in missing.stderr) == (2, True)
 
 
-def test_a_closed_pipe_and_a_full_disk(rest: FakeRest) -> None:
+def test_output_to_a_closed_pipe_ends_the_command(rest: FakeRest) -> None:
     for i in range(300):
         rest.add(f"job{i}", command="x" * 300)
     with started("ps", stdout=subprocess.PIPE) as process:
@@ -324,6 +324,10 @@ def test_a_closed_pipe_and_a_full_disk(rest: FakeRest) -> None:
         assert process.wait(30) == 141
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+def test_output_to_a_full_disk_is_an_error(rest: FakeRest) -> None:
+    rest.add("job")
     with open("/dev/full", "wb") as full, started("ps", stdout=full) as process:
         assert process.stderr is not None
         assert process.stderr.read() == b"Error: [Errno 28] No space left on device\n"

@@ -40,6 +40,7 @@ def rig(played: Played, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play
     monkeypatch.setenv("MESOS_GPU_URL", played.url)
     monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rolling, "_LOOK_S", 0.0)
     played.room, played.works, played.ends_as = True, True, ""
     played.call("DELETE", "/v2/groups/?force=true")
     played.settled()
@@ -219,7 +220,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     assert got.stderr == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (instances?)\n"
 
 
-def test_what_is_refused_of_a_file_is_told_with_its_line(rig: Played, tmp_path: Path) -> None:
+def test_app_file_refusal_tells_the_line(rig: Played, tmp_path: Path) -> None:
     good("app", "create", "-", stdin={"id": "/there", **APP})
     file = tmp_path / "apps.yaml"
     app = "cmd: sleep 1\n{0}mem: -5\n{0}healthChecks:\n{0}- protocol: HTTQ\n"
@@ -308,7 +309,7 @@ def test_an_update_is_undone(rig: Played) -> None:
     assert (app["args"], "cmd" in app, app["instances"], app["mem"]) == (["sleep", "8"], False, 2, 16)
 
 
-def test_what_fails_is_the_reason(rig: Played) -> None:
+def test_command_why_gives_failures_of_an_app_as_the_reason(rig: Played) -> None:
     rig.works = False
     good("app", "create", "-", stdin={"id": "/sad", **APP})
     words = (
@@ -323,7 +324,10 @@ def test_what_fails_is_the_reason(rig: Played) -> None:
     assert json.loads(good("deployment", "list", "--json")) == []
 
 
-def test_nor_is_one_whose_deployment_was_over_at_once(rig: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_app_whose_deployment_was_over_at_once_is_not_waited_for(
+    rig: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling, "_LOOK_S", 60.0)
     rig.ends_as, looks, find = "TASK_FAILED", [], rolling.find
 
     def over_at_the_second_look(marathon: Marathon, id: str) -> Any:
@@ -337,7 +341,10 @@ def test_nor_is_one_whose_deployment_was_over_at_once(rig: Played, monkeypatch: 
 
 
 @pytest.mark.parametrize("state", ["TASK_FAILED", "TASK_FINISHED"])
-def test_an_app_that_runs_and_ends_is_no_success(rig: Played, state: str) -> None:
+def test_an_app_that_runs_and_ends_is_no_success(
+    rig: Played, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    monkeypatch.setattr(rolling, "_LOOK_S", 60.0)
     rig.ends_as = state
     got = call("app", "create", "-", "--wait", stdin={"id": "/crash", **APP})
     assert got.exit_code == 73, got.output
@@ -359,6 +366,7 @@ def test_an_app_that_runs_and_ends_is_no_success(rig: Played, state: str) -> Non
     if state == "TASK_FINISHED":
         assert "an app's instance shall run on" in said, "an end with 0 does not read as success"
     rig.ends_as = ""
+    monkeypatch.setattr(rolling, "_LOOK_S", 0.0)
     good("app", "update", "/crash", "env.A=1", "--wait")
     assert "ends" not in rig.shown("/crash")
 

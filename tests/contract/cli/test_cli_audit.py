@@ -38,7 +38,7 @@ def good(*words: str) -> str:
     return done.stdout
 
 
-def test_who_changed_what_is_told_newest_last(rig: Audited) -> None:
+def test_audit_command_prints_changes_newest_last(rig: Audited) -> None:
     job = rig.submit(name="train")["id"]
     rig.identity.caller = Caller("ann", proof=Proof.SOCKET, local_admin=True)
     rig.call("DELETE", f"/v1/jobs/{job}")
@@ -83,7 +83,7 @@ def test_a_time_that_is_none_is_wrong_use(rig: Audited, since: str) -> None:
     assert (done.exit_code, "is no time; write how long ago" in done.output) == (2, True)
 
 
-def test_what_comes_is_followed(rig: Audited) -> None:
+def test_audit_command_follows_new_records(rig: Audited) -> None:
     rig.submit(name="first")
     with started("audit", "--follow", "--what", "job:run") as process:
         assert process.stdout is not None
@@ -127,7 +127,7 @@ def test_a_directory_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
     assert "--dir DIRECTORY" in done.output
 
 
-def test_what_is_not_there_is_not_sound(rig: Audited, tmp_path: Path) -> None:
+def test_audit_verify_fails_for_a_missing_log(rig: Audited, tmp_path: Path) -> None:
     """Somebody may have removed all of it, the marks too; or another directory was named."""
     rig.submit()
     for file in (tmp_path / "audit").iterdir():
@@ -160,7 +160,7 @@ def test_a_job_and_a_card_say_who_changed_them(rig: Audited) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only its acts are kept")
-def test_what_root_does_on_a_host_is_in_a_log_of_that_host(
+def test_audit_of_root_on_a_host_is_in_a_log_of_that_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MESOS_GPU_HOST_AUDIT", str(tmp_path / "log" / "audit"))

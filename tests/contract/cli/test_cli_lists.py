@@ -103,7 +103,7 @@ def test_columns_are_those_that_are_named_in_their_order() -> None:
 
 
 @pytest.mark.usefixtures("jobs")
-def test_each_format_has_the_same_records() -> None:
+def test_list_formats_have_the_same_records() -> None:
     as_json = json.loads(call("ps", "--json").stdout)
     assert json.loads(call("ps", "-o", "json").stdout) == as_json
     assert yaml.safe_load(call("ps", "-o", "yaml").stdout) == as_json
@@ -161,7 +161,7 @@ def test_nodes_and_gpus_are_filtered_too(rest: FakeRest) -> None:
 # --- watching
 
 
-def test_what_changes_is_told_line_by_line_to_a_program(rest: FakeRest, jobs: dict[str, str]) -> None:
+def test_list_watched_by_a_program_prints_changes_by_line(rest: FakeRest, jobs: dict[str, str]) -> None:
     words = ["--url", rest.url, "ps", "--watch", "--columns", "id,state,age"]
     with started(*words) as process:
         assert process.stdout is not None
@@ -262,7 +262,7 @@ def test_a_person_is_shown_what_ends_and_asked(
     assert (yes.exit_code, asked_to_kill(rest)) == (0, {jobs["sweep-1"], jobs["sweep-2"]})
 
 
-def test_nothing_is_killed_where_nobody_can_be_asked(rest: FakeRest, jobs: dict[str, str]) -> None:
+def test_kill_all_without_a_terminal_needs_yes(rest: FakeRest, jobs: dict[str, str]) -> None:
     got = call("kill", "--all")
     assert (got.exit_code, asked_to_kill(rest)) == (2, set())
     assert "these are 2 jobs: say --yes" in got.stderr

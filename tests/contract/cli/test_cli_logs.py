@@ -25,7 +25,7 @@ def test_logs_are_printed_as_they_were_written(rest: FakeRest) -> None:
     assert call("logs", job, "-f", "-n", "1").stdout == "no end"
 
 
-def test_why_a_session_has_no_output_is_said(rest: FakeRest) -> None:
+def test_logs_of_a_session_say_why_there_is_no_output(rest: FakeRest) -> None:
     request: dict[str, Any] = {"argv": ["bash", "-l"]}
     assert held(request)[-2:] == ["bash", "-l"]
     job = rest.add(**request)
@@ -63,7 +63,7 @@ def test_logs_of_an_attempt_and_of_a_launch_by_its_task_id(rest: FakeRest) -> No
     assert call("logs", f"{job}.1", "--attempt", "1").exit_code == 2
 
 
-def test_both_streams_are_marked_where_they_come_out_at_one_place(rest: FakeRest) -> None:
+def test_logs_mark_both_streams_in_one_place(rest: FakeRest) -> None:
     job = rest.add()
     task = rest.launch(job)
     rest.write(task, "stdout", b"out")
@@ -74,6 +74,12 @@ def test_both_streams_are_marked_where_they_come_out_at_one_place(rest: FakeRest
     with started("logs", job, stderr=subprocess.STDOUT) as process:
         code, out, _ = finish(process)
     assert (code, out) == (0, "==> stdout <==\nout\n\n==> stderr <==\nerr\n")
+
+
+def test_logs_of_one_stream_are_not_marked(rest: FakeRest) -> None:
+    job = rest.add()
+    rest.write(rest.launch(job), "stderr", b"err\n")
+    rest.end(job, "failed", 1)
     with started("logs", job, "--stderr", stderr=subprocess.STDOUT) as process:
         assert finish(process)[1] == "err\n"
 
@@ -151,7 +157,7 @@ def test_lines_of_all_ranks_come_after_their_numbers_and_do_not_mix(rest: FakeRe
     assert call("logs", job, "--rank", "some").exit_code == 2
 
 
-def test_all_ranks_are_followed_through_a_restart_of_the_job(rest: FakeRest) -> None:
+def test_logs_follow_all_ranks_through_a_restart(rest: FakeRest) -> None:
     job = rest.add(tasks=2)
     zero, one = launch_two(rest, job)
     with started("logs", job, "--rank", "all", "-f") as process:

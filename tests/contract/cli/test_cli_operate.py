@@ -67,7 +67,7 @@ def test_the_story_of_a_card(rig: Rig) -> None:
     )
 
 
-def test_all_cards_at_a_glance(rig: Rig) -> None:
+def test_gpu_health_shows_all_cards(rig: Rig) -> None:
     good("gpu", "drain", "GPU-1", "--reason", "fan")
     rows = good("gpu", "health").splitlines()
     assert rows[0].split() == ["HOST", "MINOR", "UUID", "HEALTH", "SINCE", "REASON"]

@@ -44,7 +44,7 @@ def commanding(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_no_command_shows_what_commands_a_terminal(words: str) -> None:
+def test_commands_print_no_terminal_codes_of_others(words: str) -> None:
     with FakeRest() as rest:
         job = filled(rest, HOSTILE)
         got = call("--url", rest.url, *words.format(job=job).split())
@@ -55,7 +55,7 @@ def test_no_command_shows_what_commands_a_terminal(words: str) -> None:
 @pytest.mark.parametrize(
     "words", ["ps", "nodes", "gpus", "show j1", "kill j1", "queue", "app list", "why j1"]
 )
-def test_no_error_does(words: str) -> None:
+def test_errors_print_no_terminal_codes_of_others(words: str) -> None:
     """A server's words, which may be those of whoever is in between."""
     answer = {"message": HOSTILE, "remedy": HOSTILE, "error": HOSTILE}
     with FakeRest() as rest:

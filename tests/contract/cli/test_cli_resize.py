@@ -39,7 +39,7 @@ def in_use(id: str) -> tuple[int, object]:
     return 409, {"error": error}
 
 
-def test_it_says_what_the_job_has_now(rest: FakeRest) -> None:
+def test_resize_command_prints_what_the_job_has_now(rest: FakeRest) -> None:
     id = job(rest)
     rest.fixed[f"PATCH /v1/jobs/{id}"] = (200, rest.jobs[id])
     got = call("resize", id, "--gpu-memory", "10GiB", "--gpu-compute", "30")
@@ -47,7 +47,7 @@ def test_it_says_what_the_job_has_now(rest: FakeRest) -> None:
     assert rest.asked[-1] == (f"PATCH /v1/jobs/{id}", {"gpu_memory_mib": 10240, "gpu_compute_pct": 30})
 
 
-def test_it_says_that_nobody_has_answered_yet_or_waits_for_it(rest: FakeRest) -> None:
+def test_resize_command_says_that_no_answer_has_come_or_waits(rest: FakeRest) -> None:
     id = job(rest, "asked")
     rest.fixed[f"PATCH /v1/jobs/{id}"] = (202, dict(rest.jobs[id]))
     got = call("resize", id, "--gpu-memory", "10GiB")
@@ -95,7 +95,7 @@ def test_a_host_that_does_not_answer_in_time_is_not_waited_for(rest: FakeRest) -
     assert call("resize", id, "--gpu-memory", "10GiB", "--timeout", "1").exit_code == 2
 
 
-def test_it_says_whether_the_job_may_use_more_while_others_leave_it(rest: FakeRest) -> None:
+def test_resize_command_says_whether_the_job_may_borrow(rest: FakeRest) -> None:
     id = job(rest)
     rest.update(id, gpu_memory_max_mib=20480)
     rest.fixed[f"PATCH /v1/jobs/{id}"] = (200, rest.jobs[id])
@@ -107,7 +107,7 @@ def test_it_says_whether_the_job_may_use_more_while_others_leave_it(rest: FakeRe
     assert said == f"{id} has 30% 10240 MiB of each GPU, up to 20480 MiB while others leave it\n"
 
 
-def test_without_an_amount_it_is_refused(rest: FakeRest) -> None:
+def test_resize_command_without_an_amount_is_refused(rest: FakeRest) -> None:
     got = call("resize", job(rest))
     assert (got.exit_code, "--gpu-memory" in got.stderr) == (2, True)
 

@@ -134,20 +134,19 @@ def test_sigterm_while_submitting_kills_the_job_too(rest: FakeRest) -> None:
 
 
 @pytest.mark.parametrize("words", [["run", "cat"], ["run", "-d", "cat"]])
+@pytest.mark.parametrize("is_pipe", [True, False])
 def test_data_on_stdin_is_refused_and_nothing_is_submitted(
-    rest: FakeRest, tmp_path: Path, words: list[str]
+    rest: FakeRest, tmp_path: Path, words: list[str], is_pipe: bool
 ) -> None:
     file = tmp_path / "data"
     file.write_bytes(b"data")
     reader, writer = os.pipe()
     os.write(writer, b"data")
-    with file.open() as opened:
-        for stdin in (opened, reader):
-            with started(*words, stdin=stdin) as process:
-                code, out, err = finish(process)
-            assert (code, out) == (2, "")
-            assert "stdin has data, and a job gets none" in err
-            assert "</dev/null" in err
+    with file.open() as opened, started(*words, stdin=reader if is_pipe else opened) as process:
+        code, out, err = finish(process)
+    assert (code, out) == (2, "")
+    assert "stdin has data, and a job gets none" in err
+    assert "</dev/null" in err
     os.close(reader)
     os.close(writer)
     assert not rest.jobs
@@ -252,7 +251,7 @@ def test_patience_has_an_end(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) ->
     assert "connection refused), for 0.7 s now\nTo fix: jobs run on without it" in got.stderr
 
 
-def test_on_a_terminal_one_line_says_why_it_waits(rest: FakeRest) -> None:
+def test_run_command_on_a_terminal_says_in_a_line_why_it_waits(rest: FakeRest) -> None:
     rest.fixed["GET /v1/why/job-00000000"] = (200, why("job-00000000"))
     ours, theirs = pty.openpty()
     try:

@@ -386,7 +386,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("words", LISTS)
-def test_each_list_has_the_same_records_in_every_form(
+def test_lists_have_the_same_records_in_every_form(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     at, id = LISTS[words]
@@ -405,7 +405,9 @@ def test_each_list_has_the_same_records_in_every_form(
 
 
 @pytest.mark.parametrize("words", [*LISTS, "ps", "gpus", "queue", "queue shares", "nodes", "app list"])
-def test_each_list_is_watched(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+def test_lists_can_be_watched_for_changes(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
     names = piped(rest, monkeypatch, f"{words} -q").splitlines()
     looks = iter([None, None])
 
@@ -467,7 +469,7 @@ def test_lists_are_filtered(
 
 
 @pytest.mark.parametrize("words", ["queue list", "report usage", "report fairness"])
-def test_what_is_piped_is_whole_and_nothing_is_coloured_without_leave(
+def test_tables_in_a_pipe_are_whole_and_without_colour(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -482,7 +484,7 @@ def test_what_is_piped_is_whole_and_nothing_is_coloured_without_leave(
     assert len(row) == len(piped.splitlines()[0].split()), "a column for each word of a row"
 
 
-def test_what_ps_shows_of_an_id_is_a_start_that_names_one_job(
+def test_ps_shows_a_start_of_an_id_that_names_one_job(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = [line.split()[0] for line in drawn(rest, monkeypatch, "ps -a", 60).splitlines()[1:]]
@@ -534,7 +536,9 @@ def test_siblings_are_told_apart_in_a_narrow_terminal(
     assert len(set(shown)) == len(siblings)
 
 
-def test_what_a_share_uses_stays_beside_a_long_name(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_keeps_the_use_of_a_share_beside_a_long_name(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for gpu in rest.fixed["GET /v1/gpus"][1]["gpus"]:  # type: ignore[index]
         for i, share in enumerate(gpu["shares"]):
             share["job_id"] = f"nightly-export-of-{i}-of-all-tables-07f2c4d4"
@@ -570,7 +574,7 @@ def test_gpus_are_named_by_the_start_that_names_no_other() -> None:
     assert short_gpus(f"web.instance-{UUIDS[0]} waits") == f"web.instance-{UUIDS[0]} waits"
 
 
-def test_what_may_not_give_way_is_whole_in_any_width() -> None:
+def test_column_that_may_not_give_way_is_whole_in_any_width() -> None:
     columns = [Column("ID", ["x" * 50]), Column("STATE", ["running"]), Column("COMMAND", ["c" * 30])]
     lacking = fitted(columns, 40, Fit(leave=("COMMAND",)))
     assert [(column.header, column.width) for column in lacking] == [("ID", 50), ("STATE", 7)]

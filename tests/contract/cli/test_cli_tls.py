@@ -42,7 +42,7 @@ def start() -> Iterator[Callable[[TlsFiles], TlsRig]]:
 Start = Callable[[TlsFiles], TlsRig]
 
 
-def test_it_believes_what_is_named_and_nothing_else(
+def test_client_tls_trusts_only_the_named_authority(
     ca: Authority, start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     own = ca.server()
@@ -71,7 +71,7 @@ def test_the_server_s_own_certificate_may_be_named(ca: Authority, start: Start) 
     assert call("--url", rig.url, "--cacert", str(own.cert), "ps").exit_code == 0
 
 
-def test_what_is_wrong_with_a_certificate_is_said(ca: Authority, start: Start) -> None:
+def test_client_tls_says_what_is_wrong_with_a_certificate(ca: Authority, start: Start) -> None:
     for made, said in (
         (ca.server("late", life=-DAY), "has expired"),
         (ca.server("other", "gpu.example.com"), "is for another name"),
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_used_is_named(words: list[str], said: str) -> Non
     assert (got.exit_code, said in got.stderr) == (78, True), got.stderr
 
 
-def test_who_does_not_answer_is_no_matter_of_tls() -> None:
+def test_client_without_an_answer_does_not_blame_tls() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         got = call("--url", f"https://127.0.0.1:{closed.getsockname()[1]}", "ps")
@@ -146,7 +146,7 @@ def test_a_certificate_that_is_not_believed_is_not_tried_again(ca: Authority, st
     assert not isinstance(caught.value, Unreachable)
 
 
-def test_no_password_of_another_program_is_sent(
+def test_client_sends_no_password_of_another_program(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "netrc").write_text("default login eve password word\n")
@@ -169,7 +169,7 @@ def test_no_password_of_another_program_is_sent(
         ("http://localhost.example.com", False),
     ],
 )
-def test_where_a_secret_may_be_sent(url: str, keeps: bool) -> None:
+def test_client_sends_a_secret_only_to_safe_addresses(url: str, keeps: bool) -> None:
     assert Reach(url).keeps_secrets is keeps
 
 

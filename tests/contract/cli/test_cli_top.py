@@ -104,7 +104,7 @@ def test_the_most_used_comes_first(rest: FakeRest) -> None:
     assert [row.job for row in rows] == ["c", None, "a", "b", None]
 
 
-def test_what_uses_more_than_it_may_and_what_is_uncovered_is_told() -> None:
+def test_top_marks_use_above_the_limit_and_uncovered_use() -> None:
     over, within, uncovered = uses([_shared("n", [_share("a", 10001), _share("b", 10000)], "uncovered")])
     assert (over.state, over.memory, over.memory_of, over.refused) == ("over", 10001, 10000, 3)
     assert within.state == "ok"
@@ -164,7 +164,7 @@ def test_a_task_has_what_its_cards_and_its_shares_of_cards_use(rest: FakeRest) -
     assert (told["id"], told["use"]) == (task, {"busy_pct": 40.0, "memory_mib": 600, "idle_s": 7260.0})
 
 
-def test_one_node_is_asked_for_alone(rest: FakeRest) -> None:
+def test_top_of_a_node_asks_for_that_node_alone(rest: FakeRest) -> None:
     rest.fixed["GET /v1/nodes"] = (
         200,
         {"nodes": [{**NODE, "hostname": f"n{i}.x", "agent_id": f"S{i}"} for i in (1, 2)]},
@@ -208,13 +208,13 @@ def test_a_pipe_gets_one_look(rest: FakeRest) -> None:
     assert json.loads(call("top", "--json").stdout) == rest.fixed["GET /v1/gpus"][1]["gpus"]  # type: ignore[index]
 
 
-def test_no_request_more_often_than_each_second(rest: FakeRest) -> None:
+def test_top_asks_at_most_once_a_second(rest: FakeRest) -> None:
     got = call("top", "--interval", "0.2s")
     assert got.exit_code == 2
     assert "--interval: must be at least 1s" in got.stderr
 
 
-def test_what_a_node_says_commands_no_terminal(rest: FakeRest) -> None:
+def test_top_prints_no_terminal_codes_of_a_node(rest: FakeRest) -> None:
     _answer(rest, {**_shared("n\x1b[2J", [_share("a\x9b5m", 4000)]), "reason": "\x1b]0;x\x07"})
     got = call("top", "--once")
     assert "\x1b" not in got.stdout

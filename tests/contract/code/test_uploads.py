@@ -124,7 +124,7 @@ def test_more_than_one_piece_is_put_together_and_goes_on_after_a_break(rig: Rig)
     assert rig.call("GET", "/v1/uploads").json()["uploads"][0]["sha256"] == digest
 
 
-def test_what_is_not_what_its_digest_says_is_refused_and_gone(rig: Rig) -> None:
+def test_upload_with_another_digest_is_refused_and_removed(rig: Rig) -> None:
     assert put(rig, b"bad", "0" * 64).status_code == 422
     assert rig.call("GET", f"/v1/uploads/{'0' * 64}").status_code == 404
     assert code_of(put(rig, b"bad", "A" * 64)) == (422, "invalid")
@@ -148,7 +148,7 @@ def test_the_limit_is_told_with_the_largest_files(rig: Rig, code: Path) -> None:
     assert code_of(put(rig, b"x", size=5 << 20)) == (413, "too-large")
 
 
-def test_only_the_executor_of_a_task_that_needs_it_gets_it_and_only_while_that_runs(
+def test_upload_is_given_only_to_the_executor_of_a_running_task_that_needs_it(
     rig: Rig, tmp_path: Path
 ) -> None:
     data = b"archive"
@@ -189,7 +189,7 @@ def test_a_scheduler_that_is_away_costs_no_attempt(tmp_path: Path) -> None:
     assert caught.value.outcome.infrastructure
 
 
-def test_who_only_knows_a_digest_cannot_run_with_it(store: UploadStore) -> None:
+def test_upload_cannot_be_used_by_its_digest_alone(store: UploadStore) -> None:
     rig = AccessRig(uploads=store)
     try:
         rig.bind({"names": ["ann", "carl"], "roles": ["user"]}, {"names": ["boss"], "roles": ["admin"]})
@@ -235,7 +235,7 @@ def test_an_archive_is_on_record_once_not_by_its_pieces(store: UploadStore, tmp_
     assert [line["what"] for line in lines if "uploads" in str(line)] == ["PUT /v1/uploads/{sha256}"]
 
 
-def test_what_no_job_needs_is_listed_and_removed(rig: Rig) -> None:
+def test_upload_that_no_job_needs_is_listed_and_removed(rig: Rig) -> None:
     data, other = b"archive", b"other"
     assert put(rig, data).status_code == 200
     assert put(rig, other, size=20).json()["complete"] is False
@@ -261,7 +261,7 @@ def test_what_no_job_needs_is_listed_and_removed(rig: Rig) -> None:
     assert len(cli(rig, "uploads", "list").splitlines()) == 1, "the headings alone"
 
 
-def test_nobody_removes_another_s(store: UploadStore) -> None:
+def test_upload_of_another_cannot_be_removed(store: UploadStore) -> None:
     rig = AccessRig(uploads=store)
     try:
         rig.bind({"names": ["ann", "carl"], "roles": ["user"]}, {"names": ["boss"], "roles": ["admin"]})

@@ -55,7 +55,7 @@ def test_the_latest_are_told_and_filters_choose(kept: Kept) -> None:
         assert (got.exit_code, "leave out the other one" in got.stderr) == (2, True)
 
 
-def test_what_happens_is_watched_as_a_list(kept: Kept) -> None:
+def test_events_command_watches_events_as_a_list(kept: Kept) -> None:
     before = kept.submit(name="before")
     with started("events", "-w", "--columns", "kind,on", "--job", "after") as process:
         assert process.stdout is not None
@@ -68,7 +68,7 @@ def test_what_happens_is_watched_as_a_list(kept: Kept) -> None:
     assert (before.encode() in told, code) == (False, 130)
 
 
-def test_who_follows_misses_nothing_while_the_scheduler_is_restarted(kept: Kept) -> None:
+def test_events_followed_through_a_restart_of_the_scheduler_are_complete(kept: Kept) -> None:
     before = kept.submit(name="before")
     with started("events", "-f", "--json", stderr=None) as process:
         assert process.stdout is not None
@@ -82,7 +82,7 @@ def test_who_follows_misses_nothing_while_the_scheduler_is_restarted(kept: Kept)
         assert finish(process)[0] == 143
 
 
-def test_who_knows_an_event_that_is_not_kept_any_more_is_told(kept: Kept) -> None:
+def test_events_after_one_that_is_no_longer_kept_are_refused(kept: Kept) -> None:
     kept.submit(name="one")
     done = call("events", "--after", "5")
     assert "only the latest events are kept" in done.stderr

@@ -96,7 +96,7 @@ def test_a_notice_and_its_recall_are_events_and_the_job_shows_the_latest(rig: Ri
     assert rest["last"] >= recalled["number"]
 
 
-def test_who_asks_for_more_than_there_is_waits_for_it(rig: Rig) -> None:
+def test_event_request_waits_for_later_events(rig: Rig) -> None:
     answers: list[requests.Response] = []
     url = f"{rig.url}/v1/events?kind=notice&after=0&timeout_s=60"
     asker = threading.Thread(target=lambda: answers.append(requests.get(url, timeout=90)))
@@ -106,7 +106,7 @@ def test_who_asks_for_more_than_there_is_waits_for_it(rig: Rig) -> None:
     assert [each["kind"] for each in answers[0].json()["events"]] == ["notice"]
 
 
-def test_who_does_not_want_to_wait_does_not(rig: Rig) -> None:
+def test_event_request_without_a_timeout_does_not_wait(rig: Rig) -> None:
     far = 1 << 60
     assert events(rig, f"?after={far}&timeout_s=0") == {
         "events": [],
@@ -125,7 +125,7 @@ def test_checkpoints_are_kept_and_too_many_are_not(rig: Rig) -> None:
     assert [each["kind"] for each in events(rig)["events"]] == ["checkpoint"]
 
 
-def test_only_what_runs_has_work_to_keep(rig: Rig) -> None:
+def test_checkpoint_request_is_only_for_running_tasks(rig: Rig) -> None:
     waits = rig.call("POST", "/v1/jobs", json={"command": "true", "gpus": 4}).json()["id"]
     answer = rig.call("POST", f"/v1/jobs/{waits}/checkpoint")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")

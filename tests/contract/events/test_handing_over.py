@@ -86,7 +86,7 @@ def is_told(rig: Hooked) -> bool:
     return sent is not None and sent == rig.hooks.sent(sent.by, max(seen, rig.deliveries.seen))
 
 
-def test_who_leads_next_sends_what_was_not_taken_and_can_prove_it(
+def test_webhooks_not_delivered_are_sent_by_the_next_leader_with_a_signature(
     first: Leader, then: Next, receiver: Receiver
 ) -> None:
     secret = first.hook("h", f"{receiver.url}/h", "submitted")
@@ -110,7 +110,7 @@ def test_who_leads_next_sends_what_was_not_taken_and_can_prove_it(
     assert [each["name"] for each in second.call("GET", "/v1/webhooks").json()["webhooks"]] == ["h"]
 
 
-def test_who_led_before_sends_nothing_that_another_has_sent_and_has_its_dead_letters_still(
+def test_webhooks_of_a_former_leader_are_not_sent_twice_and_keep_dead_letters(
     first: Leader, then: Next, receiver: Receiver
 ) -> None:
     first.hook("h", f"{receiver.url}/h", "submitted")

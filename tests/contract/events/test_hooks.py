@@ -103,9 +103,7 @@ def rig(tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> 
     rig.close()
 
 
-def test_each_hook_is_told_its_kinds_and_queues_in_order_and_can_prove_who_told(
-    rig: Hooked, receiver: Receiver
-) -> None:
+def test_webhook_gets_its_kinds_and_queues_in_order_with_a_signature(rig: Hooked, receiver: Receiver) -> None:
     before = rig.submit(name="before")
     secret = rig.hook("all", f"{receiver.url}/all?x=1", "submitted", "killed")
     rig.hook("ml", f"{receiver.url}/ml", "submitted", queues=["ml"])
@@ -124,7 +122,7 @@ def test_each_hook_is_told_its_kinds_and_queues_in_order_and_can_prove_who_told(
     assert first.headers["content-type"] == "application/json"
 
 
-def test_what_befalls_a_booking_names_it(rig: Hooked, receiver: Receiver) -> None:
+def test_webhook_event_of_a_booking_names_the_booking(rig: Hooked, receiver: Receiver) -> None:
     rig.node(gpu("g0"), gpu("g1"))
     rig.hook("calendar", f"{receiver.url}/calendar", "booking_made", "booking_cancelled", queues=["exam"])
     body = {"name": "monday", "queue": "exam", "gpus": 2, "from": "tomorrow 9:00", "for_s": 3600}
@@ -138,7 +136,7 @@ def test_what_befalls_a_booking_names_it(rig: Hooked, receiver: Receiver) -> Non
     assert [each["booking"] for each in events] == [made["id"]]
 
 
-def test_what_is_not_taken_is_sent_again_in_order_with_the_same_id(rig: Hooked, receiver: Receiver) -> None:
+def test_webhook_that_fails_is_sent_again_in_order_with_the_same_id(rig: Hooked, receiver: Receiver) -> None:
     rig.hook("h", f"{receiver.url}/h", "submitted")
     receiver.status = 503
     jobs = [rig.submit(name="one"), rig.submit(name="two")]
@@ -169,7 +167,7 @@ def test_a_receiver_that_hangs_or_redirects_holds_up_nobody_else_and_never_the_e
     receiver.status, receiver.more = 200, {}
 
 
-def test_after_a_restart_the_rest_is_told_and_nothing_was_left_out(rig: Hooked, receiver: Receiver) -> None:
+def test_webhooks_after_a_restart_are_complete(rig: Hooked, receiver: Receiver) -> None:
     rig.hook("h", f"{receiver.url}/h", "submitted", "killed")
     receiver.status = 500
     jobs = [rig.submit(name="one")]
@@ -199,9 +197,7 @@ def test_a_receiver_that_hangs_does_not_hold_up_the_end_and_is_asked_again_after
     assert told(receiver, "/h") == [("submitted", job)]
 
 
-def test_what_cannot_be_sent_is_a_dead_letter_that_can_be_tried_again(
-    rig: Hooked, receiver: Receiver
-) -> None:
+def test_webhook_that_cannot_be_sent_is_a_dead_letter_to_retry(rig: Hooked, receiver: Receiver) -> None:
     rig.hook("h", f"{receiver.url}/h", "submitted")
     receiver.status = 410
     job = rig.submit(name="one")
@@ -221,7 +217,7 @@ def test_what_cannot_be_sent_is_a_dead_letter_that_can_be_tried_again(
     wait_until("it is none any more", lambda: rig.hooks.dead() == [])
 
 
-def test_what_waits_and_what_was_given_up_is_on_the_page_of_metrics(rig: Hooked, receiver: Receiver) -> None:
+def test_webhook_backlog_and_dead_letters_are_metrics(rig: Hooked, receiver: Receiver) -> None:
     def page() -> dict[str, list[float]]:
         text = rig.call("GET", "/metrics/prometheus").text
         samples = re.findall(r'^mesos_gpu_webhook_(\w+)\{webhook="(.*)"\} (\S+)$', text, re.MULTILINE)
@@ -323,9 +319,7 @@ def test_a_job_tells_whom_it_names_how_it_ends(rig: Hooked, receiver: Receiver) 
     assert texts == [True, False], "what is said may name jobs of others"
 
 
-def test_who_is_not_there_or_not_allowed_is_refused_when_the_job_is_submitted(
-    rig: Hooked, receiver: Receiver
-) -> None:
+def test_webhook_named_by_a_job_must_exist_and_be_allowed(rig: Hooked, receiver: Receiver) -> None:
     wrong = ["none", "https://example.com/x", "http://127.0.0.1:1/x", "ftp://x", "https://u:p@127.0.0.1/"]
     answer = rig.call("POST", "/v1/jobs", json={"command": "true", "notify": wrong})
     assert answer.status_code == 422
@@ -372,7 +366,7 @@ def test_a_hook_is_made_shown_changed_tried_and_removed_and_its_secret_is_told_o
     assert rig.hooks.secret("ops") is None
 
 
-def test_all_that_is_wrong_with_a_hook_is_told_at_once(rig: Hooked) -> None:
+def test_webhook_refusal_lists_all_problems(rig: Hooked) -> None:
     body = {"url": "http://example.com/", "kinds": ["x"], "queues": [""], "comment": "a\nb", "more": 1}
     answer = rig.call("PUT", "/v1/webhooks/h", json=body)
     assert answer.status_code == 422
@@ -421,7 +415,7 @@ def test_jobs_whose_receivers_hang_hold_up_no_hook(rig: Hooked, receiver: Receiv
         assert time.monotonic() - begin < 25, "less than a request may take"
 
 
-def test_of_urls_that_jobs_named_nothing_is_kept_that_was_given_up(tmp_path: Path) -> None:
+def test_webhook_urls_of_jobs_keep_no_dead_letters(tmp_path: Path) -> None:
     store = HookStore(tmp_path / "hooks")
     url = "https://hooks.example.com/1"
     store.take([(target, 1, "failed", b"{}") for target in (url, "h")], 1)
@@ -432,9 +426,7 @@ def test_of_urls_that_jobs_named_nothing_is_kept_that_was_given_up(tmp_path: Pat
     store.close()
 
 
-def test_what_happens_before_anything_was_ever_told_is_told_after_a_kill(
-    tmp_path: Path, receiver: Receiver
-) -> None:
+def test_webhook_events_before_the_first_delivery_survive_a_kill(tmp_path: Path, receiver: Receiver) -> None:
     store = HookStore(tmp_path / "hooks")
     sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]))
     Deliveries(
@@ -449,7 +441,7 @@ def test_what_happens_before_anything_was_ever_told_is_told_after_a_kill(
     store.close()
 
 
-def test_of_two_changes_at_once_the_later_one_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_changes_at_once_leave_the_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = HookStore(tmp_path / "hooks")
     later = threading.Thread(target=store.put, args=(Hook("later", "https://hooks.example.com/"), b"key"))
     versions = store.versions
@@ -469,7 +461,7 @@ def test_of_two_changes_at_once_the_later_one_holds(tmp_path: Path, monkeypatch:
     store.close()
 
 
-def test_of_too_many_that_wait_the_oldest_are_given_up(tmp_path: Path) -> None:
+def test_webhook_backlog_above_its_limit_loses_the_oldest(tmp_path: Path) -> None:
     store = HookStore(tmp_path / "hooks")
     store.take([("h", number, "failed", b"{}") for number in range(MOST_WAITING + 5)], MOST_WAITING + 5)
     assert store.counts() == {"h": (MOST_WAITING, 5)}
@@ -478,7 +470,7 @@ def test_of_too_many_that_wait_the_oldest_are_given_up(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_others_could_read_of_the_secrets_is_closed_to_them_at_the_start(tmp_path: Path) -> None:
+def test_webhook_secrets_are_closed_to_others_at_the_start(tmp_path: Path) -> None:
     first = HookStore(tmp_path / "hooks")
     first.put(Hook("h", "https://hooks.example.com/"), b"secret")
     for path in tmp_path.iterdir():
@@ -490,9 +482,7 @@ def test_what_others_could_read_of_the_secrets_is_closed_to_them_at_the_start(tm
     first.close()
 
 
-def test_of_all_urls_that_jobs_named_only_so_much_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_webhook_backlog_of_urls_of_jobs_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook_store, "MOST_OF_JOBS", 3)
     store = HookStore(tmp_path / "hooks")
     store.take([("h", 1, "failed", b"{}")], 1)
@@ -524,7 +514,7 @@ def test_a_file_that_cannot_be_read_costs_the_page_of_metrics_its_own_lines_alon
     assert "cannot be read" in answer.json()["error"]["message"]
 
 
-def test_how_far_events_were_looked_at_is_kept_though_no_hook_wants_them(
+def test_webhook_position_in_the_events_is_kept_without_interested_hooks(
     rig: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deliver, "_NOTE_S", 0.0)
@@ -532,7 +522,7 @@ def test_how_far_events_were_looked_at_is_kept_though_no_hook_wants_them(
     wait_until("a kill would lose nothing", lambda: rig.hooks.seen() == rig.daemon.happened.last)
 
 
-def test_what_a_backup_that_was_killed_has_left_holds_up_no_other_and_one_under_way_does(
+def test_webhook_store_backup_waits_for_one_under_way_and_not_for_a_killed_one(
     rig: Hooked, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy.sqlite"

@@ -72,7 +72,7 @@ def test_or_a_number(url: str, why: str) -> None:
     assert (why in said.why if said else False) if why else said is None, said
 
 
-def test_who_could_mend_it_is_told_where_the_operator_s_list_would() -> None:
+def test_receiver_refusal_names_the_operator_s_list_as_remedy() -> None:
     listed, wrong = receivers(NAMES), "https://allowed@hooks.example.com/"
     other, bad = listed.wrong("https://example.com/"), listed.wrong(wrong)
     assert other is not None
@@ -106,7 +106,7 @@ def test_a_word_that_is_no_receiver_is_refused_at_the_start(word: str) -> None:
         (["10.0.0.0/8"], "11.0.0.7", False),
     ],
 )
-def test_where_a_name_leads_is_judged_when_it_is_called(
+def test_receiver_address_is_checked_when_the_name_is_resolved(
     monkeypatch: pytest.MonkeyPatch, listed: list[str], address: str, is_allowed: bool
 ) -> None:
     def looked_up(*_: Any, **__: Any) -> list[Any]:
@@ -181,7 +181,7 @@ def speaking(words: bytes, every_s: float) -> Iterator[int]:
         thread.join()
 
 
-def test_who_answers_byte_by_byte_is_left_at_the_deadline() -> None:
+def test_receiver_that_answers_byte_by_byte_is_left_at_the_deadline() -> None:
     with speaking(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, 0.05) as port:
         begin = time.monotonic()
         came = Sender(receivers([f"127.0.0.1:{port}"]), timeout_s=1.0).send(
@@ -191,7 +191,7 @@ def test_who_answers_byte_by_byte_is_left_at_the_deadline() -> None:
         assert time.monotonic() - begin < 20
 
 
-def test_what_is_sent_can_be_broken_also_while_tls_is_agreed_on() -> None:
+def test_receiver_can_be_left_during_the_tls_handshake() -> None:
     hello = b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb\x03\x03"  # of a record that is never whole
     answers = list[Answer]()
     with speaking(hello + bytes(12_000), 0.05) as port:
@@ -230,7 +230,7 @@ def _served(context: ssl.SSLContext, plain: socket.socket) -> None:
         assert line.recv(100) == b""
 
 
-def test_what_does_not_answer_as_http_does_is_told_in_our_words() -> None:
+def test_receiver_that_does_not_speak_http_is_told_in_plain_words() -> None:
     with speaking(b"SSH-2.0-secret\r\n", 0.0) as port:
         came = Sender(receivers([f"127.0.0.1:{port}"])).send(f"http://127.0.0.1:{port}/", "m", b"{}", None)
     assert came.status is None
@@ -278,7 +278,7 @@ def test_a_name_server_that_is_silent_takes_no_longer_than_the_time_out_and_of_j
     assert "which must be allowed by its number" in slow.send(url, "m", b"{}", None).error
 
 
-def test_what_is_looked_up_is_let_go_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_lookup_is_abandoned_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver = Resolver(monkeypatch)
     sender, came = Sender(receivers(["hooks.example.com"]), timeout_s=100.0), list[Answer]()
     asking = threading.Thread(

@@ -32,7 +32,7 @@ def messages(rig: AccessRig, who: str, path: str, key: str) -> list[str | None]:
     return [each["message"] for each in answer.json()[key]]
 
 
-def test_each_is_told_what_he_sees_and_no_other_s_job_is_named(rig: AccessRig) -> None:
+def test_events_name_only_jobs_that_the_caller_sees(rig: AccessRig) -> None:
     made = rig.call("ann", "POST", "/v1/jobs", json={"command": "true", "queue": "ml"})
     assert made.ok, made.text
     ann = made.json()["id"]

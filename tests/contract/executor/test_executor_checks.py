@@ -27,7 +27,7 @@ def command(text: str) -> str:
     return encode([HealthCheck(Protocol.COMMAND, command=text, grace_period_s=0, interval_s=0, delay_s=0)])
 
 
-def test_each_failure_is_told_and_the_last_ends_the_task(one: Host, agent: ScriptedAgent) -> None:
+def test_health_check_failures_are_told_and_the_last_ends_the_task(one: Host, agent: ScriptedAgent) -> None:
     one.launch("touch up; sleep 60 & wait", checks=command("test -e up || { echo it is down; exit 3; }"))
     agent.wait_for(lambda: ("TASK_RUNNING", True, UPDATED) in told(agent))
     (one.sandbox / "up").unlink()
@@ -81,7 +81,7 @@ def test_a_command_that_ends_by_itself_has_its_own_end(one: Host, agent: Scripte
     one.end("TASK_FINISHED")
 
 
-def test_what_a_check_that_hangs_had_started_is_collected(one: Host, agent: ScriptedAgent) -> None:
+def test_health_check_that_hangs_leaves_no_process(one: Host, agent: ScriptedAgent) -> None:
     """Nobody else does: its orphans are the executor's children, and it may live for months."""
     hangs = HealthCheck(
         Protocol.COMMAND, command="(sleep 61 & sleep 62)", timeout_s=1, grace_period_s=0, delay_s=0

@@ -76,7 +76,7 @@ def test_the_task_reads_who_wants_its_end_and_when_and_that_it_is_called_off(one
     assert told(one) == [1, 2]
 
 
-def test_what_comes_twice_is_answered_twice_and_done_once(one: Host) -> None:
+def test_notice_that_comes_twice_is_answered_twice_and_done_once(one: Host) -> None:
     handler = "trap 'echo told' USR1; while :; do sleep 0.05; done"
     runs(one, handler)
     give(one, signal=USR1)
@@ -102,7 +102,7 @@ def test_the_signal_ends_nobody_who_does_not_handle_it(one: Host) -> None:
 
 @as_root
 @pytest.mark.parametrize("trap", ["ln -sf {aim} {notice}", "ln -f mine {notice}", "mkfifo {notice}"])
-def test_nothing_that_the_task_puts_in_the_files_place_leads_root_astray(
+def test_notice_file_replaced_by_the_task_does_not_mislead_root(
     one: Host, open_directory: Path, trap: str
 ) -> None:
     aim = open_directory / "aim"

@@ -9,7 +9,7 @@ from isolator.agent.commands import executor_command
 from tests.hosts import Host
 
 
-def test_it_starts_lean(one: Host) -> None:
+def test_executor_start_takes_little_cpu_and_memory(one: Host) -> None:
     """CPU from the start of the process until it has subscribed, and memory then; twice the goal in time, for a
     busy machine."""
     one.agent.wait_for(lambda: bool(one.agent.subscribes))
@@ -21,7 +21,7 @@ def test_it_starts_lean(one: Host) -> None:
     assert rss_kib < 35 * 1024
 
 
-def test_its_command_needs_neither_this_environment_nor_this_directory() -> None:
+def test_executor_command_needs_no_environment_and_no_directory() -> None:
     command = executor_command()
     assert os.path.realpath(sys.executable) in command
     # It gets as far as looking for the agent: everything it imports is found.

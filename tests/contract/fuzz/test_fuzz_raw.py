@@ -78,14 +78,16 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bounds, name, 0.2)
 
 
-def test_bytes_that_are_nearly_a_request_hurt_nobody(rig: Rig) -> None:
+def test_fuzzed_bytes_of_requests_leave_the_server_well(rig: Rig) -> None:
     statuses = fuzz(rig, 500)
     assert statuses["400"] > 50
     assert statuses["200"] > 0
 
 
 @pytest.mark.long
-def test_many_that_are_nearly_a_request_hurt_nobody(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fuzzed_bytes_of_many_requests_leave_the_server_well(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
     statuses = fuzz(rig, 20_000)
     with capsys.disabled():
         print(f"\n{statuses.total()} times bytes, answered:", dict(sorted(statuses.items())))

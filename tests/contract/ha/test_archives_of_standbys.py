@@ -38,9 +38,7 @@ def fetched(rig: Rig, store: UploadStore, key: bytes = KEY) -> None:
         archives.stop()
 
 
-def test_what_is_needed_is_fetched_from_the_leader_also_where_a_part_is_here(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_standby_fetches_archives_from_the_leader_also_after_a_part(rig: Rig, tmp_path: Path) -> None:
     for name, begun in (("none", 0), ("part", 300_001)):
         store = UploadStore(tmp_path / name)
         if begun:
@@ -53,7 +51,9 @@ def test_what_is_needed_is_fetched_from_the_leader_also_where_a_part_is_here(
             assert file.read() == DATA
 
 
-def test_who_has_not_the_key_gets_nothing(rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_archives_are_refused_without_the_key(
+    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = UploadStore(tmp_path / "stranger")
     fetched(rig, store, b"x" * 32)
     assert store.find(OWNER, DIGEST) is None

@@ -47,7 +47,7 @@ def led(member: Member) -> ReplicatedStore:
     return store
 
 
-def test_who_loses_its_place_while_it_takes_over_stands_by(
+def test_scheduler_deposed_while_it_takes_over_stands_by(
     member: Member, other: Election, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidates = member.election.candidates
@@ -65,9 +65,7 @@ def test_who_loses_its_place_while_it_takes_over_stands_by(
     assert member.leads
 
 
-def test_who_loses_its_place_before_it_has_written_its_first_word_ends_as_deposed(
-    member: Member, other: Election
-) -> None:
+def test_scheduler_deposed_before_its_first_write_ends_as_deposed(member: Member, other: Election) -> None:
     """`--access-file` waits for an answer of an engine that has ended."""
     store = led(member)
     daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
@@ -84,7 +82,7 @@ def test_who_loses_its_place_before_it_has_written_its_first_word_ends_as_depose
         daemon.stop()
 
 
-def test_what_cannot_begin_while_it_leads_says_why(member: Member) -> None:
+def test_scheduler_that_cannot_begin_to_lead_says_why(member: Member) -> None:
     def lead() -> int:
         raise MesosGpuError("the file of credentials is gone", remedy="bring it back")
 

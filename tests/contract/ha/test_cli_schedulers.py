@@ -28,7 +28,7 @@ def two() -> Iterator[tuple[FakeRest, FakeRest]]:
         yield one, other
 
 
-def test_the_first_that_answers_is_used(nobody: str, two: tuple[FakeRest, FakeRest]) -> None:
+def test_client_uses_the_first_scheduler_that_answers(nobody: str, two: tuple[FakeRest, FakeRest]) -> None:
     one, other = two
     one.add("here")
     other.add("there")
@@ -40,7 +40,7 @@ def test_the_first_that_answers_is_used(nobody: str, two: tuple[FakeRest, FakeRe
     assert (refused.exit_code, "does not answer" in refused.stderr) == (69, True)
 
 
-def test_when_one_goes_a_client_goes_on_with_the_next_and_comes_back(two: tuple[FakeRest, FakeRest]) -> None:
+def test_client_goes_on_with_the_next_scheduler_and_comes_back(two: tuple[FakeRest, FakeRest]) -> None:
     one, other = two
     id = one.add("job")
     other.jobs = one.jobs
@@ -82,7 +82,7 @@ def test_a_token_for_several_is_shown_to_each_of_them_and_to_nobody_else(
     assert find_reach("http://127.0.0.2:1").token == ""
 
 
-def test_who_leads_is_shown(two: tuple[FakeRest, FakeRest]) -> None:
+def test_leader_command_shows_the_leader(two: tuple[FakeRest, FakeRest]) -> None:
     one, _ = two
     told = {
         "leader": "http://s2:1", "here": one.url, "leads": False, "age_s": 2.0, "batch": 9, "candidates": 2,

@@ -67,9 +67,7 @@ def test_a_leader_that_leads_answers_as_ever(server: Server) -> None:
         assert "age" not in got
 
 
-def test_who_may_have_been_deposed_before_all_was_read_says_how_long_ago(
-    server: Server, leading: Leading
-) -> None:
+def test_latest_state_of_a_possibly_deposed_leader_tells_its_age(server: Server, leading: Leading) -> None:
     leading.then_s = 7.9
     status, got, body = ask(server, "GET", "/v1/jobs", {})
     assert (status, got["age"], body) == (200, "7", {"jobs": []})
@@ -83,9 +81,7 @@ def test_and_refuses_who_wants_the_latest(server: Server, leading: Leading, give
     assert int(got["retry-after"]) > 0
 
 
-def test_what_tells_of_the_scheduler_itself_and_changes_are_answered(
-    server: Server, leading: Leading
-) -> None:
+def test_latest_state_is_not_demanded_of_own_status_and_changes(server: Server, leading: Leading) -> None:
     """A change was written, for which the leader's word was looked at, or it is refused there."""
     leading.then_s = 7.9
     assert ask(server, "GET", "/v1/health", LATEST)[0] == 200

@@ -188,7 +188,7 @@ def test_the_leader_is_told_where_it_came_from_and_nothing_that_anybody_could_sa
     assert (told["headers"]["via"], told["headers"]["connection"]) == ("1.1 mesos-gpu", "close")
 
 
-def test_a_word_is_good_for_one_request_once_and_by_who_has_the_key_alone() -> None:
+def test_forwarding_proof_is_good_for_one_request_and_needs_the_key() -> None:
     verifier = Verifier(KEY, RUN)
     signer = Signer(lambda: KEY)
 
@@ -213,7 +213,7 @@ def test_a_word_is_good_for_one_request_once_and_by_who_has_the_key_alone() -> N
     assert verifier.read(early, "GET", "/v1/nodes") is None, "it is too long ago to be known"
 
 
-def test_what_claims_to_come_from_a_standby_is_refused_by_both(both: Both) -> None:
+def test_forwarded_request_of_a_false_standby_is_refused_by_both(both: Both) -> None:
     text = Signer(lambda: b"x" * 32).sign(RUN, "GET", "/v1/nodes", "127.0.0.1", 1, (ANN,))
     status, headers, told = both.ask("GET", "/v1/nodes", **{HEADER: text})
     assert (status, int(headers["retry-after"]) > 0) == (503, True)
@@ -225,7 +225,7 @@ def test_what_claims_to_come_from_a_standby_is_refused_by_both(both: Both) -> No
         assert connection.getresponse().status == 403
 
 
-def test_without_a_leader_changes_are_refused_with_when_to_ask_again(both: Both) -> None:
+def test_standby_without_a_leader_refuses_changes_with_a_time(both: Both) -> None:
     both.known[0] = None
     status, headers, told = both.ask("DELETE", "/v1/jobs/j")
     assert (status, int(headers["retry-after"]) > 0, told["error"]["code"]) == (503, True, "unavailable")
@@ -313,7 +313,7 @@ def test_a_copy_that_is_too_old_is_not_shown_where_names_are_asked_for(both: Bot
 
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
-def test_what_a_page_of_another_origin_sends_is_not_sent_on(both: Both, headers: dict[str, str]) -> None:
+def test_standby_does_not_forward_requests_of_another_origin(both: Both, headers: dict[str, str]) -> None:
     assert both.ask("DELETE", "/v1/jobs/j", **headers)[0] == 403
 
 

@@ -78,7 +78,7 @@ def test_nodes_are_ordered_by_what_is_used() -> None:
     [("nodes?order=size", "/order"), ("nodes?limit=0", "/limit"), ("gpus?limit=x", "/limit"),
      ("gpus?skip=-1", "/skip"), ("nodes?descending=1", "/descending")],
 )  # fmt: skip
-def test_what_is_no_page_is_refused(rig: Rig, query: str, path: str) -> None:
+def test_page_parameters_that_are_wrong_are_refused(rig: Rig, query: str, path: str) -> None:
     answer = rig.call("GET", f"/v1/{query}")
     assert code_of(answer) == (422, "invalid")
     assert [each["path"] for each in answer.json()["error"]["problems"]] == [path]
@@ -109,7 +109,7 @@ def test_an_earlier_scheduler_answers_with_all_at_once(rig: Rig) -> None:
     assert len(asked) == 2, "nothing is asked for twice"
 
 
-def test_what_comes_meanwhile_is_not_in_a_list_twice() -> None:
+def test_pages_contain_nothing_twice_when_jobs_come_meanwhile() -> None:
     there = list("bcdef")
 
     def page(skip: int) -> tuple[list[str], int | None]:

@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
-from typing import Any
+from typing import Any, Final
 
 import requests
 from starlette.middleware import Middleware
@@ -137,19 +137,22 @@ def said(response: requests.Response) -> tuple[int, str]:
     return response.status_code, str(response.json()["error"]["message"])
 
 
+#: Program that asks a Unix socket for jobs, and prints the status and the body of the answer.
+ASKING: Final = (
+    "import http.client, socket, sys\n"
+    "c = http.client.HTTPConnection('localhost'); c.sock = socket.socket(socket.AF_UNIX)\n"
+    "c.sock.connect(sys.argv[1]); c.request('GET', '/v1/jobs'); r = c.getresponse()\n"
+    "print(r.status, r.read().decode())"
+)
+
+
 def asks(
     path: Path, *, user: str | None = None, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
     """What another process is answered by a Unix socket: the status of GET /v1/jobs, and the message of an error."""
-    program = (
-        "import http.client, socket, sys\n"
-        "c = http.client.HTTPConnection('localhost'); c.sock = socket.socket(socket.AF_UNIX)\n"
-        "c.sock.connect(sys.argv[1]); c.request('GET', '/v1/jobs'); r = c.getresponse()\n"
-        "print(r.status, r.read().decode())"
-    )
     python = "/usr/bin/python3" if user else sys.executable
     done = subprocess.run(
-        [python, "-c", program, str(path)], user=user, extra_groups=[] if user else None, cwd="/",
+        [python, "-c", ASKING, str(path)], user=user, extra_groups=[] if user else None, cwd="/",
         env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     status, _, body = done.stdout.partition(" ")

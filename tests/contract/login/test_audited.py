@@ -54,7 +54,7 @@ def test_a_wrong_password_is_on_record_by_the_name_that_it_claims(kept: Kept) ->
     assert "Tr0ub4dor" not in kept.text()
 
 
-def test_who_logs_in_is_on_record(kept: Kept) -> None:
+def test_login_is_on_record(kept: Kept) -> None:
     body = {"name": "ann", "password": "secret"}
     assert kept.rig.call("POST", "/v1/session", json=body).status_code == 201
     record = kept.last()

@@ -119,7 +119,7 @@ def test_a_token_counts_before_it_and_a_wrong_token_is_not_passed_over(
     assert ask(rig, ca, made, Authorization="Bearer mgpu_x")[0] == 401
 
 
-def test_one_of_another_authority_or_one_that_is_revoked_is_refused_by_tls(
+def test_login_certificate_of_another_authority_or_revoked_is_refused_by_tls(
     start: Callable[..., LoginRig], ca: Authority, tmp_path: Path
 ) -> None:
     revoked = ca.client("ann")
@@ -132,7 +132,7 @@ def test_one_of_another_authority_or_one_that_is_revoked_is_refused_by_tls(
     assert ask(rig, ca, ca.client("bob"))[1]["name"] == "bob"
 
 
-def test_under_tls_the_cookie_is_for_tls_alone(
+def test_session_cookie_under_tls_is_for_tls_alone(
     start: Callable[..., LoginRig], ca: Authority, store: TokenStore
 ) -> None:
     rig = start()

@@ -4,11 +4,14 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -56,25 +59,20 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def logged_in(rig: LoginRig, issuer: OidcIssuer, *words: str, **claims: object) -> str:
-    """Log in by device with a process of its own, as a person does; what it prints."""
-    process = subprocess.Popen(
-        [*PROGRAM, *words, "login", "--url", rig.url] if not words else [*PROGRAM, *words, "login"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            wait_until("a login begins", lambda: issuer.devices or process.poll() is not None)
-            (device,) = issuer.devices.values()
-            issuer.allow(device.user_code, **claims)
-            _out, told = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 0, told
-    assert f"{issuer.url}/activate" in told
-    assert device.user_code in told
-    return told
+    """Log in by device, while a person allows it at the issuer; return what is printed."""
+
+    def allow() -> str:
+        (device,) = wait_until("a login begins", lambda: [*issuer.devices.values()])
+        issuer.allow(device.user_code, **claims)
+        return str(device.user_code)
+
+    with ThreadPoolExecutor(1) as person:
+        allowed = person.submit(allow)
+        done = call(*words, "login", *(() if words else ("--url", rig.url)))
+    assert done.exit_code == 0, done.stderr
+    assert f"{issuer.url}/activate" in done.stderr
+    assert allowed.result() in done.stderr
+    return done.stderr
 
 
 def test_a_login_by_device_is_kept_renewed_and_ended(
@@ -122,18 +120,36 @@ def test_an_ended_login_says_so_and_a_silent_issuer_does_not_end_it(
     assert "mesos-gpu login" in refused.stderr
 
 
+#: Program that runs a command in two processes at once, and ends with the highest of their exit codes.
+AT_ONCE: Final = """
+import os, sys
+import mesos_gpu.cli.client
+from mesos_gpu.cli import main
+def run(words):
+    try:
+        main(words, prog_name="mesos-gpu")
+    except SystemExit as end:
+        return end.code or 0
+run([sys.argv[1], "--url", "http://127.0.0.1:1"])  # fails, and imports all
+pids = []
+for _ in range(2):
+    pids.append(os.fork())
+    if not pids[-1]:
+        os._exit(run(sys.argv[1:]))
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
+"""
+
+
 def test_commands_at_once_renew_a_login_once(rig: LoginRig, issuer: OidcIssuer) -> None:
     logged_in(rig, issuer)
     key = origin_of(rig.url)
     kept = logins.load()[key]
     logins.keep(key, Login(key, kept.token, "ann", time.time() - 1, issued=kept.issued))
     asked = issuer.hits["/token"]
-    each = [
-        subprocess.Popen([*PROGRAM, "ps", "--url", rig.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(4)
-    ]
-    told = [process.communicate(timeout=120) for process in each]
-    assert [process.returncode for process in each] == [0] * 4, told
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, "ps", "--url", rig.url], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
     assert issuer.hits["/token"] == asked + 1
 
 
@@ -358,7 +374,7 @@ def test_a_redirection_is_not_followed(rig: LoginRig, store: TokenStore, listene
     assert listener.seen == []
 
 
-def test_nothing_secret_is_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_command_sends_no_secret_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     away = "http://192.0.2.1:8080"
     logins.keep(origin_of(away), Login(origin_of(away), "t"))
     for words in (["ps"], ["login", "--with-token"], ["login"], ["login", "--password"]):
@@ -462,7 +478,7 @@ def test_an_origin_is_scheme_host_and_port(one: str, other: str, same: bool) -> 
     assert (origin_of(one) == origin_of(other)) is same
 
 
-def test_where_nobody_is_asked_there_is_nothing_to_log_in_to() -> None:
+def test_login_command_without_authentication_has_nothing_to_do() -> None:
     rig = LoginRig([])
     try:
         done = call("login", "--url", rig.url)

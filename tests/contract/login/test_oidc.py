@@ -88,12 +88,12 @@ def test_a_token_is_a_name_with_the_groups_that_the_issuer_says(rig: LoginRig, i
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"])
-def test_each_algorithm_of_public_keys_is_taken(rig: LoginRig, issuer: OidcIssuer, algorithm: str) -> None:
+def test_oidc_takes_each_algorithm_of_public_keys(rig: LoginRig, issuer: OidcIssuer, algorithm: str) -> None:
     issuer.rotate(algorithm)
     assert rig.call("GET", "/v1/status", issuer.token()).status_code == 200
 
 
-def test_what_is_expired_early_or_for_others_is_refused(rig: LoginRig, issuer: OidcIssuer) -> None:
+def test_oidc_token_that_is_expired_early_or_for_others_is_refused(rig: LoginRig, issuer: OidcIssuer) -> None:
     now, before = int(time.time()), WRONG.read()["oidc"]
     assert "expired" in refusal(rig, issuer.token(iat=now - 600, exp=now - 120))
     assert "not valid yet" in refusal(rig, issuer.token(nbf=now + 120))
@@ -161,7 +161,7 @@ def test_keys_that_a_token_brings_along_are_not_looked_at(rig: LoginRig, issuer:
         assert not attacker.hits
 
 
-def test_what_is_no_token_of_an_issuer_is_refused(rig: LoginRig, issuer: OidcIssuer) -> None:
+def test_oidc_refuses_text_that_is_no_token_of_an_issuer(rig: LoginRig, issuer: OidcIssuer) -> None:
     good = issuer.token()
     header, payload, signature = good.split(".")
     assert "neither" in refusal(
@@ -204,7 +204,9 @@ def test_keys_rotate_without_a_gap(rig: LoginRig, issuer: OidcIssuer, clock: Clo
     assert "does not have" in refusal(rig, before)
 
 
-def test_what_began_by_a_key_ends_with_it(prover: OidcTokens, issuer: OidcIssuer, clock: Clock) -> None:
+def test_oidc_session_ends_with_the_key_that_began_it(
+    prover: OidcTokens, issuer: OidcIssuer, clock: Clock
+) -> None:
     async def both() -> tuple[bool, bool]:
         caller = await prover.caller_of(issuer.token(), "", time.time())
         before = prover.stands(caller)
@@ -243,7 +245,7 @@ def test_old_keys_are_asked_for_again_while_they_are_used(
     wait_until("the keys are asked for", lambda: issuer.hits["/keys"] == 2)
 
 
-def test_without_the_issuer_known_keys_go_on_for_a_while_and_no_longer(
+def test_oidc_keys_go_on_for_a_limited_time_without_the_issuer(
     rig: LoginRig, issuer: OidcIssuer, clock: Clock, prover: OidcTokens
 ) -> None:
     good = issuer.token()
@@ -307,7 +309,7 @@ def test_weak_private_or_other_keys_are_left_out(rig: LoginRig, issuer: OidcIssu
         assert "does not have" in refusal(rig, issuer.token(new_key(key_id=key_id)))
 
 
-def test_without_a_name_for_its_key_a_token_is_taken_where_there_is_one_key(
+def test_oidc_token_without_a_key_id_is_taken_if_there_is_one_key(
     rig: LoginRig, issuer: OidcIssuer, clock: Clock
 ) -> None:
     unnamed = issuer.token(header={"kid": None})
@@ -354,7 +356,7 @@ def test_judging_a_token_costs_little_beside_its_signature(
     assert judged_ms < 3 * verified_ms
 
 
-def test_everybody_is_told_how_to_log_in(rig: LoginRig, issuer: OidcIssuer) -> None:
+def test_oidc_login_ways_are_told_without_a_login(rig: LoginRig, issuer: OidcIssuer) -> None:
     assert rig.call("GET", "/v1/login").json() == {
         "proofs": ["token", "oidc"],
         "oidc": {

@@ -84,7 +84,7 @@ def whoami(rig: LoginRig, answer: requests.Response) -> dict[str, Any]:
     return dict(rig.call("GET", "/v1/whoami", headers=header(cookies_of(answer))).json())
 
 
-def test_who_logs_in_at_the_issuer_is_on_record(rig: LoginRig, trail: AuditLog) -> None:
+def test_oidc_browser_login_is_on_record(rig: LoginRig, trail: AuditLog) -> None:
     name = whoami(rig, Browser(rig).back())["name"]
     (_, record), *_ = trail.search(Asked(), limit=1, cursor="").records
     assert (record.what, record.status) == ("GET /login/oidc/callback", 200)
@@ -164,7 +164,7 @@ def test_guesses_at_codes_are_slowed(rig: LoginRig, issuer: OidcIssuer) -> None:
     assert issuer.hits["/token"] < 10
 
 
-def test_what_the_issuer_does_not_give_is_said(rig: LoginRig, issuer: OidcIssuer) -> None:
+def test_oidc_browser_login_tells_why_the_issuer_refuses(rig: LoginRig, issuer: OidcIssuer) -> None:
     browser = Browser(rig)
     issuer.broken["/token"] = None
     refused = browser.back()
@@ -186,7 +186,7 @@ def test_a_session_of_a_browser_changes_nothing_by_its_cookie_alone(rig: LoginRi
     )
 
 
-def test_without_an_issuer_there_is_no_such_page() -> None:
+def test_oidc_browser_page_is_missing_without_an_issuer() -> None:
     store = TokenStore()
     rig = LoginRig([store.prover()])
     try:
@@ -197,7 +197,7 @@ def test_without_an_issuer_there_is_no_such_page() -> None:
         rig.close()
 
 
-def test_while_the_issuer_is_away_the_page_says_so(issuer: OidcIssuer, rig: LoginRig) -> None:
+def test_oidc_browser_page_says_that_the_issuer_is_away(issuer: OidcIssuer, rig: LoginRig) -> None:
     issuer.broken["/.well-known/openid-configuration"] = None
     answer = rig.call("GET", "/login/oidc", allow_redirects=False)
     assert (answer.status_code, "cannot be had now" in answer.text) == (503, True)

@@ -12,7 +12,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("opened", [(), ("ping", "openapi"), ("metrics",)], ids=",".join)
-def test_what_is_open_is_for_everybody_and_the_rest_for_names(opened: tuple[str, ...]) -> None:
+def test_open_routes_need_no_name_and_others_do(opened: tuple[str, ...]) -> None:
     store = TokenStore()
     rig = LoginRig([store.prover()], open_routes=opened)
     admin = store.make("root")

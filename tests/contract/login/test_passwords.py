@@ -83,7 +83,7 @@ def test_a_page_is_not_asked_by_http_basic(rig: LoginRig) -> None:
     assert refused.headers["WWW-Authenticate"] == 'Bearer realm="mesos_gpu"'
 
 
-def test_what_the_file_says_now_counts(rig: LoginRig, file: Path) -> None:
+def test_password_file_is_read_again_when_it_changes(rig: LoginRig, file: Path) -> None:
     assert rig.call("GET", "/v1/jobs", headers=basic("ann", "secret")).status_code == 200
     write(file, line("ann", "newer") + line("cid", "x"))
     assert rig.call("GET", "/v1/jobs", headers=basic("ann", "secret")).status_code == 401
@@ -126,7 +126,7 @@ def test_secrets_are_in_no_line_of_the_log(rig: LoginRig, caplog: pytest.LogCapt
     assert "'ann'" in caplog.text
 
 
-def test_no_more_than_two_are_worked_out_at_once_and_others_are_served_meanwhile(
+def test_password_hashing_is_limited_to_two_and_delays_no_other_request(
     rig: LoginRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running, most, lock, go = 0, 0, threading.Lock(), threading.Event()
@@ -220,7 +220,7 @@ def test_cheap_hashes_are_said(file: Path, caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.skipif(shutil.which("htpasswd") is None, reason="needs htpasswd of apache2-utils")
-def test_what_htpasswd_writes_is_taken(tmp_path: Path) -> None:
+def test_password_file_of_htpasswd_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "f"
     for flags in (["-B", "-c"], ["-B", "-C", "6"]):
         name = f"n{len(flags)}"

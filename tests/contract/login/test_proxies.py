@@ -48,13 +48,13 @@ def test_a_trusted_proxy_says_name_groups_and_address(rig: LoginRig) -> None:
     assert who["roles"] == ["viewer"]
 
 
-def test_without_the_header_nobody_is_named(rig: LoginRig) -> None:
+def test_proxy_request_without_the_header_has_no_name(rig: LoginRig) -> None:
     assert rig.call("GET", "/v1/jobs").status_code == 401
     assert rig.call("GET", "/v1/jobs", headers={"X-Forwarded-User": ""}).status_code == 401
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "ann\tb"])
-def test_what_is_no_name_is_refused(rig: LoginRig, name: str) -> None:
+def test_proxy_header_that_is_no_name_is_refused(rig: LoginRig, name: str) -> None:
     refused = rig.call("GET", "/v1/jobs", headers={"X-Forwarded-User": name})
     assert said(refused) == (401, "X-Forwarded-User is no name")
 
@@ -75,7 +75,7 @@ def test_groups_without_a_name_are_refused(rig: LoginRig) -> None:
     assert rig.call("GET", "/v1/jobs", headers={"X-Forwarded-Groups": "admins"}).status_code == 401
 
 
-def test_who_is_no_listed_proxy_names_nobody_also_on_loopback() -> None:
+def test_proxy_that_is_not_listed_names_no_caller_also_on_loopback() -> None:
     rig = LoginRig([ProxyHeaders(AWAY)], proxies=AWAY)
     try:
         refused = rig.call("GET", "/v1/jobs", headers={"X-Forwarded-User": "root"})
@@ -86,7 +86,7 @@ def test_who_is_no_listed_proxy_names_nobody_also_on_loopback() -> None:
         rig.close()
 
 
-def test_where_no_proxy_is_trusted_the_header_is_read_by_nobody() -> None:
+def test_proxy_header_is_ignored_without_trusted_proxies() -> None:
     rig = LoginRig([TokenStore().prover()])
     try:
         refused = rig.call("GET", "/v1/jobs", headers={"X-Forwarded-User": "root"})

@@ -74,7 +74,7 @@ def test_a_session_reads_by_its_cookie_and_changes_by_its_token_too(rig: LoginRi
     assert rig.call("POST", "/v1/jobs", headers=right, json=job).status_code == 201
 
 
-def test_its_cookie_is_seen_by_no_script_and_sent_from_no_other_page(rig: LoginRig) -> None:
+def test_session_cookie_is_hidden_from_scripts_and_other_pages(rig: LoginRig) -> None:
     each = morsel(rig.call("POST", "/v1/session", json=LOGIN))
     assert (each.key, each["path"], each["samesite"], each["httponly"]) == ("mesos_gpu", "/", "Strict", True)
     assert not each["secure"]
@@ -152,7 +152,7 @@ def test_a_narrow_token_makes_a_narrow_session(rig: LoginRig, store: TokenStore)
         [],
     ],
 )
-def test_what_is_no_proof_begins_no_session(rig: LoginRig, body: Any) -> None:
+def test_session_needs_a_valid_proof(rig: LoginRig, body: Any) -> None:
     answer = rig.call("POST", "/v1/session", json=body)
     assert answer.status_code in (400, 401, 422)
     assert "Set-Cookie" not in answer.headers
@@ -196,7 +196,7 @@ def test_a_wrong_password_is_said_on_the_page(rig: LoginRig) -> None:
     "headers",
     [{}, {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}],
 )
-def test_nobody_is_logged_in_by_the_page_of_another(rig: LoginRig, headers: dict[str, str]) -> None:
+def test_session_is_not_begun_by_a_page_of_another_origin(rig: LoginRig, headers: dict[str, str]) -> None:
     answer = rig.call("POST", "/login", data=LOGIN, headers=headers)
     assert answer.status_code == 403
     assert "Set-Cookie" not in answer.headers
@@ -207,7 +207,7 @@ def test_forms_are_taken_nowhere_else(rig: LoginRig) -> None:
     assert answer.status_code == 415
 
 
-def test_where_nobody_is_asked_there_is_nothing_to_log_in_to() -> None:
+def test_session_without_authentication_has_nothing_to_log_in_to() -> None:
     rig = Rig()
     try:
         assert rig.call("POST", "/v1/session", json=LOGIN).status_code == 409
@@ -256,7 +256,7 @@ def test_a_session_ends_after_a_while_without_use_and_after_a_day_in_any_case() 
     assert len(kept) == 0
 
 
-def test_there_are_no_more_than_fit() -> None:
+def test_sessions_are_limited_in_number() -> None:
     kept = sessions.Sessions(lambda _caller: True)
     first = [
         kept.begin(Caller("ann", proof=Proof.PASSWORD), 0.0)[0] for _ in range(sessions.MOST_OF_NAME + 5)
@@ -267,7 +267,7 @@ def test_there_are_no_more_than_fit() -> None:
     assert kept.find(first[-1], 1.0).caller.name == "ann"
 
 
-def test_what_is_kept_of_a_cookie_is_not_the_cookie() -> None:
+def test_session_store_does_not_keep_the_cookie() -> None:
     kept = sessions.Sessions(lambda _caller: True)
     text, session = kept.begin(Caller("ann", proof=Proof.PASSWORD), 0.0)
     assert len(text) >= 43

@@ -32,7 +32,7 @@ def rig(store: TokenStore) -> Iterator[LoginRig]:
     rig.close()
 
 
-def test_without_a_proof_nothing_is_told_but_what_is_free(rig: LoginRig) -> None:
+def test_token_is_needed_for_all_but_open_routes(rig: LoginRig) -> None:
     refused = rig.call("GET", "/v1/jobs")
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"] == 'Bearer realm="mesos_gpu"'
@@ -47,14 +47,14 @@ def test_a_token_is_a_name_and_its_groups(rig: LoginRig, store: TokenStore) -> N
     assert rig.call("GET", "/v1/jobs", store.make("eve")).status_code == 403
 
 
-def test_it_is_good_for_no_more_than_it_was_made_for(rig: LoginRig, store: TokenStore) -> None:
+def test_token_is_good_for_no_more_than_it_was_made_for(rig: LoginRig, store: TokenStore) -> None:
     narrow = store.make("root", narrowing=Narrowing(rights=("cluster:see",)))
     assert rig.call("GET", "/v1/status", narrow).status_code == 200
     refused = rig.call("GET", "/v1/jobs", narrow)
     assert said(refused) == (403, "root has the right job:see, but this token is not made for it")
 
 
-def test_what_is_forged_expired_or_revoked_is_refused(rig: LoginRig, store: TokenStore) -> None:
+def test_token_that_is_forged_expired_or_revoked_is_refused(rig: LoginRig, store: TokenStore) -> None:
     good, before = store.make("ann"), WRONG.read()["token"]
     other = store.make("ann")
     forged = text_of(id_of(good), secret_of(other))
@@ -103,7 +103,7 @@ def test_sent_as_a_name_by_mistake_it_is_taken_and_never_logged(
     assert secret_of(token) not in caplog.text
 
 
-def test_its_use_is_noted(rig: LoginRig, store: TokenStore) -> None:
+def test_token_use_is_noted(rig: LoginRig, store: TokenStore) -> None:
     token = store.make("ann")
     assert rig.call("GET", "/v1/jobs", token).status_code == 200
     assert store.used == [(id_of(token), "127.0.0.1")]
@@ -124,7 +124,7 @@ def test_a_stream_ends_when_the_token_does(
         assert session.get(f"{rig.url}/v2/events", headers=headers, timeout=60).status_code == 401
 
 
-def test_who_is_nobody_and_waits_is_not_cut_off(rig: LoginRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_request_that_takes_long_is_not_cut_off(rig: LoginRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """To log in may take longer than the time between two looks."""
     monkeypatch.setattr(standing, "LOOK_S", 0.05)
     monkeypatch.setattr(rig.who, "log_in", slow_login)
@@ -154,7 +154,7 @@ def test_guesses_have_to_wait_and_right_tokens_do_not(rig: LoginRig, store: Toke
     assert rig.call("GET", "/v1/jobs", store.make("ann")).status_code == 200
 
 
-def test_what_lasts_ends_when_the_token_does(
+def test_token_end_ends_long_answers(
     rig: LoginRig, store: TokenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standing, "LOOK_S", 0.1)

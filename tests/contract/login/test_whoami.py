@@ -36,7 +36,7 @@ def said(*words: str, **environment: str) -> Result:
     return CliRunner().invoke(main, words, env=environment)
 
 
-def test_by_the_socket_one_is_who_the_kernel_says(rig: LoginRig, path: Path) -> None:
+def test_whoami_by_the_socket_is_the_kernel_s_user(rig: LoginRig, path: Path) -> None:
     done = said("whoami", "--url", f"unix:{path}")
     assert done.exit_code == 0, done.output
     assert f"{ME}, by the kernel of the scheduler's host\n" in done.output
@@ -45,7 +45,7 @@ def test_by_the_socket_one_is_who_the_kernel_says(rig: LoginRig, path: Path) -> 
     assert said("ps", MESOS_GPU_URL=f"unix:{path}").exit_code == 0
 
 
-def test_by_a_token_one_is_whom_it_proves(rig: LoginRig, store: TokenStore, tmp_path: Path) -> None:
+def test_whoami_by_a_token_is_its_name(rig: LoginRig, store: TokenStore, tmp_path: Path) -> None:
     token = store.make("ann", narrowing=Narrowing(rights=("job:*",), queues=("default",)))
     done = said("whoami", "--url", rig.url, MESOS_GPU_TOKEN=token)
     assert "ann, by a token of the scheduler\nuntil " in done.output
@@ -60,7 +60,7 @@ def test_by_a_token_one_is_whom_it_proves(rig: LoginRig, store: TokenStore, tmp_
     assert "others may have read it" in refused.output
 
 
-def test_nobody_is_told_what_is_taken(rig: LoginRig) -> None:
+def test_whoami_without_a_name_tells_the_ways_to_log_in(rig: LoginRig) -> None:
     done = said("whoami", "--url", rig.url)
     assert (
         done.output
@@ -71,7 +71,7 @@ def test_nobody_is_told_what_is_taken(rig: LoginRig) -> None:
     assert "To fix: log in" in refused.output
 
 
-def test_where_nobody_is_asked_one_is_anybody() -> None:
+def test_whoami_without_authentication_is_anybody() -> None:
     rig = Rig()
     try:
         done = said("whoami", "--url", rig.url)

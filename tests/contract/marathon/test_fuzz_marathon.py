@@ -194,12 +194,12 @@ def fuzz_with_mistakes(rig: Fuzzed, count: int) -> None:
     send()
 
 
-def test_what_must_be_refused_is(rig: Fuzzed) -> None:
-    fuzz_with_mistakes(rig, 80)
+def test_fuzzed_app_that_must_be_refused_is_refused(rig: Fuzzed) -> None:
+    fuzz_with_mistakes(rig, 60)
 
 
 def test_any_body_is_taken_or_refused_whole(rig: Fuzzed) -> None:
-    fuzz(rig, 150)
+    fuzz(rig, 50)
 
 
 @pytest.mark.long
@@ -214,7 +214,7 @@ def test_ten_thousand_bodies(
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_what_is_wrong_is_refused_wherever_it_is(rig: Fuzzed, wrong: dict[str, Any]) -> None:
+def test_fuzzed_app_with_a_fault_anywhere_is_refused(rig: Fuzzed, wrong: dict[str, Any]) -> None:
     app = {"id": "new", **CMD, "instances": 0, **wrong}
     group = {"apps": [{"id": "good", **CMD, "instances": 0}], "groups": [{"id": "deep", "apps": [app]}]}
     for verb, path, body in (
@@ -277,7 +277,7 @@ def test_every_refusal_has_marathons_shape(
     assert "error" not in answer.json()
 
 
-def test_what_a_path_takes_is_said(rig: Fuzzed) -> None:
+def test_options_of_a_marathon_path_tell_its_methods(rig: Fuzzed) -> None:
     answer = rig.call("OPTIONS", "/v2/apps")
     assert (answer.status_code, answer.content) == (200, b"")
     assert {*answer.headers["Allow"].split(", ")} == {"GET", "HEAD", "POST", "PUT", "PATCH", "OPTIONS"}

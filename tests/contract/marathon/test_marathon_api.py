@@ -127,7 +127,7 @@ def test_apps_are_filtered_and_embed_what_was_asked_for(rig: Marathon) -> None:
     assert "tasks" in rig.ask("GET", "/v2/apps?embed=tasks")["apps"][0]
 
 
-def test_what_is_wrong_is_said_in_marathons_shape(rig: Marathon) -> None:
+def test_app_refusal_has_marathons_shape(rig: Marathon) -> None:
     response = rig.call("POST", "/v2/apps", data=b"{", headers={"Content-Type": "application/json"})
     body = response.json()
     assert (response.status_code, body["message"]) == (400, "Invalid JSON")
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_said_in_marathons_shape(rig: Marathon) -> None:
     assert rig.call("POST", "/v2/apps/a", json={}).headers["Content-Type"] == "application/json"
 
 
-def test_what_cannot_be_run_here_is_said_all_at_once(rig: Marathon) -> None:
+def test_app_refusal_lists_all_unsupported_fields(rig: Marathon) -> None:
     docker = {"type": "DOCKER", "docker": {"image": "Bad Image", "privileged": True}}
     body = rig.create("/a", 422, user="root", tty=True, container=docker, gpus=1)
     assert body["message"] == "Object is not valid"

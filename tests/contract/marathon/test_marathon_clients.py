@@ -82,7 +82,7 @@ def test_a_check_without_effect_and_an_image_without_a_name_are_refused(rig: Mar
     assert (body["details"][0]["path"], "begins with '/'" in str(body)) == ("/container/docker/image", True)
 
 
-def test_who_leads_plugins_and_the_page(rig: Marathon) -> None:
+def test_marathon_leader_plugins_and_page_are_answered(rig: Marathon) -> None:
     for verb, path in (
         ("GET", "/ping"),
         ("GET", "/v2/apps"),

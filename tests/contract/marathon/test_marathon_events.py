@@ -137,7 +137,7 @@ def test_an_apps_life(rig: Marathon, ears: Ears) -> None:
     assert told.index("app_terminated_event") < len(told) - told[::-1].index("deployment_success")
 
 
-def test_what_comes_at_once_is_told_in_marathons_order(rig: Marathon, ears: Ears) -> None:
+def test_marathon_events_at_once_are_in_marathons_order(rig: Marathon, ears: Ears) -> None:
     rig.create("/checked", healthChecks=[{"protocol": "TCP"}], instances=0)
     rig.settled()
     rig.create("/web")
@@ -247,9 +247,9 @@ def _of_apps(ears: Ears) -> list[Event]:
     return [event for event in ears.heard if not event["eventType"].startswith(others)]
 
 
-def test_fifty_hear_everything_in_order(rig: Marathon) -> None:
+def test_marathon_event_listeners_hear_everything_in_order(rig: Marathon) -> None:
     with ThreadPoolExecutor(25) as pool:
-        listeners = list(pool.map(Ears, [rig.url] * 50))
+        listeners = list(pool.map(Ears, [rig.url] * 20))
     watcher = Ears(rig.url)
     try:
         for i in range(10):
@@ -267,7 +267,9 @@ def test_fifty_hear_everything_in_order(rig: Marathon) -> None:
     assert not rig.daemon._told
 
 
-def test_who_does_not_read_is_cut_off(rig: Marathon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marathon_event_listener_that_does_not_read_is_cut_off(
+    rig: Marathon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listening, "MOST_WAITING", 1 << 16)
     query = "?event_type=event_stream_attached&event_type=event_stream_detached"
     with closing(Ears(rig.url, query)) as ears, socket.socket() as deaf:

@@ -145,6 +145,6 @@ def test_tasks_as_text(rig: Marathon) -> None:
         assert rig.call("GET", "/v2/tasks", headers={"Accept": accept}).json()["tasks"]
 
 
-def test_there_is_nobody_to_lead_instead(rig: Marathon) -> None:
+def test_marathon_leader_cannot_abdicate_without_a_standby(rig: Marathon) -> None:
     assert "restart its process" in rig.ask("DELETE", "/v2/leader", 409)["message"]
     assert rig.ask("GET", "/v2/leader") == {"leader": "w"}

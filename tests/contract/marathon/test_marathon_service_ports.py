@@ -67,7 +67,7 @@ def test_every_port_that_is_left_open_gets_one_that_no_other_has(rig: Marathon) 
     assert of(rig, "/host") == [10008]
 
 
-def test_they_are_kept_over_updates_and_given_back_by_deletes(rig: Marathon) -> None:
+def test_service_ports_are_kept_over_updates_and_freed_by_deletes(rig: Marathon) -> None:
     rig.create("/a", portDefinitions=[{"port": 0}, {"port": 0}], instances=0)
     rig.create("/b", instances=0)
     rig.settled()
@@ -92,7 +92,7 @@ def test_they_are_kept_over_updates_and_given_back_by_deletes(rig: Marathon) -> 
     assert of(rig, "/c") == [10000]
 
 
-def test_what_a_deployment_may_bring_back_is_not_given_away(rig: Marathon) -> None:
+def test_service_ports_that_a_rollback_may_need_are_not_given_away(rig: Marathon) -> None:
     rig.create("/a")
     rig.tasks("/a", 1)
     rig.settled()
@@ -114,7 +114,7 @@ def test_groups_and_dry_runs(rig: Marathon) -> None:
     assert preview["changes"] == [], "what a file leaves open is no change"
 
 
-def test_they_are_in_tasks_environment_and_events(rig: Marathon) -> None:
+def test_service_ports_are_in_tasks_environment_and_events(rig: Marathon) -> None:
     with closing(Ears(rig.url)) as ears:
         rig.create("/a")
         (task,) = rig.tasks("/a", 1)
@@ -158,14 +158,14 @@ def test_a_balancer_listens_at_each_of_them(rig: Marathon, tmp_path: Path) -> No
     assert checked.returncode == 0, checked.stderr + checked.stdout
 
 
-def test_when_all_are_in_use_it_is_said(rig: Marathon) -> None:
+def test_service_ports_that_are_all_in_use_are_told(rig: Marathon) -> None:
     serve_anew(rig, range(9000, 9002))
     assert ports(rig.create("/a", ports=[0, 0])) == [9000, 9001]
     refusal = rig.create("/b", 422)
     assert "9000 to 9001" in str(refusal)
 
 
-def test_they_outlive_the_scheduler(rig: Marathon, tmp_path: Path) -> None:
+def test_service_ports_outlive_the_scheduler(rig: Marathon, tmp_path: Path) -> None:
     path = tmp_path / "state.sqlite"
     restart(rig, path)
     rig.create("/a", instances=0)

@@ -33,7 +33,7 @@ def said(*words: str) -> str:
     return done.stdout
 
 
-def test_they_are_those_of_the_command(rig: Rig) -> None:
+def test_templates_are_those_of_the_command(rig: Rig) -> None:
     listed = rig.call("GET", "/v1/templates").json()["templates"]
     assert [each["name"] for each in listed] == templates.names()
     for each in listed:
@@ -43,7 +43,7 @@ def test_they_are_those_of_the_command(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("name", templates.names())
-def test_what_is_rendered_is_that_of_the_command_and_is_judged_as_any_other(rig: Rig, name: str) -> None:
+def test_template_rendered_over_rest_equals_the_command_s(rig: Rig, name: str) -> None:
     needed = {each.name: str(each.default) for each in templates.load(name).parameters if each.required}
     values = {**needed, "id": f"/rendered/{name}"}
     rendered = render(rig, name, values)
@@ -59,12 +59,12 @@ def test_what_is_rendered_is_that_of_the_command_and_is_judged_as_any_other(rig:
     assert rig.call("GET", f"{rendered['route']}/rendered/{name}").status_code == 200
 
 
-def test_nothing_is_started_by_rendering(rig: Rig) -> None:
+def test_template_rendering_starts_nothing(rig: Rig) -> None:
     render(rig, "vllm", {"id": "/only/rendered"})
     assert rig.call("GET", "/v2/apps/only/rendered").status_code == 404
 
 
-def test_all_that_is_wrong_is_said_by_field(rig: Rig) -> None:
+def test_template_refusal_lists_all_problems_by_field(rig: Rig) -> None:
     wrong = {"gpus": "two", "colour": "red", "workers": "-1", "models": "A100,"}
     error = render(rig, "torch-distributed", wrong, 422)["error"]
     problems = {each["path"]: each["reason"] for each in error["problems"]}
@@ -82,7 +82,7 @@ def test_a_body_that_is_none_is_refused(rig: Rig, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["vlm", "..%2Fsetup", "%00", "jupyter.json"])
-def test_there_is_no_other(rig: Rig, name: str) -> None:
+def test_template_that_does_not_exist_is_not_found(rig: Rig, name: str) -> None:
     assert render(rig, name, {}, 404)["error"]["code"] == "not-found"
 
 

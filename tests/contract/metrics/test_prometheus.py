@@ -10,7 +10,7 @@ from tests.contract.metrics.prometheus import MONITORING, RULES, needs_prometheu
 pytestmark = needs_prometheus
 
 
-def test_each_alert_fires_on_a_made_fault_and_not_before() -> None:
+def test_alerts_fire_on_a_made_fault_and_not_before() -> None:
     cases = yaml.safe_load((MONITORING / "alerts_test.yml").read_text("utf-8"))["tests"]
     tried = {case["alert_rule_test"][0]["alertname"] for case in cases}
     assert tried == {rule["alert"] for rule in RULES}

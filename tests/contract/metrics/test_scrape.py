@@ -74,7 +74,7 @@ def test_requests_are_counted_by_route_and_not_by_path(rig: Marathon) -> None:
     assert value(page, "http_requests_total", method="other", code="405") == 1
 
 
-def test_what_the_engine_does_is_counted_and_the_process_is_there(rig: Marathon) -> None:
+def test_metrics_count_the_engine_s_work_and_show_the_process(rig: Marathon) -> None:
     rig.node("a2", (gpu("g2"),))
     job = rig.submit(gpus=1, queue="vision")
     rig.status(f"{job['id']}.1", "TASK_RUNNING", "a2")

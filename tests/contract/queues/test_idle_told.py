@@ -51,7 +51,7 @@ def test_webhooks_are_told_of_a_warning_and_of_keeps(rig: Rig, receiver: Receive
     wait_until("all are told", lambda: told(receiver, "/idle") == [(kind, id) for kind in KINDS])
 
 
-def test_who_keeps_a_job_is_on_record_and_who_was_refused_too(rig: Rig) -> None:
+def test_idle_keep_is_on_record_also_when_refused(rig: Rig) -> None:
     id = idles(rig, 20)
     answers = [
         rig.call("PUT", f"/v1/jobs/{id}/keep", json={"for_s": for_s}).status_code for for_s in (600, 9999)

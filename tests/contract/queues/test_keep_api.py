@@ -78,7 +78,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("body", "words"), BAD.values(), ids=BAD)
-def test_what_is_refused_is_named(rig: Rig, body: Any, words: str) -> None:
+def test_keep_refusal_names_the_problem(rig: Rig, body: Any, words: str) -> None:
     id = rig.submit(gpus=1, queue="ml")["id"]
     answer = rig.call("PUT", f"/v1/jobs/{id}/keep", json=body)
     assert answer.status_code == 422

@@ -23,7 +23,7 @@ def rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRest]:
         yield server
 
 
-def test_it_says_until_when_the_job_is_kept(rest: FakeRest) -> None:
+def test_keep_command_says_until_when_the_job_is_kept(rest: FakeRest) -> None:
     id = rest.add("notebook", gpus=1)
     rest.update(id, state="running", idle=IDLE)
     rest.fixed[f"PUT /v1/jobs/{id}/keep"] = (200, rest.jobs[id])
@@ -34,7 +34,7 @@ def test_it_says_until_when_the_job_is_kept(rest: FakeRest) -> None:
     assert "kept until 2001-09-0" in call("show", id).stdout
 
 
-def test_it_is_kept_no_longer(rest: FakeRest) -> None:
+def test_keep_command_ends_the_keeping(rest: FakeRest) -> None:
     id = rest.add("notebook", gpus=1)
     rest.update(id, state="running")
     rest.fixed[f"DELETE /v1/jobs/{id}/keep"] = (200, rest.jobs[id])
@@ -42,7 +42,7 @@ def test_it_is_kept_no_longer(rest: FakeRest) -> None:
     assert (got.exit_code, got.stdout) == (0, f"{id} is kept no longer\n")
 
 
-def test_one_of_the_three_is_said(rest: FakeRest) -> None:
+def test_keep_command_needs_one_of_three_options(rest: FakeRest) -> None:
     id = rest.add("notebook", gpus=1)
     rest.update(id, state="running")
     for options in ((), ("--for", "1h", "--end"), ("--for", "1h", "--until", "18:00")):

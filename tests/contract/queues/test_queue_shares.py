@@ -49,7 +49,7 @@ def share(rig: ShareRig, path: str) -> dict[str, Any]:
     return next(dict(each) for each in shares if each["path"] == path)
 
 
-def test_without_a_tree_there_are_no_shares(rig: ShareRig) -> None:
+def test_queue_shares_are_empty_without_a_tree(rig: ShareRig) -> None:
     assert rig.call(ROOT, "GET", "/v1/queue-shares").json() == {"shares": []}
     assert code_of(rig.call(ROOT, "GET", "/v1/queue-shares/ml")) == (404, "not-found")
     assert done("queue", "shares", "--json").split() == ["{", '"shares":', "[]", "}"]
@@ -73,7 +73,9 @@ def test_the_example_of_the_page_has_the_numbers_of_the_engine(example: ShareRig
     assert [nlp[name] for name in told] == [17.333, 0, 13.333, 9.333, 1, 2, 12]
 
 
-def test_the_page_shows_what_the_command_prints(example: ShareRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_shares_command_prints_the_example_of_the_page(
+    example: ShareRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     listed, explained = (block.partition("\n") for block in blocks("console"))
     assert listed[0] == "$ mesos-gpu queue shares"
@@ -91,7 +93,7 @@ def test_steps_lead_from_the_top_queue_to_the_one_asked_for(example: ShareRig) -
     assert code_of(example.call(ROOT, "GET", "/v1/queue-shares/research/none")) == (404, "not-found")
 
 
-def test_one_sees_the_shares_of_ones_queues_and_of_those_above_them(example: ShareRig) -> None:
+def test_queue_shares_show_own_queues_and_those_above(example: ShareRig) -> None:
     example.bind(BOSS, ANN)
     seen = example.call("ann", "GET", "/v1/queue-shares").json()["shares"]
     assert [each["path"] for each in seen] == ["research", "research/nlp", "research/vision"]
@@ -128,7 +130,7 @@ def made(path: str, guarantee: int, held: int = 0) -> QueueShare:
     return QueueShare(path, "default", guarantee, None, held, 0, 0, 9, 0, 0, 0, 1, 1, 0, 0)
 
 
-def test_what_a_queue_lends_is_what_the_others_hold_over_theirs() -> None:
+def test_queue_shares_lent_equal_those_borrowed() -> None:
     world = World()
     world.register()
     document = QueueDocument(

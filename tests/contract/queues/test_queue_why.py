@@ -88,7 +88,7 @@ def test_jobs_are_counted_by_what_they_wait_for(example: ShareRig) -> None:
     assert (owed["pools"][0]["lent_gpus"], owed["first"]["funnel"][-1]["reason"]) == (2, "guarantee")
 
 
-def test_nothing_waits_and_a_hold_are_told(example: ShareRig) -> None:
+def test_queue_why_tells_of_no_waiting_job_and_of_a_hold(example: ShareRig) -> None:
     assert why(example, "prod") == {
         "path": "prod", "summary": "nothing of it waits; it holds 0 GPUs", "pools": why(example, "prod")["pools"],
         "waits": [], "first": None,
@@ -101,7 +101,7 @@ def test_nothing_waits_and_a_hold_are_told(example: ShareRig) -> None:
     assert "there is no queue none" in failed(call("queue", "why", "none"), 66)
 
 
-def test_who_sees_one_queue_is_told_of_no_other_queue_or_job(example: ShareRig) -> None:
+def test_queue_why_names_only_queues_and_jobs_that_the_caller_sees(example: ShareRig) -> None:
     example.bind(BOSS, {**ANN, "queues": ["prod"]})
     owed = submit(example, "prod", 4, who="ann")
     shown, whole = why(example, "prod", "ann"), why(example, "prod")
@@ -117,7 +117,7 @@ def test_who_sees_one_queue_is_told_of_no_other_queue_or_job(example: ShareRig) 
     assert code_of(example.call("ann", "GET", "/v1/queue-why/dev")) == (403, "forbidden")
 
 
-def test_what_is_printed_fits_80_columns(example: ShareRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_why_fits_80_columns(example: ShareRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert printed("dev") == DEV
     submit(example, "prod", 4)
@@ -151,7 +151,7 @@ def test_a_dry_run_names_the_jobs_that_would_be_stopped(example: ShareRig, tmp_p
     assert why(example, "prod")["pools"][0]["guarantee_gpus"] == 2, "nothing is changed"
 
 
-def test_who_gained_is_told_who_made_room_also_when_it_runs(example: ShareRig) -> None:
+def test_queue_why_tells_who_made_room_also_when_the_job_runs(example: ShareRig) -> None:
     example.bind(BOSS, {**ANN, "queues": ["prod"]})
     owed = submit(example, "prod", 4, who="ann")
 

@@ -41,7 +41,7 @@ def code_of(response: requests.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
 
 
-def test_nobody_has_written_it_and_then_somebody_has(rig: AccessRig) -> None:
+def test_queue_tree_begins_empty_and_is_written(rig: AccessRig) -> None:
     shown = rig.call(ROOT, "GET", "/v1/queues")
     assert (shown.json()["version"], shown.json()["queues"], shown.headers["ETag"]) == (0, {}, '"0"')
     written = put(rig, ROOT, QUEUES, comment="the first")
@@ -55,12 +55,12 @@ def test_nobody_has_written_it_and_then_somebody_has(rig: AccessRig) -> None:
     assert {**rig.call(ROOT, "GET", "/v1/queues").json(), "warnings": []} == body
 
 
-def test_what_is_read_can_be_sent_back_and_is_no_new_version(rig: AccessRig) -> None:
+def test_queue_tree_sent_back_as_read_is_no_new_version(rig: AccessRig) -> None:
     body = put(rig, ROOT, QUEUES).json()
     assert rig.call(ROOT, "PUT", "/v1/queues", json=body).json() == body
 
 
-def test_who_has_read_another_version_is_refused(rig: AccessRig) -> None:
+def test_queue_tree_change_of_another_version_is_refused(rig: AccessRig) -> None:
     assert put(rig, ROOT, QUEUES).ok
     for read in (0, 2):
         assert code_of(put(rig, ROOT, {}, version=read)) == (409, "conflict")
@@ -68,7 +68,7 @@ def test_who_has_read_another_version_is_refused(rig: AccessRig) -> None:
     assert (told.status_code, told.json()["version"]) == (200, 2)
 
 
-def test_all_that_is_wrong_is_told_at_once_with_its_place(rig: AccessRig) -> None:
+def test_queue_tree_refusal_lists_all_problems_with_places(rig: AccessRig) -> None:
     wrong = {
         "a/b": {"weight": -1, "colour": 1},
         "c": {"guarantee_gpus": 4, "limit_gpus": 2},
@@ -107,7 +107,7 @@ def test_versions_are_kept_and_an_old_one_can_be_put_again(rig: AccessRig) -> No
     assert code_of(rig.call(ROOT, "GET", "/v1/queue-versions/30")) == (404, "not-found")
 
 
-def test_one_sees_the_queues_that_ones_bindings_name_and_those_above_them(rig: AccessRig) -> None:
+def test_queue_tree_shows_queues_of_the_caller_and_those_above(rig: AccessRig) -> None:
     put(rig, ROOT, QUEUES)
     rig.bind(BOSS, ANN, OTTO)
     assert [*rig.call("ann", "GET", "/v1/queues").json()["queues"]] == ["research", "research/vision"]
@@ -117,7 +117,7 @@ def test_one_sees_the_queues_that_ones_bindings_name_and_those_above_them(rig: A
     assert code_of(rig.call("ann", "GET", "/v1/queue-versions")) == (403, "forbidden")
 
 
-def test_only_who_may_change_queues_changes_them(rig: AccessRig) -> None:
+def test_queue_tree_change_needs_the_right(rig: AccessRig) -> None:
     rig.bind(BOSS, ANN, OTTO)
     assert code_of(put(rig, "ann", QUEUES)) == (403, "forbidden")
     assert put(rig, "otto", QUEUES).json()["by"] == "otto"
@@ -163,7 +163,7 @@ def test_a_change_that_is_only_tried_changes_nothing(rig: AccessRig) -> None:
     assert rig.call(ROOT, "GET", "/v1/queues").json()["version"] == 0
 
 
-def test_who_is_not_allowed_to_see_a_queue_does_not_see_it(rig: AccessRig) -> None:
+def test_queue_that_the_caller_may_not_see_is_hidden(rig: AccessRig) -> None:
     put(rig, ROOT, QUEUES)
     rig.bind(BOSS, ANN)
     assert rig.call("ann", "GET", "/v1/queues/research").status_code == 200
@@ -289,7 +289,7 @@ def test_changes_are_on_record_with_the_queue_and_the_version(tmp_path: Path) ->
         trail.close()
 
 
-def test_what_hours_make_of_queues_now_and_next_is_told_of_those_that_one_sees(rig: AccessRig) -> None:
+def test_queue_hours_are_told_of_queues_that_the_caller_sees(rig: AccessRig) -> None:
     assert put(rig, ROOT, QUEUES).json()["in_force"] is None
     night = {"from": "22:00", "to": "06:00", "zone": "Europe/Vienna", "limit_gpus": 32, "weight": 7}
     queues = {

@@ -58,7 +58,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_shown_can_be_applied_and_is_no_change(rig: CliRig, file: Path, tmp_path: Path) -> None:
+def test_queue_tree_applied_as_shown_is_no_change(rig: CliRig, file: Path, tmp_path: Path) -> None:
     applied = done("queue", "apply", file, "--yes", "--comment", "the first")
     assert applied.endswith("Version 1: 3 queues.\n")
     shown = done("queue", "show")
@@ -70,7 +70,7 @@ def test_what_is_shown_can_be_applied_and_is_no_change(rig: CliRig, file: Path, 
     assert done("queue", "apply", again, "--yes") == "Version 1 says that already; nothing is changed.\n"
 
 
-def test_one_queue_is_shown_with_those_below_it(rig: CliRig, file: Path) -> None:
+def test_queue_show_command_includes_the_queues_below(rig: CliRig, file: Path) -> None:
     done("queue", "apply", file, "--yes")
     queues = yaml.safe_load(FILE)["queues"]
     below = {path: queues[path] for path in queues if path.partition("/")[0] == "research"}
@@ -88,7 +88,7 @@ def test_a_difference_is_told_with_the_exit_code_of_diff(rig: CliRig, file: Path
     assert "/queues/a~1b: there is no queue a" in failed(call("queue", "diff", str(file)), 2)
 
 
-def test_what_is_in_force_is_told_with_the_document_and_what_a_file_changes(rig: CliRig, file: Path) -> None:
+def test_queue_diff_tells_the_tree_in_force_and_the_changes(rig: CliRig, file: Path) -> None:
     """The entry of odd days holds, or that of even ones, whatever day it is."""
     names = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
     today = datetime.now(UTC).weekday()
@@ -217,7 +217,7 @@ def test_a_queue_is_held_drained_and_resumed(rig: CliRig, file: Path) -> None:
     assert "there is no queue nobody" in failed(call("queue", "hold", "nobody"), 66)
 
 
-def test_who_is_resumed_below_a_queue_on_hold_is_told_of_that(rig: CliRig, file: Path) -> None:
+def test_queue_resume_below_a_queue_on_hold_says_so(rig: CliRig, file: Path) -> None:
     done("queue", "apply", file, "--yes")
     for path in ("research", "research/vision"):
         done("queue", "hold", path)
@@ -233,7 +233,7 @@ def test_a_file_has_no_defaults_and_numbers_as_people_write_them(rig: CliRig, fi
     assert done("queue", "show", "a") + done("queue", "show", "b").removeprefix("queues:\n") == text
 
 
-def test_one_reason_is_said_once_and_several_are_listed(rig: CliRig, file: Path) -> None:
+def test_queue_refusal_reasons_are_said_once_or_listed(rig: CliRig, file: Path) -> None:
     file.write_text("queues: {a: {max_gpus_per_job: 1, max_timeout_s: 60}}")
     done("queue", "apply", file, "--yes")
     one = failed(call("run", "--queue", "b", "--gpus", "1", "--", "true"), 65)

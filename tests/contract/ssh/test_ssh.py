@@ -48,7 +48,7 @@ def test_a_script_gets_its_words_and_what_it_reads_and_tells_its_end(host: Remot
     assert host.run("id -u; hostname -I").output.split() == ["0", host.host.ip]
 
 
-def test_what_is_read_is_on_no_command_line(host: RemoteHost) -> None:
+def test_ssh_input_is_on_no_command_line(host: RemoteHost) -> None:
     done = host.ssh.run(
         "cat >/dev/null; cat /proc/[0-9]*/cmdline | tr '\\0' ' '", stdin=b"hush-hush", timeout_s=60
     )
@@ -74,7 +74,7 @@ def test_a_host_whose_key_is_not_known_or_is_another_is_refused(host: RemoteHost
     assert host.run("ls /reached").code != 0
 
 
-def test_who_has_no_key_that_is_let_in_is_asked_for_nothing(host: RemoteHost, tmp_path: Path) -> None:
+def test_ssh_without_an_accepted_key_asks_for_nothing(host: RemoteHost, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     with pytest.raises(Unavailable, match="Permission denied") as refusal:
         replace(host.ssh, identity=tmp_path / "other").run("true", timeout_s=60)
@@ -86,7 +86,7 @@ def test_a_port_where_nobody_listens_is_told(host: RemoteHost) -> None:
         replace(host.ssh, port=23).run("true", timeout_s=60)
 
 
-def test_what_does_not_end_is_given_up_with_what_it_said(host: RemoteHost) -> None:
+def test_ssh_command_that_does_not_end_is_given_up_with_its_output(host: RemoteHost) -> None:
     began_at = time.monotonic()
     with pytest.raises(Unavailable, match="no end within 10 s; so far:\nbegun"):
         host.ssh.run("echo begun; sleep 600", timeout_s=10)
@@ -169,7 +169,7 @@ def test_a_host_that_is_not_as_the_file_says_is_refused(hosts: dict[str, RemoteH
     assert "z: cgroups: v1 is written, and the host has v2" in done.output
 
 
-def test_one_apply_at_a_time_changes_a_host(hosts: dict[str, RemoteHost], tmp_path: Path) -> None:
+def test_ssh_host_is_changed_by_one_apply_at_a_time(hosts: dict[str, RemoteHost], tmp_path: Path) -> None:
     file = described(hosts, tmp_path)
     lock = "exec 9>/run/mesos-gpu-cluster.lock; flock 9; echo locked; cat"
     with subprocess.Popen(

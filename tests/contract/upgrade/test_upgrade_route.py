@@ -42,7 +42,7 @@ def unfit_of_first(rig: Rig) -> str:
     return rig.call("GET", "/v1/upgrade").json()["nodes"][0]["unfit"] or ""
 
 
-def test_what_runs_on_hosts_is_told(rig: Rig) -> None:
+def test_upgrade_route_tells_versions_on_hosts(rig: Rig) -> None:
     job = rig.submit(gpus=1, timeout_s=60.0)["id"]
     wait_until("it is launched", lambda: rig.call("GET", f"/v1/jobs/{job}").json()["state"] == "starting")
     (task,) = rig.call("GET", f"/v1/jobs/{job}/tasks").json()["tasks"]
@@ -69,7 +69,7 @@ def test_what_runs_on_hosts_is_told(rig: Rig) -> None:
     assert {"name": "--port", "given": False, "default": "8080"} in said["flags"]
 
 
-def test_what_cannot_be_spoken_to_is_told_with_its_remedy(rig: Rig) -> None:
+def test_upgrade_route_tells_unreachable_programs_with_a_remedy(rig: Rig) -> None:
     rig.tell(Inventory((G0,), program=Program("9.9", WIRE + 2, WIRE + 1)), "a1")
     wait_until("it is told", lambda: unfit_of_first(rig))
     words = unfit_of_first(rig)

@@ -46,7 +46,7 @@ def test_a_host_that_says_nothing_of_use_is_null(rig: Rig) -> None:
     assert set(past["fine"]["busy_pct"]) == {None}
 
 
-def test_each_card_has_what_its_host_says_and_null_where_it_says_nothing(rig: Rig) -> None:
+def test_use_of_a_card_is_what_its_host_says_or_null(rig: Rig) -> None:
     rig.node(gpus=(gpu("g0"), gpu("g1")))
     tell(rig, 1000.0, 0)
     rig.clock.time += 10.0

@@ -102,7 +102,7 @@ def test_a_threshold_that_is_reached_is_an_event_for_those_who_see_the_budget(ri
         assert {event["budget"]["queue"] for event in events} == {queue}
 
 
-def test_who_waits_for_events_is_woken_by_a_threshold(rig: Open) -> None:
+def test_budget_threshold_wakes_a_request_for_events(rig: Open) -> None:
     with ThreadPoolExecutor(1) as aside:
         asked = {"after": 0, "timeout_s": 50, "kind": "budget"}
         waiting = aside.submit(rig.call, "anybody", "GET", "/v1/events", params=asked)
@@ -122,7 +122,7 @@ def test_a_grant_that_makes_no_sense_is_refused_with_all_its_faults(rig: Open) -
         assert rig.call("anybody", "POST", "/v1/budgets/grants", json=body).status_code == 404
 
 
-def test_one_sees_the_budgets_of_ones_own_queues_and_grants_none(rig: Open) -> None:
+def test_budgets_of_own_queues_are_seen_and_not_granted(rig: Open) -> None:
     listed = rig.call("ann", "GET", "/v1/budgets").json()["budgets"]
     assert [each["queue"] for each in listed] == ["ml"]
     assert (
@@ -159,7 +159,7 @@ def test_a_report_of_budgets_has_a_row_for_each_period(rig: Open) -> None:
     assert rig.call("anybody", "GET", "/v1/budgets?past=yes").status_code == 422
 
 
-def test_what_is_left_is_a_metric_of_each_queue_that_has_a_budget(rig: Open) -> None:
+def test_budget_left_is_a_metric_of_each_queue(rig: Open) -> None:
     text = rig.call("anybody", "GET", "/metrics/prometheus").text
     assert 'mesos_gpu_queue_budget_left{queue="ml"} 10' in text
     assert 'mesos_gpu_queue_budget_left{queue="default"}' not in text

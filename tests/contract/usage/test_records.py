@@ -52,19 +52,28 @@ def opened(path: Path) -> Iterator[tuple[SqliteStore, SqliteRecords]]:
     store.close()
 
 
-@given(
-    st.lists(closed(), max_size=6, unique_by=lambda each: each.span.task_id),
-    st.lists(closed(), max_size=2, unique_by=lambda each: each.span.task_id),
-    st.lists(st.integers(DAY - 1, DAY + 8), min_size=2, max_size=4).map(sorted),
-    st.sets(st.sampled_from(sorted(GROUPS))),
-)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_both_add_up_to_the_same(
-    tmp_path_factory: pytest.TempPathFactory, ended: list[Closed], running: list[Closed], days: list[int],
-    by: set[str],
-) -> None:  # fmt: skip
+@pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.long)])
+def test_usage_records_of_both_stores_add_up_to_the_same(
+    tmp_path_factory: pytest.TempPathFactory, count: int
+) -> None:
+    @given(
+        st.lists(closed(), max_size=6, unique_by=lambda each: each.span.task_id),
+        st.lists(closed(), max_size=2, unique_by=lambda each: each.span.task_id),
+        st.lists(st.integers(DAY - 1, DAY + 8), min_size=2, max_size=4).map(sorted),
+        st.sets(st.sampled_from(sorted(GROUPS))),
+    )
+    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
+    def check(ended: list[Closed], running: list[Closed], days: list[int], by: set[str]) -> None:
+        _see_same(tmp_path_factory.mktemp("use"), ended, running, days, by)
+
+    check()
+
+
+def _see_same(
+    directory: Path, ended: list[Closed], running: list[Closed], days: list[int], by: set[str]
+) -> None:
     memory = MemoryStore()
-    for store, records in opened(tmp_path_factory.mktemp("use")):
+    for store, records in opened(directory):
         batch = [*map(KeepRecord, ended), *(SaveSpan(each.span) for each in running)]
         batch += [
             SaveSpanWork(SpanWork(each.span.task_id, NOW, did=each.did)) for each in running if each.did

@@ -95,7 +95,7 @@ def test_queues_are_summed_up_with_all_that_is_below_them() -> None:
     rig.close()
 
 
-def test_what_jobs_wait_for_now_is_unmet_demand(rig: AccessRig) -> None:
+def test_usage_unmet_demand_is_what_jobs_wait_for_now(rig: AccessRig) -> None:
     body = {"name": "waits", "command": "true", "gpus": 4, "queue": "research"}
     assert rig.call("ann", "POST", "/v1/jobs", json=body).ok
 
@@ -122,14 +122,14 @@ def test_days_are_told_one_by_one(rig: AccessRig) -> None:
     ]  # fmt: skip
 
 
-def test_of_many_periods_the_latest_are_told(rig: AccessRig) -> None:
+def test_usage_of_many_periods_tells_the_latest(rig: AccessRig) -> None:
     asked = {"since": 0, "until": (DAY + 1) * 86400, "period": "day"}
     answer = rig.call("boss", "GET", "/v1/usage", params=asked).json()
     assert answer["since"] == (DAY + 1 - 400) * 86400
     assert {row["period"] for row in answer["rows"]} == {DAY * 86400.0}
 
 
-def test_one_sees_what_the_jobs_have_used_that_one_sees(rig: AccessRig) -> None:
+def test_usage_is_of_jobs_that_the_caller_sees(rig: AccessRig) -> None:
     for who, queues in (("boss", ["other", "research"]), ("ann", ["research"]), ("carl", ["other"])):
         answer = rig.call(who, "GET", "/v1/usage", params=ASKED).json()
         assert [row["queue"] for row in answer["rows"]] == queues

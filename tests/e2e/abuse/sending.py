@@ -6,7 +6,7 @@ import multiprocessing as mp
 import random
 import re
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -132,24 +132,29 @@ class Sender:
                 parts = (raw[: at[0]], raw[at[0] : at[1]], raw[at[1] :])[: chance.randint(1, 3)]
                 return Bytes(parts, is_whole=False)
 
-    async def send(self, count: int) -> None:
-        """Send a number of requests over several connections at once."""
-        wanted = self.sent + count
+    def send(self, count: int) -> None:
+        """Send a number of requests over several connections at once. All are made before, so that they depend on the
+        seed alone."""
+        self.maker.ids = _there(self.port)
+        wanted, waiting = self.sent + count, deque[tuple[Bytes, str]]()
+        while self.sent < wanted:
+            waiting.append((self.make(), self.chance.choice(ADDRESSES)))
+            self.sent += waiting[-1][0].count
+        asyncio.run(self._send(waiting))
 
+    async def _send(self, waiting: "deque[tuple[Bytes, str]]") -> None:
         async def go_on() -> None:
-            while self.sent < wanted:
-                made = self.make()
-                self.sent += made.count
-                self._note(made, await self._answer(made))
+            while waiting:
+                made, source = waiting.popleft()
+                self._note(made, await self._answer(made, source))
 
         await asyncio.gather(*(go_on() for _ in range(AT_ONCE)))
 
-    async def _answer(self, made: Bytes) -> bytes:
-        source = (self.chance.choice(ADDRESSES), 0)
+    async def _answer(self, made: Bytes, source: str) -> bytes:
         said = b""
         try:
             reader, writer = await asyncio.open_connection(
-                "127.0.0.1", self.port, local_addr=source, limit=1 << 22
+                "127.0.0.1", self.port, local_addr=(source, 0), limit=1 << 22
             )
         except OSError:
             return said  # the backlog was full
@@ -213,17 +218,20 @@ def fuzzing(port: int, seed: int) -> Iterator[Connection]:
         here.close()
 
 
-def _serve(pipe: Connection, port: int, seed: int) -> None:
+def sender_of(port: int, seed: int) -> Sender:
+    """Return a sender of requests for all routes of a scheduler."""
     rig = Rig()
     # Webhooks would have the scheduler connect to what the requests name.
     routes = [each for each in rig.app.routes if isinstance(each, Route) and "/webhooks" not in each.path]
     rig.close()
     chance = random.Random(seed)
-    sender = Sender(port, chance, Maker(chance, routes))
+    return Sender(port, chance, Maker(chance, routes))
+
+
+def _serve(pipe: Connection, port: int, seed: int) -> None:
+    sender = sender_of(port, seed)
     while True:
-        count = int(pipe.recv())
-        sender.maker.ids = _there(port)
-        asyncio.run(sender.send(count))
+        sender.send(int(pipe.recv()))
         pipe.send((sender.sent, sender.statuses, sender.defects))
 
 

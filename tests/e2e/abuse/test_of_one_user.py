@@ -6,8 +6,7 @@ import json
 import os
 import platform
 import subprocess
-import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.marathon import Marathon
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
-from tests.clients import client_of
+from tests.clients import client_of, command
 from tests.conftest import wait_until
 from tests.e2e.hosts.test_tries import FORMS, PYTHON, images
 
@@ -59,37 +58,35 @@ class Place:
     pooled: bool
 
 
-def each(*forms: str, long: Collection[str] = ()) -> pytest.MarkDecorator:
-    """Parametrize a test with clusters and forms of tasks. Mesos runs images as users with an account only, which uids
-    of a pool do not have."""
+def each(*forms: str) -> pytest.MarkDecorator:
+    """Parametrize a test with clusters and forms of tasks; `make test` runs processes on a plain cluster. Mesos runs
+    images as users with an account only, which uids of a pool do not have."""
     pairs = [
         (how, form)
         for how in ("plain", "secure", "pool")
         for form in forms
         if (how, form) != ("pool", "nested")
     ]
-    marks = {True: [pytest.mark.long], False: []}
-    rows = [pytest.param(how, form, marks=marks[how != "plain" or form in long]) for how, form in pairs]
-    return pytest.mark.parametrize(("place", "form"), rows, indirect=["place"])
+    marks = {True: [], False: [pytest.mark.long]}
+    rows = [pytest.param(*pair, marks=marks[pair == ("plain", "process")]) for pair in pairs]
+    return pytest.mark.parametrize(("place", "form"), rows, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
-def place(request: pytest.FixtureRequest, open_directory: Path, images: Path) -> Iterator[Place]:
+def place(
+    request: pytest.FixtureRequest, open_directory: Path, images: Path, unstarted_engine: dockerd.Dockerd
+) -> Iterator[Place]:
     how = request.param
     given = {**CANARIES, "NO_PROXY": "localhost", PASSED: "NO_PROXY", "LC_MESSAGES": "C", "TZ": "UTC"}
     pool = {"MESOS_GPU_USER_POOL": "62020-62039"} if how == "pool" else {}
-    with (
-        dockerd.Dockerd() as engine,
-        Stack(
-            open_directory / f"of-one-user-{how}",
-            [NodeSpec(1)],
-            images=images,
-            devices="mesos",
-            secure=how == "secure",
-            executor_environment={**given, **pool, "MESOS_GPU_DOCKER_SOCKET": str(engine.socket)},
-        ) as stack,
-    ):
-        engine.load(images / "tries:1.tar")
+    with Stack(
+        open_directory / f"of-one-user-{how}",
+        [NodeSpec(1)],
+        images=images,
+        devices="mesos",
+        secure=how == "secure",
+        executor_environment={**given, **pool, "MESOS_GPU_DOCKER_SOCKET": str(unstarted_engine.socket)},
+    ) as stack:
         with client_of(stack, 1):
             pass
         yield Place(stack, bool(pool))
@@ -112,8 +109,8 @@ def running(place: Place, form: str, **more: object) -> Iterator[str]:
 
 def run_in(place: Place, job: str, *argv: str) -> "subprocess.CompletedProcess[str]":
     """Run a command in a job, by `exec`."""
-    words = [sys.executable, "-m", "mesos_gpu", "exec", "--url", place.stack.reach, job, "--", *argv]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120)
+    ran = command("exec", "--url", place.stack.reach, job, "--", *argv)
+    return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
 def python_of(form: str) -> str:
@@ -198,7 +195,7 @@ def test_command_in_a_task_signals_its_own_task_and_no_other(place: Place, victi
 
 
 @scoped
-@each(*FORMS, long=["docker"])
+@each(*FORMS)
 def test_check_of_a_task_signals_its_own_task_and_no_other(place: Place, victim: str, form: str) -> None:
     """A check is healthy if it can signal its own task and not the other one, also with the filter `auto`."""
     own = f"88{os.getpid()}"
@@ -338,7 +335,7 @@ try:
     said["oom_score_adj"] = 0
 except OSError as error:
     said["oom_score_adj"] = error.errno
-own = {"prlimit64": tried(302, 0, 0, limit, None), "setpriority": tried(141, 0, 0, 1)}
+own = {"prlimit64": tried(302, 0, 0, limit, None), "setpriority": tried(141, 0, 0, 19)}
 own["ioprio_set"] = tried(251, 1, 0, 0)
 print(json.dumps([said, own]))
 """

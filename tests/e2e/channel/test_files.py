@@ -4,7 +4,6 @@ import hashlib
 import os
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +12,11 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
-from tests.clients import reporting
+from tests.clients import command
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
 EVERY_BYTE = bytes(range(256))
-
-
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with reporting(open_directory / "stack", 1) as stack:
-        yield stack
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +37,12 @@ def job(stack: Stack) -> Iterator[str]:
 
 
 def run(
-    stack: Stack, *words: str, data: bytes | None = None, cwd: Path | None = None
+    stack: Stack, *words: str, data: bytes = b"", cwd: Path | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-m", "mesos_gpu", words[0], "--url", stack.url, *words[1:]]
-    return subprocess.run(command, input=data, capture_output=True, timeout=600, cwd=cwd)
+    return command(words[0], "--url", stack.url, *words[1:], data=data, cwd=cwd)
 
 
-def test_a_directory_comes_and_goes_as_it_is(stack: Stack, job: str, tmp_path: Path) -> None:
+def test_cp_carries_a_directory_unchanged_both_ways(stack: Stack, job: str, tmp_path: Path) -> None:
     came = run(stack, "cp", f"{job}:runs", ".", cwd=tmp_path)
     assert came.returncode == 0, came.stderr
     assert (tmp_path / "runs/1/params").read_text() == "x=1"
@@ -70,7 +62,7 @@ def test_a_directory_comes_and_goes_as_it_is(stack: Stack, job: str, tmp_path: P
     assert run(stack, "cp", f"{job}:back/every", "-").stdout == EVERY_BYTE * 10000
 
 
-def test_stdin_becomes_a_file_of_the_jobs_user(stack: Stack, job: str) -> None:
+def test_cp_of_stdin_makes_a_file_of_the_jobs_user(stack: Stack, job: str) -> None:
     data = EVERY_BYTE * 4097
     assert run(stack, "cp", "-", f"{job}:given", data=data).returncode == 0
     ran = run(stack, "exec", job, "--", "sh", "-c", "sha256sum < given; stat -c %u given; id -u")
@@ -79,7 +71,7 @@ def test_stdin_becomes_a_file_of_the_jobs_user(stack: Stack, job: str) -> None:
     assert owner == user
 
 
-def test_what_is_denied_to_the_job_is_not_had(stack: Stack, job: str, tmp_path: Path) -> None:
+def test_files_that_are_denied_to_the_job_are_denied_to_cp(stack: Stack, job: str, tmp_path: Path) -> None:
     for path in ("/etc/shadow", "runs/shadow", "/root/.bashrc"):
         denied = run(stack, "cp", f"{job}:{path}", str(tmp_path))
         assert (denied.returncode, b"Permission denied" in denied.stderr) == (74, True), denied
@@ -93,7 +85,9 @@ def test_what_is_denied_to_the_job_is_not_had(stack: Stack, job: str, tmp_path: 
     assert b"in/way" in run(stack, "exec", job, "--", "sh", "-c", "ls -d in/way; ls /tmp/x").stdout
 
 
-def test_what_cannot_be_is_said_and_leaves_no_half(stack: Stack, job: str, tmp_path: Path) -> None:
+def test_cp_that_fails_names_the_cause_and_leaves_no_partial_file(
+    stack: Stack, job: str, tmp_path: Path
+) -> None:
     gone = run(stack, "cp", f"{job}:nothing", str(tmp_path / "new"))
     assert gone.returncode == 74
     assert b"nothing: No such file or directory" in gone.stderr
@@ -110,7 +104,7 @@ def test_what_cannot_be_is_said_and_leaves_no_half(stack: Stack, job: str, tmp_p
     assert run(stack, "cp", "nobody-1:x", ".").returncode == 66
 
 
-def test_what_a_job_left_is_had_when_it_has_ended(stack: Stack, tmp_path: Path) -> None:
+def test_files_of_an_ended_job_are_those_of_its_sandbox(stack: Stack, tmp_path: Path) -> None:
     """By a process in its sandbox, which is sealed: links stay links, and nothing of what they lead to is told."""
     script = (
         "mkdir -p out/d && echo kept > out/d/kept && chmod 600 out/d/kept;"
@@ -152,7 +146,7 @@ def test_what_a_job_left_is_had_when_it_has_ended(stack: Stack, tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_a_gibibyte_comes_and_goes_as_it_is(stack: Stack, job: str, tmp_path: Path) -> None:
+def test_cp_carries_a_gibibyte_unchanged_both_ways(stack: Stack, job: str, tmp_path: Path) -> None:
     block = os.urandom(1 << 20)
     with open(tmp_path / "big", "wb") as file:
         for number in range(1024):

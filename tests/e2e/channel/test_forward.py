@@ -16,7 +16,6 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
-from tests.clients import reporting
 from tests.conftest import wait_until
 from tests.e2e.channel.test_exec import EVERY_BYTE, rights_of
 
@@ -43,12 +42,6 @@ with Server(("127.0.0.1", int(os.environ["PORT0"])), Echo) as server:
     print(server.server_address[1], os.getpid(), flush=True)
     server.serve_forever()
 """
-
-
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with reporting(open_directory / "stack", 2) as stack:
-        yield stack
 
 
 class Server:
@@ -122,7 +115,7 @@ def echoed(port: int, data: bytes) -> bytes:
         return got
 
 
-def test_connections_are_carried_byte_for_byte_and_one_that_nobody_reads_holds_up_no_other(
+def test_forward_carries_every_byte_and_a_stuck_connection_delays_no_other(
     server: Server,
 ) -> None:
     data = EVERY_BYTE * 8192  # 2 MiB: more than any window
@@ -145,7 +138,7 @@ def test_connections_are_carried_byte_for_byte_and_one_that_nobody_reads_holds_u
         assert echoed(here, b"after it") == b"after it"
 
 
-def test_where_nobody_listens_it_is_told_and_the_others_go_on(server: Server) -> None:
+def test_forward_to_a_closed_port_is_reported_and_others_go_on(server: Server) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and does not listen
         with server.forwarded(closed.getsockname()[1], server.port) as ([nobody, here], ran):
@@ -155,14 +148,14 @@ def test_where_nobody_listens_it_is_told_and_the_others_go_on(server: Server) ->
             assert echoed(here, b"still there") == b"still there"
 
 
-def test_what_is_denied_to_the_job_is_not_reached_through_it(server: Server) -> None:
+def test_forward_reaches_nothing_that_is_denied_to_the_job(server: Server) -> None:
     with server.forwarded(server.stack.cluster.master.port) as ([here], ran):
         assert echoed(here, b"") == b""
         assert ran.stderr is not None
         assert "not permitted" in ran.stderr.readline()
 
 
-def test_what_carries_has_the_rights_of_the_job_and_is_gone_when_its_client_is_killed(server: Server) -> None:
+def test_forward_has_the_rights_of_the_job_and_ends_with_its_client(server: Server) -> None:
     with server.forwarded(server.port, code=-signal.SIGKILL) as ([here], ran):
         assert echoed(here, b"it is there") == b"it is there"
         [carrier] = server.beside()

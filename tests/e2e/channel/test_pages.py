@@ -15,12 +15,12 @@ from mesos_gpu.testing.images import busybox_layer, save
 from tests.certificates import Authority
 from tests.clients import client_of, rule, said
 from tests.conftest import wait_until
-from tests.e2e.channel.test_exec import of_this
+from tests.e2e.channel.test_exec import nap, of_this
 from tests.web.browser import NEEDED, Browser
 from tests.web.conftest import browser, started  # noqa: F401  fixtures
 from tests.web.terminals import prompted, shown_lines, typed
 
-pytestmark = [pytest.mark.cluster, NEEDED]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, NEEDED]
 IMAGE = "plain:1"
 IMAGES = not dockerd.missing()
 APPLETS = ["sh", "cat", "echo", "id", "ls", "sleep"]
@@ -85,11 +85,11 @@ def test_a_terminal_by_https_carries_what_is_typed_and_ends_with_the_session(
         typed(page, "exit 5")
         page.when("It has ended with exit code 5.")
         prompted(page)
-        typed(page, "exec sleep 86431")
-        wait_until("it sleeps", lambda: of_this("86431"))
+        typed(page, f"exec sleep {nap(86431)}")
+        wait_until("it sleeps", lambda: of_this(nap(86431)))
         said(stack, "token", "revoke", *said(stack, "token", "list", "-q").split())
         page.when("Log in with it", "Your session has ended. Log in again to go on where you were.")
-        wait_until("nothing is left of it", lambda: not of_this("86431"))
+        wait_until("nothing is left of it", lambda: not of_this(nap(86431)))
 
 
 @pytest.mark.skipif(not IMAGES, reason=f"needs images, an engine and a static busybox: {dockerd.missing()}")

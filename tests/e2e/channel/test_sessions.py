@@ -16,18 +16,12 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
-from tests.clients import reporting
+from tests.clients import command
 from tests.conftest import wait_until
-from tests.e2e.channel.test_exec import EVERY_BYTE, of_this, until
+from tests.e2e.channel.test_exec import EVERY_BYTE, nap, of_this, until
 
 pytestmark = [pytest.mark.cluster]
 SMALL = ("--cpus", "0.1", "--mem", "64MiB")
-
-
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with reporting(open_directory / "stack", 2, 2) as stack:
-        yield stack
 
 
 def words(stack: Stack, command: str, *more: str) -> list[str]:
@@ -40,11 +34,11 @@ def state_of(stack: Stack, name: str) -> tuple[str, int | None]:
         return job["state"], job["exit_code"]
 
 
-def test_every_byte_goes_into_a_job_and_comes_out(stack: Stack) -> None:
+def test_run_with_stdin_carries_every_byte_in_and_out(stack: Stack) -> None:
     data = EVERY_BYTE * 4096
     script = "cat; echo err >&2; exit 7"
-    command = words(stack, "run", "--name", "bytes", *SMALL, "-i", "--shell", "--", script)
-    ran = subprocess.run(command, input=data, capture_output=True, timeout=120)
+    options = ("--name", "bytes", *SMALL, "-i", "--shell")
+    ran = command("run", "--url", stack.url, *options, "--", script, data=data)
     assert (ran.stdout == data, ran.stderr, ran.returncode) == (True, b"err\n", 7)
     wait_until("the job has its code", lambda: state_of(stack, "bytes") == ("failed", 7))
 
@@ -59,10 +53,10 @@ def killed_at_end(process: "subprocess.Popen[Any]") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def terminal(command: list[str]) -> "Iterator[tuple[int, subprocess.Popen[bytes]]]":
+def terminal(argv: list[str]) -> "Iterator[tuple[int, subprocess.Popen[bytes]]]":
     """A command in a terminal of its own, and the other end of that."""
     ours, theirs = pty.openpty()
-    ran = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    ran = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     try:
         yield ours, ran
@@ -72,37 +66,40 @@ def terminal(command: list[str]) -> "Iterator[tuple[int, subprocess.Popen[bytes]
         os.close(ours)
 
 
-def test_a_job_has_a_terminal_and_ends_with_its_shell(stack: Stack) -> None:
-    command = words(stack, "run", "--name", "shell", "--gpus", "1", *SMALL, "-it", "--", "sh")
-    with terminal(command) as (keys, ran):
+def test_run_with_a_terminal_ends_with_its_shell(stack: Stack) -> None:
+    argv = words(stack, "run", "--name", "shell", "--gpus", "1", *SMALL, "-it", "--", "sh")
+    with terminal(argv) as (keys, ran):
         assert b"what it writes comes here, and is not in its logs" in until(keys, b"$ ")
-        os.write(keys, b"test -t 0 && echo cards: $(ls /dev | grep -c 'nvidia[0-9]'); sleep 86410\n")
+        os.write(
+            keys,
+            f"test -t 0 && echo cards: $(ls /dev | grep -c 'nvidia[0-9]'); sleep {nap(86410)}\n".encode(),
+        )
         until(keys, b"cards: 1\r\n")
-        wait_until("it sleeps", lambda: of_this("86410"))
+        wait_until("it sleeps", lambda: of_this(nap(86410)))
         os.write(keys, b"\x03")  # of the sleep, not of the shell, the job or the client
-        wait_until("it sleeps no more", lambda: not of_this("86410"))
+        wait_until("it sleeps no more", lambda: not of_this(nap(86410)))
         os.write(keys, b"exit 5\n")
         assert ran.wait(60) == 5
     wait_until("the job has its code", lambda: state_of(stack, "shell") == ("failed", 5))
-    printed = subprocess.run(words(stack, "logs", "shell"), capture_output=True, text=True, timeout=120)
-    assert (printed.returncode, printed.stdout) == (0, ""), printed
-    assert "was run with -i or -t: what its command writes goes to who runs it" in printed.stderr
+    printed = command("logs", "--url", stack.url, "shell")
+    assert (printed.returncode, printed.stdout) == (0, b""), printed
+    assert b"was run with -i or -t: what its command writes goes to who runs it" in printed.stderr
 
 
 def test_a_job_whose_client_is_killed_ends_and_leaves_nothing(stack: Stack) -> None:
-    command = words(
-        stack, "run", "--name", "lost", *SMALL, "-i", "--shell", "--", "echo ready; exec sleep 86411"
+    argv = words(
+        stack, "run", "--name", "lost", *SMALL, "-i", "--shell", "--", f"echo ready; exec sleep {nap(86411)}"
     )
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran, killed_at_end(ran):
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran, killed_at_end(ran):
         assert ran.stdout is not None
         assert ran.stdout.readline() == b"ready\n"
-        assert of_this("86411")
+        assert of_this(nap(86411))
         ran.kill()
     wait_until("the job has ended", lambda: state_of(stack, "lost") == ("failed", 129))
-    assert not of_this("86411")
+    assert not of_this(nap(86411))
 
 
-def test_a_gang_has_commands_by_rank_and_is_stayed_with(stack: Stack) -> None:
+def test_gang_has_commands_by_rank_and_is_attached_to(stack: Stack) -> None:
     with Client(stack.url) as client:
         asked = {"name": "gang", "command": "echo rank $RANK; read x < go || sleep 3600", "tasks": 2}
         gang = client.submit({**asked, "gpus": 2, "cpus": 0.1, "mem_mib": 64})["id"]
@@ -110,11 +107,11 @@ def test_a_gang_has_commands_by_rank_and_is_stayed_with(stack: Stack) -> None:
         nodes = {task["rank"]: task["hostname"] for task in client.tasks(gang)}
         assert nodes[0] != nodes[1]
         for rank in (0, 1):
-            command = words(stack, "exec", gang, "--rank", str(rank), "--", "sh", "-c", "echo $RANK $HOST")
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
-            assert ran.stdout.split()[0] == str(rank), ran
-        command = words(stack, "attach", gang)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stays, killed_at_end(stays):
+            script = ("--", "sh", "-c", "echo $RANK $HOST")
+            ran = command("exec", "--url", stack.url, gang, "--rank", str(rank), *script)
+            assert ran.stdout.decode().split()[0] == str(rank), ran
+        argv = words(stack, "attach", gang)
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as stays, killed_at_end(stays):
             assert stays.stdout is not None
             said = {stays.stdout.readline() for _ in range(2)}
             assert said == {"[0] rank 0\n", "[1] rank 1\n"}
@@ -133,8 +130,7 @@ def test_a_command_in_a_share_has_its_card_and_limits_and_gets_no_other(stack: S
         wait_until("it runs", lambda: client.job(share)["state"] == "running")
 
     def run(script: str) -> str:
-        command = words(stack, "exec", share, "--", "sh", "-c", script)
-        return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+        return command("exec", "--url", stack.url, share, "--", "sh", "-c", script).stdout.decode()
 
     own = wait_until("its own limits", lambda: run("cat limits"))
     of_command = [each for each in run(limits).splitlines() if not each.startswith("MESOS_GPU_CHANNEL=")]
@@ -150,9 +146,9 @@ def test_a_command_in_a_share_has_its_card_and_limits_and_gets_no_other(stack: S
 def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "first.ipynb").write_text("{}")
     serve = 'echo $JUPYTER_TOKEN > token; exec python3 -m http.server --bind 127.0.0.1 "$PORT0"'
-    command = words(stack, "notebook", "--upload", str(tmp_path), *SMALL, "--shell", "--", serve)
+    argv = words(stack, "notebook", "--upload", str(tmp_path), *SMALL, "--shell", "--", serve)
     with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran,
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran,
         killed_at_end(ran),
     ):
         assert ran.stdout is not None
@@ -178,11 +174,10 @@ def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack, tmp_path
         (("-it",), "-t needs a terminal"),
     ],
 )
-def test_what_can_have_no_session_is_told_before_anything_is_submitted(
+def test_run_with_impossible_options_for_a_session_submits_nothing(
     stack: Stack, more: tuple[str, ...], said: str
 ) -> None:
-    command = words(stack, "run", "--name", "none", *more, "--", "true")
-    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
+    ran = command("run", "--url", stack.url, "--name", "none", *more, "--", "true")
+    assert (ran.returncode, said in ran.stderr.decode()) == (2, True), ran.stderr
     with Client(stack.url) as client:
         assert not [each for each in client.jobs() if each["name"] == "none"]

@@ -21,7 +21,7 @@ import requests
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from tests.clients import client_of, reporting, rule
+from tests.clients import client_of, reporting, rule, said
 from tests.conftest import wait_until
 from tests.e2e.channel.test_sessions import SMALL, killed_at_end
 
@@ -136,7 +136,7 @@ def running(client: Client, job: str) -> int:
 
 
 def let_listen(stack: Stack, job: str, how: str = "touch go") -> None:
-    subprocess.run(words(stack, "exec", job, "--", "sh", "-c", how), check=True, timeout=60)
+    said(stack, "exec", job, "--", "sh", "-c", how)
 
 
 def jobs_of(client: Client, app: str) -> str:
@@ -144,7 +144,7 @@ def jobs_of(client: Client, app: str) -> str:
     return next((str(each["id"]) for each in client.jobs() if each["app"] == app), "")
 
 
-def test_a_notebook_shows_its_token_to_nobody_but_its_own_server(stack: Stack, client: Client) -> None:
+def test_notebook_shows_its_token_to_its_own_server_alone(stack: Stack, client: Client) -> None:
     command = words(stack, "notebook", "--name", "book", *SMALL, "--shell", "--", LATE)
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran,
@@ -170,17 +170,14 @@ def test_a_notebook_shows_its_token_to_nobody_but_its_own_server(stack: Stack, c
         assert ran.wait(60) == 143
 
 
-def test_a_port_that_another_process_shares_leads_to_the_job_alone(stack: Stack, client: Client) -> None:
+def test_port_that_another_process_shares_leads_to_the_job_alone(stack: Stack, client: Client) -> None:
     asked = {"name": "shared", "command": LATE, "ports": [0], "cpus": 0.1, "mem_mib": 64}
     job = client.submit(asked)["id"]
     port = running(client, job)
-    who = subprocess.run(
-        words(stack, "exec", job, "--", "id", "-u"), check=True, capture_output=True, timeout=60
-    )
-    uid = int(who.stdout)
-    command = words(stack, "port-forward", job, f"0:{port}")
+    uid = int(said(stack, "exec", job, "--", "id", "-u"))
+    argv = words(stack, "port-forward", job, f"0:{port}")
     with (
-        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as ran,
+        subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as ran,
         killed_at_end(ran),
         squatting(port, uid) as squatter,
     ):
@@ -199,13 +196,13 @@ def test_a_port_that_another_process_shares_leads_to_the_job_alone(stack: Stack,
 
 def answers_of(place: str, times: int) -> list[str]:
     """Return the names of the servers that answer successive connections."""
-    said = []
+    names = []
     for _ in range(times):
         try:
-            said.append(requests.get(f"http://{place}/secret", timeout=60).json()["who"])
+            names.append(requests.get(f"http://{place}/secret", timeout=60).json()["who"])
         except requests.ConnectionError:
-            said.append("refused")
-    return said
+            names.append("refused")
+    return names
 
 
 def app(client: Client, id: str, **more: Any) -> str:
@@ -228,8 +225,8 @@ def exported(client: Client) -> str:
 READY = {"portName": "web", "path": "/ready", "intervalSeconds": 2, "timeoutSeconds": 1}
 
 
-@pytest.mark.parametrize("protocol", ["MESOS_HTTP", "HTTP", "TCP"])
-def test_an_app_is_neither_well_nor_ready_nor_served_while_another_answers_at_its_port(
+@pytest.mark.parametrize("protocol", ["MESOS_HTTP", "HTTP", pytest.param("TCP", marks=pytest.mark.long)])
+def test_app_is_neither_healthy_nor_ready_nor_served_while_another_answers_at_its_port(
     stack: Stack, client: Client, protocol: str
 ) -> None:
     name = protocol.lower().replace("_", "-")

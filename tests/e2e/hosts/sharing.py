@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -66,9 +66,18 @@ def client_layer(client: Path) -> bytes:
 class Sharing:
     """A node whose cards are shared."""
 
-    def __init__(self, stack: Stack, client: Client, data: Path, program: Path) -> None:
-        """Make its cards. `data`: a directory of the host that tasks may have; `program`: the client."""
+    def __init__(self, stack: Stack, client: Client, data: Path, program: Path, ways: Sequence[str]) -> None:
+        """Make its cards.
+
+        Args:
+            stack: Cluster of the node.
+            client: Client of the cluster.
+            data: Directory of the host that tasks may have.
+            program: Client of CUDA.
+            ways: Keys of `WAYS`: the ways in which tasks run.
+        """
         self.stack, self.client, self.data = stack, client, data
+        self.ways = {way: WAYS[way] for way in ways}
         self.node = stack.directory / "nodes" / "1"
         self.pipe = stack.directory / "pipe"  # as a directory of an MPS daemon: who reaches it may use it
         self.pipe.mkdir(exist_ok=True)
@@ -115,7 +124,7 @@ class Sharing:
         """Run one of each way, which holds what it does, until the end; then nothing of them is there."""
         jobs = {
             way: self.submit(way, f"exec $CLIENT hold {mib}", name=f"tenant-{way}", **more)
-            for way, (_, mib) in WAYS.items()
+            for way, (_, mib) in self.ways.items()
         }
         try:
             for job in jobs.values():
@@ -197,7 +206,7 @@ def own_libcuda_is_refused(sharing: Sharing) -> None:
     changed = {"sharing": {"abilities": {"dmem": "", "shim": ""}}}
     assert change_gpu(sharing.stack.inventory(1), gpu, **changed)
     try:
-        for way in ("nested", "docker"):
+        for way in [each for each in sharing.ways if each != "host"]:
             job = sharing.submit(way, "echo never", isolation="strict", image=OWN_CUDA)
             wait_until("it is refused", lambda job=job: ended(sharing.client.job(job["id"])), 90)  # type: ignore[misc]
             over = sharing.client.job(job["id"])
@@ -220,15 +229,17 @@ def metrics_are_each_ones(sharing: Sharing) -> None:
             }
             return have == expected
 
-        wait_until("what each says", lambda: used({way: mib for way, (_, mib) in WAYS.items()}), 60)
+        wait_until("what each says", lambda: used({way: mib for way, (_, mib) in sharing.ways.items()}), 60)
 
         def complete() -> bool:
             now = sharing.metrics()
-            return {way: set(now[task]) for way, task in tasks.items()} == dict.fromkeys(WAYS, FAMILIES)
+            return {way: set(now[task]) for way, task in tasks.items()} == dict.fromkeys(
+                sharing.ways, FAMILIES
+            )
 
         wait_until("all families are there for each", complete, 60)
-        driver = {way: 10 + mib for way, (_, mib) in WAYS.items()}
-        pids = {str(pid_of(mib)): driver[way] for way, (_, mib) in WAYS.items()}
+        driver = {way: 10 + mib for way, (_, mib) in sharing.ways.items()}
+        pids = {str(pid_of(mib)): driver[way] for way, (_, mib) in sharing.ways.items()}
         said = {"pids": list(map(int, pids)), "process_mib": pids}
         assert change_gpu(sharing.stack.inventory(1), GpuId(uuid), **said)
         wait_until("what the driver says of each one's process", lambda: used(driver), 60)
@@ -291,7 +302,7 @@ def attempts_are_refused(sharing: Sharing) -> None:
             f"( {command} ) > try 2>&1 && echo {shlex.quote(f'ESCAPED {name}')} && head -c 300 try"
             for name, command in tries.items()
         )
-        for way in ("nested", "docker"):
+        for way in [each for each in sharing.ways if each != "host"]:
             attacker = sharing.submit(way, f"{script}\necho tried\nsleep 600")
             assert sharing.until(attacker, "tried") == ["tried"]
             assert {sharing.client.job(job["id"])["state"] for job in jobs.values()} == {"running"}

@@ -74,7 +74,7 @@ def test_agent_and_master_ask_for_credentials(stack: Stack) -> None:
     )
 
 
-def test_a_job_runs_its_logs_are_read_and_it_sees_no_credentials(client: Client) -> None:
+def test_job_runs_has_logs_and_sees_no_credentials(client: Client) -> None:
     state, text = run(client, command="env; echo and more", gpus=1)
     assert state == "finished"
     assert text.endswith("and more\n")
@@ -82,12 +82,13 @@ def test_a_job_runs_its_logs_are_read_and_it_sees_no_credentials(client: Client)
     assert WORD not in text
 
 
-def test_files_are_fetched(client: Client, open_directory: Path) -> None:
+def test_files_are_fetched_with_credentials(client: Client, open_directory: Path) -> None:
     source = open_directory / "note.txt"
     source.write_text("fetched\n")
     assert run(client, command="cat note.txt", fetch=[f"file://{source}"]) == ("finished", "fetched\n")
 
 
+@pytest.mark.long  # with tokens of executors: test_secure_cluster.py
 @pytest.mark.skipif(not IMAGES, reason=f"needs root and a static busybox: {dockerd.missing()}")
 def test_an_image_runs_in_a_nested_container(client: Client) -> None:
     state, text = run(client, image="box:1", command="env; echo inside", gpus=1)
@@ -95,7 +96,7 @@ def test_an_image_runs_in_a_nested_container(client: Client) -> None:
     assert VARIABLE not in text
 
 
-def test_without_them_logs_say_what_is_missing(stack: Stack, client: Client) -> None:
+def test_logs_without_credentials_name_the_missing_option(stack: Stack, client: Client) -> None:
     job = client.submit({"command": "echo x", "cpus": 0.1, "mem_mib": 64})
     job = [job, *client.follow(job)][-1]
     words = stack.scheduler._arguments

@@ -29,6 +29,7 @@ APPLETS = ["sh", "cat", "echo", "id", "wget", "sleep", "true"]
 PYTHON = "/usr/bin/python3"  # one that the user nobody can run
 REFUSED = "PermissionError: Operation not permitted"
 IN_IMAGE = "Operation not permitted"
+EACH_IMAGE = ("mesos", pytest.param("docker", marks=pytest.mark.long))
 
 
 @pytest.fixture(scope="module")
@@ -44,23 +45,22 @@ def images(open_directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=EACH_CGROUP)
-def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
+def stack(
+    open_directory: Path, images: Path, unstarted_engine: dockerd.Dockerd, request: pytest.FixtureRequest
+) -> Iterator[Stack]:
     needs(request.param)
-    with (
-        dockerd.Dockerd() as engine,
-        Stack(
-            open_directory / request.param,
-            [NodeSpec(1), NodeSpec(1)],
-            images=images,
-            devices="mesos" if request.param == "cgroup1" else "cgroup2",
-            allow_root=Root.HOST,
-            executor_environment={
-                "MESOS_GPU_ISOLATION": request.param,
-                "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
-            },
-        ) as running,
-    ):
-        engine.load(images / "busy:1.tar")
+    with Stack(
+        open_directory / request.param,
+        [NodeSpec(1), NodeSpec(1)],
+        images=images,
+        devices="mesos" if request.param == "cgroup1" else "cgroup2",
+        allow_root=Root.HOST,
+        scheduler_arguments=["--control-access", "lb=api,master"],
+        executor_environment={
+            "MESOS_GPU_ISOLATION": request.param,
+            "MESOS_GPU_DOCKER_SOCKET": str(unstarted_engine.socket),
+        },
+    ) as running:
         yield running
 
 
@@ -105,25 +105,25 @@ def test_a_process_commands_nothing(stack: Stack, client: Client, open_directory
     assert client.status()["connected"]
 
 
-@pytest.mark.parametrize("engine", ["mesos", "docker"])
-def test_an_image_commands_nothing(stack: Stack, client: Client, engine: str) -> None:
+@pytest.mark.parametrize("form", EACH_IMAGE, indirect=True)
+def test_an_image_commands_nothing(stack: Stack, client: Client, form: str) -> None:
     targets = " ".join(str(port) for port in ports(stack))
     command = (
         f"cat /proc/self/cgroup; for p in {targets}; do for a in 127.0.0.1 127.1.2.3 0.0.0.0; do "
         "wget -q -O - http://$a:$p/version 2>&1; done; done; true"
     )
-    users = ["nobody", "root"] if engine == "docker" else ["nobody"]
+    users = ["nobody", "root"] if form == "docker" else ["nobody"]
     for user in users:
-        job = run(client, command, image="busy:1", container_engine=engine, user=user, gpus=1)
+        job = run(client, command, image="busy:1", container_engine=form, user=user, gpus=1)
         assert job["state"] == "finished", job["message"]
         tried = [line for line in said(client, job).splitlines() if "wget" in line]
         assert len(tried) == 3 * len(ports(stack))
         assert all(IN_IMAGE in line for line in tried), tried
 
 
-@pytest.mark.parametrize("engine", ["mesos", "docker"])
-def test_behind_the_gate_an_image_runs_what_it_always_did(client: Client, engine: str) -> None:
-    given = {"image": "busy:1", "container_engine": engine}
+@pytest.mark.parametrize("form", EACH_IMAGE, indirect=True)
+def test_image_behind_the_gate_runs_its_own_program(client: Client, form: str) -> None:
+    given = {"image": "busy:1", "container_engine": form}
     assert said(client, run(client, None, **given)) == "own words\n"
     assert said(client, run(client, None, args=["other"], **given)) == "other\n"
     job = run(client, None, argv=["sh", "-c", "echo $0 $MESOS_GPU_ATTEMPT; exit 3", "first"], **given)
@@ -141,25 +141,19 @@ def test_the_fetcher_reaches_no_more_than_the_task(stack: Stack, client: Client)
         assert f"could not fetch http://127.0.0.1:{port}/version" in job["message"]
 
 
-def test_what_an_operator_lets_it_reach_it_reaches(open_directory: Path) -> None:
-    with (
-        Stack(
-            open_directory / "let", [NodeSpec(1)], scheduler_arguments=["--control-access", "lb=api,master"]
-        ) as stack,
-        Client(stack.url) as client,
-    ):
-        tries = "; ".join(
-            f"{PYTHON} -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{port}{path}').status)\""
-            for port, path in ((stack.scheduler.port, "/v1/health"), (stack.cluster.master.port, "/version"))
-        )
-        job = run(client, tries, name="lb", control_access=["api", "master"])
-        assert said(client, job).split() == ["200", "200"], said(client, job, "stderr")
-        job = run(client, tries, name="lb", control_access=["api"])
-        assert said(client, job).split() == ["200"]
-        assert "Operation not permitted" in said(client, job, "stderr")
+def test_control_ports_that_an_operator_allows_are_reached(stack: Stack, client: Client) -> None:
+    tries = "; ".join(
+        f"{PYTHON} -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{port}{path}').status)\""
+        for port, path in ((stack.scheduler.port, "/v1/health"), (stack.cluster.master.port, "/version"))
+    )
+    job = run(client, tries, name="lb", control_access=["api", "master"])
+    assert said(client, job).split() == ["200", "200"], said(client, job, "stderr")
+    job = run(client, tries, name="lb", control_access=["api"])
+    assert said(client, job).split() == ["200"]
+    assert "Operation not permitted" in said(client, job, "stderr")
 
 
-def test_nothing_is_left(stack: Stack, client: Client) -> None:
+def test_cgroups_of_ended_tasks_are_removed(stack: Stack, client: Client) -> None:
     run(client, "true", gpus=1)
     places = [mount / "mesos_gpu" for mount in mounted().values()] + [Path("/dev/mesos_gpu")]
     mine = {

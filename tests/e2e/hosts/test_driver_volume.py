@@ -31,7 +31,7 @@ from volumes.discover import discover
 from volumes.manifest import LOADERS, is_driver_name, plan, stem_of
 from volumes.store import Store, verify
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 IMAGE = "cuda:python"
 NO_DEVICE, NOT_LOADED = 100, 9  # CUDA_ERROR_NO_DEVICE; NVML_ERROR_DRIVER_NOT_LOADED
 LOOK = """
@@ -159,14 +159,14 @@ def seen(
         return look(client, image=IMAGE)
 
 
-def test_what_a_cuda_image_needs_loads(seen: dict[str, Any]) -> None:
+def test_libraries_that_a_cuda_image_needs_load(seen: dict[str, Any]) -> None:
     assert seen["found_outside"] == [], "all that is of NVIDIA is the volume's"
     assert seen["loads"] == dict.fromkeys(NAMES.split(), "")
     assert seen["cuInit"] == NO_DEVICE
     assert seen["nvmlInit"] == NOT_LOADED
 
 
-def test_no_library_of_the_volume_lacks_one_of_nvidias(seen: dict[str, Any]) -> None:
+def test_libraries_of_the_volume_lack_none_of_nvidia(seen: dict[str, Any]) -> None:
     lacking = {
         name: [n for n in lacks if is_driver_name(n) and stem_of(n) not in LOADERS]
         for name, lacks in seen["lacking"].items()
@@ -191,7 +191,7 @@ def test_the_volume_is_read_only_and_stands_after_cudas_own(seen: dict[str, Any]
     assert seen["loader"] == {"ld.so.conf": LOADER_CONF}
 
 
-def test_a_command_on_the_host_has_it_too(stack: Stack) -> None:
+def test_command_on_the_host_has_the_driver_volume(stack: Stack) -> None:
     with Client(stack.url) as client:
         command = "ls -l /usr/local/nvidia/lib64/libcuda.so.1; nvidia-smi"
         job = client.submit({"name": "host", "command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 64})
@@ -202,7 +202,9 @@ def test_a_command_on_the_host_has_it_too(stack: Stack) -> None:
         assert "couldn't communicate with the NVIDIA driver" in said
 
 
-def test_an_upgrade_under_a_running_task(open_directory: Path, roots: dict[str, Path], images: Path) -> None:
+def test_driver_upgrade_leaves_a_running_task_its_volume(
+    open_directory: Path, roots: dict[str, Path], images: Path
+) -> None:
     """535 to 550 on the node while a task runs on 535: fault 10."""
     root = open_directory / "upgraded"
     shutil.copytree(roots[CURRENT], root, symlinks=True, copy_function=os.link)

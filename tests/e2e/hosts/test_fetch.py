@@ -17,7 +17,7 @@ import requests
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.processes import get_json
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -51,15 +51,8 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(1)]) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def client(stack: Stack) -> Iterator[Client]:
     with Client(stack.url) as client:
-        wait_until("the node reports", lambda: len(client.gpus()) == 1)
         yield client
 
 
@@ -99,7 +92,7 @@ def said(client: Client, job: Job) -> str:
     return client.logs(job["id"], stream="stdout", offset=0, length=60000)["data"]
 
 
-def test_files_are_there_before_the_command_and_are_its_users(client: Client, web: Web) -> None:
+def test_fetched_files_are_there_before_the_command_and_belong_to_its_user(client: Client, web: Web) -> None:
     program: object = {"uri": f"file://{web.directory}/script", "executable": True, "dest_path": "bin/hello"}
     job = run(
         client,
@@ -115,14 +108,14 @@ def test_files_are_there_before_the_command_and_are_its_users(client: Client, we
     assert (lines[0], user) == (f"weightsI am {user}", "nobody")
 
 
-def test_each_of_several_tasks_has_them(client: Client, web: Web) -> None:
+def test_fetched_files_are_in_each_task_of_a_gang(client: Client, web: Web) -> None:
     gang = {"command": "cat script", "tasks": 2, "cpus": 0.1, "mem_mib": 32, "disk_mib": 10}
     job = client.submit({"name": "gang", "fetch": [f"{web.url}/script"], **gang})
     job = [job, *client.follow(job)][-1]
     assert (job["state"], said(client, job)[:9]) == ("finished", "#!/bin/sh"), job["message"]
 
 
-def test_a_file_is_fetched_anew_for_each_task(client: Client, web: Web) -> None:
+def test_file_is_fetched_again_for_each_task(client: Client, web: Web) -> None:
     """Whatever `cache` says: the agent's cache is filled outside the task's cage."""
     path = web.directory / "cached"
     for text in ("first", "second"):
@@ -135,7 +128,7 @@ def test_a_file_is_fetched_anew_for_each_task(client: Client, web: Web) -> None:
         assert said(client, job).startswith(f"{text}#!/bin/sh")
 
 
-def test_what_could_not_be_fetched_is_said(client: Client, web: Web) -> None:
+def test_file_that_could_not_be_fetched_is_named(client: Client, web: Web) -> None:
     job = run(client, "true", [f"{web.url}/model.tgz", f"{web.url}/nothing"])
     assert (job["state"], job["attempts"], job["started_at"]) == ("failed", 1, None)
     assert str(job["message"]).startswith(f"could not fetch {web.url}/nothing: ")
@@ -160,7 +153,7 @@ def test_a_job_is_killed_while_it_fetches(client: Client, web: Web) -> None:
     wait_until("it is killed", lambda: client.job(job["id"])["state"] == "killed")
 
 
-def test_mesos_is_told_of_an_apps_tasks(stack: Stack, client: Client, web: Web) -> None:
+def test_mesos_has_disk_labels_and_named_ports_of_an_app(stack: Stack, client: Client, web: Web) -> None:
     """For Mesos' own pages, Mesos-DNS and the like: disk, labels, ports with names; and its files were fetched."""
     definition = {
         "id": "/shop/web",

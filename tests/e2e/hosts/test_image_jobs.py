@@ -1,5 +1,6 @@
 """Jobs with an image on a real Mesos: what they see of devices and driver, with cgroup v1 and v2, and by Docker."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -103,7 +104,7 @@ def stack(
     images: Path,
     data: Path,
     libraries: tuple[Path, dict[str, str]],
-    engine: dockerd.Dockerd,
+    unstarted_engine: dockerd.Dockerd,
     request: pytest.FixtureRequest,
 ) -> Iterator[Stack]:
     needs(request.param)
@@ -111,7 +112,7 @@ def stack(
     driver_volume(volumes, DRIVER)
     volume_of_doubles(volumes, open_directory / f"driver-{request.param}", DRIVER, *libraries)
     given = {
-        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_DOCKER_SOCKET": str(unstarted_engine.socket),
         "MESOS_GPU_USERS": f"{sharing.NEIGHBOUR},1000-",
         "MESOS_GPU_VOLUMES": str(volumes),
         "MESOS_GPU_ISOLATION": request.param,
@@ -190,9 +191,8 @@ def sees_volumes(client: Client, data: Path, file: str, **more: Any) -> None:
     volumes = [f"{data}/models:/data:ro", f"{data}/out:out", f"{data}/models/weights:{file}:ro"]
     command = f"cd $MESOS_SANDBOX; cat /data/weights {file}; echo kept > out/new; touch /data/x 2>&1"
     job = run(client, command, volumes=volumes, **more)
-    assert said(client, job).splitlines() == ["7", "7", "touch: /data/x: Read-only file system"], job[
-        "message"
-    ]
+    lines = ["7", "7", "touch: /data/x: Read-only file system"]
+    assert said(client, job).splitlines() == lines, job["message"]
     assert (data / "out/new").read_text() == "kept\n"
     assert (data / "out/new").owner() == "nobody"
     (data / "out/new").unlink()
@@ -238,7 +238,7 @@ def test_a_setuid_program_of_an_image_gains_nothing(client: Client) -> None:
     assert said(client, job).split()[:3] == ["NoNewPrivs:", "1", "65534"]
 
 
-def test_what_the_driver_cannot_run_waits_for_one_that_can(client: Client) -> None:
+def test_image_that_the_driver_cannot_run_waits_for_a_newer_driver(client: Client) -> None:
     job_id = submit(client, "echo never", image="newer:13")["id"]
     wait_until("the host refuses it", lambda: client.job(job_id)["learnt_min_driver"] == "580")
     job, why = client.job(job_id), client.why(job_id)
@@ -291,7 +291,7 @@ def test_a_job_s_code_comes_into_an_image(client: Client, code: Path) -> None:
 
 
 @pytest.mark.parametrize("image", ["plain:1", None])
-def test_what_is_fetched_is_in_the_sandbox(client: Client, artifact: str, image: str | None) -> None:
+def test_fetched_file_is_in_the_sandbox(client: Client, artifact: str, image: str | None) -> None:
     job = run(client, "cat $MESOS_SANDBOX/artifact", image=image, gpus=0, fetch=[artifact])
     assert (job["state"], said(client, job)) == ("finished", "fetched\n"), job["message"]
     job = run(client, "true", image=image, gpus=0, fetch=["file:///nowhere"])
@@ -299,7 +299,7 @@ def test_what_is_fetched_is_in_the_sandbox(client: Client, artifact: str, image:
     assert str(job["message"]).startswith("could not fetch file:///nowhere: ")
 
 
-def test_an_image_that_is_not_there(client: Client) -> None:
+def test_missing_image_fails_the_job(client: Client) -> None:
     job = run(client, "true", image="missing:1")
     assert job["state"] == "failed"
     assert "missing:1" in str(job["message"])
@@ -320,7 +320,7 @@ class _Lure(http.server.BaseHTTPRequestHandler):
         return
 
 
-def test_a_registry_has_nobody_command_the_agent(open_directory: Path, images: Path) -> None:
+def test_registry_cannot_redirect_requests_to_the_agent(open_directory: Path, images: Path) -> None:
     needs("cgroup2")
     server: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Lure)
     server.seen = []
@@ -349,7 +349,7 @@ def test_a_registry_has_nobody_command_the_agent(open_directory: Path, images: P
     assert server.seen == ["/v2/app/manifests/1"], "nothing of the agent's came back"
 
 
-def test_exit_status_and_kill(client: Client) -> None:
+def test_exit_status_and_kill_of_an_image_job(client: Client) -> None:
     assert run(client, "exit 7")["exit_code"] == 7
     job = client.submit(
         {"name": "k", "image": IMAGE, "command": "trap 'echo saved; exit 4' TERM; echo r; while :; do sleep 0.05; done",
@@ -376,11 +376,7 @@ def test_an_image_has_no_rights_and_changes_no_cgroup(client: Client) -> None:
     files = "/sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/*/devices.allow /sys/fs/cgroup/*/pids.max"
     job = run(client, f"{look}; for f in {files}; do [ -w $f ] && echo $f; done; echo end", gpus=0)
     *rights, nnp = (line.split() for line in said(client, job).splitlines()[:4])
-    assert [(name, int(value, 16)) for name, value in rights] == [
-        ("CapPrm:", 0),
-        ("CapEff:", 0),
-        ("CapAmb:", 0),
-    ]
+    assert {name: int(value, 16) for name, value in rights} == {"CapPrm:": 0, "CapEff:": 0, "CapAmb:": 0}
     assert nnp == ["NoNewPrivs:", "1"]
     assert said(client, job).splitlines()[4:] == ["end"]
 
@@ -393,15 +389,7 @@ def test_a_host_task_beside_it_is_denied_as_well(client: Client, nodes: Path) ->
 
 
 def test_an_image_outlives_its_agents_restart(stack: Stack, client: Client) -> None:
-    job = client.submit(
-        {
-            "name": "lives",
-            "image": IMAGE,
-            "command": "echo begun; sleep 4; echo ended",
-            "cpus": 0.1,
-            "mem_mib": 64,
-        }
-    )
+    job = submit(client, "echo begun; sleep 4; echo ended", gpus=0)
     wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
     stack.cluster.agents[0].restart()
     wait_until("it has finished", lambda: client.job(job["id"])["state"] == "finished")
@@ -412,11 +400,20 @@ def test_an_image_outlives_its_agents_restart(stack: Stack, client: Client) -> N
 # --- with shares of a card
 
 
-@pytest.fixture
+@pytest.fixture(params=["mesos", pytest.param("docker", marks=pytest.mark.long)])
 def shared(
-    stack: Stack, client: Client, data: Path, libraries: tuple[Path, dict[str, str]]
+    stack: Stack,
+    client: Client,
+    data: Path,
+    libraries: tuple[Path, dict[str, str]],
+    request: pytest.FixtureRequest,
 ) -> Iterator[sharing.Sharing]:
-    yield sharing.Sharing(stack, client, data, libraries[0] / "client")
+    """Cards that are shared by tasks of the host and in images, of the Docker Engine, too, by parameter."""
+    ways = ["nested", "host"]
+    if request.param == "docker":
+        request.getfixturevalue("engine")
+        ways.append("docker")
+    yield sharing.Sharing(stack, client, data, libraries[0] / "client", ways)
     kill_all(client)
 
 
@@ -428,16 +425,16 @@ def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(shared: sharing
     sharing.own_libcuda_is_refused(shared)
 
 
-def test_each_tasks_use_of_a_shared_card_is_in_the_metrics(shared: sharing.Sharing) -> None:
+def test_metrics_have_the_use_of_a_shared_card_by_each_task(shared: sharing.Sharing) -> None:
     sharing.metrics_are_each_ones(shared)
 
 
 @pytest.mark.parametrize("stack", ["cgroup2"], indirect=True)  # device rules play no part in it
-def test_from_an_image_nobody_gets_at_limits_or_at_neighbours(shared: sharing.Sharing) -> None:
+def test_share_in_an_image_changes_no_limits_and_reaches_no_neighbour(shared: sharing.Sharing) -> None:
     sharing.attempts_are_refused(shared)
 
 
-def test_nothing_of_it_stays(stack: Stack, client: Client) -> None:
+def test_image_jobs_leave_no_holdings_and_no_cgroups(stack: Stack, client: Client) -> None:
     run(client, "true")
     ledger = Ledger(stack.directory / "nodes" / "1" / "ledger.sqlite")
     wait_until("nothing is held", lambda: not ledger.holdings())
@@ -477,7 +474,7 @@ def lacks_disk(client: Client, **more: str) -> None:
     assert job["state"] == "failed"
 
 
-def test_an_image_that_wants_memory_or_disk_is_told_so(client: Client) -> None:
+def test_image_without_enough_memory_or_disk_fails_with_the_cause(client: Client) -> None:
     lacks_memory(client)
     lacks_disk(client)
 
@@ -487,17 +484,14 @@ def test_an_image_cannot_put_anything_in_place_of_its_output(client: Client) -> 
 
 
 @pytest.fixture(scope="module")
-def engine(images: Path) -> Iterator[dockerd.Dockerd]:
-    with dockerd.Dockerd(bridged=True) as started:
-        started.load(images / f"{IMAGE}.tar")
-        for name in ("plain:1", "placed:1", sharing.IMAGE, sharing.OWN_CUDA):
-            started.load(images / f"{name}.tar")
-        yield started
+def unstarted_engine() -> Iterator[dockerd.Dockerd]:
+    with contextlib.closing(dockerd.Dockerd(bridged=True)) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")
 def docker(open_directory: Path, data: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
-    """An agent that knows nothing of images."""
+    """A cluster whose agent knows nothing of images."""
     needs("cgroup1")
     volumes = open_directory / "volumes"
     driver_volume(volumes, DRIVER)
@@ -510,7 +504,8 @@ def docker(open_directory: Path, data: Path, engine: dockerd.Dockerd) -> Iterato
         yield running
 
 
-def test_the_docker_engine_runs_the_same_with_the_same_guarantees(docker: Stack, artifact: str) -> None:
+@pytest.mark.long
+def test_docker_engine_gives_the_same_guarantees(docker: Stack, artifact: str) -> None:
     with Client(docker.url) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == 2)
         look = f"{LOOK}; mknod /mnt/mesos/sandbox/n c 195 1 2>&1; id -u; cat artifact"
@@ -524,9 +519,8 @@ def test_the_docker_engine_runs_the_same_with_the_same_guarantees(docker: Stack,
         assert "--isolation needs" in str(other["message"])
 
 
-def test_the_docker_engine_mounts_the_same_and_passes_arguments(
-    docker: Stack, data: Path, code: Path
-) -> None:
+@pytest.mark.long
+def test_docker_engine_mounts_volumes_and_passes_arguments(docker: Stack, data: Path, code: Path) -> None:
     with Client(docker.url) as client:
         begins_where_its_code_is(client, code, container_engine="docker")
         sees_volumes(client, data, "/etc/weights", container_engine="docker", gpus=0)
@@ -534,7 +528,8 @@ def test_the_docker_engine_mounts_the_same_and_passes_arguments(
         assert (job["state"], said(client, job)) == ("finished", "other words\n"), job["message"]
 
 
-def test_the_docker_engines_containers_are_told_the_same_and_keep_their_output(
+@pytest.mark.long
+def test_docker_engine_limits_memory_and_disk_and_keeps_output(
     docker: Stack,
 ) -> None:
     with Client(docker.url) as client:
@@ -543,6 +538,7 @@ def test_the_docker_engines_containers_are_told_the_same_and_keep_their_output(
         keeps_its_output(client, "Operation not permitted", container_engine="docker")
 
 
+@pytest.mark.long
 def test_an_app_on_a_bridge(docker: Stack, data: Path) -> None:
     """An app on a bridge has a port 80, a port of the host that leads there, and what else of its container is
     Docker's."""
@@ -585,6 +581,7 @@ def test_an_app_on_a_bridge(docker: Stack, data: Path) -> None:
     assert requests.delete(f"{docker.url}/v2/apps/web", timeout=60).status_code == 200
 
 
+@pytest.mark.long
 def test_an_agents_restart_loses_no_task_of_the_docker_engine(docker: Stack) -> None:
     with Client(docker.url) as client:
         client.patience_s = 30

@@ -45,7 +45,7 @@ def test_a_job_that_no_driver_will_do_for_says_why(client: Client) -> None:
     client.kill(job["id"])
 
 
-def test_the_nodes_say_their_drivers(client: Client) -> None:
+def test_nodes_report_their_drivers(client: Client) -> None:
     versions = {node["hostname"]: (node["driver_version"], node["cuda_version"]) for node in client.nodes()}
     assert versions == {
         "127.0.0.11": ("470.82.01-simulated", "11.4"),

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +13,7 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.jobs.permits import Root
+from tests.clients import command
 from tests.conftest import wait_until
 
 pytestmark = [
@@ -64,7 +63,7 @@ REPLACES = "rm -f stdout; mkfifo f; mv -f f stdout; ls -l stdout | cut -c1 > kin
 
 
 @pytest.mark.parametrize("user", ["nobody", "root"])
-def test_a_fifo_in_place_of_the_output_silences_nobody(stack: Stack, user: str) -> None:
+def test_fifo_in_place_of_the_output_blocks_no_reader_of_logs(stack: Stack, user: str) -> None:
     """An agent that opens one waits for ever, with one of its few threads for each who asks."""
     with Client(stack.url) as client:
         client.patience_s = 30
@@ -93,7 +92,7 @@ def test_a_fifo_in_place_of_the_output_silences_nobody(stack: Stack, user: str) 
 
 
 @pytest.mark.parametrize("user", ["nobody", "root"])
-def test_an_archives_link_leads_root_nowhere(client: Client, open_directory: Path, user: str) -> None:
+def test_link_of_an_archive_is_not_followed_by_root(client: Client, open_directory: Path, user: str) -> None:
     """A gang's list of hosts is written after what was fetched is there."""
     victim, archive = open_directory / f"victim-{user}", open_directory / f"{user}.tar"
     victim.write_text("the host's\n")
@@ -109,32 +108,32 @@ def test_an_archives_link_leads_root_nowhere(client: Client, open_directory: Pat
     assert said(client, job).count("slots=1") == 2
 
 
-def test_a_log_that_was_cut_is_read_on(stack: Stack, client: Client) -> None:
+def printed(stack: Stack, *words: str) -> str:
+    ran = command("--url", stack.url, *words)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.decode()
+
+
+def test_log_that_was_truncated_is_read_on(stack: Stack, client: Client) -> None:
     script = "i=0; while [ $i -lt 30 ]; do seq $((i*20000)) $((i*20000+19999)); i=$((i+1)); sleep 0.05; done"
     job = end_of(client, submit(client, script))
     assert job["state"] == "finished", job["message"]
-    command = [sys.executable, "-m", "mesos_gpu", "--url", stack.url, "logs"]
-    done = subprocess.run([*command, job["id"]], capture_output=True, text=True, timeout=60, check=True)
-    first, *lines = done.stdout.splitlines()
+    first, *lines = printed(stack, "logs", job["id"]).splitlines()
     assert "bytes of this log were cut off here: it may keep 1 MiB" in first
     assert lines == [str(number) for number in range(600_000 - len(lines), 600_000)]
     assert 400_000 < sum(map(len, lines)) < 2_000_000
-    done = subprocess.run(
-        [*command, "-n", "2", job["id"]], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == "599998\n599999\n"
+    assert printed(stack, "logs", "-n", "2", job["id"]) == "599998\n599999\n"
 
 
-def test_who_follows_a_log_hears_its_end_over_the_cuts(client: Client, stack: Stack) -> None:
+def test_logs_follow_to_the_end_over_truncations(client: Client, stack: Stack) -> None:
     script = "i=0; while [ $i -lt 20 ]; do seq 30000; i=$((i+1)); sleep 0.1; done; echo the end"
     job = submit(client, script)
-    command = [sys.executable, "-m", "mesos_gpu", "--url", stack.url, "logs", "-f", job["id"]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.endswith("29999\n30000\nthe end\n")
-    assert "\0" not in done.stdout
+    done = command("--url", stack.url, "logs", "-f", job["id"]).stdout.decode()
+    assert done.endswith("29999\n30000\nthe end\n")
+    assert "\0" not in done
 
 
-def test_a_disk_that_is_full_is_said_to_be_so(client: Client) -> None:
+def test_out_of_disk_message_names_both_sizes(client: Client) -> None:
     job = end_of(client, submit(client, "head -c 9000000 /dev/zero > x; exec sleep 600", disk_mib=4))
     assert job["state"] == "failed"
     assert job["message"].startswith("out of disk: 4 MiB asked, 9 used in its sandbox")
@@ -144,7 +143,7 @@ HUNGRY = "{python} -c 'x = b\"x\" * (300 << 20); import time; time.sleep(600)'"
 
 
 @pytest.mark.parametrize("shell", ["", "; exit $?"], ids=["itself", "a shell's child"])
-def test_a_want_of_memory_is_one_line(client: Client, shell: str) -> None:
+def test_out_of_memory_message_is_one_line(client: Client, shell: str) -> None:
     if "memory" not in Path("/proc/self/cgroup").read_text():
         pytest.skip("needs cgroups that limit memory (v1): Mesos 1.11 uses no others")
     job = end_of(client, submit(client, HUNGRY.format(python="/usr/bin/python3") + shell, mem_mib=64))

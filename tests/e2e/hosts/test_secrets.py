@@ -3,11 +3,12 @@ else on the machine has them, whatever is killed when."""
 
 import contextlib
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
+from tests.e2e.conftest import EACH_FORM
 from tests.kernel.conftest import EACH_CGROUP, needs
 
 pytestmark = [
@@ -81,17 +83,14 @@ def images(open_directory: Path) -> Path:
     return open_directory / "images"
 
 
-@pytest.fixture(scope="module")
-def engine(images: Path) -> Iterator[dockerd.Dockerd]:
-    with dockerd.Dockerd() as started:
-        started.load(images / f"{IMAGE}.tar")
-        yield started
-
-
 #: How devices are kept from tasks plays no part in how secrets come: one way does for the quick suite.
 @pytest.fixture(scope="module", params=EACH_CGROUP)
 def stack(
-    open_directory: Path, values: Path, images: Path, engine: dockerd.Dockerd, request: pytest.FixtureRequest
+    open_directory: Path,
+    values: Path,
+    images: Path,
+    unstarted_engine: dockerd.Dockerd,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Stack]:
     needs(request.param)
     with Stack(
@@ -101,7 +100,7 @@ def stack(
         devices=MODES[request.param],
         executor_environment={
             "MESOS_GPU_ISOLATION": request.param,
-            "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+            "MESOS_GPU_DOCKER_SOCKET": str(unstarted_engine.socket),
         },
         scheduler_arguments=[
             "--secrets-dir", str(values), "--report-interval", "0.5", "--log-level", "DEBUG",
@@ -157,8 +156,14 @@ def has(path: Path, *wanted: str) -> bool:
     return any(text.encode() in content for text in wanted)
 
 
-def leaks(stack: Stack, engine: dockerd.Dockerd) -> list[str]:
-    """Where a value is found: what Mesos, Docker and we answer and write, and what processes were started with."""
+@pytest.fixture
+def leaks(stack: Stack, unstarted_engine: dockerd.Dockerd) -> Callable[[], list[str]]:
+    """Find the places of values: answers and files of Mesos, Docker and ours, and arguments of processes."""
+    return lambda: leaks_of(stack, unstarted_engine)
+
+
+def leaks_of(stack: Stack, engine: dockerd.Dockerd) -> list[str]:
+    """Return where a value of a secret is found."""
     wanted = TOKEN, KEY
     places = [
         str(path)
@@ -176,7 +181,7 @@ def leaks(stack: Stack, engine: dockerd.Dockerd) -> list[str]:
         *(f"{stack.url}/{path}" for path in ("v1/jobs", "v1/nodes", "v2/apps", "v2/tasks", "metrics")),
     ]
     answers = {address: requests.get(address, timeout=30).text for address in addresses}
-    for container in engine.ask("GET", "/containers/json?all=1"):
+    for container in engine.ask("GET", "/containers/json?all=1") if engine.socket.exists() else ():
         answers[f"docker inspect {container['Id']}"] = str(
             engine.ask("GET", f"/containers/{container['Id']}/json")
         )
@@ -209,30 +214,44 @@ def mounts() -> set[str]:
     return namespaces
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_they_arrive_and_are_nowhere_else(
-    client: Client, stack: Stack, engine: dockerd.Dockerd, run: str
+@pytest.mark.parametrize("form", EACH_FORM, indirect=True)
+def test_secrets_arrive_and_are_nowhere_else(
+    client: Client, leaks: Callable[[], list[str]], form: str
 ) -> None:
-    job = submit(client, LOOK, secrets=BOTH, **RUNS[run])
+    job = submit(client, LOOK, secrets=BOTH, **RUNS[form])
     state(client, job, "running")
     lines = said(client, job)
     assert lines[:3] == [digest(TOKEN), digest(KEY), digest(KEY)]
     user = lines[5]
     assert lines[3:] == [f"400 {user}", f"500 {user}", user, "1", "1", "closed", "done"]
-    assert leaks(stack, engine) == []
+    assert leaks() == []
     assert with_environment(TOKEN) == {"sleep"}
     assert len(mounts()) == 1
     shown = dict(client.job(job))["secrets"]
     assert shown == {"HF_TOKEN": {"source": "team/hf", "file": None}, "KEY": BOTH["KEY"]}
-    for thief in RUNS:
-        other = submit(client, STEAL, **RUNS[thief])
-        state(client, other, "finished")
-        assert said(client, other, "looked") == ["0", "looked"], f"{thief} steals from {run}"
+    steals_nothing(client, form)
     client.kill(job)
     state(client, job, "killed")
     wait_until("the files are gone", lambda: not mounts())
     assert with_environment(TOKEN) == set()
-    assert leaks(stack, engine) == []
+    assert leaks() == []
+
+
+def steals_nothing(client: Client, thief: str) -> None:
+    other = submit(client, STEAL, **RUNS[thief])
+    state(client, other, "finished")
+    assert said(client, other, "looked") == ["0", "looked"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("form", "thief"), list(itertools.product(RUNS, repeat=2)), indirect=["form"])
+def test_secrets_are_kept_from_tasks_of_each_form(
+    client: Client, engine: dockerd.Dockerd, form: str, thief: str
+) -> None:
+    job = submit(client, LOOK, secrets=BOTH, **RUNS[form])
+    state(client, job, "running")
+    said(client, job)
+    steals_nothing(client, thief)
 
 
 HOLD = 'printf %s "$HF_TOKEN" | sha256sum; sha256sum < "$KEY"; exec sleep 600'
@@ -253,11 +272,11 @@ def digests(client: Client, job: str) -> list[str]:
     return output(client, job).splitlines()[:2]
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_a_killed_executor_leaves_nothing_and_the_next_attempt_has_what_the_store_has_then(
-    client: Client, stack: Stack, engine: dockerd.Dockerd, values: Path, run: str
+@pytest.mark.parametrize("form", EACH_FORM, indirect=True)
+def test_secrets_of_a_killed_executor_are_gone_and_the_next_launch_has_new_values(
+    client: Client, leaks: Callable[[], list[str]], values: Path, form: str
 ) -> None:
-    job = submit(client, HOLD, secrets=BOTH, **RUNS[run])
+    job = submit(client, HOLD, secrets=BOTH, **RUNS[form])
     state(client, job, "running")
     assert digests(client, job) == [digest(TOKEN), digest(KEY)]
     rotated = f"s3cret-{uuid.uuid4().hex}"
@@ -269,13 +288,13 @@ def test_a_killed_executor_leaves_nothing_and_the_next_attempt_has_what_the_stor
         assert digests(client, job) == [digest(rotated), digest(KEY)]
         wait_until("one has its files", lambda: len(mounts()) == 1)
         wait_until("the old value is gone", lambda: with_environment(TOKEN) == set())
-        assert leaks(stack, engine) == []
+        assert leaks() == []
     finally:
         put(values, "team/hf", TOKEN)
 
 
-def test_a_job_whose_secret_is_missing_waits_over_a_killed_scheduler(
-    client: Client, stack: Stack, engine: dockerd.Dockerd, values: Path
+def test_job_without_its_secret_waits_over_a_killed_scheduler(
+    client: Client, stack: Stack, leaks: Callable[[], list[str]], values: Path
 ) -> None:
     job = submit(client, HOLD, secrets={**BOTH, "LATER": "team/later"})
     words = "waits for its secrets: there is no secret team/later"
@@ -287,15 +306,17 @@ def test_a_job_whose_secret_is_missing_waits_over_a_killed_scheduler(
     put(values, "team/later", KEY)
     try:
         state(client, job, "running")
-        assert leaks(stack, engine) == []
+        assert leaks() == []
     finally:
         (values / "team/later").unlink()
 
 
-@pytest.mark.parametrize("run", RUNS)
-def test_tasks_keep_them_over_the_death_of_all_others(client: Client, stack: Stack, run: str) -> None:
+@pytest.mark.parametrize("form", EACH_FORM, indirect=True)
+def test_secrets_of_a_task_outlive_scheduler_agent_and_monitor(
+    client: Client, stack: Stack, form: str
+) -> None:
     looks = f'{HOLD.partition("exec")[0]} while sleep 0.2; do cat "$KEY" >/dev/null || exit 9; done'
-    job = submit(client, looks, secrets=BOTH, **RUNS[run])
+    job = submit(client, looks, secrets=BOTH, **RUNS[form])
     state(client, job, "running")
     stack.scheduler.kill(signal.SIGKILL)
     stack.cluster.agents[0].restart()
@@ -308,7 +329,7 @@ def test_tasks_keep_them_over_the_death_of_all_others(client: Client, stack: Sta
     assert client.job(job)["launches"] == 1
 
 
-def test_each_task_of_a_gang_and_each_instance_of_an_app_gets_them(client: Client, stack: Stack) -> None:
+def test_secrets_reach_each_task_of_a_gang_and_each_instance_of_an_app(client: Client, stack: Stack) -> None:
     gang = submit(client, HOLD, secrets=BOTH, tasks=2)
     app = {
         "id": "/web", "cmd": 'sha256sum < "$SECRET_FILE_0"; exec sleep 600', "cpus": 0.1, "mem": 32, "instances": 2,

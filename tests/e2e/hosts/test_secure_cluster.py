@@ -35,6 +35,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
         [NodeSpec(2)],
         images=images if IMAGES else None,
         devices="mesos" if IMAGES else "",
+        scheduler_arguments=["--role", "gpu", "--share-linger", "1", "--report-interval", "2"],
         secure=True,
     ) as running:
         yield running
@@ -91,7 +92,7 @@ def header(stack: Stack, name: str) -> str:
     return read(stack.secure.directory / name).header
 
 
-def test_nobody_and_a_wrong_secret_get_nothing(stack: Stack) -> None:
+def test_requests_without_a_valid_secret_are_refused(stack: Stack) -> None:
     agent, master = stack.cluster.agents[0].url, stack.cluster.master.url
     wrong = "Basic " + "bWVzb3MtZ3B1OndvcmQ="
     urls = [f"{agent}{path}" for path in READS] + [f"{master}{path}" for path in MASTER_READS]
@@ -109,7 +110,7 @@ def framework_of(stack: Stack) -> str:
     return str(stack.cluster.master.state()["frameworks"][0]["id"])
 
 
-def test_each_name_may_do_its_part(stack: Stack) -> None:
+def test_principal_of_each_component_has_its_rights_alone(stack: Stack) -> None:
     agent, master = f"{stack.cluster.agents[0].url}/api/v1", f"{stack.cluster.master.url}/api/v1"
     teardown = {"type": "TEARDOWN", "teardown": {"framework_id": {"value": framework_of(stack)}}}
     gone = {"type": "MARK_AGENT_GONE", "mark_agent_gone": {"agent_id": {"value": stack.cluster.agents[0].id}}}
@@ -236,24 +237,17 @@ def test_executors_are_believed_again_after_their_agent_was_killed(stack: Stack,
     assert client.logs(job["id"], stream="stdout", offset=0, length=100)["data"] == "through\n"
 
 
-def test_shares_of_a_card_are_covered_by_a_reservation_of_its_role(open_directory: Path) -> None:
-    """Reserving is in the lists for that role only."""
-    with (
-        Stack(
-            open_directory / "role",
-            [NodeSpec(1)],
-            scheduler_arguments=["--role", "gpu", "--share-linger", "1", "--report-interval", "2"],
-            secure=True,
-        ) as stack,
-        client_of(stack, 1) as client,
-    ):
-        job = client.submit({"command": "sleep 600", "gpus": 0.25, "cpus": 0.1, "mem_mib": 64})
-        wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+def test_shares_of_a_card_are_covered_by_a_reservation_of_the_role(stack: Stack, client: Client) -> None:
+    """Reserving is in the access lists of Mesos for the role of the scheduler only."""
+    job = client.submit({"command": "sleep 600", "gpus": 0.25, "cpus": 0.1, "mem_mib": 64})
+    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
 
-        def reserved() -> float:
-            (agent,) = stack.cluster.master.agents()
-            return float(agent["reserved_resources"].get("gpu", {}).get("gpus", 0))
+    def reserved() -> float:
+        return sum(
+            float(agent["reserved_resources"].get("gpu", {}).get("gpus", 0))
+            for agent in stack.cluster.master.agents()
+        )
 
-        wait_until("its card is reserved", lambda: reserved() == 1, 60)
-        client.kill(job["id"])
-        wait_until("nothing is reserved", lambda: not reserved(), 60)
+    wait_until("its card is reserved", lambda: reserved() == 1, 60)
+    client.kill(job["id"])
+    wait_until("nothing is reserved", lambda: not reserved(), 60)

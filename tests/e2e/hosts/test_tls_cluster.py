@@ -12,7 +12,6 @@ import pytest
 from isolator.agent.commands import executor_command
 from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.cli.client import Client, Refused
-from mesos_gpu.local.cluster import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -37,12 +36,12 @@ defaults
   timeout client 1h
   timeout server 1h
 frontend master_tls
-  bind 127.0.0.1:{master_tls} ssl crt {pem}
+  bind fd@{master_fd} ssl crt {pem}
   default_backend master
 backend master
   server master 127.0.0.1:{master}
 frontend agent_tls
-  bind {agent_ip}:{agent_tls} ssl crt {pem}
+  bind fd@{agent_fd} ssl crt {pem}
   default_backend agent
 backend agent
   server agent {agent_ip}:{agent}
@@ -50,10 +49,11 @@ backend agent
 
 
 class Proxy:
-    """haproxy before a master and an agent."""
+    """haproxy before a master and an agent. It is given its sockets: a free port could be another's meanwhile."""
 
     def __init__(self, directory: Path, made: Made, stack: Stack) -> None:
-        self.master_tls, self.agent_tls = free_port("127.0.0.1"), free_port(AGENT)
+        self._sockets = [socket.create_server((ip, 0)) for ip in ("127.0.0.1", AGENT)]
+        self.master_tls, self.agent_tls = (each.getsockname()[1] for each in self._sockets)
         directory.mkdir()
         pem = directory / "both.pem"
         pem.write_bytes(made.cert.read_bytes() + made.key.read_bytes())
@@ -62,17 +62,20 @@ class Proxy:
             stats=self._stats,
             pem=pem,
             master=stack.cluster.master.port,
-            master_tls=self.master_tls,
+            master_fd=self._sockets[0].fileno(),
             agent=stack.cluster.agents[0].port,
             agent_ip=AGENT,
-            agent_tls=self.agent_tls,
+            agent_fd=self._sockets[1].fileno(),
         )
         self.configuration.write_text(text)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         assert HAPROXY is not None
-        with subprocess.Popen([HAPROXY, "-db", "-f", str(self.configuration)]) as process:
+        given = [each.fileno() for each in self._sockets]
+        with subprocess.Popen([HAPROXY, "-db", "-f", str(self.configuration)], pass_fds=given) as process:
+            for each in self._sockets:
+                each.close()
             try:
                 wait_until("haproxy listens", lambda: self._stats.exists() or process.poll() is not None)
                 assert process.poll() is None

@@ -25,7 +25,8 @@ from mesos_gpu.testing.images import busybox_layer, layer, save
 from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of
 from tests.conftest import wait_until
-from tests.kernel.conftest import needs
+from tests.e2e.conftest import EACH_FORM
+from tests.kernel.conftest import EACH_CGROUP, needs
 
 pytestmark = [
     pytest.mark.cluster,
@@ -168,7 +169,7 @@ def of_others() -> Iterator[str]:
         libc.shmctl(shared, IPC_RMID, None)
 
 
-@pytest.fixture(scope="module", params=["cgroup1", "cgroup2"])
+@pytest.fixture(scope="module", params=EACH_CGROUP)
 def scene(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
     needs(request.param)
     with (
@@ -196,8 +197,8 @@ def outcomes(text: str) -> dict[str, str]:
     return dict(map(json.loads, text.splitlines()))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_task_gets_at_nothing_that_is_not_its_own(scene: Scene, open_directory: Path, form: str) -> None:
+@pytest.mark.parametrize("form", EACH_FORM)
+def test_tries_of_a_task_are_all_refused(scene: Scene, open_directory: Path, form: str) -> None:
     given = scene.given()
     if form == "process":
         code = open_directory / "tries.py"
@@ -240,7 +241,7 @@ def test_a_task_gets_at_nothing_that_is_not_its_own(scene: Scene, open_directory
     assert {name: got for name, got in tried.items() if got not in REFUSALS} == {}
 
 
-def test_what_a_task_fetches_is_not_of_another(scene: Scene) -> None:
+def test_fetch_reads_no_file_and_no_environment_of_another_task(scene: Scene) -> None:
     """By file: URIs, as its user: another's output, and its environment."""
     private = [place / "private" for place in scene.sandboxes() if (place / "private").exists()]
     assert private
@@ -270,7 +271,7 @@ def test_what_a_task_fetches_is_not_of_another(scene: Scene) -> None:
             assert "could not fetch file:///" in ended["message"], ended["message"]
 
 
-def test_outside_of_a_task_the_tries_get_somewhere(scene: Scene) -> None:
+def test_tries_outside_of_a_task_succeed(scene: Scene) -> None:
     """A process of the same user that nothing keeps: so the tries are real ones."""
     done = subprocess.run(
         [PYTHON, "-", json.dumps(scene.given())], input=TRIES.read_text(),

@@ -103,7 +103,7 @@ def test_a_forged_end_is_not_believed_and_the_card_stays_held(stack: Stack, clie
     wait_until("the next is killed", lambda: client.job(again)["state"] == "killed", 60)
 
 
-def test_the_true_end_comes_after_a_forged_one_and_over_a_restart(stack: Stack, client: Client) -> None:
+def test_true_end_is_believed_after_a_forged_one_and_over_a_restart(stack: Stack, client: Client) -> None:
     stop = stack.directory / "stop"
     stop.unlink(missing_ok=True)
     job_id, task_id = running(client, f"until [ -e {stop} ]; do sleep 0.1; done; exit 7")
@@ -131,7 +131,7 @@ def test_a_forged_report_takes_no_card_out(stack: Stack, client: Client) -> None
     assert [gpu["health"] for gpu in client.gpus()] == ["ok"]
 
 
-def test_the_secret_of_a_task_is_nowhere_where_the_task_could_read_it(stack: Stack, client: Client) -> None:
+def test_secret_of_a_task_is_in_no_file_that_the_task_can_read(stack: Stack, client: Client) -> None:
     job_id, task_id = running(client, "env; cat /proc/$PPID/environ /proc/$PPID/mem; sleep 600")
     stack.scheduler.kill()
     store = SqliteStore(stack.directory / "scheduler" / "state.sqlite")

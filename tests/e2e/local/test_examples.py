@@ -15,9 +15,10 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import command
 from tests.conftest import wait_until
 
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, pytest.mark.on_change("documents")]
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 PYTHON = "/usr/bin/python3"  # that of tasks, whose PATH is fixed
 SMALL = ("--cpus", "0.2", "--mem", "64")
@@ -36,19 +37,17 @@ def words(stack: Stack, *said: str) -> list[str]:
 
 
 def mesos_gpu(stack: Stack, *said: str) -> str:
-    done = subprocess.run(
-        words(stack, *said), capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
-    )
+    done = command("--url", stack.url, *said)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.decode()
 
 
 @contextmanager
 def staying(stack: Stack, *said: str) -> Iterator["subprocess.Popen[str]"]:
     """`mesos-gpu run` of docs/examples, while it stays with the job."""
-    command = words(stack, "run", "--upload", str(EXAMPLES), *said)
+    argv = words(stack, "run", "--upload", str(EXAMPLES), *said)
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(argv, text=True, **pipes) as process:  # type: ignore[call-overload]
         try:
             yield process
         finally:
@@ -72,9 +71,7 @@ def latest(stack: Stack) -> str:
         return str(client.jobs()[0]["id"])
 
 
-def test_a_ring_of_two_is_seen_live_and_looked_into_and_ends_with_its_run(
-    stack: Stack, tmp_path: Path
-) -> None:
+def test_ring_example_shows_live_output_and_ends_with_its_run(stack: Stack, tmp_path: Path) -> None:
     with staying(stack, *SMALL, "--gpus", "1", "--tasks", "2", "--", "python3", "ring.py", "--steps", "9999",
                  "--pause", "0.3") as process:  # fmt: skip
         read(process, "[0] rank 0 of 2", "[1] rank 1 of 2", "[0] step 20", "[1] step 20")
@@ -94,7 +91,7 @@ def test_a_ring_of_two_is_seen_live_and_looked_into_and_ends_with_its_run(
     assert f"job {job} killed" in errors
 
 
-def test_the_sweep_sends_its_code_once_and_its_jobs_learn_the_same(stack: Stack) -> None:
+def test_sweep_example_sends_its_code_once_and_its_jobs_learn_the_same(stack: Stack) -> None:
     jobs = mesos_gpu(stack, "submit", str(EXAMPLES / "sweep.yaml")).split()
     assert len(jobs) == 3
     mesos_gpu(stack, "wait", *jobs, "--timeout", "60s")
@@ -128,7 +125,7 @@ def torch() -> Iterator[Path]:
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no directory that all tasks see")
-def test_torch_trains_on_two_nodes_and_its_checkpoint_is_had(
+def test_torch_example_trains_on_two_nodes_and_leaves_a_checkpoint(
     stack: Stack, torch: Path, tmp_path: Path
 ) -> None:
     env = ("--env", f"PYTHONPATH={torch}", "--env", f"PATH={torch}/bin:/usr/bin:/bin")

@@ -23,9 +23,11 @@ from mesos_gpu.libmesos import fetch, helpers
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Isolation, choose_isolation
 from mesos_gpu.local.processes import Agent, Process, poll
+from tests.conftest import wait_until
 
 pytestmark = pytest.mark.cluster
-ISOLATIONS: tuple[Isolation, ...] = ("linux", "posix")
+#: Parameters of a test that starts a cluster for each launcher of Mesos.
+EACH_ISOLATION = ("linux", pytest.param("posix", marks=pytest.mark.long))
 
 #: An agent that has lost its master repeats an update after 10 s, then 20, then 40 (src/slave/constants.hpp).
 EVENT_S = 90.0
@@ -251,7 +253,7 @@ def test_agents_appear_with_their_resources_and_attributes(cluster: Cluster) -> 
     assert len({entry["pid"] for entry in seen}) == 3
 
 
-def test_it_is_mesos_1_11_0(cluster: Cluster) -> None:
+def test_mesos_version_is_1_11_0(cluster: Cluster) -> None:
     for process in (cluster.master, *cluster.agents):
         assert process.get("/version")["version"] == "1.11.0"
 
@@ -285,7 +287,7 @@ def test_a_paused_agent_goes_on(cluster: Cluster) -> None:
     assert agent.get("/version")["version"] == "1.11.0"
 
 
-def test_starting_twice_is_refused(cluster: Cluster) -> None:
+def test_master_that_runs_is_not_started_twice(cluster: Cluster) -> None:
     with pytest.raises(Conflict, match="runs already"):
         cluster.master.start()
 
@@ -301,7 +303,7 @@ def test_executors_get_path_and_what_the_spec_says(cluster: Cluster) -> None:
     with Framework(cluster) as framework:
         status = framework.run(cluster.agents[2], executor(cluster.directory)[0])
         assert (status["state"], status["message"]) == ("TASK_RUNNING", "plain")
-        (entry,) = (p for p in Path("/proc").glob("[0-9]*") if _executor_of(p, framework.id))
+        (entry,) = wait_until("its executor runs", lambda: executors_of(framework.id))
         names = {pair.partition("=")[0] for pair in (entry / "environ").read_text().split("\0")}
         assert {n for n in names if not n.startswith(("MESOS_", "LIBPROCESS_"))} <= {
             "",
@@ -316,20 +318,25 @@ def test_a_task_of_another_user_reaches_its_sandbox(cluster: Cluster) -> None:
     command = executor(cluster.directory)[0].replace(helpers.python(), "/usr/bin/python3")
     with Framework(cluster, user="nobody") as framework:
         assert framework.run(cluster.agents[0], command)["state"] == "TASK_RUNNING"
-        (entry,) = (p for p in Path("/proc").glob("[0-9]*") if _executor_of(p, framework.id))
+        (entry,) = wait_until("its executor runs", lambda: executors_of(framework.id))
         assert entry.owner() == "nobody"
         assert (entry / "cwd").readlink().is_relative_to(cluster.agents[0].directory / "work")
 
 
-def _executor_of(process: Path, framework_id: str) -> bool:
-    try:
-        words = (process / "cmdline").read_text(), (process / "environ").read_text()
-    except OSError:
-        return False
-    return "executor.py" in words[0] and framework_id in words[1]
+def executors_of(framework_id: str) -> list[Path]:
+    """Return the directories in /proc of the executors of a framework."""
+    executors = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_text(), (process / "environ").read_text()
+        except OSError:
+            continue
+        if "executor.py" in words[0] and framework_id in words[1]:
+            executors.append(process)
+    return executors
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("isolation", EACH_ISOLATION)
 def test_a_task_survives_its_agent_and_nothing_survives_the_stop(
     directory: Path, isolation: Isolation
 ) -> None:
@@ -346,7 +353,7 @@ def test_a_task_survives_its_agent_and_nothing_survives_the_stop(
     assert_nothing_left(directory, stray)
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("isolation", EACH_ISOLATION)
 def test_stopping_after_an_agent_was_killed_with_a_task(directory: Path, isolation: Isolation) -> None:
     needs(isolation)
     command, stray = executor(directory)
@@ -369,7 +376,7 @@ time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("isolation", EACH_ISOLATION)
 def test_the_next_owner_cleans_up_after_a_killed_one(directory: Path, isolation: Isolation) -> None:
     needs(isolation)
     command, stray = executor(directory)
@@ -401,7 +408,7 @@ def test_the_next_owner_cleans_up_after_a_killed_one(directory: Path, isolation:
         ({"resources": "gpus:x"}, "Bad type for resource gpus"),
     ],
 )
-def test_what_mesos_says_of_an_agents_bad_flag_is_shown(
+def test_bad_flag_of_an_agent_is_reported_in_the_words_of_mesos(
     directory: Path, flags: dict[str, str], text: str
 ) -> None:
     with pytest.raises((BadConfiguration, Unavailable), match=text):
@@ -412,7 +419,9 @@ def test_what_mesos_says_of_an_agents_bad_flag_is_shown(
 @pytest.mark.parametrize(
     ("name", "text"), [("no_such", "unknown flag 'no_such'"), ("agent_ping_timeout", "Invalid duration '1'")]
 )
-def test_what_mesos_says_of_a_masters_bad_flag_is_shown(directory: Path, name: str, text: str) -> None:
+def test_bad_flag_of_a_master_is_reported_in_the_words_of_mesos(
+    directory: Path, name: str, text: str
+) -> None:
     with pytest.raises(BadConfiguration, match=f"master does not start: .*{text}"):
         Cluster(directory, [], master_flags={name: "1"}).start()
     assert_nothing_left(directory)
@@ -424,7 +433,7 @@ def test_a_port_in_use_is_named(directory: Path, cluster: Cluster) -> None:
     assert_nothing_left(directory)
 
 
-def test_other_peoples_files_stay(directory: Path) -> None:
+def test_cluster_keeps_files_that_are_not_its_own(directory: Path) -> None:
     (directory / "master").mkdir(parents=True)
     with pytest.raises(Conflict, match="holds master"):
         Cluster(directory, []).start()

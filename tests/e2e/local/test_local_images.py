@@ -26,6 +26,7 @@ from tests.e2e.local.test_local_cluster import Framework, assert_nothing_left, e
 pytestmark = pytest.mark.cluster
 APPLETS = ["cat", "dd", "echo", "env", "grep", "head", "id", "pwd", "sh", "sleep", "touch", "true"]
 DENIED, NO_DRIVER = "Operation not permitted", "No such device or address"
+LONG_S = f"7000.{os.getpid():07}"  # of a process that is looked for on the whole host
 SHIFT = 256  # of an exit code in a wait status, wait(2)
 
 #: Makes of the executor one that runs each task as a container nested in its own. TaskInfo.data: the call of the
@@ -224,11 +225,11 @@ def test_an_images_entrypoint(nest: Nest, command: dict[str, Any], out: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["LAUNCH_CONTAINER", "LAUNCH_NESTED_CONTAINER"])
-def test_its_exit_status(nest: Nest, kind: str) -> None:
+def test_container_has_its_exit_status(nest: Nest, kind: str) -> None:
     assert nest.run("exit 3", kind=kind).said == {"exit_status": 3 * SHIFT}
 
 
-def test_the_agent_says_why_it_refuses(nest: Nest) -> None:
+def test_agent_names_the_cause_of_a_refused_container(nest: Nest) -> None:
     assert "Failed to find archive for image 'absent:1'" in nest.run("true", "absent:1").refusal
     volume = (Path("/no/such"), "/x", "RO")
     assert "Path '/no/such' in HOST_PATH volume does not exist" in nest.run("true", volumes=[volume]).refusal
@@ -253,7 +254,7 @@ def test_a_read_only_volume(nest: Nest, open_directory: Path) -> None:
     assert [path.name for path in volume.iterdir()] == ["version"]
 
 
-def test_it_shares_the_executors_devices_cgroup(nest: Nest, node: Path) -> None:
+def test_container_shares_the_devices_cgroup_of_its_executor(nest: Nest, node: Path) -> None:
     """Whose rules are the executor's to write, also while the container runs."""
     look, volumes = (
         "head -c 0 /dev/nvidia0 2>&1; grep :devices: /proc/self/cgroup",
@@ -277,30 +278,30 @@ def test_an_image_starts_with_no_device_allowed(nest: Nest) -> None:
     assert end.out == f"alive\ncat: can't open '/dev/null': {DENIED}\n"
 
 
-def test_killing_with_a_signal(nest: Nest) -> None:
+def test_container_is_killed_with_a_signal(nest: Nest) -> None:
     status = nest.launch("trap 'echo term; exit 7' TERM; echo up; sleep 1000 & wait")
     wait_until("the trap", (nest.sandbox() / "stdout").read_text)
     nest.framework.call("KILL", task_id=status["task_id"])
     assert nest.end() == End({"exit_status": 7 * SHIFT}, "up\nterm\n")
 
 
-def test_it_survives_its_agent(nest: Nest) -> None:
+def test_container_survives_its_agent(nest: Nest) -> None:
     nest.launch("until cat go; do sleep 0.05; done; exit 5")
     nest.agent.restart()
     (nest.sandbox() / "go").touch()
     assert nest.end().said == {"exit_status": 5 * SHIFT}
 
 
-def test_it_ends_with_its_executor(nest: Nest) -> None:
-    nest.launch("sleep 7000.5", executor_id="killed")
-    assert running("7000.5")
+def test_container_ends_with_its_executor(nest: Nest) -> None:
+    nest.launch(f"sleep {LONG_S}", executor_id="killed")
+    assert running(LONG_S)
     for process in nest.executors("killed"):
         os.kill(process, signal.SIGKILL)
     assert nest.status("TASK_RUNNING")["message"] == "Executor terminated"
-    assert running("7000.5") == []
+    assert running(LONG_S) == []
 
 
-def test_the_memory_limit_is_named(nest: Nest) -> None:
+def test_memory_limit_is_named_in_the_message(nest: Nest) -> None:
     nest.launch("dd if=/dev/zero of=/dev/null bs=300M count=1; sleep 1000", executor_id="hungry")
     # the container with the limit is the executor's: it ends too, before or after it reports
     assert "Memory limit exceeded: Requested: 64MB" in nest.status("TASK_RUNNING")["message"]
@@ -349,7 +350,7 @@ time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("devices", ["mesos", "cgroup2"])
+@pytest.mark.parametrize("devices", [pytest.param("mesos", marks=pytest.mark.long), "cgroup2"])
 def test_mounts_and_cgroups_of_a_killed_owner_are_removed(
     open_directory: Path, images: Path, devices: Devices
 ) -> None:
@@ -364,13 +365,13 @@ def test_mounts_and_cgroups_of_a_killed_owner_are_removed(
         assert owner.stdout.readline() == b"up\n"
         nest = Nest(cluster)
         with nest.framework:
-            assert nest.launch("sleep 7000.25")["state"] == "TASK_RUNNING"
+            assert nest.launch(f"sleep {LONG_S}")["state"] == "TASK_RUNNING"
         record = leftovers.Record.load(directory)
         assert record is not None
         os.kill(record.processes["agent-1"].pid, signal.SIGKILL)
         owner.kill()
-    assert running("7000.25")
+    assert running(LONG_S)
     assert len(leftovers.mounts(directory)) > 1
     Cluster.clean_up(directory)
-    assert running("7000.25") == []
+    assert running(LONG_S) == []
     assert_nothing_left(directory)

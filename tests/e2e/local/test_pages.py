@@ -13,7 +13,7 @@ from tests.clients import kill_all
 from tests.documents.blocks import blocks, documents
 from tests.documents.reader import Reader, reading
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.on_change("documents"), pytest.mark.timeout(600)]
 
 
 def words(document: str) -> str:
@@ -50,12 +50,12 @@ def reader(shared: Reader) -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in OWN])
-def test_every_command_of_a_page_works(page: str, reader: Reader) -> None:
+def test_commands_of_a_page_work(page: str, reader: Reader) -> None:
     assert reader.follow(page)
 
 
 @pytest.mark.parametrize("page", OWN)
-def test_every_command_of_a_page_works_on_its_cluster(page: str, open_directory: Path) -> None:
+def test_commands_of_a_page_work_on_its_own_cluster(page: str, open_directory: Path) -> None:
     with reading(open_directory) as reader:
         assert reader.follow(page)
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -17,21 +18,35 @@ import requests
 
 from mesos_gpu.local.cluster import free_port
 from tests.certificates import Authority
+from tests.clients import command
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
 
 
-@pytest.fixture
-def home(open_directory: Path) -> Iterator[Path]:
-    home = open_directory / "home"
+@contextmanager
+def made(home: Path) -> Iterator[Path]:
+    """Make a home, and remove it with what runs there."""
     home.mkdir()
     home.chmod(0o755)
     yield home
-    mesos_gpu(home, "down")
+    command("down", "--home", str(home))
     for entry in home.iterdir():
         entry.unlink()
     home.rmdir()
+
+
+@pytest.fixture
+def home(open_directory: Path) -> Iterator[Path]:
+    with made(open_directory / "home") as home:
+        yield home
+
+
+@pytest.fixture(scope="module")
+def started(open_directory: Path) -> Iterator[tuple[Path, str]]:
+    """A home whose cluster is up, and the address of that."""
+    with made(open_directory / "started") as home:
+        yield home, up(home)
 
 
 def mesos_gpu(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -49,31 +64,32 @@ def up(home: Path, *words: str) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def test_up_use_down(home: Path) -> None:
-    url = up(home)
+def test_up_run_ps_and_down_work(started: tuple[Path, str]) -> None:
+    home, url = started
     assert json.loads((home / "up.json").read_text())["url"] == url
 
-    second = mesos_gpu(home, "up")
+    second = command("up", "--home", str(home))
     assert second.returncode == 73
-    assert f"it is up already: {url}" in second.stderr
-    assert "mesos-gpu down" in second.stderr
+    assert f"it is up already: {url}" in second.stderr.decode()
+    assert b"mesos-gpu down" in second.stderr
 
-    job = mesos_gpu(home, "run", "--gpus", "1", "--", "printenv", "NVIDIA_VISIBLE_DEVICES")
+    job = command("--home", str(home), "run", "--gpus", "1", "--", "printenv", "NVIDIA_VISIBLE_DEVICES")
     assert job.returncode == 0, job.stderr
-    assert job.stdout.startswith("GPU-")
-    assert "2" in mesos_gpu(home, "nodes").stdout
+    assert job.stdout.startswith(b"GPU-")
+    listed = command("--home", str(home), "ps", "--all", "--json")
+    assert [each["state"] for each in json.loads(listed.stdout)] == ["finished"]
 
-    assert mesos_gpu(home, "down").stdout == "down\n"
+    assert command("down", "--home", str(home)).stdout == b"down\n"
     assert left_of(home) == []
-    gone = mesos_gpu(home, "ps")
+    gone = command("--home", str(home), "ps")
     assert gone.returncode == 69
-    assert "mesos-gpu up" in gone.stderr
-    assert "Traceback" not in gone.stderr
+    assert b"mesos-gpu up" in gone.stderr
+    assert b"Traceback" not in gone.stderr
 
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no jobs of other users")
-def test_a_cluster_below_tmp_which_each_task_has_for_itself() -> None:
+def test_up_below_tmp_works_with_a_private_tmp_of_tasks() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="mesos-gpu-up-") as directory:
         home = Path(directory)
         home.chmod(0o755)
@@ -91,7 +107,8 @@ def test_a_cluster_below_tmp_which_each_task_has_for_itself() -> None:
         assert left_of(home) == []
 
 
-def test_a_secure_one_asks_who_they_are_and_serves_who_started_it(home: Path) -> None:
+@pytest.mark.on_change("documents")
+def test_up_secure_authenticates_callers_and_serves_its_user(home: Path) -> None:
     url = up(home, "--secure")
     job = mesos_gpu(home, "run", "--gpus", "1", "--", "echo", "mine")
     assert (job.returncode, job.stdout) == (0, "mine\n"), job.stderr
@@ -104,10 +121,10 @@ def test_a_secure_one_asks_who_they_are_and_serves_who_started_it(home: Path) ->
     assert left_of(home) == []
 
 
-def test_a_part_that_dies_is_started_again(home: Path) -> None:
+@pytest.mark.on_change("documents")
+def test_up_restarts_a_scheduler_that_dies(home: Path) -> None:
     up(home)
-    (scheduler,) = [p for p in processes_of(home) if "mesos_gpu.scheduler" in " ".join(p.cmdline())]
-    scheduler.send_signal(signal.SIGKILL)
+    scheduler_of(home).send_signal(signal.SIGKILL)
     job = wait_until(
         "it is back", lambda: (j := mesos_gpu(home, "run", "--", "echo", "back")).returncode == 0 and j, 60
     )
@@ -115,6 +132,7 @@ def test_a_part_that_dies_is_started_again(home: Path) -> None:
     assert job.stdout == "back\n"
 
 
+@pytest.mark.on_change("documents")
 def test_down_cleans_up_after_a_killed_up(home: Path) -> None:
     up(home)
     os.kill(json.loads((home / "up.json").read_text())["pid"], signal.SIGKILL)
@@ -123,7 +141,7 @@ def test_down_cleans_up_after_a_killed_up(home: Path) -> None:
     assert left_of(home) == []
 
 
-def test_a_port_in_use_is_said(home: Path) -> None:
+def test_up_at_a_port_in_use_is_refused(home: Path) -> None:
     import socket
 
     with socket.socket() as busy:
@@ -139,7 +157,7 @@ def test_a_port_in_use_is_said(home: Path) -> None:
 
 
 @pytest.mark.long
-def test_two_clusters_of_one_user(home: Path, open_directory: Path) -> None:
+def test_up_starts_two_clusters_of_one_user(home: Path, open_directory: Path) -> None:
     other = open_directory / "other"
     url = up(home)
     port = str(free_port())
@@ -159,7 +177,7 @@ def test_two_clusters_of_one_user(home: Path, open_directory: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no jobs of other users")
-def test_a_home_that_the_users_of_jobs_cannot_pass(home: Path) -> None:
+def test_up_in_a_home_that_users_of_jobs_cannot_pass_is_refused(home: Path) -> None:
     home.chmod(0o700)
     done = mesos_gpu(home, "up", "--port", str(free_port()))
     assert done.returncode == 78, done.stderr
@@ -167,6 +185,7 @@ def test_a_home_that_the_users_of_jobs_cannot_pass(home: Path) -> None:
     assert f"chmod o+x {home}" in done.stderr
 
 
+@pytest.mark.on_change("documents")
 def test_tasks_reach_each_other_by_their_hosts_names(home: Path) -> None:
     """By a port of any number that is free on the node, and by one that every node has."""
     up(home, "--agents", "2")
@@ -201,6 +220,7 @@ def demo(home: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+@pytest.mark.on_change("documents")
 def test_a_demo_that_is_interrupted_twice_leaves_nothing(home: Path, demo: subprocess.Popen[bytes]) -> None:
     for _ in range(3):
         demo.send_signal(signal.SIGINT)
@@ -209,6 +229,7 @@ def test_a_demo_that_is_interrupted_twice_leaves_nothing(home: Path, demo: subpr
     assert left_of(home) == []
 
 
+@pytest.mark.on_change("documents")
 def test_down_cleans_up_after_a_killed_demo(
     home: Path, demo: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,11 +253,22 @@ def processes_of(home: Path) -> list[psutil.Process]:
     return processes
 
 
+def scheduler_of(home: Path) -> psutil.Process:
+    """Return the scheduler of a home; wait until it has its own arguments, which it has not as soon as it is forked."""
+
+    def seen() -> list[psutil.Process]:
+        return [p for p in processes_of(home) if "mesos_gpu.scheduler" in " ".join(p.cmdline())]
+
+    (scheduler,) = wait_until("its scheduler runs", seen)
+    return scheduler
+
+
 def left_of(home: Path) -> list[str]:
     left = [f"{p.pid} {p.cmdline()}" for p in processes_of(home)]
     return left + [str(p) for p in home.iterdir() if p.name != "up.log"]
 
 
+@pytest.mark.on_change("documents")
 def test_up_by_https_is_found_and_believed_by_every_command(home: Path, tmp_path: Path) -> None:
     ca = Authority(tmp_path)
     own, away = ca.server(), ca.server("away", "gpu.example.com")

@@ -4,33 +4,17 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
+from tests.clients import command
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
-
-
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(1)]) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", autouse=True)
-def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        wait_until("the node reports", lambda: len(client.gpus()) == 1)
-        yield client
 
 
 @pytest.fixture
@@ -44,20 +28,15 @@ def code(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def mesos_gpu(
-    stack: Stack, cwd: Path, *words: str, timeout_s: float = 120, data: str = ""
-) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "mesos_gpu", "--url", stack.url, *words]
-    given: Any = {"input": data} if data else {"stdin": subprocess.DEVNULL}
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False, **given
-    )
+def mesos_gpu(stack: Stack, cwd: Path, *words: str, data: str = "") -> "subprocess.CompletedProcess[str]":
+    ran = command("--url", stack.url, *words, data=data.encode(), cwd=cwd)
+    return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
 SMALL = ("--cpus", "0.1", "--mem", "64")
 
 
-def test_the_directory_comes_along_and_is_the_task_s_user_s(stack: Stack, code: Path) -> None:
+def test_upload_brings_the_directory_and_gives_it_to_the_user_of_the_task(stack: Stack, code: Path) -> None:
     (code / "new.txt").write_text("sent by nobody else")
     script = "./train.sh; ls -A pkg; find . -path ./containers -prune -o -user root ! -name '.*mesos-gpu-times*' -print"
     done = mesos_gpu(stack, code, "run", "--upload", *SMALL, "--shell", "--", script)
@@ -77,12 +56,12 @@ def test_the_directory_comes_along_and_is_the_task_s_user_s(stack: Stack, code: 
     assert "the scheduler has it already" in again.stderr
 
 
-def test_each_task_of_a_gang_has_it(stack: Stack, code: Path) -> None:
+def test_upload_reaches_each_task_of_a_gang(stack: Stack, code: Path) -> None:
     done = mesos_gpu(stack, code, "run", "--upload", *SMALL, "--tasks", "2", "--", "./train.sh")
     assert done.returncode == 0, done.stderr
 
 
-def test_a_job_file_s_workdir_is_from_the_file_on(
+def test_workdir_of_a_job_file_is_relative_to_the_file(
     stack: Stack, code: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     job = code / "job.yaml"
@@ -98,7 +77,7 @@ def test_a_job_file_s_workdir_is_from_the_file_on(
     assert "sha256:" in shown
 
 
-def test_an_app_s_instances_have_it_and_it_is_kept_for_those_to_come(stack: Stack, code: Path) -> None:
+def test_upload_of_an_app_reaches_its_instances_and_is_kept_for_later_ones(stack: Stack, code: Path) -> None:
     (code / "serve.sh").write_text("cat pkg/word; exec sleep 3600\n")
     (code / "pkg" / "word").write_text("served\n")
     app = code / "app.yaml"
@@ -132,7 +111,7 @@ def test_an_app_s_instances_have_it_and_it_is_kept_for_those_to_come(stack: Stac
     assert "/web/gpu/upload: there is no archive" in gone.stderr
 
 
-def test_without_it_both_ways_are_named(stack: Stack, code: Path) -> None:
+def test_run_of_a_local_file_without_upload_names_both_remedies(stack: Stack, code: Path) -> None:
     done = mesos_gpu(stack, code, "run", *SMALL, "--", "./train.sh")
     assert done.returncode == 127
     for way in ("--upload", "--volume"):
@@ -140,7 +119,7 @@ def test_without_it_both_ways_are_named(stack: Stack, code: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_largest_that_is_taken_arrives_as_it_was(
+def test_upload_of_the_largest_size_arrives_unchanged(
     stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """511 MiB that do not get smaller, sent, kept, fetched and extracted; what is one MiB more is refused."""
@@ -152,11 +131,11 @@ def test_the_largest_that_is_taken_arrives_as_it_was(
             file.write(piece)
     process = psutil.Process(stack.scheduler.pid)
     before, began = process.memory_info().rss, time.monotonic()
-    done = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "sha256sum", "data", timeout_s=600)
+    done = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "sha256sum", "data")
     took_s, grown = time.monotonic() - began, process.memory_info().rss - before
     assert (done.returncode, done.stdout) == (0, f"{sums.hexdigest()}  data\n"), done.stderr
     began = time.monotonic()
-    again = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "true", timeout_s=600)
+    again = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "true")
     assert "the scheduler has it already" in again.stderr
     with capsys.disabled():
         print(
@@ -165,6 +144,6 @@ def test_the_largest_that_is_taken_arrives_as_it_was(
         )
     assert grown < 100 << 20, "an archive is not in the scheduler's memory"
     (tmp_path / "more").write_bytes(os.urandom(2 << 20))
-    refused = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "true", timeout_s=600)
+    refused = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "true")
     assert refused.returncode == 65, refused.stderr
     assert "more than 512.0 MiB" in refused.stderr

@@ -123,7 +123,7 @@ def tried(client: Client) -> dict[str, tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize("setting", ["deny"], indirect=True)
-def test_no_task_reads_a_clouds_credentials(client: Client, setting: str) -> None:
+def test_metadata_of_a_cloud_is_read_by_no_task(client: Client, setting: str) -> None:
     ends = tried(client)
     assert {state for state, *_ in ends.values()} == {"failed"}
     assert not any(KEY in out for _, _, out, _ in ends.values())
@@ -133,7 +133,7 @@ def test_no_task_reads_a_clouds_credentials(client: Client, setting: str) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("setting", ["allow"], indirect=True)
-def test_tasks_read_them_where_the_agent_allows_that(client: Client, setting: str) -> None:
+def test_metadata_is_read_by_tasks_where_the_agent_allows_it(client: Client, setting: str) -> None:
     ends = tried(client)
     assert {state for state, *_ in ends.values()} == {"finished"}, ends
     assert all(KEY in out for _, _, out, _ in ends.values())
@@ -141,7 +141,7 @@ def test_tasks_read_them_where_the_agent_allows_that(client: Client, setting: st
 
 @pytest.mark.long
 @pytest.mark.parametrize("network", ["HOST", "BRIDGE"])
-def test_container_of_the_engine_reads_them_where_that_is_allowed_alone(
+def test_metadata_is_read_by_containers_of_the_engine_only_where_allowed(
     client: Client, stack: Stack, engine: dockerd.Dockerd, setting: str, network: str
 ) -> None:
     id = f"/reads-{network.lower()}"

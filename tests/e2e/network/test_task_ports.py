@@ -3,10 +3,9 @@
 A squatter asks for one port and no GPU, and tries the ports of all agents; an app then listens at its own.
 """
 
+import itertools
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.python_image import python_layer
-from tests.clients import client_of, free_all
+from tests.clients import client_of, command, free_all
 from tests.conftest import wait_until
 from tests.kernel.network.test_task_ports import SQUAT, bound_in
 
@@ -34,11 +33,17 @@ pytestmark = [
 IMAGE = "python:1"
 _PACKAGES = ("collections", "ctypes", "encodings", "importlib", "json", "re")
 _MODULES = ("_ctypes", "_struct", "_json", "_socket", "select", "math", "array")
-KINDS: dict[str, dict[str, Any]] = {
+FORMS: dict[str, dict[str, Any]] = {
     "process": {},
-    "image": {"image": IMAGE, "container_engine": "mesos"},
+    "nested": {"image": IMAGE, "container_engine": "mesos"},
     "docker": {"image": IMAGE, "container_engine": "docker"},
 }
+#: Cluster and form of the squatter. Mesos runs images as users with accounts, which uids of a pool do not have.
+ATTACKS = [
+    pytest.param(*pair, marks=[] if pair == ("up", "process") else [pytest.mark.long])
+    for pair in itertools.product(("up", "secure", "pool"), FORMS)
+    if pair != ("pool", "nested")
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,25 +55,19 @@ def images(open_directory: Path) -> Path:
     ).parent
 
 
-@pytest.fixture(
-    scope="module",
-    params=[{}, {"secure": True}, {"pool": "60000-60099"}],
-    ids=["up", "secure", "user pool"],
-)
-def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
-    pool = {"MESOS_GPU_USER_POOL": request.param["pool"]} if "pool" in request.param else {}
-    with (
-        dockerd.Dockerd() as engine,
-        Stack(
-            open_directory / ("pool" if pool else "secure" if request.param else "up"),
-            [NodeSpec(1), NodeSpec(1)],
-            images=images,
-            devices="mesos",
-            secure=bool(request.param.get("secure")),
-            executor_environment={"MESOS_GPU_DOCKER_SOCKET": str(engine.socket), **pool},
-        ) as running,
-    ):
-        engine.load(images / f"{IMAGE}.tar")
+@pytest.fixture(scope="module")
+def stack(
+    open_directory: Path, images: Path, unstarted_engine: dockerd.Dockerd, request: pytest.FixtureRequest
+) -> Iterator[Stack]:
+    pool = {"MESOS_GPU_USER_POOL": "60000-60099"} if request.param == "pool" else {}
+    with Stack(
+        open_directory / request.param,
+        [NodeSpec(1), NodeSpec(1)],
+        images=images,
+        devices="mesos",
+        secure=request.param == "secure",
+        executor_environment={"MESOS_GPU_DOCKER_SOCKET": str(unstarted_engine.socket), **pool},
+    ) as running:
         yield running
 
 
@@ -99,34 +98,34 @@ def tries(stack: Stack) -> list[str]:
     return [f"{first}-{last}" for first, last in ranges_of(stack)]
 
 
-def test_a_squatter_binds_no_port_but_its_own(stack: Stack, client: Client) -> None:
+@pytest.mark.parametrize(("stack", "form"), ATTACKS, indirect=True, scope="module")
+def test_a_squatter_binds_no_port_but_its_own(stack: Stack, client: Client, form: str) -> None:
     """Without the rules a squatter could bind each of these ports."""
     ranges = ranges_of(stack)
     assert cluster.FIXED_PORTS in ranges
     assert len(ranges) == 3, "the fixed ports, and a range of each agent"
     inside = {port for first, last in ranges for port in range(first, last + 1)}
-    kinds = dict(KINDS)
-    if stack.directory.name == "pool":
-        del kinds["image"]  # Mesos runs images as users with accounts
     code = "import os; print(os.environ['PORT0'])\n" + SQUAT.read_text()
-    jobs = {name: submitted(client, name, code, *tries(stack), **more) for name, more in kinds.items()}
-    for name, job in jobs.items():
-        last = [*client.follow(job)][-1]
-        assert last["state"] == "finished", (name, last["message"])
-        own, said = output(client, job).splitlines()
-        got = bound_in(said)
-        assert not got.pop("chosen") & inside
-        bound = {port for ports in got.values() for port in ports}
-        assert bound == {int(own)}, (name, got)
+    job = submitted(client, form, code, *tries(stack), **FORMS[form])
+    last = [*client.follow(job)][-1]
+    assert last["state"] == "finished", last["message"]
+    own, said = output(client, job).splitlines()
+    got = bound_in(said)
+    assert not got.pop("chosen") & inside
+    bound = {port for ports in got.values() for port in ports}
+    assert bound == {int(own)}, got
 
 
-#: Binds whatever it can of the range, shared, again and again, and answers there; says what it got.
+#: Binds all ports that it can of the range, shared, once more for each file that comes, and answers there; says which.
 STAY = """
-import os, socket, sys, time
+import itertools, os, socket, sys, time
+os.chdir(os.environ["MESOS_SANDBOX"])
 ranges = [tuple(map(int, each.split("-"))) for each in sys.argv[1:]]
 held = {}
 print("own", os.environ["PORT0"], flush=True)
-while True:
+for number in itertools.count():
+    while not os.path.exists(f"try{number}"):
+        time.sleep(0.05)
     for first, last in ranges:
         for port in range(first, last + 1):
             if port in held:
@@ -141,7 +140,7 @@ while True:
             else:
                 held[port] = made
                 print("got", port, flush=True)
-    time.sleep(0.05)
+    print("tried", number, flush=True)
 """
 SERVE = """
 import os, socket
@@ -173,20 +172,34 @@ def own_port(client: Client, job: Job) -> int:
     return int(output(client, job).split()[1])
 
 
+def try_all(stack: Stack, client: Client, squatter: Job, number: int) -> None:
+    """Have a squatter try all ports, for the first time or again by number, before its server begins and beside it."""
+    command(
+        "exec", "--url", stack.reach, squatter["id"], "--", "sh", "-c", f"touch $MESOS_SANDBOX/try{number}"
+    )
+    wait_until("it has tried all", lambda: f"tried {number}\n" in output(client, squatter), 30)
+
+
+@pytest.mark.parametrize(
+    "stack",
+    ["up", *(pytest.param(each, marks=pytest.mark.long) for each in ("secure", "pool"))],
+    indirect=True,
+)
 def test_a_server_has_its_port_to_itself_beside_a_squatter(stack: Stack, client: Client) -> None:
     """Without the rules a squatter that shared the port got half of its connections, and an earlier one all."""
     squatter = submitted(client, "stay", STAY, *tries(stack))
     try:
         own = own_port(client, squatter)
+        try_all(stack, client, squatter, 0)
         server = submitted(client, "serve", SERVE)
         port = own_port(client, server)
+        try_all(stack, client, squatter, 1)
         assert answers(port) == {b"mine"}
-        wait_until("it has its own port", lambda: "got" in output(client, squatter), 30)
-        assert set(output(client, squatter).split()) == {"own", "got", str(own)}
+        assert output(client, squatter).splitlines() == [f"own {own}", f"got {own}", "tried 0", "tried 1"]
         neighbour = next(each for each in (port + 1, port - 1, port + 2) if each != own)
         code = f"import socket; socket.socket().bind(('127.0.0.1', {neighbour}))"
-        argv = [sys.executable, "-m", "mesos_gpu", "exec", "--url", stack.reach, squatter["id"], "--"]
-        done = subprocess.run([*argv, "/usr/bin/python3", "-c", code], capture_output=True, timeout=60)
+        argv = ("/usr/bin/python3", "-c", code)
+        done = command("exec", "--url", stack.reach, squatter["id"], "--", *argv)
         assert b"PermissionError" in done.stderr, done
     finally:
         free_all(client)

@@ -24,6 +24,7 @@ from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.e2e.conftest import EACH_FORM
 from tests.e2e.hosts.test_image_jobs import MODES
 from tests.e2e.sealed.endless import AHEAD
 from tests.kernel.conftest import needs
@@ -154,19 +155,12 @@ def images(open_directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def engine(images: Path) -> Iterator[dockerd.Dockerd]:
-    with dockerd.Dockerd() as daemon:
-        daemon.load_all(images)
-        yield daemon
-
-
 @contextmanager
-def started(how: str, directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
+def started(how: str, directory: Path, images: Path, socket: Path) -> Iterator[Stack]:
     """Start a cluster that runs images, and containers of the engine. `how`: plain, secure or pool."""
     needs(MODE)
     given = {
-        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_DOCKER_SOCKET": str(socket),
         "MESOS_GPU_ISOLATION": MODE,
         "MESOS_GPU_VOLUME_ROOTS": str(directory),
         **(POOL if how == "pool" else {}),
@@ -183,8 +177,8 @@ def started(how: str, directory: Path, images: Path, engine: dockerd.Dockerd) ->
 
 
 @pytest.fixture(scope="module")
-def stack(open_directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
-    with started("plain", open_directory, images, engine) as stack:
+def stack(open_directory: Path, images: Path, unstarted_engine: dockerd.Dockerd) -> Iterator[Stack]:
+    with started("plain", open_directory, images, unstarted_engine.socket) as stack:
         yield stack
 
 
@@ -192,11 +186,11 @@ def stack(open_directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterat
 def guarded(
     request: pytest.FixtureRequest, open_directory: Path, images: Path, engine: dockerd.Dockerd
 ) -> Iterator[Stack]:
-    with started(request.param, open_directory, images, engine) as stack:
+    with started(request.param, open_directory, images, engine.socket) as stack:
         yield stack
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", EACH_FORM, indirect=True)
 def test_root_reads_nothing_through_a_directory_that_was_passed_on(
     stack: Stack, shared: Path, roots: Path, form: str
 ) -> None:
@@ -204,7 +198,7 @@ def test_root_reads_nothing_through_a_directory_that_was_passed_on(
         attack(client, shared, roots, **FORMS[form])
 
 
-def test_the_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
+def test_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
     stack: Stack, shared: Path, roots: Path
 ) -> None:
     """The agent removes the file system of a container as root, by full paths, when the container has ended."""
@@ -220,7 +214,7 @@ def test_the_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
 
 
 @pytest.mark.parametrize("kind", ["listening", "bound", "udp"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", EACH_FORM, indirect=True)
 def test_a_socket_that_was_passed_on_keeps_no_port_from_the_next_task(
     stack: Stack, shared: Path, form: str, kind: str
 ) -> None:
@@ -242,7 +236,7 @@ def test_a_socket_that_was_passed_on_keeps_no_port_from_the_next_task(
         assert f"was killed: it held a socket at port {port} after the task" in errors
 
 
-def test_a_port_that_cannot_be_had_is_the_hosts_fault(stack: Stack, shared: Path) -> None:
+def test_port_that_is_taken_is_a_failure_of_the_host(stack: Stack, shared: Path) -> None:
     """No launch counts as an attempt of the job, and the first one after the end of the other server runs."""
     port = cluster.FIXED_PORTS[1]
     with client_of(stack, 1) as client, socket.create_server(("127.0.0.1", port)) as other:
@@ -257,8 +251,9 @@ def test_a_port_that_cannot_be_had_is_the_hosts_fault(stack: Stack, shared: Path
         assert client.job(server)["state"] == "finished", client.job(server)["message"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["secure", "pool"])
-def test_nor_where_everybody_proves_who_he_is_and_each_task_has_a_uid(
+def test_root_reads_nothing_through_a_passed_directory_on_secure_and_pool_clusters(
     open_directory: Path, shared: Path, roots: Path, how: str
 ) -> None:
     given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory), **(POOL if how == "pool" else {})}
@@ -275,9 +270,12 @@ def test_nor_where_everybody_proves_who_he_is_and_each_task_has_a_uid(
 @pytest.mark.parametrize(
     ("guarded", "form"),
     [("secure", "nested"), ("secure", "docker"), ("pool", "docker")],
-    indirect=["guarded"],
+    indirect=True,
+    scope="module",
 )
-def test_nor_from_containers_there(guarded: Stack, shared: Path, roots: Path, form: str) -> None:
+def test_root_reads_nothing_through_a_directory_passed_from_containers_on_secure_and_pool_clusters(
+    guarded: Stack, shared: Path, roots: Path, form: str
+) -> None:
     """Mesos runs images as users with an account only, which uids of a pool do not have."""
     with client_of(guarded, 1) as client:
         attack(client, shared, roots, **FORMS[form])
@@ -328,7 +326,7 @@ def again(file: TextIO) -> str:
     return file.read()
 
 
-def test_the_agents_clean_up_removes_the_sandbox_alone(
+def test_clean_up_of_the_agent_removes_the_sandbox_alone(
     open_directory: Path, shared: Path, roots: Path
 ) -> None:
     """The agent removes directories by their full paths, as root."""

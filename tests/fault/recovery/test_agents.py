@@ -22,6 +22,7 @@ from tests.remote.machines import Machine, renumber
 CARDS = 2
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: containers of an agent that forgot them"),
 ]
 

@@ -49,6 +49,7 @@ os._exit(0)  # libprocess' threads are not to be waited for
 """
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.skipif(not LIBRARY.exists(), reason=NO_CLOCKS),
 ]
 
@@ -104,7 +105,6 @@ def test_timers_of_mesos_go_on_after_a_step_ahead(open_directory: Path) -> None:
     assert out == "True\n"
 
 
-@pytest.mark.long
 def test_the_clock_of_a_host_with_master_and_agent_is_set(open_directory: Path) -> None:
     """Mesos' timers go by the time of day: it starts anew when that is set back, or stands still for an hour, and plans
     them anew when it is set ahead."""

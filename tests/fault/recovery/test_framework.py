@@ -13,7 +13,7 @@ from tests.conftest import wait_until
 from tests.e2e.test_jobs import end_of, submit
 from tests.fault.test_kill9 import everything_is_free
 
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 
 def test_jobs_of_a_framework_that_was_torn_down_go_on_under_a_new_one(
@@ -25,7 +25,7 @@ def test_jobs_of_a_framework_that_was_torn_down_go_on_under_a_new_one(
     first = f"test $(grep -c begun {said}) -le 2"
     says = f'say() {{ echo "$1 $MESOS_GPU_JOB_ID" >> {said}; }}; '
     command = f"{says} say begun; if {first}; then sleep 60; fi; say ended"
-    jobs = [submit(client, command, gpus=4) for _ in range(3)]  # the third waits
+    jobs = [submit(client, command, gpus=2) for _ in range(3)]  # the third waits
     ids = [job["id"] for job in jobs]
     wait_until(
         "two run", lambda: sorted(said.read_text().splitlines()) == sorted(f"begun {id}" for id in ids[:2])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -70,14 +71,25 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
     assert started.mounts() == []
 
 
+@pytest.fixture(scope="module")
+def volumes(open_directory: Path) -> Path:
+    """Build a store of volumes, which each host has a copy of."""
+    driver_volume(open_directory / "volumes", "550.54.14")
+    return open_directory / "volumes"
+
+
 @pytest.fixture
 def one(
-    open_directory: Path, agent: ScriptedAgent, engine: Dockerd, request: pytest.FixtureRequest
+    open_directory: Path,
+    agent: ScriptedAgent,
+    engine: Dockerd,
+    volumes: Path,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Host]:
     """An executor; a parameter is more of its environment."""
     needs("cgroup1")
     directory = open_directory / f"docker-{time.monotonic_ns()}"
-    driver_volume(directory / "volumes", "550.54.14")
+    shutil.copytree(volumes, directory / "volumes", symlinks=True)
     given = {
         "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
         "MESOS_GPU_VOLUMES": str(directory / "volumes"),

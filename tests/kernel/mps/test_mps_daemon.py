@@ -78,9 +78,7 @@ def gone(pid: int) -> bool:
 # --- its life
 
 
-def test_daemon_is_made_by_the_first_share_adopted_by_the_next_and_undone_without_a_trace(
-    host: Host, domain: Domain, bindings: Bindings
-) -> None:
+def test_daemon_is_made_adopted_and_undone(host: Host, domain: Domain, bindings: Bindings) -> None:
     first = join(host, domain, "t1", QUARTER, {})
     pid = daemon_of(host, domain)
     assert bindings.mode(domain.gpu) == EXCLUSIVE_PROCESS
@@ -103,9 +101,7 @@ def test_daemon_is_made_by_the_first_share_adopted_by_the_next_and_undone_withou
     assert mps.undo(host, str(domain)) == []  # again, as a monitor may that was killed in between
 
 
-def test_daemon_is_in_cgroups_of_its_own_in_every_hierarchy_and_has_no_parent(
-    host: Host, domain: Domain
-) -> None:
+def test_daemon_is_in_its_own_cgroups_and_has_no_parent(host: Host, domain: Domain) -> None:
     join(host, domain, "t1", QUARTER, {})
     pid = daemon_of(host, domain)
     mounted = [line.split(" - ")[1] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -204,6 +200,7 @@ def test_two_domains_on_one_host_are_apart(host: Host, domain: Domain) -> None:
     assert settings(host, other) == ["50.0", "1G"]
 
 
+@pytest.mark.long
 def test_the_first_share_waits_50_ms_at_most(host: Host) -> None:
     """Best of several, with its compute mode set, as others are at work on the machine, too; where a bare interpreter
     takes over 12 ms to start at that moment, four such starts: three of the steps are programs."""

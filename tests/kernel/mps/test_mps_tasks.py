@@ -228,7 +228,10 @@ def stopped(pid: int) -> None:
 
 @pytest.mark.parametrize(
     ("happens", "why"),
-    [(killed, "its process has ended|Cannot find MPS control daemon process"), (stopped, "did not answer")],
+    [
+        (killed, "its process has ended|Cannot find MPS control daemon process"),
+        pytest.param(stopped, "did not answer", marks=pytest.mark.long),
+    ],
     ids=["killed", "hung"],
 )
 def test_failed_daemon_moves_all_its_tasks_and_leaves_the_card_whole(
@@ -285,7 +288,16 @@ def without_its_executor(one: Host) -> None:
     reap(one.ledger)
 
 
-@pytest.mark.parametrize("ends", [asked_to_end, killed_at_once, ended_by_itself, without_its_executor, None])
+@pytest.mark.parametrize(
+    "ends",
+    [
+        *(
+            pytest.param(end, marks=pytest.mark.long)
+            for end in (asked_to_end, killed_at_once, without_its_executor, None)
+        ),
+        ended_by_itself,
+    ],
+)
 def test_a_client_is_drained_before_it_is_killed_however_its_task_ends(
     fake: Node, ends: Callable[[Host], None] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,9 +18,11 @@ from mesos_gpu.install import agent as installed
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, host
+from tests.kernel.conftest import EACH_CGROUP
 from tests.kernel.reloads.systemd import Systemd, systemd
 
 pytestmark = pytest.mark.kernel
+CGROUPS = EACH_CGROUP
 ENXIO, EPERM = errno.ENXIO, errno.EPERM
 AGENT, NEIGHBOUR = "mesos-gpu-agent.service", "neighbour.service"
 RELOADS = 10
@@ -147,6 +149,7 @@ def opens_again(sandbox: Path) -> None:
     wait_until("the task goes on", lambda: turns(sandbox) > before + 1)
 
 
+@pytest.mark.long
 def test_a_task_keeps_its_card_and_gets_no_other_when_systemd_reloads(
     open_directory: Path, agent: ScriptedAgent, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Which records a query asks for."""
+"""Queries of the audit log: the records that they match."""
 
 import pytest
 

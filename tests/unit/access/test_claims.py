@@ -1,4 +1,4 @@
-"""What claims prove: each rule by itself."""
+"""Claims of a token of OpenID Connect, rule by rule."""
 
 import pytest
 

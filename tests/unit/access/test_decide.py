@@ -1,4 +1,4 @@
-"""Who may do what: roles, bindings, patterns, what queues share, and proofs that are good for less."""
+"""Decisions about rights: roles, bindings, patterns, sharing of queues, and narrowed proofs."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_a_user_commands_its_own_jobs_in_its_queues_and_sees_what_these_share() 
     assert not ann.may(r.JOB_READ, BOBS)
     assert not ann.may(r.JOB_OUTPUT, BOBS)
     assert not ann.may(r.JOB_SEE, Subject("bob", "other"))
-    assert not ann.may(r.JOB_KILL, Subject("ann", "other"))  # not her queue any more
+    assert not ann.may(r.JOB_KILL, Subject("ann", "other"))  # no longer a queue of the caller
 
 
 def test_groups_bind_like_names() -> None:

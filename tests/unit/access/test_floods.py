@@ -1,6 +1,6 @@
 """Refusals of one origin: the first of a minute whole, the rest counted, none lost, memory bounded."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.access.floods import FIRST, FIRST_OF_ALL, MOST_ORIGINS, Floods, origin_of
@@ -21,10 +21,11 @@ def refusal(at: float = 0.0, address: str = "192.0.2.1:5", status: int = 401, wh
 
 
 def taken(floods: Floods, record: AuditRecord) -> list[AuditRecord]:
-    """What is written for a refusal: what was counted before, and itself if it is whole."""
+    """Return the records written for a refusal: counts so far, and the refusal if it is written whole."""
     return [*floods.over(record.at), *([record] if floods.take(record) else [])]
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.floats(0, 600), st.integers(0, 3), st.sampled_from([401, 403, 429]), st.booleans()))
 )

@@ -1,4 +1,4 @@
-"""Nobody gives more than he has, and no document leaves nobody to change it."""
+"""Rights that a caller may give: none beyond its own, and each document keeps an admin."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def test_access_giver_with_every_right_may_give_every_right() -> None:
         (Role("r", ("job:kill",), Limits(images=())), Binding(("x",)), True),
         (Role("r", ("job:kill:own",), Limits(images=())), Binding(("x",), queues=("ml",)), True),
         (Role("r", ("job:see:own",), Limits(images=())), Binding(("x",)), True),
-        (Role("r", ("job:see",), Limits(images=())), Binding(("x",)), False),  # his own alone
+        (Role("r", ("job:see",), Limits(images=())), Binding(("x",)), False),  # bindings of the caller alone
         (Role("r", ("app:write:/shop/a",), Limits(images=())), Binding(("x",)), True),
         (Role("r", ("app:write:/shop/*",), Limits(images=())), Binding(("x",)), True),
         (Role("r", ("app:write:/*",), Limits(images=())), Binding(("x",)), False),

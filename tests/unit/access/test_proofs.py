@@ -1,4 +1,4 @@
-"""What headers say of who asks, and in which order it counts."""
+"""Proofs in headers of a request, and the order in which they count."""
 
 from base64 import b64encode
 from ipaddress import ip_network

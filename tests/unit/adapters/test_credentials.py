@@ -52,7 +52,7 @@ def test_mesos_credentials_that_are_open_or_malformed_are_not_used(
 
 
 def test_mesos_credentials_link_is_not_followed(tmp_path: Path) -> None:
-    """Whoever may write the link would choose what is sent."""
+    """A user who may write the link would choose the credentials."""
     link = tmp_path / "link"
     link.symlink_to(file_of(tmp_path, "gpu s3"))
     with pytest.raises(BadConfiguration, match="symbolic link"):

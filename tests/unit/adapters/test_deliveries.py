@@ -51,7 +51,7 @@ class World:
     deliveries: Deliveries
 
     def read(self, *sources: str) -> dict[str, str]:
-        """Why each could not be read."""
+        """Return the reason why each value could not be read."""
         self.said.clear()
         self.deliveries.read(sources)
         wait_until("all are answered", lambda: set(self.said) == set(sources))

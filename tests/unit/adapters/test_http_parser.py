@@ -1,4 +1,4 @@
-"""What stands for http-parser: what pymesos asks of it, fed whole and in the smallest pieces."""
+"""The replacement of http-parser: calls of pymesos, with bytes in one piece and in the smallest."""
 
 import pytest
 

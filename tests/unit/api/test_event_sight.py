@@ -1,4 +1,4 @@
-"""Which events somebody sees: of what he may see, and of all else none."""
+"""Events that a caller sees: only those of what its rights cover."""
 
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.api.sight.events import EventSight

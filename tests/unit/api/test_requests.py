@@ -1,4 +1,4 @@
-"""What a request may ask of GPUs, as reservations see it, and how an operator places apps."""
+"""Requests for GPUs as reservations see them, and placements of apps by an operator."""
 
 from dataclasses import replace
 from math import inf

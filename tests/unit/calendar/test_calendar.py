@@ -58,7 +58,7 @@ def books(draw: st.DrawFn) -> tuple[list[Bin], list[Item]]:
     return ground, made
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [35, pytest.param(100, marks=pytest.mark.long)])
 def test_booking_day_equal_to_one_that_fits_is_judged_alone(count: int) -> None:
     @settings(max_examples=count)
     @given(books(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5))
@@ -76,7 +76,7 @@ def test_booking_day_equal_to_one_that_fits_is_judged_alone(count: int) -> None:
     check()
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [35, pytest.param(100, marks=pytest.mark.long)])
 def test_bookings_that_fit_are_never_more_than_there_is(count: int) -> None:
     @settings(max_examples=count)
     @given(books())
@@ -101,21 +101,28 @@ def test_bookings_that_fit_are_never_more_than_there_is(count: int) -> None:
     check()
 
 
-@given(books())
-def test_booking_placed_first_leaves_room_for_the_rest(made: tuple[list[Bin], list[Item]]) -> None:
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.long)])
+def test_booking_placed_first_leaves_room_for_the_rest(count: int) -> None:
     """Nodes are chosen one booking after the other: the first places as they were laid out never strand others."""
-    ground, items = Ground(made[0]), sorted(made[1], key=lambda each: (each.begins, each.booking))
-    places = laid_out(ground, items)
-    assume(places is not None)
-    assert places is not None
-    first = min(items, key=lambda each: (each.begins, -each.spec.gpus_in_all, each.booking))
-    fixed = [
-        replace(each, chosen=places[each.booking, each.begins]) if each is first else each for each in items
-    ]
-    assert laid_out(ground, fixed) is not None
+
+    @settings(max_examples=count)
+    @given(books())
+    def check(made: tuple[list[Bin], list[Item]]) -> None:
+        ground, items = Ground(made[0]), sorted(made[1], key=lambda each: (each.begins, each.booking))
+        places = laid_out(ground, items)
+        assume(places is not None)
+        assert places is not None
+        first = min(items, key=lambda each: (each.begins, -each.spec.gpus_in_all, each.booking))
+        fixed = [
+            replace(each, chosen=places[each.booking, each.begins]) if each is first else each
+            for each in items
+        ]
+        assert laid_out(ground, fixed) is not None
+
+    check()
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.long)])
 def test_booking_refusal_names_nearest_times_that_are_feasible(count: int) -> None:
     @settings(max_examples=count)
     @given(books(), st.integers(0, 5), st.integers(1, 6), st.sampled_from([Repeat.NONE, Repeat.DAILY]))

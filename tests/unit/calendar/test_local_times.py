@@ -19,31 +19,29 @@ def in_utc(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M")
 
 
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        ("2026-12-01T09:00", "2026-12-01T09:00"),
-        ("2026-12-01 9:00", "2026-12-01T09:00"),
-        ("2026-12-01T09:00:30", "2026-12-01T09:00:30"),
-        ("2026-12-01T08:00Z", "2026-12-01T09:00"),
-        ("2026-12-01T09:00+01:00", "2026-12-01T09:00"),
-        ("Tue 12:30", "2026-11-24T12:30"),
-        ("tue 09:00", "2026-12-01T09:00"),  # of today it has passed
-        ("Tuesday, 09:00", "2026-12-01T09:00"),
-        ("mon 09:00", "2026-11-30T09:00"),
-        ("today 14:30", "2026-11-24T14:30"),
-        ("tomorrow 9:00", "2026-11-25T09:00"),
-        ("14:30", "2026-11-24T14:30"),
-        ("9:00", "2026-11-25T09:00"),
-        ("now", "2026-11-24T12:00:01"),
-        ("2026-10-25T02:30", "2026-10-25T02:30"),  # the earlier of two
-        ("2026-10-25T02:30+02:00", "2026-10-25T02:30"),
-        ("2026-10-25T02:30+01:00", "2026-10-25T02:30+01:00"),
-    ],
-)
-def test_booking_times_are_read_as_people_write_them(text: str, want: str) -> None:
-    assert written(text, VIENNA, NOON) == want
-    assert written(want, VIENNA, NOON) == want
+def test_booking_times_are_read_as_people_write_them() -> None:
+    texts = {
+        "2026-12-01T09:00": "2026-12-01T09:00",
+        "2026-12-01 9:00": "2026-12-01T09:00",
+        "2026-12-01T09:00:30": "2026-12-01T09:00:30",
+        "2026-12-01T08:00Z": "2026-12-01T09:00",
+        "2026-12-01T09:00+01:00": "2026-12-01T09:00",
+        "Tue 12:30": "2026-11-24T12:30",
+        "tue 09:00": "2026-12-01T09:00",  # of today it has passed
+        "Tuesday, 09:00": "2026-12-01T09:00",
+        "mon 09:00": "2026-11-30T09:00",
+        "today 14:30": "2026-11-24T14:30",
+        "tomorrow 9:00": "2026-11-25T09:00",
+        "14:30": "2026-11-24T14:30",
+        "9:00": "2026-11-25T09:00",
+        "now": "2026-11-24T12:00:01",
+        "2026-10-25T02:30": "2026-10-25T02:30",  # the earlier of two
+        "2026-10-25T02:30+02:00": "2026-10-25T02:30",
+        "2026-10-25T02:30+01:00": "2026-10-25T02:30+01:00",
+    }
+    for text, want in texts.items():
+        assert written(text, VIENNA, NOON) == want, text
+        assert written(want, VIENNA, NOON) == want, want
 
 
 @pytest.mark.parametrize(

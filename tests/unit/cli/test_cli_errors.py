@@ -1,4 +1,4 @@
-"""What people get wrong, what answers wrongly, and completion: in this process, against a scripted server."""
+"""Errors of users and servers, and completion: in this process, against a scripted server."""
 
 import time
 from collections.abc import Iterator

@@ -161,7 +161,7 @@ _DOCUMENTS = st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionarie
 
 
 @given(_DOCUMENTS)
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_job_file_of_any_content_is_read_or_refused(value: object) -> None:
     assert_read_or_refused(value)
 
@@ -243,8 +243,9 @@ def test_number_option_refuses_nan_and_infinity(text: str) -> None:
     assert NumberRange(0).convert("1.5", None, None) == 1.5
 
 
-def test_number_options_refuse_nan_and_infinity_everywhere() -> None:
-    """Both `float` and `click.FloatRange` of click take nan."""
+@pytest.fixture(scope="module")
+def every_option() -> list[click.Parameter]:
+    """Return the options of all commands, whose imports take longer than the test."""
 
     def options(command: click.Command, ctx: click.Context) -> Iterator[click.Parameter]:
         yield from command.params
@@ -254,9 +255,13 @@ def test_number_options_refuse_nan_and_infinity_everywhere() -> None:
                 assert each is not None
                 yield from options(each, ctx)
 
-    every = [*options(main, root_context()), *scheduler.params]
-    assert len(every) > 300
-    loose = [each.name for each in every if type(each.type) in (click.FloatRange, type(click.FLOAT))]
+    return [*options(main, root_context()), *scheduler.params]
+
+
+def test_number_options_refuse_nan_and_infinity_everywhere(every_option: list[click.Parameter]) -> None:
+    """The types `float` and `click.FloatRange` take nan."""
+    assert len(every_option) > 300
+    loose = [each.name for each in every_option if type(each.type) in (click.FloatRange, type(click.FLOAT))]
     assert loose == []
 
 

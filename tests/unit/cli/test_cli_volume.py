@@ -26,7 +26,7 @@ class Host:
 
     def __init__(self, path: Path) -> None:
         self.root, self.store = path / "root", path / "volumes"
-        driver_tree(self.root, V)
+        driver_tree(self.root, V, beside=False)
         # Who holds a build is found by its name, which follows from its files: other tests have equal ones mounted.
         with (self.root / "usr/bin/nvidia-smi").open("ab") as program:
             program.write(os.fsencode(path))
@@ -60,7 +60,7 @@ def _each_library_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discover, "read_elf", read)
         for version in (V, NEW):
-            driver_tree(root := tmp_path_factory.mktemp("root"), version)
+            driver_tree(root := tmp_path_factory.mktemp("root"), version, beside=False)
             discover.discover(root)
         yield
 
@@ -84,7 +84,7 @@ def test_volume_build_prints_its_result(host: Host) -> None:
 
 
 def test_volume_options_precede_the_environment(host: Host, tmp_path: Path) -> None:
-    driver_tree(tmp_path / "other", NEW)
+    driver_tree(tmp_path / "other", NEW, beside=False)
     place = ("--store", str(tmp_path / "elsewhere"))
     built = host.json("build", "--root", str(tmp_path / "other"), *place)
     assert built["version"] == NEW  # type: ignore[index]
@@ -144,7 +144,7 @@ def test_volume_verify_names_changed_files(host: Host) -> None:
 
 def test_volume_gc_keeps_held_volumes_and_that_of_the_driver(host: Host) -> None:
     build = host.build()
-    driver_tree(host.root, NEW)
+    driver_tree(host.root, NEW, beside=False)
     host.run("build")
     ledger, owner = Ledger(), Owner.of(os.getpid())
     ledger.claim("job-1.0", [], owner, traces=driver_volume.lease(build))
@@ -175,7 +175,7 @@ def test_wrong_words_for_a_volume_are_refused(
 
 
 def test_volume_disagreement_is_refused(host: Host) -> None:
-    driver_tree(host.root, V, kernel=NEW)
+    driver_tree(host.root, V, kernel=NEW, beside=False)
     text = host.run("build", code=73).output
     assert f"the kernel module is of driver {NEW}, and of that there are no libraries" in text
     assert not (host.store / "builds").exists() or not list((host.store / "builds").iterdir())

@@ -1,4 +1,4 @@
-"""What `run -it` submits, a command that waits for its session; and a terminal that one has."""
+"""The command `run -it`: the job that it submits, which waits for its session, and its terminal."""
 
 import os
 import pty

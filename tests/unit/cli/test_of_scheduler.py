@@ -1,4 +1,4 @@
-"""What the doctor says of a scheduler."""
+"""Findings of the doctor about a scheduler."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""What `mesos-gpu up` says of the cluster that it has started."""
+"""Messages of `mesos-gpu up` about the cluster that it has started."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an upgrade would do, from what the scheduler says and from what the new program is."""
+"""Plans of an upgrade, from the answer of the scheduler and the new program."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What follows from the state and is kept: it is what a look at everything gives, whatever happens."""
+"""Indexes kept with the state, against a look at everything."""
 
 import random
 from dataclasses import replace
@@ -28,7 +28,7 @@ def node(agent: AgentId, *cards: str, **fields: object) -> Node:
 
 
 def _read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Which reports are read from now on."""
+    """Record the reports that are read from now on."""
     read, decode = list[bytes](), report.decode
 
     def note(data: bytes) -> Inventory:

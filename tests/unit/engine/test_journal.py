@@ -298,7 +298,7 @@ def test_journal_head_has_the_field_names_of_earlier_journals() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "acts", "most_bytes"),
-    [(3, 200, 1 << 17), pytest.param(14, 700, 1 << 19, marks=pytest.mark.long)],
+    [(3, 150, 1 << 17), pytest.param(14, 700, 1 << 19, marks=pytest.mark.long)],
 )
 def test_replay_of_a_rough_life_comes_to_the_same_state(
     tmp_path: Path, seed: int, acts: int, most_bytes: int

@@ -1,4 +1,4 @@
-"""Where the engine puts jobs: their own wish, the scheduler's setting, apps, and work without GPUs."""
+"""Placement in the engine: wishes of jobs, settings of the scheduler, apps, and jobs without GPUs."""
 
 from dataclasses import replace
 

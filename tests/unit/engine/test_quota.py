@@ -1,4 +1,4 @@
-"""What one user or queue may take of the scheduler itself."""
+"""Quotas of one user or queue on the scheduler itself."""
 
 from dataclasses import replace
 

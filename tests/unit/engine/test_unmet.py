@@ -1,4 +1,4 @@
-"""Who waited for GPUs and was taken back is on record, too: nothing was held, and so much was not served."""
+"""Records of unmet demand: jobs that waited for GPUs and were taken back."""
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -49,21 +49,30 @@ def used() -> set[tuple[str, str]]:
     return set(reached())
 
 
-def test_client_imports_only_packages_that_it_requires(used: set[tuple[str, str]]) -> None:
+@pytest.fixture(scope="module")
+def distributions_by_module() -> Mapping[str, list[str]]:
+    """Return which distributions have a top module."""
+    return metadata.packages_distributions()
+
+
+def test_client_imports_only_packages_that_it_requires(
+    used: set[tuple[str, str]], distributions_by_module: Mapping[str, list[str]]
+) -> None:
     required = set(locks.needs("mesos_gpu"))
     names = {required_name for name in required for required_name in (name, *locks.needs(name))}
     provided = {
         top
-        for top, distributions in metadata.packages_distributions().items()
+        for top, distributions in distributions_by_module.items()
         if names & {each.lower() for each in distributions}
     }
     assert {(name, top) for name, top in used if top not in provided} == set()
     assert {top for _, top in used} >= {"click", "msgspec", "requests", "rich", "websockets"}
 
 
-def test_client_requires_only_packages_that_it_imports(used: set[tuple[str, str]]) -> None:
-    by_name = metadata.packages_distributions()
-    imported = {each.lower() for _, top in used for each in by_name.get(top, ())}
+def test_client_requires_only_packages_that_it_imports(
+    used: set[tuple[str, str]], distributions_by_module: Mapping[str, list[str]]
+) -> None:
+    imported = {each.lower() for _, top in used for each in distributions_by_module.get(top, ())}
     # Python's zoneinfo reads it: periods of budgets.
     assert set(locks.needs("mesos_gpu")) - imported == {"tzdata"}
 

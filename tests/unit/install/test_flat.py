@@ -163,7 +163,7 @@ def test_modules_written_in_python_come_from_the_file(launcher: Path) -> None:
 
 
 def test_another_build_of_python_has_its_own_library(packages: Path) -> None:
-    (packages / "isolator" / "one.py").write_text("import string\nvalue = string.__loader__\n")
+    (packages / "isolator" / "one.py").write_text("import keyword\nvalue = keyword.__loader__\n")
     file = made(packages)
     told = "import isolator.one as m\nprint(type(m.value).__name__, type(m.__loader__).__name__)\n"
     data = file.read_bytes()

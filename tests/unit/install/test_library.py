@@ -21,7 +21,17 @@ def written(imported: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("name", ["json", "selectors", "socket", "subprocess", "heapq", "ctypes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "json",
+        "selectors",
+        pytest.param("socket", marks=pytest.mark.long),
+        pytest.param("subprocess", marks=pytest.mark.long),
+        "heapq",
+        "ctypes",
+    ],
+)
 def test_library_packs_the_imports_of_a_module_and_no_more(name: str) -> None:
     packed = set(library.packed([name]))
     assert written(name) - written("sys") <= packed

@@ -1,4 +1,4 @@
-"""What an operator permits: read from the command line, and told to the executor."""
+"""Permits of an operator: read from the command line, and given to the executor."""
 
 import base64
 
@@ -49,7 +49,7 @@ def test_names_of_jobs_and_ids_of_apps_are_read_with_their_users() -> None:
 
 
 def told(permits: Permits, **asked: object) -> Assignment:
-    """What the executor of a job is told by a scheduler that permits that."""
+    """Return the assignment that a scheduler with those permits gives to the executor of a job."""
     world = World()
     world.register()
     world.node("a1", gpu("g0"))

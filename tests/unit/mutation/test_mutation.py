@@ -34,8 +34,8 @@ def test_imports_of_a_test_file_are_found_in_each_form() -> None:
 
 
 def test_stages_begin_with_importers_and_repeat_no_file() -> None:
-    first, *others, last = stages("mesos_gpu/policy/room/knapsack.py")
-    every = [name for stage in (first, *others, last) for name in stage]
+    chosen = stages("mesos_gpu/policy/room/knapsack.py")
+    first, last, every = chosen[0], chosen[-1], [name for stage in chosen for name in stage]
     assert "tests/unit/policy/room/test_knapsack.py" in first
     assert "tests/unit/policy/room/test_defrag.py" in every
     assert any(name.startswith("tests/property/") for name in last)

@@ -1,4 +1,4 @@
-"""What is told of apps: all of it, once, and what holds in the end."""
+"""Events of apps: complete, once each, and in the end those of the current state."""
 
 import contextlib
 import random

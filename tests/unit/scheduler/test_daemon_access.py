@@ -1,4 +1,4 @@
-"""What any thread reads of who may do what: it is on disk before it is true, and true before the answer."""
+"""Access documents and tokens as all threads read them: saved first, then in force, then answered."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""What the engine breaks on is its sender's loss alone: the rest is done, and what was half done is not."""
+"""Events that break the engine: only their sender loses, and no half of a change is kept."""
 
 import json
 from collections.abc import Iterator

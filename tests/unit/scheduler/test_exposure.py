@@ -1,4 +1,4 @@
-"""Where the interface may listen, and with what."""
+"""Addresses of the interface, and the protection that each needs."""
 
 from dataclasses import replace
 from pathlib import Path

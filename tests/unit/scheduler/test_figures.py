@@ -1,4 +1,4 @@
-"""What the scheduler counts of what it does: each thing once; waits, from when a job came into line."""
+"""Metrics of the scheduler: each event counts once, and a wait begins when a job joins the queue."""
 
 from typing import Final
 

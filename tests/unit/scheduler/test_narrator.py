@@ -1,4 +1,4 @@
-"""What happens is said once, in words, and as JSON; nobody's text breaks a line."""
+"""Log lines of the scheduler: each event once, as text or JSON, and no text breaks a line."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What the options about an issuer become."""
+"""Options about an issuer of OpenID Connect, and the prover made of them."""
 
 from dataclasses import replace
 from pathlib import Path

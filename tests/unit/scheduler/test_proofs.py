@@ -1,4 +1,4 @@
-"""Which proofs the scheduler's options ask for."""
+"""Kinds of proof that the scheduler's options require."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,7 +36,7 @@ def options(state: Path = FILE, tls: TlsOptions | None = None, **given: Any) -> 
 
 
 class Scheduler:
-    """What the provers need of one."""
+    """Return the parts of a scheduler that provers need."""
 
     access = AccessDocument()
     tokens: Mapping[str, Token] = {}
@@ -76,7 +76,7 @@ def test_proof_option_without_its_setup_is_refused(kind: Proof, missing: str) ->
 
 @pytest.mark.parametrize("auth", [(), (T,)])
 def test_passwords_without_basic_proofs_are_refused(auth: tuple[Proof, ...]) -> None:
-    """Who names the file wants them: with --auth none everybody could do everything instead."""
+    """A named file shows that passwords are wanted: with --auth none each caller would have every right."""
     with pytest.raises(BadConfiguration) as error:
         kinds(options(auth=auth, htpasswd=FILE))
     assert error.value.what == "--htpasswd is for nothing: --auth leaves password out"

@@ -28,7 +28,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class CheckRig:
-    """What is reported, and the checks that report it."""
+    """Readiness checks, and their reports in order."""
 
     def __init__(self, stack: ExitStack) -> None:
         prober, names = Prober(spread=lambda: 0.0), Names()

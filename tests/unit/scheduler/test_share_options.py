@@ -21,7 +21,7 @@ from mesos_gpu.testing.builders import World, gpu, offer
 def settings_of(
     monkeypatch: pytest.MonkeyPatch, *words: str, env: Mapping[str, str] | None = None
 ) -> Settings:
-    """What the engine is told by a scheduler that is started with those words."""
+    """Return the settings of the engine of a scheduler that is started with these arguments."""
     told: list[Settings] = []
 
     def run(options: Options) -> int:

@@ -49,7 +49,7 @@ def seeds(request: pytest.FixtureRequest) -> tuple[int, ...]:
     return given
 
 
-FEW_NODES, FEW = 20, 80  # a world of the gate: so many nodes, and each eightieth request
+FEW_NODES, FEW = 20, 160  # a world of the gate: so many nodes, and one of so many requests
 
 
 @functools.cache

@@ -217,7 +217,7 @@ def assert_sound(jobs: list[TraceJob], policy: str, prices: Prices) -> None:
 
 
 def _conserved(jobs: list[TraceJob], cluster: Cluster, ticks: list[Tick], outcome: Outcome) -> None:
-    """Nobody waits who would have room on one node."""
+    """Assert that no job waits that would have room on one node."""
     for tick in ticks:
         free, shared = _left(tick, cluster)
         for job in jobs:

@@ -31,7 +31,7 @@ def _found(policy: str, trace: str) -> Figures:
 
 @pytest.mark.parametrize("trace", ["trace3", pytest.param("trace4", marks=pytest.mark.on_change("simulate"))])
 @pytest.mark.parametrize("policy", ["srtf", "srsf"])
-def test_known_durations_as_published(policy: str, trace: str) -> None:
+def test_published_traces_with_known_durations_give_published_figures(policy: str, trace: str) -> None:
     measured, name = _found(policy, trace), policy.upper()
     assert measured.avg_jct_s == pytest.approx(_published()[f"{name}_JCT", trace], rel=WITHIN[trace])
     assert measured.makespan_s == pytest.approx(_published()[f"{name}_makespan", trace], rel=0.02)
@@ -59,7 +59,7 @@ def test_published_traces_gain_no_gpu_time(trace: str) -> None:
         assert measured.avg_jct_s < measured.makespan_s
 
 
-def test_shockwaves_jobs_are_treated_fairer_than_by_who_knows_no_durations_either() -> None:
+def test_published_shockwave_jobs_are_treated_fairer_than_by_other_blind_policies() -> None:
     folder = DATA / "shockwave"
     with (folder / "published.csv").open(newline="") as file:
         published = {row["policy"]: row for row in csv.DictReader(file)}

@@ -29,27 +29,27 @@ ONCE = [line("begin", 9), line("end", 10)]
 TWICE = [*ONCE, line("begin", 12, launch=2), line("end", 13, launch=2)]
 
 
-def test_work_that_was_done_once_is_right() -> None:
+def test_judge_accepts_work_that_was_done_once() -> None:
     verdict = judge([item()], ONCE, [])
     assert (kinds(verdict), verdict.done, verdict.again) == ([], 1, {})
 
 
 @pytest.mark.parametrize("state", ["", "failed", "killed", "lost"])
-def test_work_that_did_not_finish_is_lost(state: str) -> None:
+def test_judge_counts_unfinished_work_as_lost(state: str) -> None:
     assert kinds(judge([item(state=state)], ONCE, [])) == ["lost"]
 
 
-def test_work_that_is_said_to_have_finished_and_wrote_nothing_is_lost() -> None:
+def test_judge_counts_finished_work_without_evidence_as_lost() -> None:
     assert kinds(judge([item()], [line("begin")], [])) == ["lost"]
 
 
-def test_each_member_of_a_gang_must_have_written() -> None:
+def test_judge_needs_evidence_of_each_member_of_a_gang() -> None:
     gang = item(tasks=2)
     assert kinds(judge([gang], [line("end"), line("end", rank=1)], [])) == []
     assert kinds(judge([gang], [line("end"), line("end", 12, launch=2)], [])) == ["lost", "doubled"]
 
 
-def test_work_that_was_done_twice_needs_an_excuse() -> None:
+def test_judge_needs_an_excuse_for_work_that_was_done_twice() -> None:
     assert kinds(judge([item()], TWICE, [])) == ["doubled"]
     assert kinds(judge([item()], TWICE, [Excuse(10, 10, frozenset({"w9-x.1"}))])) == ["doubled"]
     late = Excuse(50, 60, cards=frozenset({CARD}))
@@ -64,19 +64,19 @@ def test_work_that_was_done_twice_needs_an_excuse() -> None:
         (Excuse(11, 12, cards=frozenset({CARD})), "drained or sick"),
     ],
 )
-def test_work_whose_end_nobody_could_tell_is_counted(excuse: Excuse, reason: str) -> None:
+def test_judge_counts_work_whose_end_was_unknown(excuse: Excuse, reason: str) -> None:
     verdict = judge([item()], TWICE, [excuse])
     assert (kinds(verdict), verdict.again) == ([], {reason: 1})
     knew = {"w1-x.1": Told("TASK_FINISHED")}
     assert kinds(judge([item()], TWICE, [excuse], knew)) == ["doubled"], "Mesos knew that it was done"
 
 
-def test_a_card_that_was_taken_when_work_began_excuses_nothing_that_was_done_later() -> None:
+def test_judge_takes_a_card_lost_before_the_end_as_no_excuse_for_later_work() -> None:
     lines = [line("begin", 9), line("end", 40), line("end", 50, launch=2)]
     assert kinds(judge([item()], lines, [Excuse(9, 9, cards=frozenset({CARD}))])) == ["doubled"]
 
 
-def test_a_host_that_was_wiped_excuses_what_it_had_not_told() -> None:
+def test_judge_excuses_unreported_work_of_a_wiped_host() -> None:
     lines = [replace(each, host="10.0.0.1") for each in TWICE]
     assert kinds(judge([item()], lines, [Excuse(30, 31, wiped="10.0.0.1")])) == []
     assert kinds(judge([item()], lines, [Excuse(30, 31, wiped="10.0.0.2")])) == ["doubled"]
@@ -85,7 +85,7 @@ def test_a_host_that_was_wiped_excuses_what_it_had_not_told() -> None:
     assert kinds(judge([item()], TWICE, [Excuse(30, 31)])) == ["doubled"]
 
 
-def test_a_drain_excuses_also_what_has_no_card() -> None:
+def test_judge_excuses_work_without_a_card_by_a_drain() -> None:
     lines = [replace(each, cards=(), host="10.0.0.1") for each in TWICE]
     for host, wrong in (("10.0.0.1", []), ("10.0.0.2", ["doubled"]), ("", ["doubled"])):
         drain = Excuse(11, 12, cards=frozenset({CARD}), drained=host)
@@ -93,7 +93,7 @@ def test_a_drain_excuses_also_what_has_no_card() -> None:
     assert kinds(judge([item()], [replace(each, host="") for each in lines], [Excuse(11, 12)])) == ["doubled"]
 
 
-def test_work_that_made_room_may_be_done_again_unless_it_was_known_to_be_done() -> None:
+def test_judge_excuses_preempted_work_unless_it_was_known_to_be_done() -> None:
     preemptible = item(preemptible=True)
     assert kinds(judge([preemptible], TWICE, [])) == ["doubled"], "nobody ended it"
     verdict = judge([preemptible], TWICE, [], {"w1-x.1": Told("TASK_KILLED", made_room=True)})
@@ -102,7 +102,7 @@ def test_work_that_made_room_may_be_done_again_unless_it_was_known_to_be_done() 
     assert kinds(judge([preemptible], TWICE, [], {"w1-x.1": Told("TASK_FINISHED", True)})) == ["doubled"]
 
 
-def test_a_gang_begins_again_with_what_ended_one_of_its_members() -> None:
+def test_judge_excuses_a_gang_by_the_end_of_one_member() -> None:
     gang = item(tasks=2)
     done, other = [replace(line("end"), task="w1-x.1.0")], replace(line("begin", rank=1), task="w1-x.1.1")
     again = [replace(line("end", 20, rank=rank), task=f"w1-x.2.{rank}") for rank in (0, 1)]
@@ -115,17 +115,17 @@ def test_a_gang_begins_again_with_what_ended_one_of_its_members() -> None:
     assert kinds(judge([gang], [*done, elsewhere, *again], [drained], told)) == []
 
 
-def test_a_card_with_two_owners_is_seen_whatever_became_of_the_work() -> None:
+def test_judge_finds_a_card_with_two_owners() -> None:
     assert kinds(judge([item()], [*ONCE, line("double")], [])) == ["card"]
     assert kinds(judge([], [line("double", number=0)], [])) == ["card"]
 
 
-def test_work_that_ran_beside_itself_has_no_excuse() -> None:
+def test_judge_has_no_excuse_for_work_that_ran_twice_at_once() -> None:
     excuse = Excuse(10, 10, frozenset({"w1-x.1"}))
     assert kinds(judge([item()], [*ONCE, line("twice")], [excuse])) == ["doubled"]
 
 
-def test_work_that_was_to_end_may_end_either_way() -> None:
+def test_judge_accepts_either_end_of_unwanted_work() -> None:
     for state, wrong in (("killed", []), ("finished", []), ("failed", ["lost"]), ("", ["lost"])):
         assert kinds(judge([item(state=state, unwanted=True)], [line("begin")], [])) == wrong
 
@@ -136,7 +136,7 @@ def test_judge_counts_an_unaccepted_request_as_lost_only_if_it_ran() -> None:
     assert kinds(judge([never], ONCE, [])) == ["lost"]
 
 
-def test_a_gang_whose_member_was_killed_before_it_began_may_begin_again() -> None:
+def test_judge_excuses_a_gang_whose_member_was_killed_before_it_began() -> None:
     gang = item(tasks=2)
     first = [replace(line("end"), task="w1-x.1.0")]
     again = [replace(line("end", 20, rank=rank), task=f"w1-x.2.{rank}") for rank in (0, 1)]

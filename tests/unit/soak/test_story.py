@@ -29,7 +29,7 @@ def test_a_story_follows_from_its_seed_and_epoch() -> None:
     assert all(act.at_s < 300 for act in story.acts)
 
 
-def test_every_kind_comes_and_each_process_is_killed_often_enough() -> None:
+def test_story_has_every_kind_and_kills_each_process_often_enough() -> None:
     plan, often = Plan(), Counter[str]()
     for epoch in range(1, 13):
         for act in story_of(2, epoch, plan, False, often).acts:
@@ -39,12 +39,12 @@ def test_every_kind_comes_and_each_process_is_killed_often_enough() -> None:
     assert all(often[kind] >= 50 for kind in KILLS), often
 
 
-def test_on_one_machine_only_what_it_has_is_killed() -> None:
+def test_story_of_one_machine_kills_only_its_processes() -> None:
     acts = story_of(1, 1, Plan(lasts_s=600, faults=SMALL), small=True).acts
     assert {act.kind for act in acts} == {*LOAD, *SMALL}
 
 
-def test_faults_that_a_machine_has_not_are_refused_by_name() -> None:
+def test_story_faults_that_a_machine_lacks_are_refused_by_name() -> None:
     assert faults_of("kill agent", small=True) == ("kill agent",)
     assert faults_of("reboot agent,kill agent", small=False) == ("reboot agent", "kill agent")
     for names, small in (("reboot agent", True), ("clock sun", False)):
@@ -52,7 +52,7 @@ def test_faults_that_a_machine_has_not_are_refused_by_name() -> None:
             faults_of(names, small)
 
 
-def test_each_kind_may_come_also_where_no_process_is_to_be_killed_so_often() -> None:
+def test_story_without_a_number_of_kills_has_each_kind() -> None:
     acts = [act for epoch in (1, 2, 3) for act in story_of(1, epoch, Plan(lasts_s=600, times=0), False).acts]
     assert {act.kind for act in acts} >= {*KILLS}
 
@@ -63,7 +63,7 @@ def test_story_kills_a_seldom_killed_process_more_often() -> None:
     assert kills.most_common(1)[0][0] == "kill keeper"
 
 
-def test_faults_that_wait_for_each_other_come_one_at_a_time_and_others_in_bursts() -> None:
+def test_story_faults_come_one_at_a_time_or_in_bursts() -> None:
     alone, many = (story_of(1, epoch, Plan(), small=False) for epoch in (1, 3))
     assert (alone.alone, many.alone) == (True, False)
     assert alone.with_acts(alone.acts[:3]).alone, "also in a story that was made shorter"
@@ -137,14 +137,14 @@ def test_shrink_keeps_a_story_that_never_fails_again() -> None:
     assert shrink(acts, lambda _: False, 100)[0] == acts
 
 
-def test_quantiles_are_values_that_were_seen() -> None:
+def test_tally_quantiles_are_measured_values() -> None:
     assert quantile([], 0.5) is None
     assert quantile([3.0], 0.99) == 3
     assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2
     assert quantile([float(value) for value in range(1, 201)], 0.99) == 198
 
 
-def test_the_table_has_a_line_for_each_fault() -> None:
+def test_tally_table_has_a_line_for_each_fault() -> None:
     again = Counter({"executor killed": 3})
     tally = Tally(epochs=2, asked=9, done=9, again=again, switches={"masters": 4}, deposed=2)
     row = tally.row("kill agent")
@@ -171,7 +171,7 @@ def test_tally_counts_findings_for_the_faults_after_the_request() -> None:
     assert [(row.lost, row.doubled) for row in tally.rows.values()] == [(0, 1), (1, 1)]
 
 
-def test_a_recovery_counts_as_alone_only_if_no_other_fault_was_near() -> None:
+def test_tally_counts_a_recovery_as_alone_if_no_other_fault_was_near() -> None:
     load = Load.__new__(Load)
     load.items, load.taken = [], 0
     probes = [Item(number, "probe", {}, 0.0) for number in (1, 2, 3)]

@@ -1,4 +1,4 @@
-"""What a soak takes for left over in a master's state."""
+"""Leftovers in a master's state after a soak."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def told(state: str, *statuses: str, gpus: float = 0.0) -> list[str]:
         (FINISHED, ()),
     ],
 )
-def test_a_task_that_the_master_still_has_is_left(state: str, statuses: tuple[str, ...]) -> None:
+def test_witness_reports_a_task_that_the_master_still_has(state: str, statuses: tuple[str, ...]) -> None:
     assert told(state, *statuses) == [f"task: Mesos has w1-x.1, {state}"]
 
 

@@ -1,4 +1,4 @@
-"""What tasks are charged with, and the past use that follows: while they run, at once, and once."""
+"""Charges of tasks while they run, and the past use that follows from them."""
 
 from dataclasses import replace
 

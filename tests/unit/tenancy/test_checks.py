@@ -1,4 +1,4 @@
-"""Trees of queues against nodes: what cannot be kept is told, and nothing that can."""
+"""Checks of trees of queues against nodes: exactly what cannot be kept is reported."""
 
 from itertools import product
 

@@ -138,7 +138,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.long)])
 def test_queue_document_is_read_back_as_it_was(count: int) -> None:
     @settings(max_examples=count)
     @given(documents())
@@ -163,22 +163,34 @@ ANYTHING = st.recursive(
 )
 
 
-@given(st.sampled_from(SPEC_FIELDS), ANYTHING)
-def test_queue_document_with_an_odd_field_has_a_problem_with_its_place(field: Any, value: Any) -> None:
-    made = decode({"queues": {"a": {field.key: value}}})
-    if isinstance(made, list):
-        assert all(problem.path.startswith("/queues/a/") for problem in made)
-    else:
-        assert decode(encode(made)) == made
+@pytest.mark.parametrize("count", [50, pytest.param(100, marks=pytest.mark.long)])
+def test_queue_document_with_an_odd_field_has_a_problem_with_its_place(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.sampled_from(SPEC_FIELDS), ANYTHING)
+    def check(field: Any, value: Any) -> None:
+        made = decode({"queues": {"a": {field.key: value}}})
+        if isinstance(made, list):
+            assert all(problem.path.startswith("/queues/a/") for problem in made)
+        else:
+            assert decode(encode(made)) == made
+
+    check()
 
 
-@given(st.sampled_from(["queues", "pools", "classes", "gpu_cost", "users", "fairness", "overbook"]), ANYTHING)
-def test_queue_document_with_an_odd_top_field_has_a_problem(key: str, value: Any) -> None:
-    made = decode({key: value})
-    if isinstance(made, list):
-        assert all(problem.path.startswith(f"/{key}") for problem in made)
-    else:
-        assert decode(encode(made)) == made
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_queue_document_with_an_odd_top_field_has_a_problem(count: int) -> None:
+    @settings(max_examples=count)
+    @given(
+        st.sampled_from(["queues", "pools", "classes", "gpu_cost", "users", "fairness", "overbook"]), ANYTHING
+    )
+    def check(key: str, value: Any) -> None:
+        made = decode({key: value})
+        if isinstance(made, list):
+            assert all(problem.path.startswith(f"/{key}") for problem in made)
+        else:
+            assert decode(encode(made)) == made
+
+    check()
 
 
 def problems(value: dict[str, Any]) -> dict[str, str]:

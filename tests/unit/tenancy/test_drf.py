@@ -111,7 +111,7 @@ def test_drf_division_is_within_demands_and_the_pool(count: int) -> None:
 def _nothing_is_left_that_somebody_may_have(
     pool: Amounts, parties: list[Party], got: list[dict[int, Amounts]]
 ) -> None:
-    """Whoever wants more of a kind lacks one of its resources, but for what rounding leaves over."""
+    """Demand for more of a kind lacks one of its resources, but for what rounding leaves over."""
     left = [pool[r] - sum(total(each)[r] for each in got) for r in range(3)]
     for each, mine in zip(parties, got, strict=True):
         for kind, wanted in each.wants.items():
@@ -120,19 +120,26 @@ def _nothing_is_left_that_somebody_may_have(
                 assert any(left[r] <= 40 for r in range(3) if kind >> r & 1), (left, kind, has, wanted)
 
 
-@given(POOL, POOL, PARTIES, st.lists(WISH, min_size=4, max_size=4), st.sets(st.integers(0, 2), min_size=1))
-def test_drf_level_is_the_highest_for_which_there_is_enough(
-    pool: Amounts, there: Amounts, parties: list[Party], have: list[Amounts], counted: set[int]
-) -> None:
-    rests = [total(party.wants) for party in parties]
-    division = division_of(pool, sorted(counted), parties, have[: len(parties)], rests)
-    level, (gpus, cpus, memory) = division.highest(there), zip(*rests, strict=True)
-    taken, more = division.taken(level), division.taken(level + 1)
-    assert all(taken[r] <= there[r] for r in counted)
-    if taken == (sum(gpus), sum(cpus), sum(memory)):
-        assert not division.short(there, level)
-    else:
-        assert division.short(there, level) == {r for r in counted if more[r] > there[r]} != set()
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.long)])
+def test_drf_level_is_the_highest_for_which_there_is_enough(count: int) -> None:
+    @settings(max_examples=count)
+    @given(
+        POOL, POOL, PARTIES, st.lists(WISH, min_size=4, max_size=4), st.sets(st.integers(0, 2), min_size=1)
+    )
+    def check(
+        pool: Amounts, there: Amounts, parties: list[Party], have: list[Amounts], counted: set[int]
+    ) -> None:
+        rests = [total(party.wants) for party in parties]
+        division = division_of(pool, sorted(counted), parties, have[: len(parties)], rests)
+        level, (gpus, cpus, memory) = division.highest(there), zip(*rests, strict=True)
+        taken, more = division.taken(level), division.taken(level + 1)
+        assert all(taken[r] <= there[r] for r in counted)
+        if taken == (sum(gpus), sum(cpus), sum(memory)):
+            assert not division.short(there, level)
+        else:
+            assert division.short(there, level) == {r for r in counted if more[r] > there[r]} != set()
+
+    check()
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.long)])
@@ -181,19 +188,24 @@ def stepped(pool: Amounts, parties: list[Party]) -> list[list[Fraction]]:
             left[r] -= step[r] * small
 
 
-@settings(max_examples=60)
-@given(TREES, st.integers(1, 100), st.sampled_from([0, 100]))
-def test_drf_with_gpus_only_is_the_plain_division(root: Branch, amount: int, history: int) -> None:
+@pytest.mark.parametrize("count", [25, pytest.param(60, marks=pytest.mark.long)])
+def test_drf_with_gpus_only_is_the_plain_division(count: int) -> None:
     """But for thousandths that rounding leaves over on the way down."""
-    root = thousandfold(root)
-    layout = Layout(root)
-    demands, uses = layout.demands_of(root), layout.uses_of(root)
-    plain = layout.explained(amount * 1000, demands, uses, history)
-    wishes = {path: {GPUS: (milli, 0, 0)} for path, milli in demands.items() if milli}
-    shares = dominant_shares(root, (amount * 1000, 0, 0), wishes, uses, history)
-    assert plain.keys() == shares.keys()
-    for path, share in shares.items():
-        assert abs(share.due - plain[path].due) <= 40, (share, plain[path])
+
+    @settings(max_examples=count)
+    @given(TREES, st.integers(1, 100), st.sampled_from([0, 100]))
+    def check(root: Branch, amount: int, history: int) -> None:
+        root = thousandfold(root)
+        layout = Layout(root)
+        demands, uses = layout.demands_of(root), layout.uses_of(root)
+        plain = layout.explained(amount * 1000, demands, uses, history)
+        wishes = {path: {GPUS: (milli, 0, 0)} for path, milli in demands.items() if milli}
+        shares = dominant_shares(root, (amount * 1000, 0, 0), wishes, uses, history)
+        assert plain.keys() == shares.keys()
+        for path, share in shares.items():
+            assert abs(share.due - plain[path].due) <= 40, (share, plain[path])
+
+    check()
 
 
 def thousandfold(branch: Branch) -> Branch:

@@ -1,4 +1,4 @@
-"""What queues are due in the engine: by what is held and asked for, by what the pools have, and by past use."""
+"""Dues of queues in the engine: by what is held and asked for, by what the pools have, and by past use."""
 
 from dataclasses import replace
 

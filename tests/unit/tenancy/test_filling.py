@@ -2,7 +2,8 @@
 
 from fractions import Fraction
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.policy.tenancy.filling import MOST_WEIGHT, Claim, fill, scaled
@@ -48,13 +49,16 @@ def test_filling_gives_claims_without_weight_the_rest(amount: int, claims: list[
     assert idle == max(0, min(amount - weighty, sum(claim.cap for claim in claims if not claim.weight)))
 
 
-@given(st.integers(0, 200), CLAIMS, st.randoms(use_true_random=False))
-def test_filling_does_not_depend_on_the_order_of_claims(
-    amount: int, claims: list[Claim], random: object
-) -> None:
-    shuffled = sorted(claims, key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert fill(amount, shuffled) == fill(amount, claims)
-    assert scaled(amount, shuffled) == scaled(amount, claims)
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.long)])
+def test_filling_does_not_depend_on_the_order_of_claims(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.integers(0, 200), CLAIMS, st.randoms(use_true_random=False))
+    def check(amount: int, claims: list[Claim], random: object) -> None:
+        shuffled = sorted(claims, key=lambda _: random.random())  # type: ignore[attr-defined]
+        assert fill(amount, shuffled) == fill(amount, claims)
+        assert scaled(amount, shuffled) == scaled(amount, claims)
+
+    check()
 
 
 def test_filling_gives_rounding_rests_by_rest_rank_and_name() -> None:

@@ -139,7 +139,7 @@ def _guarantees_hold(parent: Branch, mine: list[Share], given: int) -> None:
         assert [share.floor for share in mine] == [min(want_of(c), c.guarantee) for c in parent.children]
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.long)])
 def test_tree_share_never_falls_with_more_demand(count: int) -> None:
     @settings(max_examples=count)
     @given(TREES, st.integers(0, 100))

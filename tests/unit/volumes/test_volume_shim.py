@@ -19,7 +19,7 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    driver_tree(tmp_path / "root", V)
+    driver_tree(tmp_path / "root", V, beside=False)
     return tmp_path / "root"
 
 

@@ -1,4 +1,4 @@
-"""What a host sends is no reason for the scheduler to end, however it is nested."""
+"""Messages of hosts that are hostile: no nesting ends the scheduler."""
 
 import pytest
 

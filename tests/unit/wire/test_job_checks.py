@@ -100,7 +100,7 @@ def world() -> World:
 
 
 def sent(launch: fx.LaunchTask) -> tuple[HealthCheck, ...]:
-    """What the executor is told to check."""
+    """Return the checks in the message to the executor."""
     data = to_task_info(launch, Settings("e", "m"))["data"]
     return decode(decode_assignment(base64.b64decode(data)).checks)
 

@@ -1,4 +1,4 @@
-"""What a monitor says of the use of cards: both ways, bounded, and of monitors that say nothing of it."""
+"""Use of cards in reports of a monitor: both ways, bounded, and absent from older monitors."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a monitor says of shares in use: both ways, bounded, and of monitors that say nothing of it."""
+"""Shares in use in reports of a monitor: both ways, bounded, and absent from older monitors."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_share_uses_of_a_report_are_bounded_and_words_cut() -> None:
 
 
 def test_share_use_file_name_of_a_task_is_words_only() -> None:
-    """Whoever names a file chooses any bytes: such as can be no UTF-8, or command a terminal."""
+    """A file name may have any bytes: such as are no UTF-8, or control a terminal."""
     (use,) = report.decode(body(problem="has loaded /tmp/libcuda.so\udcff\x1b[2J")).uses
     assert use.problem == "has loaded /tmp/libcuda.so\\udcff\\x1b[2J"
 

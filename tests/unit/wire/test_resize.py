@@ -1,4 +1,4 @@
-"""What an executor is asked about a share, and what it answers: both ways, and what is refused."""
+"""Requests to an executor about a share, and its answers: both ways, and refusals."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a card has for shares, in a monitor's report."""
+"""Sharing abilities of a card in a monitor's report."""
 
 import json
 from dataclasses import replace

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from isolator.host import processes
 from tests.web.browser import NEEDED, Browser
 
-pytestmark = NEEDED
+pytestmark = [NEEDED, pytest.mark.long]
 
 
 def test_launcher_hides_interfaces_that_come_and_go(browser: Browser) -> None:

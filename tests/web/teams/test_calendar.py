@@ -67,6 +67,7 @@ def test_a_booking_has_a_page_from_which_it_is_cancelled(tenants: Tenants, brows
     assert sorted(shown) == ["", "Cancel", "Cancel"], "what is over is not cancelled"
 
 
+@pytest.mark.long
 def test_days_have_room_on_a_tablet_as_on_a_desk(tenants: Tenants, browser: Browser) -> None:
     page, _ = opened(tenants, browser, "#/")
     days = "[...document.querySelectorAll('.days > span')]"
@@ -109,6 +110,7 @@ def test_hours_go_by_the_clock_of_their_zone_over_summer_and_winter(
     assert found(gap, at(2027, 3, 28), at(2027, 3, 28, 12)) == [[at(2027, 3, 28, 1), at(2027, 3, 28, 22)]]
 
 
+@pytest.mark.long
 def test_calendar_without_bookings_says_so(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(tenants.url)
     doubles.answer(page, {"/v1/bookings": {"bookings": [], "since": time.time(), "until": time.time()}})

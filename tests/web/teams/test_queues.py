@@ -53,6 +53,7 @@ BAR: Final = (
 )
 
 
+@pytest.mark.long
 def test_queues_are_opened_and_closed_by_keys_and_by_the_address(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(f"{tenants.url}/#/queues")
     page.when('title="research/vision"')
@@ -107,6 +108,7 @@ def test_axe_has_nothing_against_pages_of_queues(tenants: Tenants, browser: Brow
     assert judged(browser.page(tenants.url), SHARED, look) == {}
 
 
+@pytest.mark.long
 def test_a_phone_shows_all_of_a_queue(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(tenants.url)
     assert too_wide(page, SHARED) == {}
@@ -145,6 +147,7 @@ def test_the_curve_of_a_budget_ends_at_what_is_used_and_leads_on_at_what_runs(
     assert known[-1][1] == pytest.approx(200 - 200 * budget["used_hours"] / high, abs=1)
 
 
+@pytest.mark.long
 def test_a_queue_is_held_and_resumed_after_a_question(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(f"{tenants.url}/#/queues/research%2Fspeech")
     page.click("#view .head button", "Hold")
@@ -195,6 +198,7 @@ def wide() -> Iterator[Rig]:
     rig.close()
 
 
+@pytest.mark.long
 def test_tree_of_many_queues_holds_only_open_ones(wide: Rig, browser: Browser) -> None:
     page = browser.page(f"{wide.url}/#/queues")
     page.when('title="t19"')

@@ -375,9 +375,10 @@ def test_audit_log_on_a_full_disk_keeps_its_reserve_then_refuses_changes(small: 
 def test_audit_log_on_a_full_disk_may_go_on_and_counts_the_lost(small: Path) -> None:
     logged = Logged(small / "audit", on_full=OnFull.DROP)
     ballast = fill(small)
+    subjects = tuple(f"job:{'x' * 90}{number}" for number in range(20))
     for number in range(0, 20_000, 10):
         assert logged.log.full() is None
-        logged.put(*(change(number + each, detail="x" * 1000) for each in range(10)))
+        logged.put(*(change(number + each, on=subjects) for each in range(10)))
         if logged.log.lost > 10:
             break
     lost = logged.log.lost

@@ -1,1 +1,1 @@
-"""What several schedulers share."""
+"""State that several schedulers share."""

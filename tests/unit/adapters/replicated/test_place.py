@@ -1,4 +1,4 @@
-"""Where schedulers of one cluster meet: what is taken for an address, and when it needs a password."""
+"""Addresses in ZooKeeper where schedulers of one cluster meet, and their passwords."""
 
 from pathlib import Path
 

@@ -84,7 +84,7 @@ def copy_of(path: Path, to: Path) -> Path:
 
 
 def read(path: Path) -> tuple[Saved, list[LogEvent]] | None:
-    """What a scheduler begins with; None: it refuses to start."""
+    """Return the state and events that a scheduler begins with, or None if it refuses to start."""
     try:
         store = SqliteStore(path)
     except (Damaged, BadConfiguration) as error:
@@ -101,7 +101,7 @@ def read(path: Path) -> tuple[Saved, list[LogEvent]] | None:
 
 
 def flips(size: int) -> Iterator[tuple[int, int]]:
-    """Where, and which bits of the byte."""
+    """Yield places of the file, and bits of the byte there."""
     for place in HEAD:
         yield place, 0x01
     for page in range(size // PAGE):
@@ -126,7 +126,7 @@ def test_state_damage_of_a_bit_in_any_page_is_noticed_or_harmless(whole: Path, t
 
 
 #: Every so many pages are damaged.
-STEPS: Final = [9, pytest.param(1, marks=pytest.mark.long)]
+STEPS: Final = [13, pytest.param(1, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -230,7 +230,7 @@ def test_state_damage_of_swapped_pages_is_noticed_or_harmless(whole: Path, tmp_p
 
 
 def replaced(save: Save) -> Save:
-    """What is saved of the task at another time, of the event for another owner: rows of the same size."""
+    """Return a save of the same size: of the task at another time, or of the event for another owner."""
     if isinstance(save, SaveTask):
         return SaveTask(replace(save.task, launched_at=9.0))
     if isinstance(save, KeepEvent):

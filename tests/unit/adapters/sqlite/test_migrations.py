@@ -191,17 +191,27 @@ def bring_up(path: Path, kill_at: int) -> int:
     return count
 
 
-def test_migration_that_is_killed_leaves_the_old_or_the_new_state(path: Path, tmp_path: Path) -> None:
-    old_state(tmp_path / "whole" / "state.sqlite", 3)
-    statements = int(in_a_child(lambda: bring_up(tmp_path / "whole" / "state.sqlite", 1000))[1])
+@pytest.fixture(scope="module")
+def brought_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Saved, int]:
+    """Bring up a state that is not killed, by a number of statements."""
+    path = old_state(tmp_path_factory.mktemp("whole") / "state.sqlite", 3)
+    statements = int(in_a_child(lambda: bring_up(path, 1000))[1])
     assert statements > 10
-    whole = loaded(tmp_path / "whole" / "state.sqlite")
+    return loaded(path), statements
+
+
+@pytest.mark.parametrize("part", [None, 0.0, 0.5, 1.0])
+def test_migration_that_is_killed_leaves_the_old_or_the_new_state(
+    path: Path, brought_up: tuple[Saved, int], part: float | None
+) -> None:
+    """Kill it before the copy is whole, or after a part of the statements."""
+    whole, statements = brought_up
     old_state(path, 3)
     before = {table: rows(path, table) for table in tables(path)}
-    for at in (-1, 0, statements // 2, statements - 1):
-        assert in_a_child(partial(bring_up, path, at)) == (-signal.SIGKILL, "")
-        assert version_in(path) == 3
-        assert {table: rows(path, table) for table in tables(path)} == before
+    kill_at = -1 if part is None else round(part * (statements - 1))
+    assert in_a_child(partial(bring_up, path, kill_at)) == (-signal.SIGKILL, "")
+    assert version_in(path) == 3
+    assert {table: rows(path, table) for table in tables(path)} == before
     assert loaded(path) == whole
     assert [each.name for each in path.parent.glob(".*.part")] == []
 

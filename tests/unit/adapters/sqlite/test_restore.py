@@ -255,11 +255,18 @@ def restore_or_die(copy: Path, path: Path, kill_at: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("at_each", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ("middle", {"refused"}),
+        ("last", {"old"}),
+        pytest.param("all", {"new old", "old", "refused"}, marks=pytest.mark.long),
+    ],
+)
 def test_restore_killed_at_any_point_leaves_the_old_the_new_or_no_state(
-    copy: Path, tmp_path: Path, at_each: bool
+    copy: Path, tmp_path: Path, points: str, expected: set[str]
 ) -> None:
-    """Kill it in the middle and at the end, or at each point, and restore again."""
+    """Kill it, and restore again."""
     write(tmp_path / "whole" / "state.sqlite", "old", "new")
     add_hook(tmp_path / "whole" / "state.sqlite", "new")
 
@@ -267,14 +274,14 @@ def test_restore_killed_at_any_point_leaves_the_old_the_new_or_no_state(
         path = shutil.copytree(tmp_path / "whole", tmp_path / name) / "state.sqlite"
         return path, in_a_child(partial(restore_or_die, copy, path, kill_at))
 
-    points = int(ended("not killed")[1][1])
-    assert points > 12
+    count = int(ended("not killed")[1][1])
+    assert count > 12
     outcomes = set()
-    for point in range(points) if at_each else (points // 2, points - 1):
+    for point in {"middle": [count // 2], "last": [count - 1], "all": range(count)}[points]:
         path, end = ended(str(point), point)
         assert end == (-signal.SIGKILL, "")
         outcomes.add(_after_a_kill(path, copy))
-    assert outcomes == ({"new old", "old", "refused"} if at_each else {"old", "refused"})
+    assert outcomes == expected
 
 
 def _after_a_kill(path: Path, copy: Path) -> str:

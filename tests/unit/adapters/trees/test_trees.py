@@ -1,4 +1,4 @@
-"""What is read comes out as it was, and who sends nonsense writes nothing elsewhere."""
+"""Trees of files over a stream: they come out as they were, and a hostile sender writes no file outside."""
 
 import os
 import stat

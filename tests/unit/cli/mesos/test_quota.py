@@ -1,4 +1,4 @@
-"""What the doctor and the plan say of frameworks that share the roles of queues."""
+"""Findings of doctor and plan about frameworks that share the roles of queues."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace

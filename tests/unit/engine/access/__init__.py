@@ -1,1 +1,1 @@
-"""Who may do what, as the engine keeps it."""
+"""Access documents and tokens in the engine."""

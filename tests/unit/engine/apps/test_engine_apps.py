@@ -45,7 +45,7 @@ def instances(world: World, app: str = "/web") -> list[Job]:
 
 
 def serve(world: World, seconds: int = 1) -> None:
-    """All that is launched runs, what is killed ends, and what is free is offered."""
+    """Let launched tasks run and killed ones end, and offer what is free."""
     for _ in range(seconds):
         world.serial += 1
         world.offers(offer(f"s{world.serial}", cpus=100, mem=1e5))

@@ -49,7 +49,7 @@ def test_executor_is_asked_for_ports_of_its_app_and_of_checks(world: World) -> N
     assert len(item.task.ports) == 2
 
 
-def test_no_port_is_heeded_until_it_is_proved_nor_after_a_restart(world: World) -> None:
+def test_port_of_an_instance_is_not_heeded_until_proved_nor_after_a_restart(world: World) -> None:
     id = launched(world).task.id
 
     def task() -> Task:

@@ -1,5 +1,5 @@
-"""What a booking of a node costs in GPUs that stand idle until it begins, beside a drain of that node from the moment
-of booking: `python -m tests.unit.engine.bookings.idle_before` prints the table of docs/bookings.md.
+"""Cost of a booking of a node in GPUs that stand idle until it begins, beside a drain of that node from the moment of
+booking: `python -m tests.unit.engine.bookings.idle_before` prints the table of docs/bookings.md.
 
 Four nodes of four GPUs, one of which is booked two hours ahead. Jobs of one GPU, 2 to 20 minutes long, with time limits
 half as long again; every second one is preemptible, with a notice of a minute. The same jobs come in each run.
@@ -80,7 +80,7 @@ class Loaded(Booked):
 
 
 def cost_of(load: float, way: str, *, ahead_s: int = 2 * HOUR, seed: int = 1) -> Cost:
-    """What one way costs at a load; the begin is `ahead_s` after the booking."""
+    """Measure the cost of one way at a load; the begin is `ahead_s` after the booking."""
     world, idle = Loaded(load, seed), 0.0
     while world.now < world.state.started_at + _WARM_S:
         world.step()

@@ -1,4 +1,4 @@
-"""How a booking begins: its nodes are chosen, it begins, and its owner hears of what is lacking alone."""
+"""Begin of a booking: choice of its nodes, and events for its owner about what is lacking."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ BEGUN = "it has begun, and lasts until Tue 2026-11-24 14:00"
 
 
 class Told(Booked):
-    """What owners are told, in its order: kinds of events and their words."""
+    """List the events for owners in their order: kinds and texts."""
 
     def feed(self, *events: ev.Event) -> list[fx.Effect]:
         last, effects = dict(self.state.bookings), super().feed(*events)

@@ -20,7 +20,7 @@ class Shared(Booked):
         self.node(name, *cards, cpus=100)
 
     def offer_again(self) -> None:
-        """What no task holds of each node is offered, once; a shared card is held by the task that covers it."""
+        """Offer once what no task holds of each node; a shared card is held by the task that covers it."""
         whole = dict(self.size)
         for gpu_id in self.state.covers:
             self.size[str(gpu_id).split("-", maxsplit=1)[0]] -= 1

@@ -1,4 +1,4 @@
-"""Who was told to end for a booking goes on when that is of no use: it has other nodes, is gone, or lasts on."""
+"""Notices for a booking, withdrawn when it has other nodes, is gone, or lasts on."""
 
 from dataclasses import replace
 

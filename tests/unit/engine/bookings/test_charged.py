@@ -1,4 +1,4 @@
-"""What a booking is charged for GPUs that stood ready and that nobody used."""
+"""Charges of a booking for GPUs that stood ready and were not used."""
 
 import pytest
 

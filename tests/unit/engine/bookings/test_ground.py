@@ -69,8 +69,8 @@ def test_ground_has_the_gpus_that_are_sound(world: Booked) -> None:
 
 def test_ground_has_the_pool_and_the_cost_of_each_node(world: Booked) -> None:
     document = QueueDocument(
-        {"exam": QueueSpec()}, gpu_cost={"A100": 3}, pools=(Pool("old", models=("T4",)),)
+        queues={"exam": QueueSpec()}, gpu_cost={"A100": 3}, pools=(Pool("old", models=("T4",)),)
     )
-    found = {each.node: (each.pool, each.cost) for each in ground_of(world.state, document).bins}
-    assert found == {"n1": (DEFAULT_POOL, 3), "n2": ("old", 1)}
+    places = {each.node: (each.pool, each.cost) for each in ground_of(world.state, document).bins}
+    assert places == {"n1": (DEFAULT_POOL, 3), "n2": ("old", 1)}
     assert {each.cost for each in ground_of(world.state).bins} == {1}, "without a tree all cost the same"

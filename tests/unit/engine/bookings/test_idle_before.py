@@ -1,4 +1,4 @@
-"""How long GPUs stand idle for a booking, beside a drain of its node from the moment at which it is booked."""
+"""Idle time of GPUs for a booking, beside a drain of its node from the moment of booking."""
 
 from typing import Final
 

@@ -69,7 +69,7 @@ class Booked(World):
         return done
 
     def offer_again(self) -> None:
-        """What no task holds of each node is offered, once."""
+        """Offer once what no task holds of each node."""
         for name in self.size:
             node = next((n for n in self.state.nodes.values() if n.id == name), None)
             if node is None or node.lost_at is not None:
@@ -94,7 +94,7 @@ class Booked(World):
         return self.job(name)
 
     def started(self) -> None:
-        """What is launched runs."""
+        """Let launched tasks run."""
         for task_id in list(self.state.live):
             task = self.state.tasks[task_id]
             if task.job_id is not None and task.started_at is None and not task.ended:

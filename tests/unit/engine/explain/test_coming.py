@@ -1,4 +1,4 @@
-"""What who waits is told of GPUs that his queue is guaranteed: what is free, and who gives back what, and when."""
+"""Explanations for waiting jobs about guaranteed GPUs: free ones, and those that other jobs give back, and when."""
 
 import random
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ def why(world: Tenants, name: str) -> Why:
 
 
 def start_of(told: Why) -> float:
-    """When it is expected to start."""
+    """Return when the job is expected to start."""
     assert told.estimate is not None
     assert told.estimate.at is not None, told.estimate.basis
     return told.estimate.at

@@ -1,4 +1,4 @@
-"""A plan of a document names who would be stopped for whom, and changes nothing; what it names comes true."""
+"""Trial of a document: it names the jobs that would be stopped and changes nothing; what it names comes true."""
 
 import pytest
 

@@ -47,7 +47,7 @@ def test_reservation_for_a_job_stays_while_a_card_is_closed() -> None:
 
 
 def test_reservation_for_a_job_stays_however_long_a_card_takes_to_close() -> None:
-    """What chaos found: what a node had is remembered for a while only, and the word of the end was lost."""
+    """Found by chaos: what a node had is remembered for a while only, and the status of the end was lost."""
     world = world_of(shared("g1"), shared("g2"))
     submit(world, "j1", **QUARTER)
     run(world, cover_task(world), share_of(world, "j1"))
@@ -164,7 +164,7 @@ def idle_world(*more: str, **settings: object) -> World:
 
 
 def closed_for(world: World, **wanted: object) -> list[str]:
-    """Which tasks are ended for a job that waits."""
+    """Return the tasks that are ended for a job that waits."""
     kills = every([*submit(world, "waits", **wanted), *world.tick(3)], fx.Kill)
     assert world.job("waits").state is JobState.PENDING
     return [kill.task_id for kill in kills]

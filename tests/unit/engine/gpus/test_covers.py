@@ -47,7 +47,7 @@ def world_of(*cards: Gpu, **settings: Any) -> World:
 
 
 def rest(world: World, name: str, gpus: float, *, agent: str = "a1", kind: str = "{}") -> list[fx.Effect]:
-    """What an agent has left is offered."""
+    """Offer what an agent has left."""
     made = offer(name, agent, cpus=6, gpus=gpus)
     scalars = tuple(replace(scalar, kind=kind) for scalar in made.resources)
     return world.offers(replace(made, resources=scalars))
@@ -457,7 +457,7 @@ def test_share_of_a_waiting_job_may_end_one_of_lower_priority_and_no_other() -> 
 
 @pytest.mark.parametrize("state", ["TASK_FAILED", "TASK_GONE"])
 def test_cover_end_reported_by_the_master_is_enough_and_its_keeper_stays(state: str) -> None:
-    """What chaos found: a share was placed on a card whose cover had ended, by an answer to reconciliation."""
+    """Found by chaos: a share was placed on a card whose cover had ended, by an answer to reconciliation."""
     world = world_of(shared("g1"))
     world.settings = replace(world.settings, sealed=True)
     world.submit("j1", **QUARTER)

@@ -1,4 +1,4 @@
-"""The engine and sick cards, drains, resets: what is placed, what is ended, what is told."""
+"""Sick cards, drains and resets in the engine: placement, ended jobs and events."""
 
 import json
 from dataclasses import replace

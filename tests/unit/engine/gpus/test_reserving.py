@@ -1,4 +1,4 @@
-"""What is reserved of an agent while a card is shared, who may use it, and how it is given back."""
+"""Reservations on an agent while a card is shared, their use, and their return."""
 
 import json
 from dataclasses import replace

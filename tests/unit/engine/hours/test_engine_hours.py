@@ -1,4 +1,4 @@
-"""Queues by day and by night in a bare engine: who is owed what, who is told before, and who is left alone."""
+"""Queues by day and by night in a bare engine: guarantees, notices before a change, and jobs that are spared."""
 
 from datetime import datetime
 from typing import Any
@@ -76,13 +76,13 @@ NIGHTS = {
 
 @pytest.mark.parametrize(("evening", "morning"), NIGHTS.values(), ids=NIGHTS)
 def test_job_owed_gpus_by_new_hours_starts_on_time(evening: str, morning: str) -> None:
-    world = world_at(at(evening) - 3000, night_and_day())
+    world = world_at(at(evening) - 3000, night_and_day(20.0))
     world.runs("notebook", "notebooks", 4)
     assert world.seat_of("notebook") == "notebooks"
     world.submit("batch", queue="batch", gpus=4, preemptible=True)
-    assert goes_to(world, at(evening) - 70) == set()
+    assert goes_to(world, at(evening) - 30) == set()
     assert notice_of(world, "notebook") is None
-    goes_to(world, at(evening) - 50)
+    goes_to(world, at(evening) - 10)
     notice = notice_of(world, "notebook")
     assert notice.until == pytest.approx(at(evening), abs=2)
     assert "when the hours of queues change" in notice.why
@@ -92,7 +92,7 @@ def test_job_owed_gpus_by_new_hours_starts_on_time(evening: str, morning: str) -
     world.starts()
     assert (world.job("batch").state, world.seat_of("batch")) == (JobState.RUNNING, "batch")
     assert world.job("notebook").state is JobState.PENDING
-    goes_to(world, at(morning) - 70)
+    goes_to(world, at(morning) - 30)
     assert notice_of(world, "batch") is None
     assert goes_to(world, at(morning) + 2) == {"batch"}
     world.obeys()

@@ -1,4 +1,4 @@
-"""A queue with `order: las`: who has had less GPU time is first, and who runs gives way to him."""
+"""Queues with `order: las`: jobs with less GPU time come first, and running ones give way to them."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def world() -> World:
 
 
 def _submit(world: World, name: str, gpus: int = 4, **more: object) -> set[str]:
-    """Who is ended within the first seconds of a new job."""
+    """Submit a job, and return the tasks that are ended within its first seconds."""
     world.submit(name, **{"gpus": gpus, "queue": "las", "preemptible": True, **more})
     return _pass(world, 5.0)
 
 
 def _pass(world: World, seconds: float) -> set[str]:
-    """Who is ended meanwhile; what is free is offered at the end."""
+    """Let time pass, offer what is free, and return the tasks that are ended meanwhile."""
     world.now += seconds
     effects = world.report("a1", *world.state.nodes["a1"].gpus)  # type: ignore[index]
     effects += world.tick(1.0)

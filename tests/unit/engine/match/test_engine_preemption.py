@@ -42,7 +42,7 @@ def runs(world: World, name: str, gpus: int = 1, *, ran_s: float = 0.0, **more: 
 
 
 def again(world: World, agent: str) -> None:
-    """What is free there is offered."""
+    """Offer what is free there."""
     held = sum(len(t.gpus) for t in world.state.tasks.values() if t.agent_id == agent and not t.ended)
     cards = [g for n in world.state.nodes.values() if n.id == agent for g in n.gpus]
     world.serial += 1
@@ -60,7 +60,7 @@ def kills(effects: list[fx.Effect]) -> set[str]:
 
 
 def asked(world: World, name: str = "big", gpus: int = 2, **more: object) -> set[str]:
-    """Who is ended for a new job within its first seconds."""
+    """Submit a job, and return the tasks that are ended for it within its first seconds."""
     world.submit(name, **{"gpus": gpus, "priority": 10, **more})
     report(world)
     return kills(world.tick(5))

@@ -39,7 +39,7 @@ def submit(world: World, name: str, **fields: object) -> None:
 
 
 def rest(world: World) -> list[fx.Effect]:
-    """What was launched runs, and what the agent has left is offered."""
+    """Let launched tasks run, and offer what the agent has left."""
     tasks = [task for task in world.state.tasks.values() if not task.ended and (task.gpus or task.covers)]
     for task in tasks:
         if task.state is TaskState.LAUNCHED:

@@ -1,4 +1,4 @@
-"""What is kept for jobs that wait is counted up during a match, and is what it would be if it were counted anew."""
+"""Reservations for waiting jobs, counted up during a match and compared with a new count."""
 
 import random
 from dataclasses import replace

@@ -362,23 +362,24 @@ def test_instances_of_an_agent_that_was_starting_some_are_not_given_up_at_once(
 
 
 def test_instances_of_a_lost_agent_are_replaced_at_the_pace_of_launches(world: World) -> None:
-    app_of(world, 4 * FIRST_SIZE)
-    for _ in range(8):
+    app_of(world, 2 * FIRST_SIZE)
+    for _ in range(4):
         offered(world, "a1")
         running(world, "a1", FIRST_SIZE)
-    assert Counter(t.state for t in world.state.tasks.values()) == {TaskState.RUNNING: 4 * FIRST_SIZE}
-    world.tick(61)
+    assert Counter(t.state for t in world.state.tasks.values()) == {TaskState.RUNNING: 2 * FIRST_SIZE}
+    world.now += 60
+    world.tick(1)
     world.feed(ev.AgentLost(AgentId("a1")))
     ids = cut_off(world, "a1")
     world.tick(3)
     states = Counter(world.state.tasks[task_id].state for task_id in ids)
     assert states[TaskState.ABANDONED] == FIRST_SIZE
-    for _ in range(12):
+    for _ in range(6):
         offered(world, "a2")
         running(world, "a2", FIRST_SIZE)
         world.tick(1)
     there = [t for t in world.state.tasks.values() if t.state is TaskState.RUNNING and t.agent_id == "a2"]
-    assert len(there) == 4 * FIRST_SIZE
+    assert len(there) == 2 * FIRST_SIZE
 
 
 def test_explanation_names_the_agent_whose_turn_a_job_waits_for(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The ledger of a match: each of its books is told of every take and of every rollback, and by it alone."""
+"""The ledger of a match: the only caller of its books, at every take and every rollback."""
 
 import ast
 import importlib
@@ -193,7 +193,7 @@ def test_ledger_alone_calls_the_books_of_a_match() -> None:
 
 
 def _picture(book: Book) -> Any:
-    """All that a book says, but for what it has not read yet."""
+    """Return all that a book knows, but for what it has not read yet."""
     match book:
         case Remains():
             return {a: (book.capacity(a), book.resources(a), book.ports(a)) for a in book}

@@ -175,7 +175,7 @@ def test_pool_order_skips_a_pool_without_the_gpus_asked_for(world: Tenants) -> N
 
 
 def test_reclaim_makes_no_room_for_a_gang_in_two_pools_of_an_order(world: Tenants) -> None:
-    """What chaos found: it is placed in one pool only, so those who ended took their places again, and ended anew."""
+    """Found by chaos: the gang is placed in one pool only, so ended jobs came back and were ended again."""
     own = QueueSpec(guarantee_gpus=owed(fast=2, slow=2))
     apply(world, team=QueueSpec(pools=BOTH, overflow_after_s=0.0), own=own)
     for model in ("H100", "T4"):

@@ -201,7 +201,7 @@ def test_gang_is_adopted_whole_or_not_at_all(world: World) -> None:
 
 
 def test_instance_of_an_app_that_is_known_serves_on() -> None:
-    """What an older state wants of the app is there: no second instance is started beside it."""
+    """The instance that an older state asks for is there: no second one is started beside it."""
     world = doubtful()
     web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))

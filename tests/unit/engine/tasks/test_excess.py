@@ -1,4 +1,4 @@
-"""Tasks that use more than their share, by what their node reports: told of, ended, left alone."""
+"""Tasks that use more than their share by the report of their node: reported, ended, or left alone."""
 
 from dataclasses import replace
 from typing import Any

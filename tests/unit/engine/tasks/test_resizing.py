@@ -290,7 +290,7 @@ def test_resize_that_needs_a_restart_is_refused_or_restarts_the_job(
 
 
 def test_limit_counts_a_restarting_share_in_full_until_it_has_ended() -> None:
-    """What chaos found: the launch that was being ended counted as what the job was wanted to have."""
+    """Found by chaos: the launch that was being ended counted as the size asked for."""
     world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
     world.register()
     world.node("a1", CARD)
@@ -374,7 +374,7 @@ def test_resized_task_that_ends_frees_both_sizes(world: World) -> None:
 def test_resize_answer_of_a_launch_given_up_changes_no_ended_job(
     world: World,
 ) -> None:
-    """What chaos found: an agent came back, and of a job that was killed meanwhile it said that it was resized."""
+    """Found by chaos: an agent came back and reported the resize of a job that was killed meanwhile."""
     running(world)
     ask(world, gpu_memory_mib=30000)
     world.status("j1.1", "TASK_UNREACHABLE")
@@ -474,7 +474,7 @@ def test_withdrawn_resize_of_a_gang_goes_back_for_tasks_already_resized(world: W
 
 
 def test_withdrawn_resize_takes_back_nothing_that_another_job_has(world: World) -> None:
-    """What chaos found: one task of a gang had shrunk, and another job had what it gave back."""
+    """Found by chaos: one task of a gang had shrunk, and another job had what it gave back."""
     running(world, tasks=2)
     ask(world, gpu_memory_mib=1000)
     answer(world, "j1.1.0")

@@ -1,4 +1,4 @@
-"""What tasks have of their cards that a state does not know, or knows from before: their executors are asked."""
+"""Shares of tasks that a state does not know, or knows from before: their executors are asked."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ def world() -> World:
 
 
 def listed(world: World, **changed: Any) -> Listed:
-    """What the master lists of j1's task: what it had when it was launched."""
+    """Return what the master lists of the task of j1: what it had when it was launched."""
     task, job = world.state.tasks[TaskId("j1.1")], world.job()
     labels = launch_labels(task, 1, replace(job.spec, **changed), None)
     return Listed(task.id, task.agent_id, "TASK_RUNNING", "j1", "a1.example", label=label_of(labels))

@@ -68,7 +68,7 @@ class Tenants(World):
         return effects
 
     def starts(self) -> list[fx.Effect]:
-        """Whatever was launched runs."""
+        """Let all launched tasks run."""
         effects = []
         for task in list(self.state.tasks.values()):
             if task.job_id is not None and task.state.value in ("launched", "starting"):
@@ -103,7 +103,7 @@ class Tenants(World):
         return killed
 
     def obeys(self) -> set[str]:
-        """Whoever was told to end does so; the names of their jobs."""
+        """Let tasks with a sent kill end; return the names of their jobs."""
         names = set()
         for task in list(self.state.tasks.values()):
             if task.kill_sent_at is not None and not task.ended:

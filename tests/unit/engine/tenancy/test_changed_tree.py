@@ -1,4 +1,4 @@
-"""A changed tree of queues stops nobody, unless it is said when who is above gives back."""
+"""Changed trees of queues: no job is stopped, unless a time is given for borrowers to give back."""
 
 import pytest
 

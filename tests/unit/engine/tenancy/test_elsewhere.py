@@ -153,7 +153,7 @@ def test_move_keeps_its_place_over_a_restart(world: Tenants) -> None:
 
 
 def test_move_of_seated_jobs_frees_a_node_for_a_job_with_a_seat(world: Tenants) -> None:
-    """Both nodes have a small job with a seat, and the rest is borrowed: nobody could be stopped for a whole node."""
+    """Both nodes have a small job with a seat, and the rest is borrowed: no victims would free a whole node."""
     world.agents(2, 4)
     world.document(small=queue(shapes(1, 4)), large=queue(shapes(1, 4)), dev=queue())
     world.runs("dev0", "dev", 3)
@@ -228,7 +228,7 @@ def test_gang_with_a_seat_gets_its_nodes_by_moves(world: Tenants) -> None:
 
 
 def test_room_kept_for_two_jobs_starts_the_one_that_a_limit_allows(world: Tenants) -> None:
-    """What is kept for each counts against the limit; neither is in the way of the one before it."""
+    """Room kept for each counts against the limit; neither is in the way of the one before it."""
     world.agents(2, 1)
     world.document(dev=queue(), ops=queue())
     for name in ("x", "y"):

@@ -22,7 +22,7 @@ def world() -> Tenants:
 
 
 def rest(world: Tenants, cpus: float) -> None:
-    """What is offered of each node now has no ports."""
+    """Offer what is left of each node, without ports."""
     for each in list(world.state.offers.values()):
         world.feed(ev.OfferRescinded(each.id))
     for name in world.cards:

@@ -1,4 +1,4 @@
-"""Who was told to end for a reason of his own leaves room: nobody else is stopped for what comes of itself."""
+"""Room that comes of itself: jobs that end for reasons of their own spare others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What queues and users hold against the plain sum over all tasks, whatever starts, ends, grows and is undone."""
+"""Sums of what queues and users hold, against the plain sum over all tasks."""
 
 from collections import Counter
 
@@ -61,16 +61,21 @@ def same(sums: Sums, other: Sums) -> None:
     assert sums.leaves == other.leaves
 
 
-@given(st.lists(st.tuples(ENTRIES, st.booleans()), max_size=30))
-def test_held_sums_are_those_of_tasks_not_undone(steps: list[tuple[Entry, bool]]) -> None:
-    sums, owners, standing = Sums(), dict[JobId, str](), list[Entry]()
-    for (job_id, charge), undoes in steps:
-        if undoes and standing:
-            sums.add(*standing.pop(), -1)
-        elif owners.setdefault(job_id, charge.user) == charge.user:  # a job has one
-            sums.add(job_id, charge)
-            standing.append((job_id, charge))
-        same(sums, plain(standing))
+@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.long)])
+def test_held_sums_are_those_of_tasks_not_undone(count: int) -> None:
+    @settings(max_examples=count)
+    @given(st.lists(st.tuples(ENTRIES, st.booleans()), max_size=30))
+    def check(steps: list[tuple[Entry, bool]]) -> None:
+        sums, owners, standing = Sums(), dict[JobId, str](), list[Entry]()
+        for (job_id, charge), undoes in steps:
+            if undoes and standing:
+                sums.add(*standing.pop(), -1)
+            elif owners.setdefault(job_id, charge.user) == charge.user:  # a job has one
+                sums.add(job_id, charge)
+                standing.append((job_id, charge))
+            same(sums, plain(standing))
+
+    check()
 
 
 def _charged(world: World) -> list[Entry]:

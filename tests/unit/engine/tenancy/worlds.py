@@ -41,7 +41,7 @@ def node(world: World, name: str, gpus: int, model: str = "A100") -> None:
 
 
 def again(world: World, name: str, gpus: int) -> None:
-    """What is left of a node is offered again."""
+    """Offer again what is left of a node."""
     world.serial += 1
     world.offers(offer(f"{name}-q{world.serial}", name, cpus=50, gpus=gpus))
 

@@ -53,6 +53,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def prober() -> Iterator[Prober]:
+    closed_port()  # its socket stays open
     before = set(os.listdir("/proc/self/fd"))
     prober = Prober(spread=lambda: 0.0)
     yield prober
@@ -201,10 +202,11 @@ def test_prober_may_be_stopped_by_a_report() -> None:
 
 
 def test_prober_stop_does_not_wait_for_a_check_that_hangs() -> None:
+    def hangs_until_the_end(_: socket.socket, over: threading.Event) -> None:
+        over.wait()  # of the server, which is after the stop
+
     prober = Prober(spread=lambda: 0.0)
-    with answering(
-        lambda _, over: over.wait()
-    ) as server:  # it hangs until the server ends, which is after the stop
+    with answering(hangs_until_the_end) as server:
         check = HealthCheck(timeout_s=36_000)
         prober.add("x", check, 0.0, lambda: dial(check, "127.0.0.1", "x", server.port), print)
         wait_until("the check is under way", lambda: server.requests)

@@ -118,7 +118,10 @@ def far_host(root: Path, domain: Domain, directory: Path) -> tuple[Host, subproc
     daemon_of = host.mps(domain)
     arguments, more = daemon_of.daemon(QUARTER)
     with open(host.beside(domain, "log"), "ab") as log:
-        command, env = [daemon_of.control.program, *arguments], {**daemon_of.control.environment(), **more}
+        command, env = (
+            [str(daemon_of.control.program), *arguments],
+            {**daemon_of.control.environment(), **more},
+        )
         daemon = subprocess.Popen(command, env=env, stdout=log)
     wait_until("the daemon listens", (host.pipes(domain) / "control").exists)
     return host, daemon

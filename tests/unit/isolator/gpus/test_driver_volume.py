@@ -16,8 +16,8 @@ from isolator.gpus.ledger import Ledger, Owner
 from isolator.gpus.probing import ChildProbe
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.testing.elf_files import driver_tree
 from tests.conftest import wait_until
+from tests.hosts import memory_directory, small_tree
 from volumes.build import make
 from volumes.shim import Shim
 from volumes.store import Store, verify
@@ -37,7 +37,7 @@ class Node:
             Ledger(path / "ledger.sqlite"),
         )
         self.env = {"MESOS_GPU_VOLUMES": str(self.store.path), "MESOS_GPU_DRIVER_ROOT": str(self.root)}
-        driver_tree(self.root, OLD)
+        small_tree(self.root, OLD)
         self.keeper = Keeper(self.env, self.ledger)
         self.inventory = Inventory(source="nvml", driver_version=OLD, cuda_version="12.2")
 
@@ -49,7 +49,7 @@ class Node:
         wait_until("it is done", lambda: not self.keeper.busy())
 
     def upgrade(self) -> None:
-        driver_tree(self.root, NEW)
+        small_tree(self.root, NEW)
         self.inventory = replace(self.inventory, driver_version=NEW, cuda_version="12.4")
 
     def hold(self, task: str) -> Path:
@@ -61,8 +61,9 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def node() -> Iterator[Node]:
+    with memory_directory() as path:
+        yield Node(path)
 
 
 def test_the_running_drivers_volume_is_built_and_reported(node: Node) -> None:
@@ -126,7 +127,7 @@ def test_without_our_libraries_the_plain_volume_is_built_all_the_same(node: Node
 def test_a_volume_that_was_built_for_a_driver_to_come_stays(node: Node) -> None:
     from volumes.build import make
 
-    driver_tree(node.root, NEW, kernel=OLD)
+    small_tree(node.root, NEW, kernel=OLD)
     make(node.store.path, node.root, NEW)
     node.ready()
     assert {volume.version for volume in node.store.volumes()} == {OLD, NEW}
@@ -137,7 +138,7 @@ def test_libraries_that_are_newer_than_the_module_leave_the_volume_as_it_is(node
     node.ready()
     for path in node.root.rglob(f"*{OLD}"):
         path.unlink()
-    driver_tree(node.root, NEW, kernel=OLD)
+    small_tree(node.root, NEW, kernel=OLD)
     node.keeper.look_again()
     wait_until("it has tried", lambda: node.look().volume_problem)
     inventory = node.look()
@@ -149,7 +150,7 @@ def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_
     """Packages upgraded, module not reloaded: NVML of the new version would refuse to work."""
     assert driver_volume.libraries_of_module(node.env) is None
     node.ready()
-    driver_tree(node.root, NEW, kernel=OLD)
+    small_tree(node.root, NEW, kernel=OLD)
     libraries = driver_volume.libraries_of_module(node.env)
     assert libraries == node.store.path_of(OLD).resolve() / "lib64"
     seen = node.root / "seen"
@@ -162,10 +163,10 @@ def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_
 
 
 def test_volume_takes_in_files_added_to_the_same_driver(node: Node) -> None:
-    (node.root / f"usr/lib/x86_64-linux-gnu/libnvcuvid.so.{OLD}").rename(node.root / "away")
+    (node.root / f"usr/lib/aarch64-linux-gnu/libnvcuvid.so.{OLD}").rename(node.root / "away")
     node.ready()
     first = node.store.get(OLD)
-    (node.root / "away").rename(node.root / f"usr/lib/x86_64-linux-gnu/libnvcuvid.so.{OLD}")
+    (node.root / "away").rename(node.root / f"usr/lib/aarch64-linux-gnu/libnvcuvid.so.{OLD}")
     node.keeper.look_again()
     wait_until(
         "it is rebuilt", lambda: bool(node.look()) and len(node.store.get(OLD).files) > len(first.files)
@@ -221,7 +222,7 @@ def test_a_variant_that_somebody_gave_a_simulated_driver_stays(node: Node, tmp_p
     (tmp_path / "ours").touch()
     shim = Shim("a" * 64, str(tmp_path / "ours"), str(tmp_path / "ours"))
     version = "535.0.0-simulated"
-    driver_tree(node.root, version)
+    small_tree(node.root, version)
     for given in (None, shim):
         make(node.store.path, node.root, version, shim=given)
     del node.env["MESOS_GPU_DRIVER_ROOT"]

@@ -16,7 +16,8 @@ class Clock:
 
     def __init__(self) -> None:
         """Begin at 100 s."""
-        self.now, self.sleeps, self.asleep = 100.0, 0, lambda: None
+        self.now, self.sleeps = 100.0, 0
+        self.asleep: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         return self.now

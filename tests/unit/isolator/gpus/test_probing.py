@@ -145,7 +145,7 @@ def heard(probe: ChildProbe) -> int:
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Driver] = []
-    counts = {}
+    counts: dict[str, int] = {}
     monkeypatch.setattr(
         "isolator.gpus.probing.start", lambda command, env: Forked(Path(command[0]), counts[command[0]])
     )
@@ -192,6 +192,7 @@ def test_card_that_hangs_before_it_is_named_is_left_out_and_comes_back(make: Mak
     wait_until("the card is read again", lambda: len(driver.probe.survey().readings) == 8)
     assert driver.unreadable() == []
     assert driver.clock.at == 1.5 + RECHECK_S, "no further deadline"
+    assert len(driver.pids()) == 4, "a new session reads all cards as soon as one is back"
 
 
 def test_card_that_hangs_is_alone_unreadable_and_is_tried_again_without_waiting(make: Make) -> None:
@@ -212,6 +213,28 @@ def test_card_that_hangs_is_alone_unreadable_and_is_tried_again_without_waiting(
     driver.says()
     driver.clock.at += 2 * RECHECK_S
     wait_until("the card is back", lambda: driver.unreadable() == [])
+
+
+def test_card_that_hung_is_tried_again_after_its_reset(make: Make) -> None:
+    driver = make(2, reset_command=["true"])
+    assert driver.unreadable() == []
+    driver.says(cards={"1": {"hang": True}})
+    assert driver.unreadable() == [1]
+    driver.says()
+    assert driver.probe.reset(UUIDS[1]) == ""
+    wait_until("the card is back", lambda: driver.unreadable() == [])
+    assert driver.clock.at == 1.5, "before its next try is due"
+
+
+def test_xids_of_a_child_that_hangs_are_not_lost(make: Make) -> None:
+    driver = make(2)
+    driver.probe.survey()
+    events = [[UUIDS[0], 31]]
+    driver.says(events=events)
+    wait_until("the event came", lambda: heard(driver.probe) == 1)
+    driver.says(events=events, cards={"1": {"hang": True}})
+    readings = in_order(driver.probe.survey())
+    assert [reading.xids for reading in readings] == [(31,), ()]
 
 
 def test_two_cards_that_hang_cost_two_deadlines(make: Make) -> None:

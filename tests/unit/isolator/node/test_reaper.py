@@ -29,7 +29,7 @@ def test_reaper_is_not_stopped_by_a_turn_that_hangs(tmp_path: Path) -> None:
     with ledger.turn([CARD]), pytest.raises(Unavailable, match=r"at work on the shares of GPU-1 for 0\.1 s"):
         end(ledger, holding, timeout_s=0.1)
     assert ledger.holdings() == (holding,)
-    assert end(ledger, holding, timeout_s=0.1) == []
+    assert end(ledger, holding) == []
     assert ledger.holdings() == ()
 
 

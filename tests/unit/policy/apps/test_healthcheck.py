@@ -1,4 +1,4 @@
-"""What findings of health checks add up to."""
+"""Health of a task from the findings of its checks."""
 
 import pytest
 from hypothesis import given

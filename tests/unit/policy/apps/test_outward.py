@@ -1,4 +1,4 @@
-"""Where checks of the scheduler may go."""
+"""Addresses that checks of the scheduler may go to."""
 
 from ipaddress import ip_address, ip_network
 
@@ -41,11 +41,11 @@ NOWHERE = [
 ]
 
 
-@pytest.mark.parametrize("address", NOWHERE)
-def test_check_to_a_forbidden_address_is_refused(address: str) -> None:
-    wrong = AWAY.wrong(address, 8080, has=True)
-    assert address in wrong
-    assert "--check-network" in wrong
+def test_check_to_a_forbidden_address_is_refused() -> None:
+    for address in NOWHERE:
+        wrong = AWAY.wrong(address, 8080, has=True)
+        assert address in wrong, address
+        assert "--check-network" in wrong, address
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "10.0.0.1", "100.64.0.1", "2001:db8::1", "fd00::1"])

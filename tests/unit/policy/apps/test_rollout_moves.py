@@ -1,4 +1,4 @@
-"""What a deployment does to one app: scale, update, stop; and what it waits for."""
+"""Moves of a deployment for one app: scale, update, stop, and wait."""
 
 from dataclasses import replace
 
@@ -47,9 +47,9 @@ BOUNDS = {
 }
 
 
-@pytest.mark.parametrize(("goal", "want"), BOUNDS.values(), ids=BOUNDS)
-def test_rollout_bounds_of_a_deployment(goal: Target, want: Bounds) -> None:
-    assert bounds(goal) == want
+def test_rollout_bounds_of_a_deployment() -> None:
+    for name, (goal, want) in BOUNDS.items():
+        assert bounds(goal) == want, name
 
 
 MOVES = {
@@ -125,12 +125,10 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize(("goal", "instances", "want"), MOVES.values(), ids=MOVES)
-def test_rollout_moves_do_not_depend_on_the_order_of_instances(
-    goal: Target, instances: list[Instance], want: Moves
-) -> None:
-    assert next_moves(goal, instances, now=200.0) == want
-    assert next_moves(goal, instances[::-1], now=200.0) == want
+def test_rollout_moves_do_not_depend_on_the_order_of_instances() -> None:
+    for name, (goal, instances, want) in MOVES.items():
+        assert next_moves(goal, instances, now=200.0) == want, name
+        assert next_moves(goal, instances[::-1], now=200.0) == want, name
 
 
 WAITS = {

@@ -1,6 +1,5 @@
 """Constraints: Marathon's seven operators with Marathon's own cases, and how the engine keeps them."""
 
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -198,10 +197,9 @@ def test_patterns_that_are_refused() -> None:
 
 
 def test_constraint_patterns_take_no_long_time() -> None:
-    began = time.perf_counter()
+    """By going back and forth none of these comparisons would end within the time limit of a test."""
     for pattern in ("(a+)+!", "(a|a)*!", "(.*a){20}", ".*.*.*.*.*.*.*.*!"):
         assert matches(pattern, "a" * 250) is (pattern == "(.*a){20}")
-    assert time.perf_counter() - began < 30
 
 
 # --- wire
@@ -233,7 +231,7 @@ def test_attributes_have_marathons_text() -> None:
     assert (parsed.region, parsed.zone) == (None, None)
 
 
-def test_good_constraints_are_taken() -> None:
+def test_constraints_that_are_valid_are_taken() -> None:
     spec = request(
         app="web",
         constraints=[["hostname", "unique"], ["rack", "GROUP_BY", 3], ["disk", "IS", 1.5], ["a", "CLUSTER"]],
@@ -317,7 +315,7 @@ def world() -> World:
 
 
 def submit(world: World, *names: str, **fields: object) -> list[str]:
-    """Where they were launched, in one match; "-": they wait."""
+    """Submit jobs in one match and return their agents; "-" for a job that waits."""
     asked = {"constraints": rules(fields.pop("constraints", "")), "cpus": 0.5, "mem_mib": 64, **fields}
     world.feed(*(ev.JobSubmitted(JobId(name), spec(**asked)) for name in names))
     return [where(world, name) for name in names]
@@ -334,7 +332,7 @@ def where(world: World, name: str) -> str:
 
 
 def again(world: World) -> None:
-    """What is left of each agent is offered anew."""
+    """Offer again what is left of each agent."""
     world.serial += 1
     world.offers(*(
         replace(offer(f"n{world.serial}-{node.id}", node.id), zone=node.zone, attributes=node.attributes)

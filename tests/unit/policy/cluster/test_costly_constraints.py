@@ -1,4 +1,4 @@
-"""Expressions that take long to compare hold up nobody but the job that asks for them."""
+"""Expressions that take long to compare: they delay only the job that asks for them."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ def test_costly_constraint_does_not_hold_up_a_later_job(world: World, work: list
 
 
 def test_costly_constraint_is_compared_with_all_agents_in_the_end(world: World, work: list[int]) -> None:
-    """Nobody fits, and each pair is compared once."""
+    """No agent fits, and each pair is compared once."""
     world.feed(
         submitted(
             "never", constraints=(*costly(1, Operator.UNLIKE)[:-1], Constraint("rack", Operator.LIKE, "x"))
@@ -82,6 +82,7 @@ def test_costly_constraint_is_compared_with_all_agents_in_the_end(world: World, 
     assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS, "what is known is not compared again"
 
 
+@pytest.mark.usefixtures("work")
 def test_costly_job_starts_as_soon_as_one_agent_is_known_to_do(world: World) -> None:
     world.feed(submitted("costly", constraints=costly(1)))
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Why a job waits: every sentence that a user may read."""
+"""Explanations of waiting jobs: every sentence that a user may read."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Why a share of a GPU waits: every sentence that a user may read."""
+"""Explanations of waiting shares of GPUs: every sentence that a user may read."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""How a card is: tables for what was read, and the way there and back."""
+"""Health of a card: tables of readings, and the way to sick and back."""
 
 import json
 from collections.abc import Sequence

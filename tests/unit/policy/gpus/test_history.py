@@ -1,4 +1,4 @@
-"""The history of a card: reports repeat themselves, and nothing is told or counted twice."""
+"""The history of a card: repeated reports are neither shown nor counted twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st

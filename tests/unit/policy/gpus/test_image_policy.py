@@ -1,4 +1,4 @@
-"""What an image needs of the driver: the volume, versions, its environment."""
+"""Needs of an image: the driver volume, versions, and its environment."""
 
 import json
 from pathlib import Path

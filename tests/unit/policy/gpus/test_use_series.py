@@ -1,4 +1,4 @@
-"""What is kept of the past use of cards and tasks: means of what is known, with a bound."""
+"""Past use of cards and tasks: means of known values, with a bound."""
 
 import math
 

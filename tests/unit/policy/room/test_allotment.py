@@ -1,4 +1,4 @@
-"""How tasks of one job are shared out over nodes."""
+"""Allotment of the tasks of one job to nodes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

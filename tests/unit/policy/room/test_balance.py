@@ -1,4 +1,4 @@
-"""Between borrowers: who has less for what he is due takes from who has more, and there is a last such transfer."""
+"""Transfers between borrowers: from those with more of their due to those with less, until a last one."""
 
 from fractions import Fraction
 

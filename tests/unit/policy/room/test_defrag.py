@@ -369,10 +369,11 @@ def test_shares_make_room_for_whole_gpus_and_for_shares(
     assert made.proven
 
 
-def test_plan_over_a_thousand_nodes() -> None:
-    """Measured: 0.05 s, and 0.4 s where there is no plan and the search is cut."""
+@pytest.mark.parametrize("nodes", [200, pytest.param(1000, marks=pytest.mark.long)])
+def test_plan_over_many_nodes_is_proven_in_time(nodes: int) -> None:
+    """Measured over a thousand nodes: 0.05 s, and 0.4 s where there is no plan and the search is cut."""
     candidates = []
-    for n in range(1000):
+    for n in range(nodes):
         cards = [gpu(f"{n}-{i}") for i in range(8)]
         tasks = []
         for size in ((4, 3), (5, 2), (3, 3))[n % 3]:

@@ -1,4 +1,4 @@
-"""What a share may grow by beside a reservation on its card."""
+"""Growth of a share beside a reservation on its card."""
 
 import pytest
 

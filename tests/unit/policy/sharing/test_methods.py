@@ -1,4 +1,4 @@
-"""Which method enforces a share, and in which words it is refused."""
+"""Methods that enforce a share, and texts of their refusals."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which MIG instance a share gets, and where its host makes one."""
+"""MIG instances of shares, and places where a host makes them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which changes of a share a running task can take, and what a card lacks for them."""
+"""Changes of a share that a running task can take, and what a card lacks for them."""
 
 from dataclasses import replace
 

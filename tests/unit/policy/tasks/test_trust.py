@@ -1,4 +1,4 @@
-"""Whose word of a task is believed: seals, and what the engine does with an update that has none."""
+"""Seals of status updates, and updates without one in the engine."""
 
 import base64
 from dataclasses import replace

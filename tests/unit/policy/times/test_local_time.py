@@ -1,4 +1,4 @@
-"""What the clock of a place shows, on days of 23 and of 25 hours, too."""
+"""Local times of a place, on days of 23 and of 25 hours, too."""
 
 from datetime import date, datetime
 from zoneinfo import ZoneInfo

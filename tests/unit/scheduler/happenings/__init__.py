@@ -1,1 +1,1 @@
-"""What happens, as it follows from what is saved."""
+"""Events as they follow from saves."""

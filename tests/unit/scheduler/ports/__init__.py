@@ -1,1 +1,1 @@
-"""Which ports command a cluster."""
+"""Ports that command a cluster."""

@@ -1,4 +1,4 @@
-"""Which ports command the cluster, kept up as nodes come, go and move."""
+"""Ports that command the cluster, updated as nodes come, go and move."""
 
 import random
 from dataclasses import replace

@@ -117,7 +117,7 @@ def test_unsaved_state_does_not_hide_the_connection(store: Away, daemon: Daemon)
 
 
 def test_unsaved_change_answers_a_conflict_only_when_saved(store: Away, daemon: Daemon) -> None:
-    """Who hears of a conflict believes that what is in the way is there."""
+    """A conflict in an answer tells the caller that the other change is saved."""
     gate = threading.Event()
     daemon.read(lambda view: gate.wait(60))
     first, second = daemon.set_access(ADMIN, 0), daemon.set_access(ADMIN, 0)
@@ -141,7 +141,7 @@ def test_unsaved_request_of_a_deposed_leader_fails_with_a_remedy(store: Away, da
 
 
 def test_unsaved_refusal_of_a_deposed_leader_is_not_given(store: Away, daemon: Daemon) -> None:
-    """What changes nothing is not written, and no write is refused."""
+    """A request that changes no state is not written, so no write is refused."""
     store.deposed = True
     with pytest.raises(MesosGpuError, match="not known"):
         daemon.kill(JobId("elsewhere")).result(60)

@@ -48,14 +48,14 @@ def test_baseline_fifo_serves_the_oldest_of_all_tenants() -> None:
     assert [began(record, name)[0] for name in ("a1", "a2", "b")] == [0, 100, 200]
 
 
-def test_a_job_that_does_not_fit_is_passed_by_one_of_another_size() -> None:
+def test_baseline_fifo_lets_a_job_that_fits_pass() -> None:
     record = run(
         "fifo", [job("runs", "a", 3), job("wide", "a", 4, 1), job("small", "b", 1, 2)], {"a": 1, "b": 1}, 1
     )
     assert (began(record, "wide"), began(record, "small")) == ([102], [2])
 
 
-def test_the_lowest_share_is_served_first_by_guarantees() -> None:
+def test_baseline_drf_serves_the_lowest_share_of_its_guarantee_first() -> None:
     # 'a' holds 4 of its 8, 'b' 4 of its 4: what comes free is a's, though b's job is older.
     jobs = [job("a1", "a", 4), job("b1", "b", 4, lasts_s=50), job("b2", "b", 4, 1), job("a2", "a", 4, 2)]
     jobs += [job("b0", "b", 4, lasts_s=200)]
@@ -63,7 +63,7 @@ def test_the_lowest_share_is_served_first_by_guarantees() -> None:
     assert (began(record, "a2"), began(record, "b2")) == ([50], [100])
 
 
-def test_all_users_of_the_better_account_stand_before_all_of_the_worse() -> None:
+def test_baseline_fairtree_serves_all_users_of_the_better_account_first() -> None:
     """Slurm, fair_tree.html: "if one account has a higher fair share than another, all of its users do"."""
     jobs = [
         job("used-up", "bad", 4, lasts_s=100, user="x"),
@@ -74,7 +74,7 @@ def test_all_users_of_the_better_account_stand_before_all_of_the_worse() -> None
     assert (began(record, "good"), began(record, "bad")) == ([100], [110])
 
 
-def test_below_one_account_the_user_who_has_used_less_is_first() -> None:
+def test_baseline_fairtree_serves_the_user_with_less_use_first() -> None:
     jobs = [
         job("first", "a", 4, lasts_s=100, user="x"),
         job("again", "a", 4, 10, lasts_s=10, user="x"),
@@ -84,7 +84,7 @@ def test_below_one_account_the_user_who_has_used_less_is_first() -> None:
     assert (began(record, "other"), began(record, "again")) == ([100], [110])
 
 
-def test_use_of_a_half_life_ago_counts_half() -> None:
+def test_baseline_fairtree_halves_use_of_a_half_life_ago() -> None:
     """PriorityDecayHalfLife: 4 GPU weeks that ended two weeks ago are fewer than 2 of just now."""
     week = 7 * DAY
     jobs = [
@@ -105,13 +105,13 @@ def live(gpus: int, index: int = 0) -> Live:
     return Live(job(f"j{index}", "ljin", gpus), index, 1, gpus)
 
 
-def test_cumulative_shares_are_those_of_cooks_own_test() -> None:
+def test_baseline_cook_shares_are_those_of_the_test_of_cook() -> None:
     """cook.test.scheduler.dru: tasks of 10, 5, 25 and 15 with a share of 25 are at 0.4, 0.6, 1.6 and 2.2."""
     tasks = [live(gpus, n) for n, gpus in enumerate((10, 5, 25, 15))]
     assert list(drus(tasks, 25).values()) == pytest.approx([0.4, 0.6, 1.6, 2.2])
 
 
-def test_the_rebalancer_takes_the_task_that_is_highest_above_its_share() -> None:
+def test_baseline_cook_stops_the_task_highest_above_its_share() -> None:
     """'a' is at 3 times its share on three nodes: its last one makes room, for 'b' that has nothing."""
     jobs = [job(f"a{n}", "a", 4, n, DAY) for n in range(3)] + [job("b", "b", 4, 400, 50)]
     record = run("cook", jobs, {"a": 1, "b": 1}, nodes=3)
@@ -119,7 +119,7 @@ def test_the_rebalancer_takes_the_task_that_is_highest_above_its_share() -> None
     assert began(record, "b") == [600]  # the next cycle, of 300 s
 
 
-def test_the_rebalancer_touches_nobody_within_the_safe_share() -> None:
+def test_baseline_cook_stops_no_task_within_the_safe_share() -> None:
     jobs = [job("a", "a", 4, 0, 5000), job("b", "b", 4, 400, 50)]
     assert run("cook", jobs, {"a": 2, "b": 1}, nodes=1).stopped == []
 
@@ -134,14 +134,14 @@ IN_PIECES = (
 )
 
 
-def test_quotas_as_numbers_stop_the_newest_though_its_gpus_are_in_pieces() -> None:
+def test_baseline_count_reclaim_stops_the_newest_though_its_gpus_are_scattered() -> None:
     """Kueue: candidates are sorted by "most recently admitted first"; of nodes it knows nothing by default."""
     record = run("count-reclaim", IN_PIECES, {"a": 1, "b": 1}, nodes=2)
     assert stopped(record) == [("new2", "owed"), ("new1", "owed")]
     assert began(record, "owed")[0] >= DAY  # one GPU came free on each node
 
 
-def test_reclaim_on_nodes_takes_where_the_job_then_fits() -> None:
+def test_baseline_node_reclaim_stops_jobs_where_the_other_fits() -> None:
     record = run("node-reclaim", IN_PIECES, {"a": 1, "b": 1}, nodes=2)
     assert stopped(record) == [("old2", "owed")]  # one victim, the newer of the two that will do
     assert began(record, "owed") == [10]
@@ -153,14 +153,14 @@ def test_baseline_stops_no_job_within_its_guarantee(policy: str) -> None:
     assert run(policy, jobs, {"a": 1, "b": 2}, nodes=2).stopped == []
 
 
-def test_a_stopped_job_goes_on_from_its_checkpoint_after_its_restart() -> None:
+def test_baseline_stopped_job_goes_on_from_its_checkpoint() -> None:
     jobs = [job("a0", "a", 4, 0, 5000), job("a1", "a", 4, 1, 5000), job("owed", "b", 4, 2001, 100)]
     record = run("node-reclaim", jobs, {"a": 1, "b": 1}, 2, Costs(checkpoint_s=1500, restart_s=60))
     assert [(stop.job_id, stop.lost_s) for stop in record.stopped] == [("a1", 500 + 60)]
     assert record.ended_s["a1"] == 2001 + 100 + 60 + 5000 - 1500
 
 
-def test_without_checkpoints_all_work_is_done_again() -> None:
+def test_baseline_stopped_job_without_checkpoints_starts_over() -> None:
     jobs = [job("a0", "a", 4, 0, 5000), job("a1", "a", 4, 1, 5000), job("owed", "b", 4, 2001, 100)]
     record = run("node-reclaim", jobs, {"a": 1, "b": 1}, 2, Costs(checkpoint_s=None, restart_s=0))
     assert record.ended_s["a1"] == 2101 + 5000
@@ -175,7 +175,7 @@ def test_baseline_victim_has_its_notice_first(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["cook", "count-reclaim", "node-reclaim"])
-def test_a_job_that_is_not_preemptible_is_not_stopped(policy: str) -> None:
+def test_baseline_stops_no_job_that_is_not_preemptible(policy: str) -> None:
     jobs = [
         TenantJob("a0", "a", 4, 0, 5000, preemptible=False),
         TenantJob("a1", "a", 4, 1, 5000, preemptible=False),
@@ -185,7 +185,7 @@ def test_a_job_that_is_not_preemptible_is_not_stopped(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", BASELINES)
-def test_no_node_is_ever_overfull_and_every_job_ends(policy: str) -> None:
+def test_baseline_fills_no_node_beyond_its_gpus_and_ends_every_job(policy: str) -> None:
     jobs = [
         job(f"{tenant}{n}", tenant, 1 + (n * 7 + len(tenant)) % 4, n * 40.0, 50.0 + n * 13 % 400)
         for n in range(60)
@@ -208,5 +208,5 @@ def test_no_node_is_ever_overfull_and_every_job_ends(policy: str) -> None:
 @pytest.mark.parametrize(
     ("gpus", "tasks"), [(1, (1, 1)), (8, (1, 8)), (12, (2, 6)), (16, (2, 8)), (20, (4, 5)), (17, (17, 1))]
 )
-def test_a_job_larger_than_a_node_is_a_gang_of_equal_tasks(gpus: int, tasks: tuple[int, int]) -> None:
+def test_tenant_job_larger_than_a_node_is_a_gang_of_equal_tasks(gpus: int, tasks: tuple[int, int]) -> None:
     assert tasks_of(gpus, 8) == tasks

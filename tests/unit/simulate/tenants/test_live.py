@@ -36,7 +36,7 @@ def job(name: str, tenant: str, gpus: int, at_s: float = 0.0, lasts_s: float = 1
 BORROWS = (job("a0", "a", 4, 0, 5000), job("a1", "a", 4, 1, 5000), job("owed", "b", 4, 2500, 100))
 
 
-def test_a_borrower_gives_back_what_is_owed_and_goes_on_from_its_checkpoint() -> None:
+def test_live_engine_stops_a_borrower_that_goes_on_from_its_checkpoint() -> None:
     record = run(BORROWS, {"a": 1, "b": 1}, 2, Costs(checkpoint_s=1000, restart_s=60))
     began = 2500 + ASKS_AFTER_S
     assert [span.begin_s for span in record.spans["owed"]] == [pytest.approx(began)]
@@ -45,7 +45,7 @@ def test_a_borrower_gives_back_what_is_owed_and_goes_on_from_its_checkpoint() ->
     assert record.ended_s["a1"] == pytest.approx(began + 100 + 60 + 5000 - 2000)
 
 
-def test_a_notice_comes_before_the_end() -> None:
+def test_live_engine_gives_notice_before_the_end() -> None:
     record = run(BORROWS, {"a": 1, "b": 1}, 2, Costs(checkpoint_s=1000, restart_s=0, notice_s=90))
     told = 2500 + ASKS_AFTER_S
     assert record.stopped[0].at_s == pytest.approx(told)
@@ -58,18 +58,18 @@ def test_live_engine_stops_no_job_within_its_guarantee() -> None:
     assert run(jobs, {"a": 1, "b": 1}, nodes=2).stopped == []
 
 
-def test_the_borrower_that_loses_least_is_stopped() -> None:
+def test_live_engine_stops_the_borrower_that_loses_least() -> None:
     jobs = [job("old", "a", 4, 0, 9000), job("own", "a", 4, 0, 9000), job("new", "a", 4, 1600, 9000)]
     record = run([*jobs, job("owed", "b", 4, 1900)], {"a": 1, "b": 2}, 3, Costs(1000, 0))
     assert [stop.job_id for stop in record.stopped] == ["new"]
 
 
-def test_a_gang_starts_with_all_of_its_tasks() -> None:
+def test_live_engine_starts_a_gang_with_all_of_its_tasks() -> None:
     record = run([job("gang", "a", 8, 0, 100), job("b", "b", 4, 0, 50)], {"a": 2, "b": 1}, nodes=3)
     assert record.ended_s == {"gang": 100, "b": 50}
 
 
-def test_a_job_that_is_not_preemptible_waits_for_what_its_queue_is_guaranteed() -> None:
+def test_live_engine_keeps_a_job_that_is_not_preemptible_within_its_guarantee() -> None:
     fixed = TenantJob("fixed", "a", 4, 1, 100, preemptible=False)
     record = run([job("runs", "a", 4, 0, 500), fixed], {"a": 1, "b": 1}, nodes=2)
     assert [span.begin_s for span in record.spans["fixed"]] == [500]
@@ -99,7 +99,7 @@ def test_live_engine_ends_a_slice_with_no_gpu_held_twice_and_repeats_it(every: i
         assert all(first.end_s <= second.begin_s for first, second in pairwise(spans))
 
 
-def test_names_of_tenants_become_paths_of_queues() -> None:
+def test_tenant_names_become_paths_of_queues() -> None:
     assert queues_of(["6214e9", "Vision Team", "vision/team", "__"]) == {
         "6214e9": "6214e9", "Vision Team": "vision-team", "vision/team": "vision-team-3", "__": "tenant",
     }  # fmt: skip
@@ -114,17 +114,17 @@ SHAPED = QueueDocument(
 )
 
 
-def test_a_document_says_what_tenants_are_alone_on() -> None:
+def test_queue_document_gives_the_nodes_that_tenants_own() -> None:
     assert owned_nodes(SHAPED, ["lab/a", "lab/b"], per_node=4) == {"lab/a": 2, "lab/b": 1}
 
 
 @pytest.mark.parametrize("tenant", ["lab", "other"])
-def test_a_tenant_without_a_leaf_is_refused(tenant: str) -> None:
+def test_queue_document_without_a_leaf_of_a_tenant_is_refused(tenant: str) -> None:
     with pytest.raises(BadConfiguration, match=f"no leaf for tenant {tenant}"):
         owned_nodes(SHAPED, [tenant], per_node=4)
 
 
-def test_queues_of_a_file_are_those_of_the_engine(tmp_path: Path) -> None:
+def test_queue_document_of_a_file_is_used_by_the_engine(tmp_path: Path) -> None:
     (tmp_path / "queues.yaml").write_text(
         "queues:\n  a: {guarantee_gpus: [{nodes: 1, gpus: 4}]}\n  b: {guarantee_gpus: [{nodes: 2, gpus: 4}]}\n"
     )

@@ -14,7 +14,7 @@ PHILLY6 = Path(__file__).parents[3] / "data" / "tenants" / "philly6.csv"
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)  # 600 s of one processor, most of it the engine's
-def test_the_engine_is_the_fairest_on_the_whole_trace() -> None:
+def test_live_engine_is_the_fairest_on_the_whole_trace() -> None:
     scenario = arrange(read_tenants(PHILLY6).jobs, Cluster(40, 8), Costs(), stretch_s=60 * 86400)
     judged = {each.policy: each.figures for each in judge([scenario], POLICIES)}
     ours = judged["mesos-gpu"]

@@ -1,4 +1,4 @@
-"""Jobs whose GPUs do nothing, in the engine: warned, told, ended, called off, and nothing of it while nobody knows."""
+"""Idle jobs in the engine: warning, notice, end, and withdrawal, and none of them while use is unknown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,7 @@ class Host:
         ]
 
     def report(self, share: float | None, **of_task: float | None) -> list[fx.Effect]:
-        """What was done in the ten seconds before: `share` of the time it was at work; None: nobody can say."""
+        """Report the use of the last ten seconds: `share` of the time at work; None for unknown."""
         uses = []
         for task, card in self.holders():
             part = of_task.get(task.split(".")[0], share)

@@ -1,4 +1,4 @@
-"""When GPUs that do nothing come back: what counts as idle, and that nobody is ended without being told."""
+"""Rules for idle GPUs: what counts as idle, and that each end comes after a warning."""
 
 from dataclasses import replace
 
@@ -34,9 +34,9 @@ VERDICTS = {
 }
 
 
-@pytest.mark.parametrize(("cards", "want"), VERDICTS.values(), ids=VERDICTS)
-def test_idle_verdict_of_a_window(cards: list[Used], want: Verdict) -> None:
-    assert idle.verdict(cards, RULES) is want
+def test_idle_verdict_of_a_window() -> None:
+    for name, (cards, want) in VERDICTS.items():
+        assert idle.verdict(cards, RULES) is want, name
 
 
 def played(verdicts: list[Verdict], rules: Idle = RULES, known: Idleness | None = None) -> Idleness:

@@ -1,1 +1,1 @@
-"""Who may do what, and tokens, as JSON."""
+"""Access documents and tokens as JSON."""

@@ -45,7 +45,7 @@ def test_tunnel_record_that_is_malformed_is_refused(data: bytes) -> None:
 
 
 def carried(*records: Record, port: int | None = None) -> list[Record]:
-    """What an end that connects to `port`, and to nothing if that is None, sends after these and the stream's end.
+    """Return the records that an end sends after these and the end of the stream; without `port` it cannot connect.
 
     Raises:
         ValueError: It does not take them.

@@ -85,7 +85,7 @@ _SAID: Final = seal.Said("t-1", "TASK_RUNNING", 4, "hello", "", True, '{"noticed
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A kind of message: what it says, how it is written and read; None: no function of its own reads it."""
+    """A kind of message: its content, its encoder, and its decoder, if it has one of its own."""
 
     noun: Any
     write: Callable[[Any], bytes]

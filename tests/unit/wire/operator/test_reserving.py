@@ -1,4 +1,4 @@
-"""What is left of resources, and calls that reserve it."""
+"""Resources that are left, and calls that reserve them."""
 
 from typing import Any
 

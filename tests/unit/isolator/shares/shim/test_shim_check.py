@@ -1,6 +1,7 @@
 """Whether this host can keep shares by our libraries: the switch, the volume, and a trial over the driver."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.testing.cuda import MIB
 from mesos_gpu.testing.elf_files import driver_tree
 from tests.cuda import Bench
+from tests.hosts import memory_directory
 from volumes.build import make
 from volumes.shim import Shim
 from volumes.store import Store
@@ -31,7 +33,7 @@ class Node:
             "MESOS_GPU_CACHE": str(path / "cache"),
             "PATH": os.environ["PATH"],
         }
-        driver_tree(self.root, V)
+        driver_tree(self.root, V, beside=False)
 
     def build(self, libraries: tuple[Path, dict[str, str]]) -> Path:
         """Build the volume with ours; the driver's own are the doubles."""
@@ -45,10 +47,11 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(tmp_path / "node"))
-    (tmp_path / "node").mkdir()
-    return Node(tmp_path)
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    with memory_directory() as path:
+        monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(path / "node"))
+        (path / "node").mkdir()
+        yield Node(path)
 
 
 def test_shim_without_a_driver_or_a_volume_says_why(node: Node) -> None:

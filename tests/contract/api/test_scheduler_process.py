@@ -1,23 +1,23 @@
-"""A scheduler process under TLS."""
+"""A scheduler process: its TLS, the addresses where it listens, and options that it refuses."""
 
 import json
 import re
 import signal
 import ssl
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.certificates import Authority
 from tests.conftest import wait_until
+from tests.contract.conftest import Spawn
 
-COMMAND = [sys.executable, "-m", "mesos_gpu.scheduler", "--master", "127.0.0.1:1"]
+MASTER: Final = ("--master", "127.0.0.1:1", "--port", "0")
 
 
 class Running:
@@ -34,24 +34,24 @@ class Running:
 
 
 @contextmanager
-def scheduler(directory: Path, *more: str) -> Iterator[Running]:
+def scheduler(spawn: Spawn, directory: Path, *more: str) -> Iterator[Running]:
     log = directory / "log"
-    command = [*COMMAND, "--state", str(directory / "s" / "state"), "--port", "0", *more]
-    with log.open("w") as file, subprocess.Popen(command, stderr=file) as process:
-        try:
-            said = r"dashboard on (?:every address of this host, port |https://127\.0\.0\.1:)(\d+)"
-            found = wait_until("it listens", lambda: re.search(said, log.read_text()))
-            assert found is not None
-            yield Running(process, log, int(found[1]))
-        finally:
-            process.terminate()
+    process = spawn([*MASTER, "--state", str(directory / "s" / "state"), *more], log)
+    try:
+        said = r"dashboard on (?:every address of this host, port |https://127\.0\.0\.1:)(\d+)"
+        line = wait_until("it listens", lambda: re.search(said, log.read_text()))
+        assert line is not None
+        yield Running(process, log, int(line[1]))
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
-def test_its_status_tells_of_tls_and_sighup_takes_new_files(tmp_path: Path) -> None:
+def test_tls_status_is_told_and_sighup_takes_new_files(spawn: Spawn, tmp_path: Path) -> None:
     ca = Authority(tmp_path)
     own = ca.server()
     more = ["--tls-cert", str(own.cert), "--tls-key", str(own.key)]
-    with scheduler(tmp_path, *more) as running:
+    with scheduler(spawn, tmp_path, *more) as running:
         status = wait_until("it answers", lambda: _tried(running, ca))
         assert status["webui_url"] == f"https://127.0.0.1:{running.port}"
         assert (status["open_to_all"], status["tls"]["problem"]) == (False, None)
@@ -79,17 +79,21 @@ def _tried(running: Running, ca: Authority) -> Any:
         return None
 
 
-def test_who_opens_it_to_all_is_told_everywhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_scheduler_open_to_all_says_so_everywhere(spawn: Spawn, tmp_path: Path, has_tls: bool) -> None:
     ca = Authority(tmp_path)
     own = ca.server()
-    more = ["--tls-cert", str(own.cert), "--tls-key", str(own.key), "--host", "0.0.0.0"]
-    with scheduler(tmp_path, *more, "--insecure-no-authentication") as running:
-        status = wait_until("it answers", lambda: _tried(running, ca))
-        assert status["open_to_all"] is True
+    tls = ["--tls-cert", str(own.cert), "--tls-key", str(own.key)] if has_tls else []
+    with scheduler(spawn, tmp_path, *tls, "--host", "0.0.0.0", "--insecure-no-authentication") as running:
+        if has_tls:
+            status = wait_until("it answers", lambda: _tried(running, ca))
+            assert status["open_to_all"] is True
+        open_to_all = "whoever reaches that address can do everything: there is no authentication"
+        wait_until("it is said", lambda: open_to_all in running.log.read_text())
         text = running.log.read_text()
-    assert f"every address of this host, port {running.port} (https)" in text
-    assert "whoever reaches that address can do everything: there is no authentication" in text
-    assert "no TLS" not in text
+    assert f"every address of this host, port {running.port} ({'https' if has_tls else 'http'})" in text
+    assert ("no TLS" in text) is not has_tls
+    assert "127.0.0.1:0" not in text
 
 
 @pytest.mark.parametrize(
@@ -98,16 +102,19 @@ def test_who_opens_it_to_all_is_told_everywhere(tmp_path: Path) -> None:
         (0o644, [], "mode 0644"),
         (0o600, ["--tls-crl", "x"], "--tls-crl is nothing without --tls-client-ca"),
         (0o600, ["--host", "0.0.0.0"], "there is no authentication"),
+        (None, ["--host", "0.0.0.0"], "--insecure-no-authentication"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_start(
-    tmp_path: Path, mode: int, more: list[str], said: str
+def test_scheduler_options_that_cannot_be_used_are_refused_at_the_start(
+    spawn: Spawn, tmp_path: Path, mode: int | None, more: list[str], said: str
 ) -> None:
-    own = Authority(tmp_path).server()
-    own.key.chmod(mode)
-    command = [*COMMAND, "--state", str(tmp_path / "s" / "state"), "--port", "0"]
-    tls = ["--tls-cert", str(own.cert), "--tls-key", str(own.key)]
-    done = subprocess.run([*command, *tls, *more], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 78, done.stderr
-    assert said in done.stderr
+    tls: list[str] = []
+    if mode is not None:
+        own = Authority(tmp_path).server()
+        own.key.chmod(mode)
+        tls = ["--tls-cert", str(own.cert), "--tls-key", str(own.key)]
+    log = tmp_path / "log"
+    code = spawn([*MASTER, "--state", str(tmp_path / "s" / "state"), *tls, *more], log).wait(60)
+    assert code == 78, log.read_text()
+    assert said in log.read_text()
     assert not (tmp_path / "s").exists()

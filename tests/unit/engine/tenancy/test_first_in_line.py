@@ -1,4 +1,4 @@
-"""What chaos found of jobs that are the first of their queue: none waits for ever, and none is in the way for ever."""
+"""First jobs of their queues: none waits for ever, and none is in the way for ever."""
 
 from dataclasses import replace
 
@@ -68,7 +68,7 @@ def test_seat_of_a_queue_passes_over_a_job_that_fits_nowhere() -> None:
 
 
 def test_node_without_gpus_does_not_let_a_gpu_job_hope() -> None:
-    """What chaos found: no monitor starts there, and for its report a job of a model that is too rare kept its seat."""
+    """Found by chaos: no monitor starts there, and for its report a job of a rare model kept its seat."""
     world = _two_cards(a=queue(2))
     world.offers(offer("o9", "bare"))
     world.submit("never", queue="a", gpus=1, tasks=2, gpu_model=("H100",), priority=5)

@@ -1,0 +1,125 @@
+"""Delays of apps whose instances fail: what counts as a failure in a row, and how long the next launch waits."""
+
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.apps.delays import (
+    ends_of,
+    last_failures,
+    launch_delay_s,
+    launch_delays,
+    was_steady,
+)
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.testing.builders import World
+from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, want
+
+APP = replace(WEB, instances=1, backoff_s=8, backoff_factor=2.0, max_launch_delay_s=20)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    running(world, APP)
+    return world
+
+
+def runs(world: World) -> Job:
+    """The app's one instance, as soon as it runs."""
+    for _ in range(60):
+        started = [job for job in instances(world) if job.started_at is not None]
+        if started:
+            return started[0]
+        serve(world)
+    raise AssertionError("no instance runs")
+
+
+def ends(world: World, state: str = "TASK_FAILED", after_s: float = 1.0) -> Job:
+    job = runs(world)
+    world.now += after_s
+    assert job.task_id is not None
+    world.status(job.task_id, state)
+    world.feed(ev.Tick())
+    return job
+
+
+def row(world: World) -> int:
+    known = ends_of(world.state, APP.id, world.now)
+    return 0 if known is None else known.in_a_row
+
+
+@pytest.mark.parametrize(("ran_s", "steady"), [(59.9, False), (60.0, True), (61.0, True)])
+def test_instance_is_steady_after_a_minute(world: World, ran_s: float, steady: bool) -> None:
+    job = runs(world)
+    assert job.started_at is not None
+    assert was_steady(job, job.started_at + ran_s) is steady
+    assert not was_steady(replace(job, started_at=None), 1e9)
+
+
+@pytest.mark.parametrize(("failures", "wait_s"), [(0, 0.0), (1, 8.0), (2, 16.0), (3, 20.0), (99, 20.0)])
+def test_delay_grows_by_the_factor_of_the_app_up_to_its_longest(failures: int, wait_s: float) -> None:
+    assert launch_delay_s(APP, failures) == wait_s
+
+
+def test_delay_is_shown_with_the_instances_that_are_missing_and_its_begin(world: World) -> None:
+    assert launch_delays(world.state, world.now) == {}
+    ends(world)
+    at = world.now
+    delay = launch_delays(world.state, at)[APP.id]
+    assert (delay.missing, delay.since, delay.until) == (1, at, at + 8.0)
+    assert launch_delays(world.state, at + 8.0) == {}, "it is over"
+    ends(world)
+    delay = launch_delays(world.state, world.now)[APP.id]
+    assert (delay.since, delay.until) == (world.now, world.now + 16.0)
+
+
+def test_failures_in_a_row_end_with_an_instance_that_was_steady(world: World) -> None:
+    assert row(world) == 0
+    for number in 1, 2:
+        ends(world)
+        assert row(world) == number
+    ends(world, after_s=61.0)
+    ends(world)
+    assert row(world) == 1, "those before the steady one are not of it"
+
+
+def test_failures_in_a_row_are_of_the_present_configuration(world: World) -> None:
+    ends(world)
+    assert row(world) == 1
+    want(world, replace(APP, cmd="serve better"), id="d2")
+    assert row(world) == 0
+
+
+def test_failures_in_a_row_are_not_what_was_asked_for(world: World) -> None:
+    job = runs(world)
+    world.feed(ev.KillRequested(job.id))
+    world.status(job.task_id or "", "TASK_KILLED")
+    assert row(world) == 0
+    assert last_failures(world.state, [APP.id]) == {}
+
+
+def test_last_failure_is_the_latest_of_each_app(world: World) -> None:
+    assert last_failures(world.state, [APP.id]) == {}
+    first = ends(world)
+    assert last_failures(world.state, [APP.id, "/other"]) == {APP.id: world.state.jobs[first.id]}
+    second = ends(world)
+    assert first.id != second.id
+    assert last_failures(world.state, [APP.id])[APP.id].id == second.id
+    finished = ends(world, "TASK_FINISHED")
+    assert last_failures(world.state, [APP.id])[APP.id].id == second.id != finished.id
+    assert last_failures(world.state, []) == {}
+
+
+def test_delay_that_is_reset_is_over_at_once(world: World) -> None:
+    with pytest.raises(NotFound):
+        world.feed(ev.DelayReset(APP.id))
+    ends(world)
+    world.feed(ev.DelayReset(APP.id))
+    assert launch_delays(world.state, world.now) == {}
+    assert not world.state.backoffs
+    serve(world, 2)
+    assert len(instances(world)) == 1

@@ -1,0 +1,57 @@
+"""Limits of what queues lend: their idle guarantees are kept from others, and never from their own jobs."""
+
+import pytest
+
+from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueSpec
+from mesos_gpu.testing.builders import World
+from tests.unit.engine.tenancy.worlds import again, node, owed, running, tree_world
+
+LENDS_ONE = QueueSpec(guarantee_gpus=owed(4), lend_limit_gpus={DEFAULT_POOL: 1000})
+TREES = {
+    "of a leaf": {"dev": LENDS_ONE, "ops": QueueSpec()},
+    "of one above": {"dev": LENDS_ONE, "dev/x": QueueSpec(), "dev/y": QueueSpec(), "ops": QueueSpec()},
+    "of one below": {
+        "dev": QueueSpec(guarantee_gpus=owed(4)), "dev/x": LENDS_ONE, "dev/y": QueueSpec(), "ops": QueueSpec(),
+    },
+}  # fmt: skip
+
+
+def world(tree: dict[str, QueueSpec]) -> World:
+    made = tree_world(tree)
+    node(made, "a1", 8)
+    return made
+
+
+def starts(tree: dict[str, QueueSpec], queue: str, gpus: int) -> bool:
+    made = world(tree)
+    made.submit("j1", queue=queue, gpus=gpus, preemptible=True)
+    again(made, "a1", 8)
+    return "j1" in running(made)
+
+
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
+def test_lend_limit_keeps_what_is_idle_from_other_queues(tree: dict[str, QueueSpec]) -> None:
+    assert starts(tree, "ops", 5), "8 but the 3 that are not lent"
+    assert not starts(tree, "ops", 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "queue"),
+    [("of a leaf", "dev"), ("of one above", "dev/x"), ("of one above", "dev/y"), ("of one below", "dev/x")],
+)
+def test_lend_limit_keeps_nothing_from_jobs_of_its_own_queue(name: str, queue: str) -> None:
+    assert starts(TREES[name], queue, 8)
+
+
+def test_lend_limit_of_a_queue_holds_beside_it_and_not_above() -> None:
+    assert not starts(TREES["of one below"], "dev/y", 6)
+    assert starts(TREES["of one below"], "dev/y", 5)
+
+
+def test_lend_limit_keeps_less_while_its_queue_uses_more() -> None:
+    made = world(TREES["of a leaf"])
+    made.submit("own", queue="dev", gpus=2)
+    again(made, "a1", 8)
+    made.submit("j1", queue="ops", gpus=5, preemptible=True)
+    again(made, "a1", 6)
+    assert running(made) == {"own", "j1"}, "of the 6 that are left one is not lent"
