@@ -53,9 +53,9 @@ def ends_have_alerts(stack: Stack, prometheus: Prometheus) -> None:
     stack.cluster.agents[1].kill()
     wait_until("the agent is lost", lambda: "MesosGpuNodeLost" in prometheus.firing(), 120)
     stack.cluster.master.kill()
-    wait_until("nobody leads", lambda: "MesosGpuDisconnected" in prometheus.firing())
+    wait_until("no master leads", lambda: "MesosGpuDisconnected" in prometheus.firing())
     stack.scheduler.kill()
-    wait_until("nobody answers", lambda: "MesosGpuSchedulerDown" in prometheus.firing())
+    wait_until("no scheduler answers", lambda: "MesosGpuSchedulerDown" in prometheus.firing())
 
 
 def test_prometheus_fires_one_alert_for_each_fault(
