@@ -29,7 +29,7 @@ class ReadyAgent:
 
     Args:
         hostname: Name of its host.
-        gpus: Its cards.
+        gpus: Cards of the agent.
         cpus: Processors beside its cards.
         mem_mib: Memory in MiB.
         attributes: Attributes of its offers.
@@ -195,8 +195,8 @@ class ReadyCluster:
         report is not acknowledged yet is silent.
 
         Args:
-            number: Of the agent, from 0.
-            uses: With the use of its cards, which is another each time; else the report is the same, byte for byte.
+            number: Number of the agent, from 0.
+            uses: Whether the report has the use of cards, another each time; else it is the same, byte for byte.
         """
         agent = self._agents[number]
         if agent.monitor is None or agent.unheard:
@@ -254,7 +254,7 @@ class ReadyCluster:
             self._put(ev.StatusArrived(Status(TaskId(task_id), state, agent, "REASON_RECONCILIATION")))
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
-        """Nobody listens."""
+        """Do nothing: no executor listens."""
 
     def shutdown(self, agent_id: str, executor_id: str) -> None:
         """Nothing is left over."""
@@ -296,12 +296,12 @@ def _cards(number: int, count: int) -> tuple[Gpu, ...]:
 
 
 def _url(number: int) -> str:
-    """Another address of this host for each agent, where nobody listens."""
+    """Return an address of this host for each agent, where no process listens."""
     return f"http://127.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}:9"
 
 
 def _use(gpu_id: GpuId, at: float) -> GpuUse:
-    """What a card says that is at work half of the time."""
+    """Return the use of a card that is busy half of the time."""
     seen_ms = round(at * 1000) % 10**9
     meters = Meters(power_mw=200_000 + seen_ms % 1000, memory_used_mib=seen_ms % 81_920)
     return GpuUse(gpu_id, at, meters, Work(1.0, seen_ms, seen_ms // 2), 1)

@@ -43,7 +43,7 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 def edit(stack: Stack, uuid: str, **fields: Any) -> None:
-    """Change what a simulated card reports from now on; a field that is None is removed."""
+    """Change what a simulated card reports from now on; None removes a field."""
     assert change_gpu(stack.inventory(1), GpuId(uuid), **fields)
 
 
@@ -87,7 +87,7 @@ def test_health_of_a_card_that_turns_sick_moves_its_job_and_the_card_comes_back(
     edit(stack, card, health="sick", reason="XID 48: double-bit ECC error")
     wait_until("it is out", lambda: health(client, card) == "sick")
     wait_until("its job runs elsewhere", lambda: client.job(ids[2])["gpu_ids"] not in ([card], []))
-    wait_until("and is told why", lambda: state(client, ids[2]) == "running")
+    wait_until("its job runs again", lambda: state(client, ids[2]) == "running")
     others = [job for job in ids if job != ids[2]]
     assert {client.job(job)["launches"] for job in others} == {1}, "its neighbours work on"
     assert {gpu["health"] for gpu in client.gpus() if gpu["uuid"] != card} == {"ok"}
@@ -124,7 +124,7 @@ def test_health_of_a_card_moves_no_job_that_wants_to_stay(
     edit(stack, card, health="sick", reason="XID 95")
     wait_until("it is out", lambda: health(client, card) == "sick")
     if wish == "notify":
-        wait_until("it is told", lambda: "XID 95" in str(client.job(job)["message"]))
+        wait_until("it has the message", lambda: "XID 95" in str(client.job(job)["message"]))
     edit(stack, card, health="ok", reason="")
     wait_until("it has finished", lambda: state(client, job) == "finished")
     assert client.job(job)["launches"] == launches

@@ -13,7 +13,7 @@ from tests.clients import reporting
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
-#: Tells what it reads, keeps its work when it is told to, and then ends; the second time it is done.
+#: Prints its notice, keeps its work, and then ends; the second time it is done.
 SAVES = """
 if [ -e "$WORK/saved" ]; then echo again; exit 0; fi
 trap : USR1
@@ -106,7 +106,7 @@ def test_notice_ends_with_sigterm_for_a_job_that_does_not_end(client: Client) ->
     ready(client, low)
     (first,) = client.tasks(low)
     big = submit(client, "sleep 0.2", priority=10, preemptible=False)
-    wait_until("it is told", lambda: is_told(client, low))
+    wait_until("it has its notice", lambda: is_told(client, low))
     notice = client.job(low)["notice"]
     assert notice is not None
     assert (notice["reason"], notice["by"]) == ("preemption", big)
@@ -125,12 +125,12 @@ def test_notice_that_is_called_off_lets_the_task_go_on(stack: Stack, client: Cli
     ready(client, low)
     (gpu, _) = client.job(low)["gpu_ids"]
     client.drain_gpu(gpu, "fan", by="ann", deadline_s=500)
-    wait_until("it is told", lambda: output(client, low).count("signalled") == 1)
+    wait_until("it has its notice", lambda: output(client, low).count("signalled") == 1)
     body = file_of(stack)
     assert body is not None
     assert (body["reason"], body["recalled"]) == ("drain", False)
     client.undrain_gpu(gpu, by="ann")
-    wait_until("it is told again", lambda: output(client, low).count("signalled") == 2)
+    wait_until("it has its second notice", lambda: output(client, low).count("signalled") == 2)
     body = file_of(stack)
     assert body is not None
     assert body["recalled"] is True
@@ -148,7 +148,7 @@ def test_notice_has_the_same_outcome_when_the_scheduler_is_killed_before_its_end
     ready(client, low)
     (first,) = client.tasks(low)
     big = submit(client, "sleep 0.2", priority=10, preemptible=False)
-    wait_until("it is told", lambda: is_told(client, low))
+    wait_until("it has its notice", lambda: is_told(client, low))
     notice = client.job(low)["notice"]
     stack.scheduler.kill()
     stack.scheduler.start().wait()

@@ -22,7 +22,7 @@ pytestmark = [
     ),
 ]
 MODES: dict[str, Devices] = {"cgroup1": "mesos", "cgroup2": "cgroup2"}
-#: The shell does not handle the signal, and what it runs does; both are told of by a file.
+#: The shell does not handle the signal, and what it runs does; both read a file.
 COMMAND = """
 sh -c 'trap "echo signalled" USR1; echo ready; while :; do sleep 0.1; done' &
 until grep -qs "recalled.: false" "$MESOS_GPU_NOTICE"; do sleep 0.1; done
@@ -93,12 +93,12 @@ def test_notice_in_an_image_is_read_signalled_called_off_and_answered_by_a_check
     wait_until("it is at work", lambda: state() == "running" and "ready" in said())
     (gpu,) = client.job(job)["gpu_ids"]
     client.drain_gpu(gpu, "fan", by="ann", deadline_s=500)
-    wait_until("it is told", lambda: said().count("signalled") == 1 and "}" in said())
+    wait_until("it has its notice", lambda: said().count("signalled") == 1 and "}" in said())
     text = said()
     body = json.loads(text[text.index("{") : text.index("}") + 1])
     assert (body["number"], body["reason"], body["by"], body["recalled"]) == (1, "drain", None, False)
     client.undrain_gpu(gpu, by="ann")
     wait_until("it goes on", lambda: said().count("signalled") == 2 and "on\n" in said())
-    wait_until("its checkpoint is told", lambda: client.job(job)["checkpoint_at"] is not None)
+    wait_until("its checkpoint is noted", lambda: client.job(job)["checkpoint_at"] is not None)
     assert state() == "running"
     kill_all(client)
