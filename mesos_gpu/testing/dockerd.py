@@ -158,8 +158,8 @@ class Dockerd:
             raise RuntimeError(f"{archive} cannot be loaded: {told}")
 
     def load_all(self, directory: Path) -> None:
-        """Load each archive of a directory, as `load` does."""
-        for archive in sorted(directory.glob("*.tar")):
+        """Load each archive below a directory, as `load` does."""
+        for archive in sorted(directory.rglob("*.tar")):
             self.load(archive)
 
     def close(self) -> None:
