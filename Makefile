@@ -6,7 +6,7 @@ MINUTES ?= 30 # of `make soak`
 WORKERS ?= auto # processes of `make test`; auto: half as many again as processors; 0: one, without xdist
 RUN := $(BIN)/python -m tests.runner.run -p tests.runner.skips# pytest; the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long soak test-kernel test-gpu test-bare budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
+.PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long mutants soak test-kernel test-gpu test-bare budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -42,7 +42,13 @@ test-long: setup ## All seeds, kills, hosts and looks; a soak; mutants; the test
 	@status=0; export MESOS_GPU_TEST_RANDOM=1; \
 	$(RUN) --limit 28800 --stuck 7500 -n 0 -m "long or on_change" --timeout 900 tests || status=$$?; \
 	$(RUN) --again --burn 2 -n $(WORKERS) --timeout 480 tests || status=$$?; \
+	$(MAKE) mutants || status=$$?; \
+	$(MAKE) soak || status=$$?; \
 	exit $$status
+
+mutants: setup ## Draw 100 mutants by SEED and list those that no test notices; needs root
+	@scripts/install_test_tools.sh
+	@$(BIN)/python -m tests.mutation $(if $(SEED),--seed $(SEED))
 
 soak: setup ## Random load and faults on a cluster of network namespaces for MINUTES (30), by SEED; needs root
 	@scripts/install_test_tools.sh

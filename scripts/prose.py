@@ -1,7 +1,8 @@
 """A check of the language of docstrings, comments, messages and names, which counts may only fall: `make check`.
 
 `python -m scripts.prose` compares the faults of each file with scripts/prose.json. A file that is not listed has none;
-a listed one has no more of any rule than are listed. `--list [RULE]` prints faults; `--write` records lower counts.
+a listed one has no more of any rule than are listed. `--list [RULE]` prints faults; `--write` records lower counts,
+and all counts if there is no record.
 """
 
 import argparse
@@ -21,6 +22,10 @@ ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "scripts" / "prose.json"
 FOLDERS: Final = ("isolator", "marathon_templates", "mesos_gpu", "scripts", "tests", "volumes")
 MIN_TEST_NAME_WORDS: Final = 3  # after `test_`
+MIN_DOCSTRING_WORDS: Final = 3
+MIN_ENTRY_WORDS: Final = 3
+#: Kinds of tokens with text; from Python 3.12 on the text of an f-string is a token of its own.
+_TEXT: Final = (tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
 
 _QUESTION: Final = re.compile(r"(What|Who|Whom|Whose|Which|How|Where|Why|When|Whoever|Whatever|Wherever)\b")
 _PRONOUN: Final = re.compile(
@@ -38,7 +43,7 @@ _VAGUE: Final = re.compile(
     r"|(is|are|was|were|be|been) told|tells? of)\b",
     re.IGNORECASE,
 )
-_CONSTANT: Final = re.compile(r"_?(MOST|LEAST|LONGEST|FEWEST|SHORTEST)_")
+_CONSTANT: Final = re.compile(r"_?(MOST|LEAST|LONGEST|FEWEST|SHORTEST)(_|$)")
 _TEST: Final = re.compile(
     r"test_(what|who|whom|whose|which|how|where|why|when|it|its|they|them|nobody|somebody|nothing|none|that|those"
     r"|these|this|of|one)_"
@@ -76,9 +81,13 @@ def _docstring_faults(nodes: Iterable[ast.AST]) -> Iterator[Fault]:
             yield Fault(line, "docstring begins with a question word", first)
         if _PRONOUN.match(first):
             yield Fault(line, "docstring begins with a pronoun", first)
+        if text and len(text.split()) < MIN_DOCSTRING_WORDS:
+            yield Fault(line, "docstring too short to help", first)
         for name, words in parameters_of(text):
             if _ENTRY_PRONOUN.match(words) or _QUESTION.match(words):
                 yield Fault(line, "parameter without a noun", f"{name}: {words}")
+            if len(words.split()) < MIN_ENTRY_WORDS:
+                yield Fault(line, "parameter explained in few words", f"{name}: {words}")
 
 
 def parameters_of(docstring: str) -> Iterator[tuple[str, str]]:
@@ -117,7 +126,7 @@ def _text_faults(source: str) -> Iterator[Fault]:
     if not any(pattern.search(source) for pattern in _TEXT_RULES.values()):
         return  # nothing that only a tokenizer can place
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in (tokenize.COMMENT, tokenize.STRING):
+        if token.type not in _TEXT:
             continue
         for offset, line in enumerate(token.string.splitlines()):
             for rule, pattern in _TEXT_RULES.items():
@@ -192,7 +201,7 @@ def main(arguments: list[str]) -> int:
         totals = Counter(fault.rule for own in faults.values() for fault in own)
         print(*(f"{number:6}  {rule}" for rule, number in totals.most_common()), sep="\n")
         return 0
-    record = json.loads(RECORD.read_text())
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else count(faults)
     if options.write:
         record = merge(count(faults), record)
         RECORD.write_text(json.dumps(record, indent=1) + "\n")

@@ -19,6 +19,12 @@ def rules_of(source: str) -> list[str]:
         ('class A:\n    """A.\n\n    Attributes:\n        a: Of a job.\n    """', "parameter without a noun"),
         ('def f():\n    """Return the limit. None: it has none."""', "riddle after None"),
         ("x = 1  # None: no limit", "riddle after None"),
+        ('def f():\n    """Do."""', "docstring too short to help"),
+        (
+            'def f(a):\n    """Do.\n\n    Args:\n        a: A job.\n    """',
+            "parameter explained in few words",
+        ),
+        ("MOST = 3", "constant named MOST_ and not MAX_"),
         ("x = 1  # he waits", "person for a thing"),
         ("x = 1  # nobody asks", "vague or archaic word"),
         ("raise ValueError('whoever was told')", "vague or archaic word"),
