@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 MINUTES ?= 30 # of `make soak`
 WORKERS ?= auto # processes of `make test`; auto: half as many again as processors; 0: one, without xdist
-RUN := $(BIN)/python -m tests.runner.run -p tests.runner.skips# pytest; the run ends whatever happens
+RUN := $(BIN)/python -m tests.runner.run # pytest, and the run ends whatever happens
 
 .PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long mutants soak test-kernel test-gpu test-bare budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
@@ -31,7 +31,7 @@ down: setup ## Stop it
 
 test: setup ## The tests that decide whether a change lands; installs what they need
 	@scripts/install_test_tools.sh
-	@$(RUN) --again -p tests.runner.budget --budget --changed -n $(WORKERS) tests
+	@$(RUN) --again --budget --changed -n $(WORKERS) tests
 
 test-change: setup ## The tests of documents, packages, upgrades and the like whose files have changed since they passed
 	@scripts/install_test_tools.sh

@@ -434,7 +434,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Add what this process needs."""
+    """Measure the tests, if a run is asked for their costs."""
+    if not config.getoption("budget") and not config.getoption("costs"):
+        return
     budget = read_budget()
     worker = hasattr(config, "workerinput")
     own = Recorder(budget) if worker or not config.getoption("numprocesses", 0) else None

@@ -1,6 +1,6 @@
-"""Which tests may be skipped: those whose reason is in tests/allowed_skips.txt. A plugin of pytest, of `make test`.
+"""Judgement of skips: a reason that is not in tests/allowed_skips.txt makes a run red. A plugin of pytest.
 
-It judges where everything that the tests need can be had: where CI says so, and for root on Debian 12.
+It judges where everything that the tests need can be had: where `CI` is set, and for root on Debian 12.
 """
 
 import os

@@ -189,7 +189,7 @@ def test_budget_prints_the_dearest_tests_of_a_run(tmp_path: Path, workers: str) 
         "-c",
         os.devnull,
     ]
-    command += ["--rootdir", str(tmp_path), str(tmp_path)]
+    command += ["--costs", str(tmp_path / "costs"), "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     lines = [line for line in done.stdout.splitlines() if "CPU s  " in line]

@@ -189,8 +189,8 @@ FILES = {
     "tests/allowed_skips.txt": "",
     "tests/unit/test_q.py": QUICK,
     "tests/unit/test_c.py": CHANGE,
-    "tests/contract/test_q.py": "",
-    "tests/property/test_q.py": "",
+    "tests/contract/test_contract.py": "",
+    "tests/property/test_property.py": "",
     "tests/e2e/test_g.py": GATE,
     "tests/unit/test_n.py": NIGHTLY,
 }
