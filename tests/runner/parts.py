@@ -62,6 +62,7 @@ def deal(weights: Mapping[Path, float], workers: int) -> list[list[Path]]:
     return parts
 
 
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the workers of a run of folders; 0, which is this process alone, where a file is named."""
     if any(Path(each.partition("::")[0]).is_file() for each in config.args):
