@@ -1,5 +1,6 @@
 """The interface under TLS: a real server, real certificates, and clients of each kind."""
 
+import contextlib
 import logging
 import os
 import select
@@ -229,7 +230,8 @@ def test_handshake_that_does_not_come_is_not_waited_for(rig: TlsRig, said: bytes
     with socket.create_connection(("127.0.0.1", rig.server.port), PATIENCE_S) as slow:
         slow.sendall(said)
         wait_until("the connection is closed", has_ended)
-        assert slow.recv(100) == b""
+        with contextlib.suppress(ConnectionResetError):  # closed before its bytes were read
+            assert slow.recv(100) == b""
 
 
 def test_slow_handshakes_hold_nobody_s_place(
