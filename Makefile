@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 MINUTES ?= 30 # of `make soak`
-WORKERS ?= auto # processes of `make test`; auto: half as many again as processors; 0: one, without xdist
+WORKERS ?= auto # processes of `make test`; auto: twice the processors; 0: one, without xdist
 RUN := $(BIN)/python -m tests.runner.run # pytest, and the run ends whatever happens
 
 .PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long mutants soak test-kernel test-gpu test-bare budget check bench docs docs-site screenshots wheel deb lock audit sbom clean

@@ -38,6 +38,7 @@ def tell(rig: Rig, looks: int, task: str, held: GpuId) -> None:
         rig.clock.time += 10.0
 
 
+@pytest.mark.long
 def test_cards_jobs_and_nodes_have_charts_of_what_is_known(rig: Rig, browser: Browser) -> None:
     job = rig.submit(name="holder", gpus=1)
     wait_until("it is launched", lambda: rig.call("GET", f"/v1/jobs/{job['id']}").json()["task_id"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import SchedulerProcess, Stack
@@ -155,6 +156,7 @@ def test_event_streams_end_with_the_leader_and_none_is_left(
 
 
 @NEEDED
+@pytest.mark.long
 def test_page_of_a_standby_shows_that_it_is_a_copy_until_that_one_leads(
     stack: Stack, leader: SchedulerProcess, standby: SchedulerProcess, tmp_path: Path
 ) -> None:

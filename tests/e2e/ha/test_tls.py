@@ -109,7 +109,7 @@ def test_standby_sends_changes_on_by_tls_with_a_certificate_of_its_own(stack: St
     done = subprocess.run(
         [*words, "exec", job["id"], "--", "echo", "in it"], capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stdout) == (0, "in it\n"), done
+    assert (done.returncode, done.stdout, done.stderr) == (0, "in it\n", "")
     assert ask(stack, standby, "DELETE", where)[0] == 202
 
 

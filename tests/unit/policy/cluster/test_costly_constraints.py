@@ -92,7 +92,7 @@ def test_costly_job_starts_as_soon_as_one_agent_is_known_to_do(world: World) -> 
     assert world.job("costly").task_id
 
 
-def test_explanation_reports_a_costly_constraint_still_to_be_compared(world: World) -> None:
+def test_explanation_reports_a_costly_constraint_still_to_be_compared(world: World, work: list[int]) -> None:
     world.feed(submitted("never", constraints=costly(1), cpus=1000.0))
     why = StateView(world.state, world.settings, world.now).explain(JobId("never"))
     assert "still to be compared with this agent" in str(why)
