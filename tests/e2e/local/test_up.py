@@ -192,13 +192,13 @@ def test_tasks_reach_each_other_by_their_hosts_names(home: Path) -> None:
     hosts = sorted(node["hostname"] for node in json.loads(mesos_gpu(home, "nodes", "--json").stdout))
     assert hosts == ["127.0.0.11", "127.0.0.12"]
     serve = "cd $MESOS_SANDBOX && echo $HOST > name && exec python3 -m http.server --bind $HOST $PORT0"
-    common = ["--detach", "--port", "9000", "--shell"]
+    common = ["--detach", "--port", "9017", "--shell"]
     for host in hosts:
         placed = ["--constraint", f"hostname:CLUSTER:{host}", "--name", f"on-{host}"]
         done = mesos_gpu(home, "run", *common, *placed, "--", serve)
         assert done.returncode == 0, done.stderr
     for host in hosts:
-        url = f"http://{host}:9000/name"
+        url = f"http://{host}:9017/name"
         assert wait_until("it serves", partial(_get, url), 60) == f"{host}\n"
 
 
