@@ -24,6 +24,8 @@ MOST_LINES = 60  # shown of a failure; all of it was shown when it happened
 LEAKS = ("ResourceWarning", "PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
 #: Digests by group, of the groups that ran whole: tests/runner/tiers.py.
 GROUPS = pytest.StashKey[dict[str, str]]()
+#: Texts by node id of the tests above their caps: tests/runner/budget.py.
+COSTLY = pytest.StashKey[dict[str, str]]()
 _REASONS = pytest.StashKey[list[str]]()
 _FAILED = pytest.StashKey[bool]()
 #: Names in `sys` that pytest sets for debuggers.
@@ -42,6 +44,7 @@ class Record:
         root: Directory at which node ids begin.
         seed: Seed of pytest-randomly, or None if the order is not random.
         groups: Digests by group, of the groups of tests/tiers.toml that ran whole.
+        costly: Text of each test that passed above its cap of CPU seconds, by node id.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -51,23 +54,32 @@ class Record:
     root: str = ""
     seed: int | None = None
     groups: dict[str, str] = field(default_factory=dict)
+    costly: dict[str, str] = field(default_factory=dict)
 
     def refusal(self) -> str:
         """Why the tests that failed have no second try; empty: they have one."""
         if self.final:
             return self.final[0]
-        if not self.failed:
+        if not self.failed and not self.costly:
             return "no test failed"
         return f"{len(self.failed)} tests failed, more than {MOST}" if len(self.failed) > MOST else ""
 
     def arguments(self) -> list[str]:
         """Arguments of pytest for the second try: the failed tests alone, in one process."""
         seed = [] if self.seed is None else [f"--randomly-seed={self.seed}"]
-        return [*self.options, "-n0", *seed, *(f"{self.root}/{name}" for name in self.failed)]
+        return [
+            *self.options,
+            "-n0",
+            *seed,
+            *(f"{self.root}/{name}" for name in {**self.failed, **self.costly}),
+        ]
 
     def still_failed(self, second: "Record") -> list[str]:
         """Node ids that the second try did not see pass: they failed, were skipped, or never ran."""
-        return [name for name in self.failed if name not in second.passed or name in second.failed]
+        wanted = {**self.failed, **self.costly}
+        return [
+            name for name in wanted if name not in second.passed or name in {**second.failed, **second.costly}
+        ]
 
 
 def read(path: Path) -> Record | None:
@@ -82,12 +94,14 @@ def refuse(config: pytest.Config, why: str) -> None:
 
 def words(first: Record) -> list[str]:
     """Lines that name each test that passed at the second try, with its first failure."""
-    lines = []
+    lines = [f"within its cap when measured alone: {name}: {text}" for name, text in first.costly.items()]
     for name, text in first.failed.items():
         failure = text.splitlines()
         cut = ["..."] if len(failure) > MOST_LINES else []
         lines += ["", f"passed at the second try: {name}, which failed with:"]
         lines += [f"    {line}" for line in (*cut, *failure[-MOST_LINES:])]
+    if not first.failed:
+        return lines
     tests = "1 test" if len(first.failed) == 1 else f"{len(first.failed)} tests"
     return [*lines, "", f"{tests} failed at first and passed at the second try: this run is green"]
 
@@ -144,6 +158,7 @@ class Recorder:
         seed = getattr(option, "randomly_seed", None)
         record.seed = seed if isinstance(seed, int) and config.pluginmanager.has_plugin("randomly") else None
         record.groups = config.stash.get(GROUPS, {})
+        record.costly = config.stash.get(COSTLY, {})
         self._path.write_bytes(msgspec.json.encode(record))
 
 

@@ -117,7 +117,8 @@ class Run:
         if why := first.refusal():
             print(f"\nno second try: {why}", flush=True)
             return status
-        print(f"\n{len(first.failed)} failed: a second try, with nothing beside it", flush=True)
+        number = len({**first.failed, **first.costly})
+        print(f"\n{number} failed or above a cap: a second try, with nothing beside it", flush=True)
         second_status = self._pass("second", first.arguments())
         second = again.read(self._directory / "second")
         failed = first.still_failed(second) if second is not None else [*first.failed]

@@ -204,3 +204,21 @@ def test_second_try_shows_the_end_of_a_long_failure() -> None:
     assert lines[2:4] == ["    ...", "    40"]
     assert "    short" in lines
     assert lines[-1].startswith("2 tests failed at first")
+
+
+@pytest.mark.parametrize(("again_s", "status"), [(0.0, 0), (0.9, 1)])
+def test_second_try_measures_a_costly_test_alone(tmp_path: Path, again_s: float, status: int) -> None:
+    body = (
+        "import time\ndef test_one():\n    mark = Path(__file__).with_name('one.ran')\n"
+        f"    cost_s = {again_s} if mark.exists() else 0.9\n    mark.touch()\n"
+        "    end_s = time.process_time() + cost_s\n    while time.process_time() < end_s: pass\n"
+    )
+    unit = tmp_path / "unit"
+    unit.mkdir()
+    (unit / "conftest.py").write_text("import sys\n")
+    (unit / "test_one.py").write_text(ONCE + body)
+    code, text = run(tmp_path, "-n0", "-p", "tests.runner.budget", "--budget", files={})
+    assert code == status, text
+    assert ("within its cap when measured alone: unit/test_one.py::test_one: 0.9" in text) == (status == 0), (
+        text
+    )
