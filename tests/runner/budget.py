@@ -419,7 +419,7 @@ def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, work
     lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in sorted(files.items()) if wall_s > MIN_FILE_S]
     budget_file.write_text(head + "\n".join(lines) + "\n")
     cpu_s = sum(cost.own_s + cost.shared_s for cost in gate.values())
-    minutes = max(round(sum(files.values()) / workers / 60), 1)
+    minutes = max(round(sum(cost.wall_s for cost in gate.values()) / workers / 60), 1)
     sentence = (
         f"`make test` runs {round(len(gate), -2):,} tests in about {minutes} minutes on two processors; "
         f"they need {round(cpu_s, -1):,.0f} CPU seconds."
