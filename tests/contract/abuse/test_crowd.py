@@ -23,6 +23,14 @@ SLOW_BODY = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n
 IDLE = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
+@pytest.fixture(autouse=True)
+def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no connection end by its time: these tests are about numbers of connections."""
+    monkeypatch.setattr(bounds, "KEEP_S", 3600)
+    monkeypatch.setattr(bounds, "HEAD_S", 3600.0)
+    monkeypatch.setattr(bounds, "BODY_S", 3600.0)
+
+
 @contextmanager
 def served(crowd: Crowd | None = None) -> Iterator[Rig]:
     rig = Rig()
