@@ -204,7 +204,8 @@ def main(arguments: list[str]) -> int:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else count(faults)
     if options.write:
         record = merge(count(faults), record)
-        RECORD.write_text(json.dumps(record, indent=1) + "\n")
+        lines = [f"{json.dumps(path)}: {json.dumps(rules)}" for path, rules in record.items()]
+        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     lines = compare(faults, record)
     print(*lines[:60], sep="\n", end="\n" if lines else "")
     return 1 if lines else 0

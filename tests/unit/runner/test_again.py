@@ -219,6 +219,4 @@ def test_second_try_measures_a_costly_test_alone(tmp_path: Path, again_s: float,
     (unit / "test_one.py").write_text(ONCE + body)
     code, text = run(tmp_path, "-n0", "-p", "tests.runner.budget", "--budget", files={})
     assert code == status, text
-    assert ("within its cap when measured alone: unit/test_one.py::test_one: 0.9" in text) == (status == 0), (
-        text
-    )
+    assert ("within its cap when measured alone: unit/test_one.py::test_one: " in text) == (status == 0), text

@@ -213,6 +213,7 @@ def test_groups_are_recorded_after_a_green_run_and_left_out_then(tmp_path: Path)
     second = run(tmp_path, "--changed", "tests")
     assert ran(second) == {"quick", "gate"}
     assert "left out, for they passed with the present files: runner" in second.stdout
+    assert run(tmp_path, "--changed", "-m", "on_change and not long", "tests").returncode == 0
     (tmp_path / "Makefile").write_text("changed")
     assert ran(run(tmp_path, "--changed", "tests")) == {"quick", "gate", "change"}
 
