@@ -27,6 +27,7 @@ TESTS = Path(__file__).parents[1]
 BUDGET = TESTS / "budget.toml"
 TOLERANCE, MIN_TOLERANCE_S = 0.1, 2.0  # above the budget of a folder: the larger of share and seconds
 NOISE = 1.5  # factor by which one measurement of a test varies with what runs beside it
+ALONE = 3.0  # the factor for a test that is measured once more: it pays for what is used for the first time
 MAX_SHOWN = 10
 MIN_FILE_S = 3.0  # a file that took longer is listed
 SENTENCE = ("<!-- budget -->", "<!-- /budget -->")
@@ -275,12 +276,12 @@ class Recorder:
             self._meter.close()
 
 
-def find_costly(budget: Budget, costs: Mapping[str, Cost]) -> dict[str, str]:
-    """Return a text for each test above its cap, by node id."""
+def find_costly(budget: Budget, costs: Mapping[str, Cost], factor: float = NOISE) -> dict[str, str]:
+    """Return a text for each test above a multiple of its cap, by node id."""
     return {
         name: f"{cost.own_s:.2f} CPU s, cap {budget.cap_of(name):g}"
         for name, cost in costs.items()
-        if not cost.group and cost.own_s > budget.cap_of(name) * NOISE
+        if not cost.group and cost.own_s > budget.cap_of(name) * factor
     }
 
 
@@ -355,8 +356,10 @@ class Judge:
         config = session.config
         if not config.getoption("budget"):
             return
-        config.stash[again.COSTLY] = self._costly = find_costly(self._budget, self._costs)
-        if tiers.is_whole(config):
+        whole = tiers.is_whole(config)
+        self._costly = find_costly(self._budget, self._costs, NOISE if whole else ALONE)
+        config.stash[again.COSTLY] = self._costly
+        if whole:
             self._faults = find_faults(self._budget, self._costs)
             if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
                 write_costs(COSTS, self._costs)

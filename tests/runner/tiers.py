@@ -10,9 +10,10 @@
 
 import hashlib
 import os
+import subprocess
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,21 @@ def read_passed(path: Path = PASSED) -> Mapping[str, str]:
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
-def digest_of(patterns: Iterable[str], root: Path = ROOT) -> str:
-    """Return a digest of the names and contents of the files that match a pattern."""
+def list_ignored(root: Path = ROOT) -> set[Path]:
+    """List the files that git ignores, such as what is built; none are known without git."""
+    command = ["git", "ls-files", "-z", "--others", "--ignored", "--exclude-standard"]
+    try:
+        out = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return set()
+    return {root / name for name in out.split("\0") if name}
+
+
+def digest_of(patterns: Iterable[str], root: Path = ROOT, ignored: Collection[Path] = ()) -> str:
+    """Return a digest of the names and contents of the files that match a pattern and are not ignored."""
     total = hashlib.sha256()
     for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
-        if path.is_file() and path.suffix != ".pyc":
+        if path.is_file() and path.suffix != ".pyc" and path not in ignored:
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             total.update(f"{path.relative_to(root).as_posix()}\0{content}\n".encode())
     return total.hexdigest()
@@ -88,7 +99,8 @@ def digest_of(patterns: Iterable[str], root: Path = ROOT) -> str:
 
 def digests() -> dict[str, str]:
     """Return the digest of the present files of each group."""
-    return {group: digest_of(patterns) for group, patterns in read_groups().items()}
+    ignored = list_ignored()
+    return {group: digest_of(patterns, ignored=ignored) for group, patterns in read_groups().items()}
 
 
 def changed_groups(present: Mapping[str, str], path: Path = PASSED) -> list[str]:
