@@ -125,6 +125,7 @@ class Held:
         self._taken: list[tuple[Job, Charge] | None] = []
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
         self._pools: dict[AgentId, str] = {}
+        self._able: dict[AgentId, frozenset[str]] = {}  # pools that a node may be in
         self.pools = Pools(state, self.tree, now)
         self._sets: dict[tuple[str, ...], frozenset[str]] = {}
 
@@ -178,10 +179,10 @@ class Held:
 
     def is_in(self, agent_id: AgentId, pools: Collection[str]) -> bool:
         """Whether a node is in one of some pools, whatever GPUs its monitor reports that has not reported yet."""
-        if self.pool_of(agent_id) not in pools:
-            return False
-        node = self._state.nodes.get(agent_id)
-        return node is None or not node.is_unreported or pools_of_node(self.tree, node) <= frozenset(pools)
+        able = self._able.get(agent_id)
+        if able is None:
+            able = self._able[agent_id] = pools_of_node(self.tree, self._state.nodes.get(agent_id))
+        return able.issubset(pools)
 
     def kept_from(self, queue: str, pool: str) -> int:
         """What of a pool is kept idle for others by their lend limits: what a job of a queue may not borrow."""

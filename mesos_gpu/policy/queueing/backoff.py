@@ -20,7 +20,7 @@ def delay_s(failures: int, *, first_s: float, most_s: float, factor: float = 2.0
 
 
 def patience_s(silent_s: float, least_s: float) -> float:
-    """How long to wait for an answer before a request is sent again: a quarter of the time that no answer has come.
+    """Return seconds to wait for an answer before a request is sent again: a quarter of the time that none has come.
 
     Args:
         silent_s: Time since the first request, in seconds.
