@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -15,6 +15,7 @@ from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.policy.apps.ports import offers, without
 from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.labels import monitor_labels
 
@@ -61,14 +62,11 @@ class _Room:
             joined.append(span)
         self.ports = joined
 
-    def take(self, amounts: Mapping[str, int], ports: Iterable[int]) -> None:
+    def take(self, amounts: Mapping[str, int], ports: Collection[int]) -> None:
         """Take what a task needs."""
+        assert all(offers(self.ports, port) for port in ports), "a port was not offered"
         self.amounts.subtract(amounts)
-        for port in ports:
-            (span,) = [each for each in self.ports if each.begin <= port <= each.end]
-            self.ports.remove(span)
-            rest = (PortRange(span.begin, port - 1), PortRange(port + 1, span.end))
-            self.add({}, [each for each in rest if each.begin <= each.end])
+        self.ports = list(without([PortRange(port, port) for port in sorted(ports)], self.ports))
 
 
 @dataclass(slots=True)
