@@ -13,7 +13,7 @@ import resource
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -46,7 +46,7 @@ class Cost:
 
     Attributes:
         own_s: Set-up, call and clean-up of the test.
-        shared_s: Set-up of fixtures of a wider scope that this test asked for first.
+        shared_s: Set-up and end of fixtures of a wider scope that began or ended with this test.
         wall_s: Seconds that passed, of this machine.
         group: Group of a test that runs on changes alone, which counts for no folder; empty for other tests.
     """
@@ -55,6 +55,11 @@ class Cost:
     shared_s: float = 0.0
     wall_s: float = 0.0
     group: str = ""
+
+    @property
+    def all_s(self) -> float:
+        """CPU seconds of the test and of the fixtures."""
+        return self.own_s + self.shared_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,24 +306,29 @@ def find_faults(budget: Budget, costs: Mapping[str, Cost]) -> list[str]:
 
 def sums_by_folder(budget: Budget, costs: Mapping[str, Cost]) -> dict[str, float]:
     """Return the CPU seconds of each folder that has a budget and a test in this run."""
+    return _sum((budget.folder_of(name), cost.all_s) for name, cost in costs.items() if not cost.group)
+
+
+def _sum(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the sum of the numbers of each name, sorted by name; what has no name is left out."""
     sums: dict[str, float] = defaultdict(float)
-    for name, cost in costs.items():
-        if not cost.group and (folder := budget.folder_of(name)):
-            sums[folder] += cost.own_s + cost.shared_s
-    return dict(sorted(sums.items()))
+    for name, number in pairs:
+        sums[name] += number
+    return {name: sums[name] for name in sorted(sums) if name}
+
+
+def sorted_by_cost(costs: Mapping[str, Cost]) -> list[tuple[str, Cost]]:
+    """Return the costs of tests with their node ids, the costliest first."""
+    return sorted(costs.items(), key=lambda pair: -pair[1].own_s)
 
 
 def summary(budget: Budget, costs: Mapping[str, Cost]) -> Iterator[str]:
     """Yield the lines that a run prints at its end: the costliest tests, folders and groups."""
-    for name, cost in sorted(costs.items(), key=lambda pair: -pair[1].own_s)[:MAX_SHOWN]:
+    for name, cost in sorted_by_cost(costs)[:MAX_SHOWN]:
         yield f"{cost.own_s:8.2f} CPU s  {name}"
     for folder, sum_s in sums_by_folder(budget, costs).items():
         yield f"{sum_s:8.1f} CPU s of {budget.folders_s[folder]:g}  tests/{folder}"
-    groups: dict[str, float] = defaultdict(float)
-    for cost in costs.values():
-        if cost.group:
-            groups[cost.group] += cost.own_s + cost.shared_s
-    for group, sum_s in sorted(groups.items()):
+    for group, sum_s in _sum((cost.group, cost.all_s) for cost in costs.values()).items():
         yield f"{sum_s:8.1f} CPU s  group {group}"
 
 
@@ -384,10 +394,10 @@ class Judge:
 
 
 def write_costs(path: Path, costs: Mapping[str, Cost]) -> None:
-    """Write a line of JSON for each test, the dearest first."""
+    """Write a line of JSON for each test, the costliest first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    dearest = sorted(costs.items(), key=lambda pair: -pair[1].own_s)
-    path.write_text("".join(f"{json.dumps([name, *astuple(cost)])}\n" for name, cost in dearest))
+    lines = [json.dumps([name, *astuple(cost)]) for name, cost in sorted_by_cost(costs)]
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def read_costs(path: Path) -> dict[str, Cost]:
@@ -396,7 +406,7 @@ def read_costs(path: Path) -> dict[str, Cost]:
 
 
 def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, workers: int = 4) -> None:
-    """Write the costs of a run as the budget of later runs, and the sentence of a document that tells them.
+    """Write the costs of a run as the budget of later runs, and as a sentence of a document.
 
     Args:
         costs: Costs of all tests of the gate.
@@ -405,23 +415,21 @@ def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, work
         workers: Processes of the run, by which the sum of times is divided.
     """
     gate = {name: cost for name, cost in costs.items() if not cost.group}
-    files: dict[str, float] = defaultdict(float)
-    for name, cost in costs.items():
-        files[name.partition("::")[0].removeprefix("tests/")] += cost.wall_s
+    files = _sum(
+        (name.partition("::")[0].removeprefix("tests/"), cost.wall_s) for name, cost in costs.items()
+    )
     head, _, _ = budget_file.read_text().partition("[folders]")
     lines = ["[folders] # of all tests of the gate; the deepest folder that holds a test counts"]
-    sums = sums_by_folder(read_budget(budget_file), gate)
-    old = read_budget(budget_file).folders_s
-    lines += [
-        f'"{folder}" = {max(round(sums[folder]), 1) if folder in sums else old[folder]:g}' for folder in old
-    ]
+    old = read_budget(budget_file)
+    measured_s = {folder: max(round(sum_s), 1) for folder, sum_s in sums_by_folder(old, gate).items()}
+    lines += [f'"{folder}" = {number_s:g}' for folder, number_s in {**old.folders_s, **measured_s}.items()]
     lines += [
         "",
         "[files] # seconds of those that take longest, by which tests/runner/parts.py deals files among workers",
     ]
-    lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in sorted(files.items()) if wall_s > MIN_FILE_S]
+    lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in files.items() if wall_s > MIN_FILE_S]
     budget_file.write_text(head + "\n".join(lines) + "\n")
-    cpu_s = sum(cost.own_s + cost.shared_s for cost in gate.values())
+    cpu_s = sum(cost.all_s for cost in gate.values())
     minutes = max(round(sum(cost.wall_s for cost in gate.values()) / workers / 60), 1)
     sentence = (
         f"`make test` runs {round(len(gate), -2):,} tests in about {minutes} minutes on two processors; "

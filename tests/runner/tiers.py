@@ -28,14 +28,12 @@ ROOT = TESTS.parent
 GROUPS, PASSED = TESTS / "tiers.toml", TESTS / "passed.toml"
 QUICK = ("unit", "contract", "property")
 GATE = (*QUICK, "e2e", "fault", "gpu", "kernel", "web")
-PLAIN, WANTED = (
-    "plain",
-    "wanted",
-)  # in the input of a worker of xdist: whether pytest has no paths; groups to run
+#: In the input of a worker of xdist: whether pytest was called without paths; groups to run.
+PLAIN, WANTED = "plain", "wanted"
 _GROUP = "group"  # property of a report
 _FAULT = pytest.StashKey[str]()
 #: Options of pytest that leave tests out.
-_FILTERS = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "last_failed", "stepwise", "maxfail")
+_FILTERS = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "maxfail")
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -77,21 +75,27 @@ def read_passed(path: Path = PASSED) -> Mapping[str, str]:
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
-def list_ignored(root: Path = ROOT) -> set[Path]:
-    """List the files that git ignores, such as what is built; none are known without git."""
-    command = ["git", "ls-files", "-z", "--others", "--ignored", "--exclude-standard"]
+def list_kept(root: Path = ROOT) -> set[Path] | None:
+    """List the files of a checkout that git has or would add; None if git does not know the checkout."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         out = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        return set()
-    return {root / name for name in out.split("\0") if name}
+        return None
+    return {root / name for name in out.split("\0")}
 
 
-def digest_of(patterns: Iterable[str], root: Path = ROOT, ignored: Collection[Path] = ()) -> str:
-    """Return a digest of the names and contents of the files that match a pattern and are not ignored."""
+def digest_of(patterns: Iterable[str], root: Path = ROOT, kept: Collection[Path] | None = None) -> str:
+    """Return a digest of the names and contents of the files that match a pattern.
+
+    Args:
+        patterns: Patterns of paths below the root.
+        root: Top directory of the checkout.
+        kept: Files that count, or None if all do but compiled ones.
+    """
     total = hashlib.sha256()
     for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
-        if path.is_file() and path.suffix != ".pyc" and path not in ignored:
+        if path.is_file() and path.suffix != ".pyc" and (kept is None or path in kept):
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             total.update(f"{path.relative_to(root).as_posix()}\0{content}\n".encode())
     return total.hexdigest()
@@ -99,8 +103,8 @@ def digest_of(patterns: Iterable[str], root: Path = ROOT, ignored: Collection[Pa
 
 def digests() -> dict[str, str]:
     """Return the digest of the present files of each group."""
-    ignored = list_ignored()
-    return {group: digest_of(patterns, ignored=ignored) for group, patterns in read_groups().items()}
+    kept = list_kept()
+    return {group: digest_of(patterns, kept=kept) for group, patterns in read_groups().items()}
 
 
 def changed_groups(present: Mapping[str, str], path: Path = PASSED) -> list[str]:
