@@ -521,53 +521,58 @@ def test_budget_use_is_the_integral_of_what_was_held(count: int) -> None:
     )
     @given(_ACTS)
     def check(acts: list[tuple[str, int]]) -> None:
-        queues = {
-            "ml": QueueSpec(budget=budget(100)),
-            "ml/a": QueueSpec(user_budgets={"*": budget(10)}),
-            "ml/b": QueueSpec(),
-        }
-        each = world(queues)
-        running: dict[str, tuple[int, str, str]] = {}  # by task: GPUs, queue, user
-        integral: dict[tuple[str, str, int], int] = {}  # by budget and day: thousandths times milliseconds
-        for number, (act, chance) in enumerate(acts):
-            if act == "wait":
-                _held_for(integral, running, each.now, chance * 3500)
-                goes_on(each, chance * 3500)
-            elif act == "away":
-                _held_for(integral, running, each.now, chance * 9 * HOUR)
-                each.now += chance * 9 * HOUR
-                if running:
-                    task = sorted(running)[chance % len(running)]
-                    del running[task]
-                    each.status(task, "TASK_FINISHED")  # nothing was looked at since
-                goes_on(each, 0)
-            elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
-                gpus, queue, user = (
-                    min(1 + chance % 3, free),
-                    f"ml/{'ab'[chance % 2]}",
-                    ("ann", "bob")[chance // 2 % 2],
-                )
-                running[starts(each, f"j{number}", gpus, queue, user=user)] = gpus, queue, user
-            elif act == "end" and running:
-                task = sorted(running)[chance % len(running)]
-                del running[task]
-                each.status(task, "TASK_FINISHED")
-            elif act == "restart":
-                each.state = State.restored(each.now, saved_of(each.state))
-                each.register()
-                each.report("a1", *CARDS)
-            elif act == "apply":
-                other = {**queues, "ml/b": QueueSpec(weight=chance)}
-                each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
-        told = {
-            (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
-            for s in all_periods(each.state, each.now)
-        }
-        oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
-        kept = {key: used for key, used in integral.items() if key[2] >= oldest}
-        assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
+        _check_integral(acts)
 
     check()
+
+
+def _check_integral(acts: list[tuple[str, int]]) -> None:
+    """Compare what budgets have used with the integral of what tasks held."""
+    queues = {
+        "ml": QueueSpec(budget=budget(100)),
+        "ml/a": QueueSpec(user_budgets={"*": budget(10)}),
+        "ml/b": QueueSpec(),
+    }
+    each = world(queues)
+    running: dict[str, tuple[int, str, str]] = {}  # by task: GPUs, queue, user
+    integral: dict[tuple[str, str, int], int] = {}  # by budget and day: thousandths times milliseconds
+    for number, (act, chance) in enumerate(acts):
+        if act == "wait":
+            _held_for(integral, running, each.now, chance * 3500)
+            goes_on(each, chance * 3500)
+        elif act == "away":
+            _held_for(integral, running, each.now, chance * 9 * HOUR)
+            each.now += chance * 9 * HOUR
+            if running:
+                task = sorted(running)[chance % len(running)]
+                del running[task]
+                each.status(task, "TASK_FINISHED")  # nothing was looked at since
+            goes_on(each, 0)
+        elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
+            gpus, queue, user = (
+                min(1 + chance % 3, free),
+                f"ml/{'ab'[chance % 2]}",
+                ("ann", "bob")[chance // 2 % 2],
+            )
+            running[starts(each, f"j{number}", gpus, queue, user=user)] = gpus, queue, user
+        elif act == "end" and running:
+            task = sorted(running)[chance % len(running)]
+            del running[task]
+            each.status(task, "TASK_FINISHED")
+        elif act == "restart":
+            each.state = State.restored(each.now, saved_of(each.state))
+            each.register()
+            each.report("a1", *CARDS)
+        elif act == "apply":
+            other = {**queues, "ml/b": QueueSpec(weight=chance)}
+            each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
+    told = {
+        (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
+        for s in all_periods(each.state, each.now)
+    }
+    oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
+    kept = {key: used for key, used in integral.items() if key[2] >= oldest}
+    assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
 
 
 def _held_for(
