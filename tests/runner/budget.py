@@ -2,8 +2,10 @@
 
 A test costs the CPU time from its set-up to its clean-up: of this process and its ended children, and with a cgroup of
 its own also of processes that run apart, such as forked schedulers. Fixtures that more than one test uses count for
-the folder and not for a test. Seconds are those of the machine of tests/budget.toml: a short loop that runs beside
-the tests measures the present speed, so that a slow machine does not turn a run red.
+the folder and not for a test. Those of the whole session count for no folder: which test begins and ends them is
+chance, and their end shows the time of forked processes that had left the cgroup. Seconds are those of the machine of
+tests/budget.toml: a short loop that runs beside the tests measures the present speed, so that a slow machine does not
+turn a run red.
 """
 
 import contextlib
@@ -46,7 +48,7 @@ class Cost:
 
     Attributes:
         own_s: Set-up, call and clean-up of the test.
-        shared_s: Set-up and end of fixtures of a wider scope that began or ended with this test.
+        shared_s: Set-up and end of fixtures of a class, module or package that began or ended with this test.
         wall_s: Seconds that passed, of this machine.
         group: Group of a test that runs on changes alone, which counts for no folder; empty for other tests.
     """
@@ -216,7 +218,9 @@ class Recorder:
         self._speed = Speed(budget.loop_ms)
         self._meter = Meter(f"{GROUP_PREFIX}{os.getpid()}")
         self._before_s = time.process_time()  # start and imports of this process
-        self._shared_s = self._last_s = 0.0
+        self._fixtures_s: dict[str, float] = defaultdict(float)  # of the present test, by scope
+        self._open: list[str] = []  # scopes of the fixtures whose set-up runs
+        self._last_s = 0.0
 
     @property
     def has_group(self) -> bool:
@@ -230,15 +234,17 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Measure one test."""
-        factor, self._shared_s, before_s = self._speed.factor(), 0.0, self._meter.read_s()
-        began_at = time.monotonic()
+        factor, before_s, began_at = self._speed.factor(), self._meter.read_s(), time.monotonic()
+        self._fixtures_s, self._last_s = defaultdict(float), before_s
         try:
             return (yield)
         finally:
             all_s = self._meter.read_s() - before_s
+            used_s = self._fixtures_s
+            session_s, shared_s = used_s["session"], used_s["package"] + used_s["module"] + used_s["class"]
             self.costs[item.nodeid] = Cost(
-                round(max(all_s - self._shared_s, 0.0) * factor, 4),
-                round(self._shared_s * factor, 4),
+                round(max(all_s - shared_s - session_s, 0.0) * factor, 4),
+                round(shared_s * factor, 4),
                 round(time.monotonic() - began_at, 3),
                 tiers.group_of(item),
             )
@@ -246,13 +252,12 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
         """Measure the set-up of a fixture that more than one test uses."""
-        if fixturedef.scope == "function":
-            return (yield)
-        before_s, nested_s = self._meter.read_s(), self._shared_s
+        self._count(self._open[-1] if self._open else "function")  # a fixture may ask for another one
+        self._open.append(fixturedef.scope)
         try:
             return (yield)
         finally:
-            self._shared_s = nested_s + self._meter.read_s() - before_s
+            self._count(self._open.pop())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self) -> Generator[None, None, None]:
@@ -263,9 +268,12 @@ class Recorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
         """Measure the end of a fixture that more than one test used."""
+        self._count(fixturedef.scope)
+
+    def _count(self, scope: str) -> None:
+        """Count what was used since the last count for fixtures of a scope."""
         now_s = self._meter.read_s()
-        if fixturedef.scope != "function":
-            self._shared_s += now_s - self._last_s
+        self._fixtures_s[scope] += now_s - self._last_s
         self._last_s = now_s
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
