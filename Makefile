@@ -59,7 +59,7 @@ test-kernel: setup ## Tests that need root and cgroups
 	@$(RUN) --again -n 0 -m "kernel and not long" tests
 
 test-gpu: setup ## Tests that need a GPU and its driver
-	@$(RUN) -n 0 -m gpu tests
+	@$(RUN) -n 0 -m gpu --some -rs tests
 
 test-bare: ## `make demo` and `make test` in a fresh clone on a fresh Debian 12; needs root and debootstrap
 	@scripts/test_bare.sh

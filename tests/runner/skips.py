@@ -1,6 +1,7 @@
 """Judgement of skips: a reason that is not in tests/allowed_skips.txt makes a run red. A plugin of pytest.
 
-It judges where everything that the tests need can be had: where `CI` is set, and for root on Debian 12.
+It judges where everything that the tests need can be had: where `CI` is set, and for root on Debian 12. With
+`--some`, a run is red anywhere if all of its tests were skipped.
 """
 
 import os
@@ -78,11 +79,41 @@ class Judge:
                 self._reporter.write_line(line)
 
 
+class Minimum:
+    """The refusal of a run in which no test came to its end: `make test-gpu` on a host without a GPU."""
+
+    def __init__(self, reporter: TerminalReporter) -> None:
+        """Wait for the first test that is not skipped."""
+        self._reporter, self._ran = reporter, False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that ran."""
+        self._ran |= report.when == "call" and not report.skipped
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Change the exit status if all tests were skipped."""
+        if not self._ran and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    def pytest_terminal_summary(self) -> None:
+        """Say that no test ran."""
+        if not self._ran:
+            self._reporter.write_line("no test ran: all were skipped, for the reasons above", red=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of runs that must show something."""
+    parser.addoption("--some", action="store_true", help="fail a run in which all tests were skipped")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In the process with the terminal."""
+    """Register the judges in the process with the terminal."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or hasattr(config, "workerinput"):
         return
+    if config.getoption("some"):
+        config.pluginmanager.register(Minimum(reporter))
     if judged(os.environ, os.geteuid(), release_of_host()):
         config.pluginmanager.register(Judge(reporter))

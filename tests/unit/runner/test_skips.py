@@ -71,3 +71,17 @@ def test_skip_that_is_not_allowed_makes_the_run_red(
     assert done.returncode == status, done.stdout
     assert ("not in tests/allowed_skips.txt" in done.stdout) is bool(status)
     assert done.stdout.count(reason) == (2 if status else 0), done.stdout
+
+
+@pytest.mark.on_change("runner")
+@pytest.mark.parametrize(("others", "status"), [("", 5), ("def test_two(): pass\n", 0)], ids=["none", "one"])
+def test_run_of_some_tests_is_red_if_all_are_skipped(tmp_path: Path, others: str, status: int) -> None:
+    (tmp_path / "test_one.py").write_text(f"import pytest\ndef test_one(): pytest.skip('no GPU')\n{others}")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.runner.skips", "-n", "0", "-c", os.devnull]
+    environment = {**os.environ, "CI": "0", "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(
+        [*command, "--some", "-rs", "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=ROOT, env=environment, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout
+    assert ("no test ran" in done.stdout) == (status != 0)
