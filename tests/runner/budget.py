@@ -2,13 +2,14 @@
 
 A test costs the CPU time from its set-up to its clean-up: of this process and its ended children, and with a cgroup of
 its own also of processes that run apart, such as forked schedulers. Fixtures that more than one test uses count for
-the folder and not for a test. Those of the whole session count for no folder: which test begins and ends them is
-chance, and their end shows the time of forked processes that had left the cgroup. Seconds are those of the machine of
-tests/budget.toml: a short loop that runs beside the tests measures the present speed, so that a slow machine does not
-turn a run red.
+the folder and not for a test. What falls on a test by chance counts for neither: fixtures of the whole session, whose
+end shows the time of forked processes that had left the cgroup, and garbage collections. Seconds are those of the
+machine of tests/budget.toml: a short loop that runs beside the tests measures the present speed, so that a slow machine
+does not turn a run red.
 """
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -182,6 +183,27 @@ class Meter:
             return
 
 
+class Garbage:
+    """CPU seconds of garbage collections of this process. Which test they fall on is chance."""
+
+    def __init__(self) -> None:
+        """Begin to count."""
+        self.used_s = 0.0
+        self._began_s = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _info: dict[str, int]) -> None:
+        now_s = time.thread_time()
+        if phase == "start":
+            self._began_s = now_s
+        else:
+            self.used_s += now_s - self._began_s
+
+    def close(self) -> None:
+        """End the count."""
+        gc.callbacks.remove(self._note)
+
+
 def hierarchies(root: Path = _CGROUPS) -> Iterator[tuple[Path, str]]:
     """Yield the hierarchies of cgroups that count CPU time, and the path of this process in each."""
     lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -220,6 +242,7 @@ class Recorder:
         self._before_s = time.process_time()  # start and imports of this process
         self._fixtures_s: dict[str, float] = defaultdict(float)  # of the present test, by scope
         self._open: list[str] = []  # scopes of the fixtures whose set-up runs
+        self._garbage = Garbage()
         self._last_s = 0.0
 
     @property
@@ -236,6 +259,7 @@ class Recorder:
         """Measure one test."""
         factor, before_s, began_at = self._speed.factor(), self._meter.read_s(), time.monotonic()
         self._fixtures_s, self._last_s = defaultdict(float), before_s
+        self._garbage.used_s = 0.0
         try:
             return (yield)
         finally:
@@ -243,7 +267,7 @@ class Recorder:
             used_s = self._fixtures_s
             session_s, shared_s = used_s["session"], used_s["package"] + used_s["module"] + used_s["class"]
             self.costs[item.nodeid] = Cost(
-                round(max(all_s - shared_s - session_s, 0.0) * factor, 4),
+                round(max(all_s - shared_s - session_s - self._garbage.used_s, 0.0) * factor, 4),
                 round(shared_s * factor, 4),
                 round(time.monotonic() - began_at, 3),
                 tiers.group_of(item),
@@ -287,6 +311,7 @@ class Recorder:
             yield
         finally:
             self._meter.close()
+            self._garbage.close()
 
 
 def find_costly(budget: Budget, costs: Mapping[str, Cost], factor: float = NOISE) -> dict[str, str]:

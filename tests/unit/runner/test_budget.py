@@ -1,5 +1,6 @@
 """Budgets and caps of CPU seconds, and how they are measured."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -97,6 +98,17 @@ def spun(meter: Meter, script: str) -> float:
     before_s = meter.read_s()
     subprocess.run([sys.executable, "-ISc", f"import os, time\n{script}"], check=True)
     return meter.read_s() - before_s
+
+
+def test_garbage_collection_is_counted_apart() -> None:
+    garbage = budget.Garbage()
+    kept: list[list[int]] = [[] for _ in range(300_000)]
+    gc.collect()
+    garbage.close()
+    counted_s = garbage.used_s
+    gc.collect()
+    assert len(kept) == 300_000
+    assert 0.0 < counted_s == garbage.used_s
 
 
 def test_meter_counts_ended_children_once(tmp_path: Path) -> None:
