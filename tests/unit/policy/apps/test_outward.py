@@ -18,6 +18,7 @@ NOWHERE = [
     "127.9.9.9",
     "0.0.0.0",
     "0.1.2.3",
+    "0.255.255.255",
     "169.254.169.254",
     "224.0.0.1",
     "239.255.255.250",
@@ -48,7 +49,16 @@ def test_check_to_a_forbidden_address_is_refused() -> None:
         assert "--check-network" in wrong, address
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1", "10.0.0.1", "100.64.0.1", "2001:db8::1", "fd00::1"])
+#: The first and last addresses beside those that are forbidden.
+BESIDE = (
+    *("1.0.0.0", "126.255.255.255", "128.0.0.0", "169.253.255.255", "169.255.0.0", "223.255.255.255"),
+    *("100.100.100.199", "100.100.100.201", "::1:0:0:0", "fec0::1"),
+)
+
+
+@pytest.mark.parametrize(
+    "address", ["192.0.2.1", "10.0.0.1", "100.64.0.1", "2001:db8::1", "fd00::1", *BESIDE]
+)
 def test_checks_go_to_agents(address: str) -> None:
     assert AWAY.wrong(address, 8080, has=False) == ""
 

@@ -75,6 +75,10 @@ CPU_ONLY = agent("c", 0, total=0, model="")
 CASES = {
     "bundle": (ONE, "bundle", (A, B), "b"),
     "spread": (ONE, "spread", (A, B), "a"),
+    "spread takes the most free processors of equals": (ONE, "spread", (A, agent("d", cpus=32.0)), "d"),
+    "bundle takes the fewest free processors for CPU work": (
+        request(1.0, 100), "bundle", (CPU_ONLY, but(agent("d", 0, total=0, model=""), cpus=8.0)), "d",
+    ),
     "fragmentation keeps the whole node": (ONE, "fragmentation", (A, B), "b"),
     "too few": (request(1.0, 100, 3), "bundle", (A, B), "a"),
     "nowhere": (request(1.0, 100, 5), "bundle", (A, B), None),
