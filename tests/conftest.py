@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +18,7 @@ from hypothesis.internal.constants_ast import Constants
 
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, stack, task_ports
+from mesos_gpu.local.own_ports import free_port
 from tests.property.examples import RANDOM
 from tests.runner import progress
 from tests.starts import forked
@@ -95,20 +97,36 @@ def host_audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     del os.environ[host.VARIABLE]
 
 
+@contextmanager
+def own_block(name: str, numbers: range, size: int) -> Iterator[range]:
+    """Hold some of the numbers of a machine-wide resource that no other process of tests on this machine has."""
+    for first in numbers[::size]:
+        held = task_ports.hold(f"mesos-gpu-tests-{name}-{first}")
+        if held is not None:
+            try:
+                yield range(first, first + size)
+            finally:
+                os.close(held)
+            return
+    raise AssertionError(f"{len(numbers) // size} processes run tests on this machine: no {name} are left")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_ports() -> Iterator[None]:
     """All agents offer fixed ports that the clusters of other processes of tests do not: all are on this machine."""
-    for begin in range(5000, 9000, 20):  # beside what clusters themselves use
-        held = task_ports.hold(f"mesos-gpu-tests-{begin}")
-        if held is not None:
-            break
-    else:
-        raise AssertionError("200 processes run tests on this machine: no ports are left")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "FIXED_PORTS", (begin, begin + 19))
+    beside = range(5000, 9000)  # what clusters themselves use
+    with own_block("ports", beside, 20) as ports, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "FIXED_PORTS", (ports[0], ports[-1]))
         patch.setenv("MESOS_GPU_CONFIG", f"{tempfile.gettempdir()}/mesos-gpu-tests-{os.getpid()}-no-config")
+        free_port()  # the first one opens a file, which tests that count files would find
         yield
-    os.close(held)
+
+
+@pytest.fixture(scope="session")
+def own_uids() -> Iterator[range]:
+    """Ten uids that no account, no pool of a test and no other process of tests on this machine has."""
+    with own_block("uids", range(950_000, 952_000), 10) as uids:
+        yield uids
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,12 +5,11 @@ import http.client
 import json
 import logging
 import os
-import random
 import re
 import shutil
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -20,7 +19,8 @@ from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.libmesos import fetch, helpers
 from mesos_gpu.local import leftovers, zookeeper
 from mesos_gpu.local.network import Host, Network
-from mesos_gpu.local.processes import Agent, Master, is_free, poll
+from mesos_gpu.local.own_ports import free_port
+from mesos_gpu.local.processes import Agent, Master, poll
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.local.task_ports import TaskPorts
 from mesos_gpu.local.zookeeper import ZooKeeper
@@ -37,9 +37,6 @@ _LAUNCHERS: Final[dict[str, dict[str, str]]] = {
     "linux": {"launcher": "linux", "isolation": "cgroups/cpu,cgroups/mem,filesystem/posix"},
 }
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-#: Of masters and agents; below the ephemeral range and beside what tasks get (`task_ports`): a port must still be
-#: free when its process is started again.
-_PORTS: Final = range(15000, 31000)
 #: First and last that every agent offers: a task that listens on its host's own address can have one on each.
 FIXED_PORTS = (9000, 9019)
 _MASTER_FLAGS: Final = {
@@ -156,7 +153,7 @@ class Cluster:
 
     def _free_port(self, ip: str, width: int = 1) -> int:
         """The first of some ports in a row that no process of the cluster is to have."""
-        port = free_port(ip, {taken - near for taken in self._ports for near in range(width)})
+        port = free_port(ip, self._ports, width)
         self._ports.update(range(port, port + width))
         return port
 
@@ -433,17 +430,3 @@ def _check_containers(isolation: Isolation, images: Path | None, devices: Device
 def cgroup2() -> Path | None:
     """Where the cgroup v2 hierarchy is mounted, alone or beside those of v1."""
     return next((path for path in leftovers.hierarchies("cgroup2") if os.access(path, os.W_OK)), None)
-
-
-def free_port(ip: str = "127.0.0.1", taken: Collection[int] = ()) -> int:
-    """A TCP port that nothing uses now, and none of `taken`.
-
-    Raises:
-        Unavailable: None was found.
-    """
-    # Not the shared generator: where that is seeded, as in tests, two clusters would choose alike.
-    for port in random.SystemRandom().sample(_PORTS, 200):
-        with contextlib.suppress(OSError):
-            if port not in taken and is_free(ip, port):
-                return port
-    raise Unavailable(f"no free port on {ip}", remedy="is it an address of this machine?")

@@ -33,8 +33,9 @@ from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.install.mesos_access import roles_of
 from mesos_gpu.libmesos import helpers
 from mesos_gpu.local import leftovers, zookeeper
-from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
+from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation
 from mesos_gpu.local.network import Host, Network
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.processes import await_port, get_json, get_json_by_socket, poll, private_log
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.local import leftovers, stack
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.zookeeper import JAR, ZooKeeper
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent

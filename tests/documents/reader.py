@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from tests.documents.blocks import ROOT, Command, blocks, printed
 
 #: What a command begins with that does not run here, and why.

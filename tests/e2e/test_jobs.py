@@ -134,7 +134,7 @@ def test_command_that_does_not_exist_fails_with_127(client: Client) -> None:
 
 
 def test_kill_ends_the_whole_tree_and_frees_the_gpu(client: Client) -> None:
-    mark = "3141.592"  # a sleep that only this test starts
+    mark = f"3141.{os.getpid():07}"  # a sleep that only this test starts
     command = f"trap '' TERM; setsid sleep {mark} & (setsid sleep {mark} &) ; sleep {mark}"
     job = submit(client, command, gpus=1, kill_grace_s=0.3)
     wait_until("it runs", lambda: len(_sleeps(mark)) == 3)

@@ -15,7 +15,7 @@ import requests
 
 from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 from tests.e2e.local.test_up import mesos_gpu, processes_of

@@ -1,6 +1,5 @@
 """A bomb of forks: the task has no more processes than its host's operator allows, and the host goes on."""
 
-import os
 import time
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from tests.kernel.conftest import needs
 from tests.kernel.test_isolation import PYTHON
 
 pytestmark = pytest.mark.kernel
-UID = 66000 + os.getpid() % 1000  # of which nothing else runs: the kernel counts by user
 BOMB = f"""
 {PYTHON} -c "
 import os, time
@@ -51,11 +49,10 @@ def test_a_task_has_only_so_many_processes(
         assert not (mount / cgroups.OWN_ROOT / one.sandbox.name).exists()
 
 
-def test_users_limit_holds_without_a_pids_controller(
-    open_directory: Path,
-) -> None:
+def test_users_limit_holds_without_a_pids_controller(open_directory: Path, own_uids: range) -> None:
     """The kernel counts all processes of the user on this host."""
     needs("cgroup1")
+    uid = own_uids[2]
     launcher = Launcher.fork()
     path = open_directory / f"out-{time.monotonic_ns()}"
     path.mkdir()
@@ -65,7 +62,7 @@ def test_users_limit_holds_without_a_pids_controller(
         {"PATH": "/bin"},
         str(path),
         processes=77,
-        user=(UID, UID, ()),
+        user=(uid, uid, ()),
     )
     launcher.start(order)
     assert launcher.wait() == 0

@@ -46,7 +46,7 @@ for each in sys dev; do mount --rbind /$each "$at/root/$each"; done
 mount -t cgroup2 cgroup2 "$at/root/sys/fs/cgroup"
 mount -t proc proc "$at/root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$at/root/run"
-mount -t tmpfs -o mode=1777 tmpfs "$at/root/tmp"
+for each in tmp var/tmp; do mkdir -p "$at/root/$each"; mount -t tmpfs -o mode=1777 tmpfs "$at/root/$each"; done
 echo "$bound" | while read -r path; do
     [ -z "$path" ] || { mkdir -p "$at/root$path"; mount --rbind "$path" "$at/root$path"; }
 done
@@ -190,7 +190,7 @@ def apart(own: Path, lower: Path) -> list[Path]:
 
 def _is_hidden(path: Path) -> bool:
     """Whether a path of this machine is not in the overlay of its root, or is below what a host has of its own."""
-    own = any(path.is_relative_to(each) for each in ("/tmp", "/run"))
+    own = any(path.is_relative_to(each) for each in ("/tmp", "/var/tmp", "/run"))
     return path.exists() and (own or path.stat().st_dev != os.stat("/").st_dev)
 
 

@@ -19,6 +19,7 @@ import requests
 from mesos_gpu.adapters.proofs.local import LocalCallers
 from mesos_gpu.adapters.proofs.proxies import Proxies, ProxyHeaders
 from mesos_gpu.api.http.sockets import LocalSocket
+from mesos_gpu.local.own_ports import free_port
 from tests.conftest import wait_until
 from tests.contract.login.rig import LoginRig, TokenStore, basic, said
 
@@ -116,9 +117,7 @@ class _Judge(BaseHTTPRequestHandler):
 @contextmanager
 def nginx(directory: Path, server: str) -> Iterator[str]:
     """A real one with this server block, its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     user = f"user {WORKER};" if os.geteuid() == 0 else ""
     paths = "".join(
         f"{kind}_temp_path {directory}/{kind};"

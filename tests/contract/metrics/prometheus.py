@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any, Final
 import pytest
 import requests
 import yaml
+
+from mesos_gpu.local.own_ports import free_port
 
 MONITORING: Final = Path(__file__).parents[3] / "docs/examples/monitoring"
 RULES: Final = yaml.safe_load((MONITORING / "alerts.yml").read_text("utf-8"))["groups"][0]["rules"]
@@ -46,9 +47,7 @@ class Prometheus:
         )
         rules = (MONITORING / "alerts.yml").read_text("utf-8")
         (directory / "alerts.yml").write_text(re.sub(r"for: \d+[ms]", "for: 1s", rules))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.log = directory / "log"
         with self.log.open("w") as log:

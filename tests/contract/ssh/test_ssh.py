@@ -122,7 +122,7 @@ OURS = "find /etc /usr/lib /var/lib -path '*mesos-gpu*' -type f"
 
 
 def ours(host: RemoteHost) -> str:
-    """Files of ours there, and what a script could have left."""
+    """Files of ours there, and what a script could have left: its /var/tmp is not this machine's."""
     return host.run(f"{OURS} | sort; ls /var/tmp").output
 
 

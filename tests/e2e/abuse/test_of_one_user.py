@@ -283,8 +283,11 @@ for name in os.listdir("/proc"):
             pass
     if libc.ptrace(0x4206, int(name), 0, 0) == 0:
         said.append("ptrace")
-    if libc.syscall(438, os.pidfd_open(int(name)), 0, 0) >= 0:
-        said.append("pidfd_getfd")
+    try:
+        if libc.syscall(438, os.pidfd_open(int(name)), 0, 0) >= 0:
+            said.append("pidfd_getfd")
+    except ProcessLookupError:  # that of another cluster's task, which has ended
+        continue
     print("open:", *said)
 """
     with running(place, form) as job:

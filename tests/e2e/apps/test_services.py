@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 

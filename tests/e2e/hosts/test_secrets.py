@@ -257,12 +257,14 @@ def test_secrets_are_kept_from_tasks_of_each_form(
 HOLD = 'printf %s "$HF_TOKEN" | sha256sum; sha256sum < "$KEY"; exec sleep 600'
 
 
-def executor_of(job: str) -> psutil.Process:
-    """The executor of a job's latest task."""
+def executor_of(stack: Stack, job: str) -> psutil.Process:
+    """The executor of a job's latest task; other clusters of this machine have executors of the same names."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             env = process.environ()
-            if env.get("MESOS_EXECUTOR_ID", "").startswith(f"{job}.") and "MESOS_TASK_ID" not in env:
+            ours = env.get("MESOS_DIRECTORY", "").startswith(f"{stack.directory}/")
+            named = env.get("MESOS_EXECUTOR_ID", "").startswith(f"{job}.") and "MESOS_TASK_ID" not in env
+            if ours and named:
                 return process
     raise AssertionError(f"{job} has no executor")
 
@@ -274,7 +276,7 @@ def digests(client: Client, job: str) -> list[str]:
 
 @pytest.mark.parametrize("form", EACH_FORM, indirect=True)
 def test_secrets_of_a_killed_executor_are_gone_and_the_next_launch_has_new_values(
-    client: Client, leaks: Callable[[], list[str]], values: Path, form: str
+    client: Client, stack: Stack, leaks: Callable[[], list[str]], values: Path, form: str
 ) -> None:
     job = submit(client, HOLD, secrets=BOTH, **RUNS[form])
     state(client, job, "running")
@@ -282,7 +284,7 @@ def test_secrets_of_a_killed_executor_are_gone_and_the_next_launch_has_new_value
     rotated = f"s3cret-{uuid.uuid4().hex}"
     put(values, "team/hf", rotated)
     try:
-        executor_of(job).kill()
+        executor_of(stack, job).kill()
         wait_until("it is launched anew", lambda: client.job(job)["launches"] >= 2)
         state(client, job, "running")
         assert digests(client, job) == [digest(rotated), digest(KEY)]
@@ -321,7 +323,7 @@ def test_secrets_of_a_task_outlive_scheduler_agent_and_monitor(
     stack.scheduler.kill(signal.SIGKILL)
     stack.cluster.agents[0].restart()
     stack.scheduler.start().wait()
-    monitor = executor_of("gpu-monitor")
+    monitor = executor_of(stack, "gpu-monitor")
     monitor.kill()
     other = submit(client, HOLD, secrets=BOTH)
     state(client, other, "running")

@@ -30,17 +30,16 @@ def teardown(stack: Stack, *words: str) -> Result:
 
 
 @pytest.mark.cluster
-def test_teardown_ends_all_tasks_and_needs_a_proof_and_a_yes(stack: Stack, tmp_path: Path) -> None:
+def test_teardown_ends_all_tasks_and_needs_a_proof_and_a_yes(stack: Stack) -> None:
     assert stack.secure is not None
     proof = ("--mesos-credentials", str(stack.secure.operator))
-    mark = tmp_path / "mark"
-    mark.touch()
+    seconds = f"1000.{os.getpid():07}"  # of a sleep that only this test starts
     with Client(stack.reach) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == 1)
-        job = submit(client, "exec sleep 1000.1", gpus=1)
+        job = submit(client, f"exec sleep {seconds}", gpus=1)
         wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
     pids = [
-        each.pid for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", "1000.1"]
+        each.pid for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", seconds]
     ]
     assert pids
 

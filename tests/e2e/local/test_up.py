@@ -16,7 +16,7 @@ import psutil
 import pytest
 import requests
 
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from tests.certificates import Authority
 from tests.clients import command
 from tests.conftest import wait_until

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.processes import get_json, poll
 
 pytestmark = pytest.mark.cluster

@@ -1,8 +1,10 @@
 """Each task of a host has a uid of its own from the range that an operator gives, and gives it back."""
 
 import os
+import pwd
 import signal
 import stat
+import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,10 +22,20 @@ from tests.hosts import Host, host
 from tests.kernel.conftest import needs
 
 pytestmark = pytest.mark.kernel
-#: Of this process of tests alone.
-FIRST = 61000 + os.getpid() % 1000 * 4
-POOL = f"{FIRST}-{FIRST + 1}"
+OF_AN_ACCOUNT = pwd.getpwnam("nobody").pw_uid
 SHOW = "id -u; id -g; id -G; echo $HOME; touch mine; stat -c %u mine"
+
+
+@pytest.fixture
+def uids(own_uids: range) -> range:
+    """Two uids of this process of tests alone."""
+    return own_uids[:2]
+
+
+@pytest.fixture
+def pool(uids: range) -> str:
+    """The pool of the two."""
+    return f"{uids[0]}-{uids[1]}"
 
 
 @pytest.fixture
@@ -35,22 +47,21 @@ def directory(open_directory: Path) -> Path:
     return path
 
 
-def start(stack: ExitStack, directory: Path, number: int) -> Host:
+def start(stack: ExitStack, directory: Path, number: int, pool: str) -> Host:
     """Start a task of a host."""
     agent = stack.enter_context(scripted_agent())
     task = f"pooled-{number}.{os.getpid()}"
-    return stack.enter_context(host(directory, agent, task=task, MESOS_GPU_USER_POOL=POOL))
+    return stack.enter_context(host(directory, agent, task=task, MESOS_GPU_USER_POOL=pool))
 
 
-def test_living_tasks_have_different_uids_and_give_them_back(directory: Path) -> None:
+def test_living_tasks_have_different_uids_and_give_them_back(directory: Path, uids: range, pool: str) -> None:
     with ExitStack() as stack:
-        one, two, three = (start(stack, directory, number) for number in range(3))
+        one, two, three = (start(stack, directory, number, pool) for number in range(3))
         for task in (one, two):
             task.launch(f"{SHOW}; exec sleep 600", user="nobody", user_is_default=True)
         wait_until("they run", lambda: all(len(task.stdout().split()) == 5 for task in (one, two)), 30)
         outputs = [task.stdout().split() for task in (one, two)]
-        uids = {int(said[0]) for said in outputs}
-        assert uids == {FIRST, FIRST + 1}
+        assert {int(said[0]) for said in outputs} == set(uids)
         assert [said[1:] for said in outputs] == [
             [said[0], said[0], str(task.sandbox), said[0]]
             for said, task in zip(outputs, (one, two), strict=True)
@@ -63,7 +74,7 @@ def test_living_tasks_have_different_uids_and_give_them_back(directory: Path) ->
         assert one.process.wait(60) == 0
         assert stat.S_IMODE(one.sandbox.stat().st_mode) == 0o700, "the next of that uid does not get in"
         assert one.sandbox.stat().st_uid == 0
-        four = start(stack, directory, 4)
+        four = start(stack, directory, 4, pool)
         four.launch("id -u", user="nobody", user_is_default=True)
         four.update("TASK_FINISHED")
         assert four.stdout() == outputs[0][0] + "\n"
@@ -71,20 +82,22 @@ def test_living_tasks_have_different_uids_and_give_them_back(directory: Path) ->
         two.end("TASK_KILLED")
 
 
-def test_a_user_that_a_job_names_is_its_user(directory: Path, agent: ScriptedAgent) -> None:
-    with host(directory, agent, MESOS_GPU_USER_POOL=POOL, MESOS_GPU_USERS="nobody") as one:
+def test_a_user_that_a_job_names_is_its_user(directory: Path, agent: ScriptedAgent, pool: str) -> None:
+    with host(directory, agent, MESOS_GPU_USER_POOL=pool, MESOS_GPU_USERS="nobody") as one:
         one.launch("id -un; env | grep -c POOL", user="nobody")
         one.end("TASK_FAILED")
         assert one.stdout().split() == ["nobody", "0"]
 
 
-def test_fetched_files_belong_to_the_uid(directory: Path, agent: ScriptedAgent) -> None:
+def test_fetched_files_belong_to_the_uid(
+    directory: Path, agent: ScriptedAgent, uids: range, pool: str
+) -> None:
     helpers.write(directory / "libexec", directory)
     (directory / "weights").write_text("7\n")
     program = directory / "libexec" / "mesos-fetcher"
     # By the system's interpreter: a uid without an account cannot read that of root's.
     program.write_text(program.read_text().replace(helpers.python(), "/usr/bin/python3"))
-    with host(directory, agent, MESOS_GPU_USER_POOL=POOL, MESOS_GPU_FETCHER=str(program)) as one:
+    with host(directory, agent, MESOS_GPU_USER_POOL=pool, MESOS_GPU_FETCHER=str(program)) as one:
         one.launch(
             "id -u; stat -c %u weights; cat weights", user="nobody", user_is_default=True,
             fetch=({"value": f"{directory}/weights"},),
@@ -92,12 +105,14 @@ def test_fetched_files_belong_to_the_uid(directory: Path, agent: ScriptedAgent) 
         one.end("TASK_FINISHED")
         own, owner, text = one.stdout().split()
         assert own == owner
-        assert int(own) in (FIRST, FIRST + 1)
+        assert int(own) in uids
         assert text == "7"
 
 
-def test_a_killed_executors_uid_comes_back_with_the_monitor(directory: Path, agent: ScriptedAgent) -> None:
-    with host(directory, agent, MESOS_GPU_USER_POOL=POOL) as one:
+def test_a_killed_executors_uid_comes_back_with_the_monitor(
+    directory: Path, agent: ScriptedAgent, pool: str
+) -> None:
+    with host(directory, agent, MESOS_GPU_USER_POOL=pool) as one:
         one.launch("echo up; exec sleep 600", user="nobody", user_is_default=True)
         wait_until("it runs", lambda: "up" in one.stdout(), 30)
         one.process.send_signal(signal.SIGKILL)
@@ -139,13 +154,28 @@ def test_user_pool_that_is_no_range_is_refused(said: str) -> None:
         user_pool.pool_of({"MESOS_GPU_USER_POOL": said})
 
 
-def test_uids_of_others_are_left_out() -> None:
-    assert not user_pool.is_free(65534), "nobody has it"
-    assert user_pool.is_free(FIRST)
-    assert set(user_pool.candidates(range(65533, 65535))) == {65533}
-    assert "belong to others" in user_pool.look({"MESOS_GPU_USER_POOL": "65533-65534"}).text
+def test_uids_of_others_are_left_out(uids: range, pool: str) -> None:
+    assert not user_pool.is_free(OF_AN_ACCOUNT)
+    assert user_pool.is_free(uids[0])
+    both = range(
+        OF_AN_ACCOUNT, uids[0] + 1, uids[0] - OF_AN_ACCOUNT
+    )  # other tests have processes of those between
+    assert list(both) == [OF_AN_ACCOUNT, uids[0]]
+    assert set(user_pool.candidates(both)) == {uids[0]}
+    assert (
+        "belong to others"
+        in user_pool.look({"MESOS_GPU_USER_POOL": f"{OF_AN_ACCOUNT - 1}-{OF_AN_ACCOUNT}"}).text
+    )
     assert user_pool.look({}).remedy
-    assert not user_pool.look({"MESOS_GPU_USER_POOL": POOL}).remedy
+    assert not user_pool.look({"MESOS_GPU_USER_POOL": pool}).remedy
+
+
+def test_uids_of_living_processes_are_left_out(uids: range) -> None:
+    needs("cgroup1")
+    with subprocess.Popen(["sleep", "600"], user=uids[0]) as process:
+        assert set(user_pool.candidates(uids)) == {uids[1]}
+        process.kill()
+    assert set(user_pool.candidates(uids)) == set(uids)
 
 
 def test_a_uid_of_which_something_lives_is_not_given_back(

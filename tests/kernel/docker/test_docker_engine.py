@@ -26,7 +26,7 @@ from isolator.agent.docker_engine import ContainerWish, DockerEngine, Ended
 from isolator.devices.docker_devices import verify
 from isolator.runs.memory import Witness
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd

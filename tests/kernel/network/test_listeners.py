@@ -28,6 +28,7 @@ from tests.conftest import wait_until
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.skipif(os.geteuid() != 0, reason="makes cgroups and networks: needs root"),
+    pytest.mark.usefixtures("own_network"),
 ]
 #: Program that joins a cgroup, listens, and prints its port. It accepts connections and greets, or leaves them waiting.
 SERVER = """

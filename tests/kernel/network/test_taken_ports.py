@@ -1,12 +1,10 @@
 """Ports that are taken before the start of their task: by processes of the host, or by sockets of ended tasks."""
 
-import ctypes
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,7 @@ from tests.kernel.confinement.other_tasks import made_cgroup, other_task
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.skipif(os.geteuid() != 0, reason="makes cgroups: needs root"),
+    pytest.mark.usefixtures("own_network"),
 ]
 OWN = "own-container"
 #: Program that joins a cgroup, and passes on a socket that it has made there.
@@ -54,19 +53,6 @@ KINDS = {
         'import subprocess; subprocess.Popen(["sleep", "60"], close_fds=False)'
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def own_network() -> Iterator[None]:
-    """Run a test in a network namespace of its own: other processes of tests use ports of the host."""
-    libc, flag = ctypes.CDLL(None), 0x40000000  # CLONE_NEWNET
-    with open("/proc/thread-self/ns/net", "rb") as home:
-        assert libc.unshare(flag) == 0
-        try:
-            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-            yield
-        finally:
-            assert libc.setns(home.fileno(), flag) == 0
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.hosts import Host, changed_executor, host
 from tests.kernel.conftest import needs
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("own_network")]
 PYTHON = "/usr/bin/python3"  # one that the user nobody can run
 SQUAT = Path(__file__).with_name("squat.py")
 #: Outside of the ephemeral range and of the ports of embedded clusters.

@@ -21,7 +21,7 @@ from isolator.node.findings import Finding, Host, Level
 from isolator.shares.shim.region import CardLimits, region_of
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.health import Reading, Survey

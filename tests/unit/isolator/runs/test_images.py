@@ -23,7 +23,7 @@ from isolator.host.control_ports import Denial, metadata_denials
 from isolator.runs.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
 from isolator.runs.registry_reach import Reach
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
-from mesos_gpu.local.cluster import free_port
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
 from tests.conftest import wait_until
 

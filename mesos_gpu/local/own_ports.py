@@ -1,0 +1,93 @@
+"""Ports of the clusters' own processes. No two programs of a machine choose the same ones: a port is chosen before its
+process listens there, and must still be free when the process is started again.
+"""
+
+import os
+import random
+import weakref
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.local.processes import is_free
+from mesos_gpu.local.task_ports import hold
+
+#: Below the ephemeral range and beside what tasks get (`task_ports`).
+_PORTS: Final = range(15000, 31000)
+_BLOCKS: Final = tuple(_PORTS[at : at + 400] for at in range(0, len(_PORTS), 400))
+
+
+class OwnPorts:
+    """Blocks of ports that no other program chooses from.
+
+    They are held by names in the network namespace as long as this object lives, so they are free again however its
+    process ends.
+    """
+
+    def __init__(self, blocks: Iterable[Sequence[int]]) -> None:
+        """Hold none of these blocks yet."""
+        self.pid = os.getpid()
+        self._others, self._held, self._next = list(blocks), list[int](), 0
+        self._every = [port for block in self._others for port in block]
+
+    def choose(self, ip: str, taken: Collection[int] = (), width: int = 1) -> int | None:
+        """Choose some free ports in a row, none of them in `taken`, and each again as late as possible.
+
+        Returns:
+            The first of the ports; None where too few are free.
+
+        Raises:
+            OSError: Not an address of this machine.
+        """
+        while True:
+            for _ in range(len(self._held)):
+                port = self._held[self._next]
+                row = range(port, port + width)
+                self._next = (self._next + 1) % len(self._held)
+                if all(each in self._held and each not in taken and is_free(ip, each) for each in row):
+                    self._next = (self._next + width - 1) % len(self._held)
+                    return port
+            if not self._hold_more():
+                return None
+
+    def _hold_more(self) -> bool:
+        """Hold a further block; where other programs hold all, share every port with them."""
+        while self._others:
+            block = self._others.pop(0)
+            name = hold(f"mesos-gpu-own-ports-{block[0]}")
+            if name is not None:
+                weakref.finalize(self, os.close, name)
+                self._next = len(self._held)
+                self._held += block
+                return True
+        if self._held:
+            return False
+        self._held = self._every
+        self._next = random.SystemRandom().randrange(len(self._held))
+        return True
+
+
+_own = OwnPorts(_BLOCKS)
+
+
+def free_port(ip: str = "127.0.0.1", taken: Collection[int] = (), width: int = 1) -> int:
+    """A TCP port that nothing uses now, that no other program chooses while this one lives, and that is not in `taken`.
+
+    Args:
+        ip: Address of this machine.
+        taken: Ports that are not chosen.
+        width: Number of such ports in a row, of which the first is returned.
+
+    Raises:
+        Unavailable: None was found.
+    """
+    global _own
+    if _own.pid != os.getpid():  # a child that was forked: it must not choose alike
+        _own = OwnPorts(_BLOCKS)
+    try:
+        port = _own.choose(ip, taken, width)
+    except OSError as error:
+        raise Unavailable(f"no free port on {ip}", remedy="is it an address of this machine?") from error
+    if port is None:
+        raise Unavailable(f"no free port on {ip}", remedy="end clusters of this machine that are not used")
+    return port
