@@ -1,8 +1,8 @@
 """Mutation testing: `python -m tests.mutation [--seed 7] [--count 100] [PATH...]`; needs root.
 
 scripts/mutants.py draws mutants of the product: modules with one small fault each. For each, tests run in stages until
-one fails: unit tests that import the module, those of its folder in tests/unit, others that import it, and more that
-use its package. A mutant that no test notices survives: build/mutants-SEED.txt has its line and its diff. What survives
+one fails: unit tests that import the module, recorded decisions of the engine, unit tests of the module's folder, others
+that import it, and more that use its package. A mutant that no test notices survives: build/mutants-SEED.txt has its line and its diff. What survives
 here may yet be noticed by a test of the gate that no stage has, so the rate is an upper bound.
 
 Tests run in copies of the repository, one for each worker, in which the mutant is a file as any other: processes that
@@ -126,7 +126,7 @@ def main() -> int:
         "--seed", type=int, default=None, help="the same seed draws the same mutants of the same code"
     )
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="number of processes")
-    parser.add_argument("--last-stage", type=int, default=None, help="3: all that are near")
+    parser.add_argument("--last-stage", type=int, default=None, help="4: all that are near")
     options = parser.parse_args()
     if os.geteuid() != 0:
         parser.error("needs root, for namespaces that mutants do not leave")

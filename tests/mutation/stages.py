@@ -9,6 +9,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 TIERS: Final = ("unit", "property", "contract", "kernel")
 SIMULATIONS: Final = "tests/unit/simulate/"
+DECISIONS: Final = ["tests/property/test_decisions.py"]  # notices most changes of the engine and its policies
 #: The last stages of a package, one for each place; files that an earlier stage has had are not run again.
 WIDER: Final[Mapping[str, Sequence[str]]] = {
     "mesos_gpu/policy": (
@@ -96,7 +97,8 @@ def stages(path: str) -> list[list[str]]:
     near = [name for name in direct if name.startswith("tests/unit/") and not name.startswith(SIMULATIONS)]
     chosen: list[list[str]] = []
     mirrored = [name for place in mirrors(path) for name in files(place)]
-    for stage in near, mirrored, direct, *map(files, WIDER[package]):
+    decisions = DECISIONS if path.startswith("mesos_gpu/") else []
+    for stage in near, decisions, mirrored, direct, *map(files, WIDER[package]):
         had = {name for each in chosen for name in each}
         fresh = [name for name in dict.fromkeys(stage) if name not in had]
         chosen.append(sorted(fresh, key=lambda name: (ROOT / name).stat().st_size))

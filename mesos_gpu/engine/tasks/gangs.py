@@ -187,13 +187,10 @@ def _waits(task: Task) -> bool:
 
 
 def on_tick(turn: Turn) -> None:
-    """Repeat the word to start."""
-    waiting = {
-        task.job_id
-        for task in (turn.state.tasks[task_id] for task_id in turn.state.restless.tasks)
-        if _waits(task)
-    }
-    for job_id in waiting:
+    """Repeat the word to start, in the order of launches."""
+    restless = turn.state.restless
+    tasks = (turn.state.tasks[task_id] for task_id in restless.in_order(restless.tasks))
+    for job_id in dict.fromkeys(task.job_id for task in tasks if _waits(task)):
         job = turn.state.jobs.get(job_id) if job_id else None
         if job is not None and job.state is not JobState.PENDING and not job.state.ended:
             release(turn, job)

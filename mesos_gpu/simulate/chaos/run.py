@@ -250,7 +250,7 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
     while result.steps < steps and result.failure is None:
         shape = chance.getrandbits(32)
         count = min(chance.choice(EPISODES), steps - result.steps)
-        acts = _acts(chance, count, chance.choice(MIXES))
+        acts = acts_of(chance, count, chance.choice(MIXES))
         world, done, violation = replay(shape, acts)
         result.counts += world.counts
         result.steps += done
@@ -260,7 +260,8 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
     return result
 
 
-def _acts(chance: random.Random, count: int, weights: Sequence[float] = WEIGHTS) -> list[Act]:
+def acts_of(chance: random.Random, count: int, weights: Sequence[float] = WEIGHTS) -> list[Act]:
+    """Draw acts by their weights."""
     names = chance.choices(_NAMES, weights, k=count)
     return [Act(name, chance.getrandbits(24), chance.getrandbits(24)) for name in names]
 

@@ -48,7 +48,7 @@ def test_a_kept_table_decides_as_a_new_one(
 
     monkeypatch.setattr(world, "step", both)
     place, chance = world.World(seed), random.Random(seed)
-    for act in chaos._acts(chance, acts):
+    for act in chaos.acts_of(chance, acts):
         with contextlib.suppress(Violation, MesosGpuError):
             do(place, act)
     assert launches > 3

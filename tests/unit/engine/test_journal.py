@@ -165,7 +165,7 @@ def own(short: Path, tmp_path: Path) -> Path:
 def happen(seed: int, steps: int) -> None:
     """Chaos; whether all is well in it is for other tests."""
     place, chance = world.World(seed), random.Random(seed)
-    for act in chaos._acts(chance, steps):
+    for act in chaos.acts_of(chance, steps):
         with contextlib.suppress(Violation):
             do(place, act)
 

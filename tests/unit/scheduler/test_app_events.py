@@ -54,7 +54,7 @@ def test_app_events_end_with_the_current_state(seed: int, acts: int, monkeypatch
     reporter = Reporter()
     monkeypatch.setattr(world, "step", reporter)
     place, chance = world.World(seed), random.Random(seed)
-    for act in chaos._acts(chance, acts):
+    for act in chaos.acts_of(chance, acts):
         with contextlib.suppress(Violation):  # whether all is well is for other tests
             do(place, act)
     last: dict[str, str] = {}

@@ -22,7 +22,7 @@ def violation(seed: int, steps: int = STEPS) -> Violation | None:
     """The first one that is found; no shorter story is looked for."""
     chance = random.Random(seed)
     while steps > 0:
-        shape, acts = chance.getrandbits(32), chaos._acts(chance, min(steps, 200), chaos.APPS_ALONE)
+        shape, acts = chance.getrandbits(32), chaos.acts_of(chance, min(steps, 200), chaos.APPS_ALONE)
         _, done, first = chaos.replay(shape, acts)
         steps -= done + 1
         if first is not None:

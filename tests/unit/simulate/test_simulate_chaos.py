@@ -79,7 +79,7 @@ def test_chaos_on_a_full_disk_loses_or_keeps_whole_batches(crash: str, seeds: in
     counts: Counter[str] = Counter()
     for seed in range(20, 20 + seeds):
         world = World(seed, closely=True)
-        for number, act in enumerate(chaos._acts(random.Random(seed), acts)):
+        for number, act in enumerate(chaos.acts_of(random.Random(seed), acts)):
             do(world, act)  # raises where an invariant is broken
             if number % 5 == 0:
                 world.flush(crash, 3.0 + number % 7)
@@ -95,7 +95,7 @@ def test_chaos_of_shares_resizes_and_promises_no_share_twice(seeds: int, acts: i
     counts: Counter[str] = Counter()
     for seed in range(6, 6 + seeds):
         world = World(seed)
-        for act in chaos._acts(random.Random(seed), acts, chaos.SHARES_ALONE):
+        for act in chaos.acts_of(random.Random(seed), acts, chaos.SHARES_ALONE):
             do(world, act)  # raises where an invariant is broken
         settle(world)
         counts += world.counts

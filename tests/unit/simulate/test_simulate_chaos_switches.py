@@ -28,7 +28,7 @@ def test_chaos_of_switches_of_leaders_loses_no_state(seeds: int, acts: int) -> N
     counts: Counter[str] = Counter()
     for seed in range(seeds):
         world = World(seed)
-        for act in chaos._acts(random.Random(seed), acts, chaos.SWITCHES):
+        for act in chaos.acts_of(random.Random(seed), acts, chaos.SWITCHES):
             do(world, act)  # raises where an invariant is broken
         settle(world)
         counts += world.counts

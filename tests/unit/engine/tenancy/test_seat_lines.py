@@ -149,5 +149,5 @@ def test_seat_asks_are_worked_out_lazily_and_once() -> None:
     ("seed", "acts"), [(4, 150), *(pytest.param(seed, 600, marks=pytest.mark.long) for seed in (3, 17))]
 )
 def test_seat_lines_equal_a_full_look_in_chaos_with_queues(compared: list[int], seed: int, acts: int) -> None:
-    chaos.replay(seed, chaos._acts(random.Random(seed), acts, chaos.QUEUES))
+    chaos.replay(seed, chaos.acts_of(random.Random(seed), acts, chaos.QUEUES))
     assert sum(compared) > acts // 30

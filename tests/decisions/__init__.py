@@ -1,0 +1,1 @@
+"""Decisions of the engine in random worlds, recorded as digests, which show each change of behaviour."""
