@@ -53,7 +53,8 @@ SEEDS: Final = range(6)
 ACTS: Final = 200  # of one world
 ACTS_OF_A_LINE: Final = 10
 KINDS: Final = ("calls", "saves", "answers")
-_MAX_ANSWERS: Final = 50  # jobs whose wait is explained after a line of acts
+_EXPLAINED: Final = 4  # jobs, drawn at the end of a line, whose wait is explained
+_MAX_WAITING: Final = 20  # jobs of a list
 
 
 def text_of(value: object) -> str:
@@ -103,14 +104,14 @@ class RecordedWorld(World):
         super()._commit(steps, stepped_at)
 
 
-def answers_of(world: World) -> Iterator[str]:
-    """Yield what readers of a world are told, a line each."""
+def answers_of(world: World, chance: random.Random) -> Iterator[str]:
+    """Yield what readers of a world are told, a line each; of jobs and queues, some by chance."""
     view = StateView(world.state, world.settings, world.now)
     waiting = [job for job in view.jobs.values() if not job.state.ended]
-    for job in waiting[:_MAX_ANSWERS]:
+    for job in chance.sample(waiting, min(len(waiting), _EXPLAINED)):
         yield f"why {job.id} {text_of(view.explain(job.id))} {text_of(view.idle_of(job))}"
-    yield from (f"waiting {text_of(each)}" for each in view.waiting(_MAX_ANSWERS))
-    yield f"reasons {text_of(view.wait_reasons(_MAX_ANSWERS))}"
+    yield from (f"waiting {text_of(each)}" for each in view.waiting(_MAX_WAITING))
+    yield f"reasons {text_of(view.wait_reasons(_MAX_WAITING))}"
     for name in (
         "queues",
         "queue_shares",
@@ -129,7 +130,7 @@ def answers_of(world: World) -> Iterator[str]:
     yield from (f"ends {id} {text_of(view.ends_of(id))} {text_of(view.past(id))}" for id in apps)
     yield f"failures {text_of(view.last_failures(apps))}"
     for document in list(view.queue_versions.values())[-1:]:
-        for path in sorted(document.queues):
+        for path in chance.sample(sorted(document.queues), 1):
             yield f"queue {path} {text_of(view.path_share(path))} {text_of(view.explain_queue(path))}"
         asked = document_of(len(waiting), 77)
         yield f"plan {_answer(view.plan_queues, asked)} {_answer(view.check_queues, asked)}"
@@ -156,7 +157,7 @@ def record(mix: str, seed: int) -> Iterator[tuple[int, Mapping[str, list[str]]]]
     for number, act in enumerate(chaos.acts_of(chance, ACTS, MIXES[mix]), 1):
         do(world, act)
         if number % ACTS_OF_A_LINE == 0:
-            world.lines["answers"] += answers_of(world)
+            world.lines["answers"] += answers_of(world, random.Random(number))
             yield number, world.lines
             world.lines = {kind: [] for kind in KINDS}
 

@@ -1,9 +1,10 @@
 """Mutation testing: `python -m tests.mutation [--seed 7] [--count 100] [PATH...]`; needs root.
 
 scripts/mutants.py draws mutants of the product: modules with one small fault each. For each, tests run in stages until
-one fails: unit tests that import the module, recorded decisions of the engine, unit tests of the module's folder, others
-that import it, and more that use its package. A mutant that no test notices survives: build/mutants-SEED.txt has its line and its diff. What survives
-here may yet be noticed by a test of the gate that no stage has, so the rate is an upper bound.
+one fails: unit tests that import the module, the recorded decisions of the engine, unit tests of the module's folder,
+others that import it, and more that use its package. A mutant that no test notices survives: build/mutants-SEED.txt has
+its line and its diff. What survives here may yet be noticed by a test of the gate that no stage has, so the rate is an
+upper bound.
 
 Tests run in copies of the repository, one for each worker, in which the mutant is a file as any other: processes that
 tests start have the fault, too. A worker has namespaces of processes and of mounts, for a mutant may kill or remove
