@@ -15,6 +15,8 @@ import threading
 from typing import Final
 from urllib.parse import urlsplit
 
+from mesos_gpu.adapters.tls.shared import SharedTls
+
 CACERT: Final = "MESOS_GPU_SCHEDULER_CACERT"  # the operator's word on which authorities
 SILENT_S: Final = 50.0
 OPEN_S: Final = 20.0  # for the connection and its handshakes
@@ -32,7 +34,7 @@ class Lost(OSError):
 class WebSocket:
     """A connection. One thread may receive, several may send."""
 
-    def __init__(self, line: socket.socket, most: int) -> None:
+    def __init__(self, line: socket.socket | SharedTls, most: int) -> None:
         """Over what is connected, after its handshake. `most`: bytes of a message that is received."""
         self._line, self._most = line, most
         self._turn = threading.Lock()  # to send
@@ -109,7 +111,7 @@ class WebSocket:
 
     def _some(self) -> bytes:
         try:
-            waits = isinstance(self._line, ssl.SSLSocket) and self._line.pending()
+            waits = isinstance(self._line, SharedTls) and self._line.pending()
             if not waits and not select.select([self._line], [], [], SILENT_S)[0]:
                 raise Lost(f"the scheduler was silent for {SILENT_S:g} s")
             piece = self._line.recv(1 << 17)
@@ -154,7 +156,7 @@ def dial(url: str, path: str, proof: str, pin: str, most: int) -> WebSocket:
     except BaseException:
         line.close()
         raise
-    return WebSocket(line, most)
+    return WebSocket(SharedTls(line) if isinstance(line, ssl.SSLSocket) else line, most)
 
 
 def _secured(plain: socket.socket, host: str, pin: str) -> ssl.SSLSocket:

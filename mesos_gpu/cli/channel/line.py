@@ -1,10 +1,13 @@
 """A connection to a channel, by the way in which the scheduler is reached."""
 
-from typing import TYPE_CHECKING, Final
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final, cast
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
+from mesos_gpu.adapters.tls.shared import SharedTls
 from mesos_gpu.cli.channel.connected import CONNECT_S, connected, netloc, path_at
 from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.failures import Unreachable
@@ -26,7 +29,7 @@ def open_line(reach: Reach, channel: "Channel") -> ClientConnection:
     try:
         return connect(
             f"ws://{netloc(reach)}{path_at(reach, channel['path'])}",
-            sock=connected(reach),
+            sock=_shared(connected(reach)),
             additional_headers={"Authorization": f"Bearer {channel['proof']}"},
             compression=None,
             proxy=None,
@@ -39,3 +42,8 @@ def open_line(reach: Reach, channel: "Channel") -> ClientConnection:
     except (OSError, WebSocketException) as error:
         what = f"the scheduler at {reach.url} opens no channel: {error}"
         raise Unreachable(what, remedy=f"a proxy before it must let WebSockets through; {REMEDY}") from error
+
+
+def _shared(line: socket.socket) -> socket.socket:
+    """Return a connection for the thread that reads and those that write, which take turns in writing."""
+    return cast(socket.socket, SharedTls(line)) if isinstance(line, ssl.SSLSocket) else line

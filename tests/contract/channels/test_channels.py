@@ -24,6 +24,8 @@ from mesos_gpu.api.channel import channels, relay
 from mesos_gpu.api.channel.opening import pin_of
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.cli.channel.line import open_line
+from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
@@ -320,11 +322,7 @@ def test_channel_under_tls_needs_the_certificate_that_the_call_names(
                 dial(server.url, said["path"], answer, pin, MOST_FRAME)
         monkeypatch.setenv(CACERT, str(tmp_path / "other.pem"))  # a pin needs no authority
         host = dial(server.url, said["path"], answer, call.pin, MOST_FRAME)
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        given = {"Authorization": f"Bearer {said['proof']}"}
-        place = f"wss://127.0.0.1:{server.port}{said['path']}"
-        with connect(place, ssl=context, additional_headers=given, compression=None, proxy=None) as client:
+        with open_line(Reach(server.url, cacert=tmp_path / "one.pem"), said) as client:
             assert decode(host.receive()).kind is Kind.ORDER
             host.send(encode(Frame(Kind.STDOUT, EVERY_BYTE * 256)))
             assert heard(client).data == EVERY_BYTE * 256
