@@ -39,7 +39,7 @@ def wants_offers(turn: Turn) -> bool:
     """Whether anything waits that an offer could serve."""
     if turn.state.queue or is_uncovered(turn.state) or _is_booked_soon(turn):
         return True
-    return any(_lacks_monitor(turn.state.nodes[agent_id]) for agent_id in turn.state.agents.unwatched)
+    return any(_wants_monitor(turn.state.nodes[agent_id]) for agent_id in turn.state.agents.unwatched)
 
 
 def _is_booked_soon(turn: Turn) -> bool:
@@ -47,9 +47,9 @@ def _is_booked_soon(turn: Turn) -> bool:
     return known is not None and known.is_soon(turn.now)
 
 
-def _lacks_monitor(node: Node) -> bool:
-    known = node.inventory is not None or node.monitor_launches > 0
-    return known and node.monitor is None and node.lost_at is None
+def _wants_monitor(node: Node) -> bool:
+    """Whether a node without a monitor has had one, or offered GPUs."""
+    return (node.inventory is not None or node.monitor_launches > 0) and node.lost_at is None
 
 
 def balance(turn: Turn, placed: Collection[str]) -> None:

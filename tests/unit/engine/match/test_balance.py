@@ -16,8 +16,9 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.testing.builders import offer, spec
+from mesos_gpu.wire.mesos.reservations import reserved
 
 NOW: Final = 1000.0
 ROLES: Final = {"role": "gpu", "role_of": {"prod": "gpu-prod", "ops": "gpu-ops"}}
@@ -64,7 +65,11 @@ def test_offers_are_asked_for_while_a_job_waits(swept_s: float, suppressed: bool
     ],
 )
 def test_offers_are_given_back_when_nothing_waits(
-    idle_s: float | None, swept_s: float, suppressed: bool, effect: fx.Effect | None, after: tuple[bool, float]
+    idle_s: float | None,
+    swept_s: float,
+    suppressed: bool,
+    effect: fx.Effect | None,
+    after: tuple[bool, float],
 ) -> None:
     turn = turn_of(swept_s=swept_s)
     turn.state.suppressed = suppressed
@@ -99,7 +104,9 @@ def test_offers_are_held_when_this_match_has_placed_a_job() -> None:
         ((0.0, 40.0), ()),  # those after a fresh one are fresh
     ],
 )
-def test_offers_that_were_held_for_long_are_given_back(ages_s: tuple[float, ...], old: tuple[int, ...]) -> None:
+def test_offers_that_were_held_for_long_are_given_back(
+    ages_s: tuple[float, ...], old: tuple[int, ...]
+) -> None:
     turn = turn_of("dev")
     ids = [hold(turn, f"o{i}", age_s) for i, age_s in enumerate(ages_s)]
     balance(turn, ())
@@ -152,9 +159,17 @@ def test_roles_are_those_of_what_waits_and_of_what_was_placed() -> None:
     assert turn.state.roles.until == {"gpu-prod": NOW + 1}
     assert list(turn.state.offers) == [mine]
     turn.effects.clear()
+    kept = hold(turn, "default", 0.0), hold(turn, "named", 0.0, "gpu")
     balance(turn, {"gpu"})
     assert turn.effects == [fx.Revive(("gpu",))]
     assert turn.state.roles.asked == ("gpu", "gpu-prod")
+    assert list(turn.state.offers) == [mine, *kept]
+
+
+def test_role_of_jobs_that_were_placed_is_asked_for_alone_though_none_waits() -> None:
+    turn = turn_of(**ROLES)
+    balance(turn, {"gpu-prod"})
+    assert turn.effects == [fx.Suppress(("gpu", "gpu-ops"))]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +209,15 @@ def test_roles_are_asked_for_again_after_a_while() -> None:
 @pytest.mark.parametrize("soon", [False, True])
 def test_role_of_a_booking_is_asked_for_when_its_nodes_are_chosen_soon(soon: bool) -> None:
     turn = turn_of("prod", **ROLES)
-    booking = Booking("b1", BookingSpec("b1", queue="ops", nodes=1, gpus=1), "ann", 0.0, "2026-01-01", begins=1060, ends=1600)
+    booking = Booking(
+        "b1",
+        BookingSpec("b1", queue="ops", nodes=1, gpus=1),
+        "ann",
+        0.0,
+        "2026-01-01",
+        begins=1060,
+        ends=1600,
+    )
     turn.state.bookings["b1"] = booking
     turn.state.provisional = Provisional(next_at=NOW + (5 if soon else 600))
     turn.state.roles.asked = ("gpu-prod",)
@@ -211,7 +234,13 @@ def test_offer_renews_what_is_known_of_its_agent() -> None:
         offer("o1"), attributes={"rack": "r1"}, region="eu", zone="eu-1", received_at=5.0,
     )  # fmt: skip
     known = Node(
-        came.agent_id, "old", "http://old", {"rack": "r0"}, monitor=TaskId("m"), monitor_launches=3, lost_at=7.0
+        came.agent_id,
+        "old",
+        "http://old",
+        {"rack": "r0"},
+        monitor=TaskId("m"),
+        monitor_launches=3,
+        lost_at=7.0,
     )
     turn.put_node(known)
     on_offers(turn, [came])
@@ -231,3 +260,13 @@ def test_offer_of_a_new_agent_makes_its_node() -> None:
     came: Offer = offer("o1", "a7")
     on_offers(turn, [came])
     assert turn.state.nodes == {came.agent_id: Node(came.agent_id, came.hostname, came.agent_url)}
+
+
+def test_offer_is_held_without_what_another_framework_has_reserved_for_cards() -> None:
+    turn = turn_of()
+    turn.state.framework_id = "fw-1"
+    plain = Scalar("gpus", 1.0)
+    ours, others = (reserved(plain, "gpu", None, framework) for framework in ("fw-1", "fw-2"))
+    came = replace(offer("o1"), resources=(plain, ours, others))
+    on_offers(turn, [came])
+    assert turn.state.offers[came.id].resources == (plain, ours)

@@ -62,7 +62,9 @@ def job_of(**fields: Any) -> Job:
     return Job(JobId("j"), spec(queue="ml", gpus=1, **fields), 0.0, 1)
 
 
-def refusal(made: World, job: Job, cost: int = 1000, taken: tuple[tuple[Job, Charge], ...] = ()) -> Wait | None:
+def refusal(
+    made: World, job: Job, cost: int = 1000, taken: tuple[tuple[Job, Charge], ...] = ()
+) -> Wait | None:
     return Budgets(made.state, made.now).refuses(job, cost, lambda queue: taken if queue == "ml" else ())
 
 
@@ -85,7 +87,9 @@ def test_empty_budget_that_only_warns_or_lends_lets_jobs_start(on_empty: OnEmpty
     assert Budgets(made.state, made.now).must_borrow(job_of()) is (on_empty is OnEmpty.BORROW)
 
 
-@pytest.mark.parametrize(("granted", "hours"), [(0, "10"), (GPU_HOUR // 2, "10.5"), (1, "10.000"), (-GPU_HOUR, "9")])
+@pytest.mark.parametrize(
+    ("granted", "hours"), [(0, "10"), (GPU_HOUR // 2, "10.5"), (1, "10.000"), (-GPU_HOUR, "9")]
+)
 def test_budget_tells_its_total_with_what_was_granted(granted: int, hours: str) -> None:
     made = world({"ml": QueueSpec(budget=budget(on_empty=OnEmpty.NO_START))})
     uses(made, 12, granted=granted)
@@ -154,7 +158,9 @@ def runs(made: World, name: str, started_s: float | None, timeout_h: float, gpus
     """Let a job run since so many seconds; its span began now."""
     limits = {"timeout_s": timeout_h * HOUR, "kill_grace_s": 0.0}
     started = None if started_s is None else NOON - started_s
-    job = Job(JobId(name), spec(queue="ml", gpus=gpus, **limits), 0.0, 1, state=JobState.RUNNING, started_at=started)
+    job = Job(
+        JobId(name), spec(queue="ml", gpus=gpus, **limits), 0.0, 1, state=JobState.RUNNING, started_at=started
+    )
     task = Task(TaskId(name), AgentId("a1"), name, job.id, TaskState.RUNNING, 0.0)
     made.state.put(job)
     made.state.put(task)
@@ -199,7 +205,9 @@ def test_safe_budget_promises_the_rest_of_what_runs(
 
 
 @pytest.mark.parametrize(("timeout_h", "until"), [(7.0, MIDNIGHT + DAY), (7.001, None)])
-def test_safe_budget_that_opens_again_has_room_beside_what_runs_on(timeout_h: float, until: float | None) -> None:
+def test_safe_budget_that_opens_again_has_room_beside_what_runs_on(
+    timeout_h: float, until: float | None
+) -> None:
     made = safe()
     runs(made, "other", None, 15.0)  # three hours of it in the next period
     wait = refusal(made, job_of(timeout_s=timeout_h * HOUR, kill_grace_s=0.0))
@@ -209,11 +217,15 @@ def test_safe_budget_that_opens_again_has_room_beside_what_runs_on(timeout_h: fl
 
 
 @pytest.mark.parametrize(
-    ("carry", "timeout_h", "whole"), [(0, 10.0, None), (0, 10.001, "10"), (50, 15.0, None), (50, 15.001, "15")]
+    ("carry", "timeout_h", "whole"),
+    [(0, 10.0, None), (0, 10.001, "10"), (50, 15.0, None), (50, 15.001, "15")],
 )
-def test_safe_budget_smaller_than_a_job_waits_for_a_grant(carry: int, timeout_h: float, whole: str | None) -> None:
+def test_safe_budget_smaller_than_a_job_waits_for_a_grant(
+    carry: int, timeout_h: float, whole: str | None
+) -> None:
     wait = refusal(
-        safe(budget(safe=True, carry_over_percent=carry)), job_of(timeout_s=timeout_h * HOUR, kill_grace_s=0.0)
+        safe(budget(safe=True, carry_over_percent=carry)),
+        job_of(timeout_s=timeout_h * HOUR, kill_grace_s=0.0),
     )
     assert wait is not None
     said = f"; a whole period has {whole} at most, so it waits for a grant"
@@ -221,10 +233,20 @@ def test_safe_budget_smaller_than_a_job_waits_for_a_grant(carry: int, timeout_h:
     assert wait.until == (None if whole or timeout_h > 10 else MIDNIGHT + DAY)
 
 
-@pytest.mark.parametrize(("payer", "user", "counts"), [("*", "bob", True), ("ann", "ann", True), ("ann", "bob", False)])
-def test_safe_budget_counts_what_this_match_has_taken_of_its_payers(payer: str, user: str, counts: bool) -> None:
+@pytest.mark.parametrize(
+    ("payer", "user", "counts"), [("*", "bob", True), ("ann", "ann", True), ("ann", "bob", False)]
+)
+def test_safe_budget_counts_what_this_match_has_taken_of_its_payers(
+    payer: str, user: str, counts: bool
+) -> None:
     own = budget(safe=True)
-    made = world({"ml": QueueSpec(budget=own if payer == "*" else None, user_budgets={"ann": own} if payer == "ann" else {})})
+    made = world(
+        {
+            "ml": QueueSpec(
+                budget=own if payer == "*" else None, user_budgets={"ann": own} if payer == "ann" else {}
+            )
+        }
+    )
     uses(made, 4, payer)
     other = replace(job_of(timeout_s=2.0 * HOUR, kill_grace_s=0.0), id=JobId("other"))
     taken = ((other, Charge("ml", user, "default", 1000, 500)),)
@@ -262,7 +284,9 @@ def test_budget_stands_with_what_open_spans_have_used_in_its_period() -> None:
     after = Standing(given, use, (4 + 24 + 24) * GPU_HOUR, 3000, 11 * GPU_HOUR, late)
     tree = made.state.tree
     assert tree is not None
-    assert budgets.standing_of(made.state, tree, ("ml", "*"), given, late) == after, "up to the end of its period"
+    assert budgets.standing_of(made.state, tree, ("ml", "*"), given, late) == after, (
+        "up to the end of its period"
+    )
     early = (MIDNIGHT - HOUR) * 1000
     before = budgets.standing_of(made.state, tree, ("ml", "*"), given, early)
     assert before == Standing(given, use, 4 * GPU_HOUR, 3000, 11 * GPU_HOUR, early)
@@ -282,7 +306,12 @@ def test_periods_of_budgets_are_told_each_with_its_end() -> None:
     made = world({"ml": QueueSpec(budget=given), "other": QueueSpec()})
     today = replace(uses(made, 3), index=7)
     past = [
-        replace(today, index=i, begins_ms=(MIDNIGHT - ago * DAY) * 1000, ends_ms=(MIDNIGHT - (ago - 1) * DAY) * 1000)
+        replace(
+            today,
+            index=i,
+            begins_ms=(MIDNIGHT - ago * DAY) * 1000,
+            ends_ms=(MIDNIGHT - (ago - 1) * DAY) * 1000,
+        )
         for i, ago in ((5, 2), (6, 1))
     ]
     made.state.budget_uses.clear()

@@ -38,7 +38,14 @@ def turn_of(known: SecretRead | None, *, task: Task | None = None) -> tuple[Turn
 
 def last_task(ended_at: float | None, heard_at: float) -> Task:
     return Task(
-        TaskId("t"), AgentId("a"), "t", JobId("j"), TaskState.FAILED, 900.0, ended_at=ended_at, heard_at=heard_at
+        TaskId("t"),
+        AgentId("a"),
+        "t",
+        JobId("j"),
+        TaskState.FAILED,
+        900.0,
+        ended_at=ended_at,
+        heard_at=heard_at,
     )
 
 
@@ -108,7 +115,10 @@ def test_job_without_secrets_asks_for_none() -> None:
         (READ, ""),
         (SecretRead(asked_at=NOW), "secret s/k is being read"),
         (FAILED, "s/k: the store is sealed; tried once, again in 1 s"),
-        (replace(FAILED, failures=2, next_at=1060.0), "s/k: the store is sealed; tried 2 times, again in 60 s"),
+        (
+            replace(FAILED, failures=2, next_at=1060.0),
+            "s/k: the store is sealed; tried 2 times, again in 60 s",
+        ),
         (replace(FAILED, next_at=990.0), "s/k: the store is sealed; tried once, again in 0 s"),
         (replace(FAILED, problem="there is no s/k"), "there is no s/k; tried once, again in 1 s"),
     ],
@@ -155,7 +165,9 @@ def test_answer_of_the_store_is_noted(before: SecretRead | None, why: str, after
     assert turn.state.secrets == {"s/k": after}
 
 
-@pytest.mark.parametrize(("age_s", "waits", "kept"), [(120.0, False, True), (121.0, False, False), (121.0, True, True)])
+@pytest.mark.parametrize(
+    ("age_s", "waits", "kept"), [(120.0, False, True), (121.0, False, False), (121.0, True, True)]
+)
 def test_secret_is_forgotten_when_it_is_old_and_no_job_waits_for_it(
     age_s: float, waits: bool, kept: bool
 ) -> None:
