@@ -20,6 +20,8 @@ QUEUES: Final = {
     "lab": QueueSpec(limits=Limits(max_submitted=3), users={"*": Limits(max_submitted=2)}),
     "lab/x": QueueSpec(),
     "shop": QueueSpec(),
+    "low": QueueSpec(limits=Limits(max_priority=4)),
+    "short": QueueSpec(limits=Limits(max_timeout_s=60.0)),
     "night": QueueSpec(limit_gpus=most(1), hours=(Hours("22:00", "06:00", limit_gpus=most(8)),)),
 }
 
@@ -150,7 +152,11 @@ def test_app_without_a_document_is_not_checked() -> None:
     assert faults_of(World(), app(99), None, gpus=99) == []
 
 
-def test_fault_of_an_app_is_told_by_the_field_that_the_app_has(world: World) -> None:
-    assert [path for path, _ in faults_of(world, app(), None, preemptible=False)] == [
-        "/shop/web/gpu/preemptible"
-    ]
+@pytest.mark.parametrize(
+    ("queue", "fields", "path"),
+    [("low", {"priority": 5}, "/gpu/priority"), ("short", {"timeout_s": 90.0}, "/gpu")],
+)
+def test_fault_of_an_app_is_told_by_the_field_that_the_app_has(
+    world: World, queue: str, fields: dict[str, Any], path: str
+) -> None:
+    assert [each for each, _ in faults_of(world, app(), None, queue=queue, **fields)] == [f"/shop/web{path}"]
