@@ -25,9 +25,9 @@ class Neighbours:
         """
         self._state = state
         self.verdicts = Verdicts(state.verdicts, reading=reading)
-        self._apps: dict[str, list[Placed]] | None = None
+        self._apps: dict[str | None, list[Placed]] | None = None  # None: not read yet
         self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
-        self._instances: dict[str, int] = {}
+        self._instances: dict[str | None, int] = {}
         self._counted: set[str] = set()  # jobs
         self._launches = 0
         self._counts: list[bool] = []  # of each take that stands, whether it was counted in
@@ -69,7 +69,7 @@ class Neighbours:
         if not self._compares(spec):
             return ""
         placed = self._of(_group(job))
-        instances = self._instances.get(_group(job) or "", 1)
+        instances = self._instances.get(_group(job), 1)
         for constraint in spec.constraints:
             why = violated(constraint, node, placed, instances, self.verdicts)
             if why:
@@ -103,7 +103,8 @@ class Neighbours:
     def _of(self, app: str | None) -> list[Placed]:
         if self._apps is None:
             self._read()
-        return (self._apps or {}).get(app or "", [])
+        assert self._apps is not None, "they have been read"
+        return self._apps.get(app, [])
 
     # --- a book of the ledger
 
