@@ -283,13 +283,9 @@ def _holders(state: State, node: Node, now: float) -> dict[GpuId, str]:
     """Who has each of its GPUs that is not free, or shares of it."""
     holders: dict[GpuId, str] = {}
     for gpu in node.gpus:
-        whole = state.holder(gpu.id) if gpu.id not in state.sharers else None
-        if whole is not None:
-            holders[gpu.id] = str(whole.job_id)
-            continue
-        tenants = [str(task.job_id) for task in state.tenants(gpu.id)]
+        tenants = dict.fromkeys(str(task.job_id) for task in state.tenants(gpu.id))
         if tenants:
-            holders[gpu.id] = ", ".join(dict.fromkeys(tenants))
+            holders[gpu.id] = ", ".join(tenants)
         elif not covers.is_free(state, gpu.id):
             holders[gpu.id] = "no job any more, and is about to be closed to shares"
         elif state.contested.get(gpu.id, 0.0) > now:
