@@ -82,17 +82,17 @@ def test_job_may_ask_for_what_other_hours_have(world: World) -> None:
 
 def test_jobs_that_wait_count_for_their_queue_and_their_user(world: World) -> None:
     submit_all(world, ("j1", "lab/x", 0), ("j2", "shop", 0), user="ann")
-    assert admit(world, queue="lab/x", array="0")
+    assert admit(world, queue="lab/x", array="0").queue == "lab/x"
     for array, user in (("0-1", "ann"), ("0-2", "bob")):
         with pytest.raises(TooMuch):
             admit(world, user, queue="lab/x", array=array)
-    assert admit(world, "bob", queue="lab/x", array="0-1")
+    assert admit(world, "bob", queue="lab/x", array="0-1").array == "0-1"
     submit_all(world, ("j3", "lab/x", 0), user="bob")
     submit_all(world, ("j4", "lab/x", 0), user="cem")
     with pytest.raises(TooMuch) as refused:
         admit(world, "dan", queue="lab/x")
     assert refused.value.remedy.startswith("wait until some have ended")
-    assert admit(world, "dan", queue="shop")
+    assert admit(world, "dan", queue="shop").queue == "shop"
 
 
 # --- apps

@@ -150,7 +150,7 @@ def test_room_of_a_job_yields_to_one_that_comes_before_it(
     mine: bool, priority: int, sequence: int, room: bool, waits: bool
 ) -> None:
     world = tree_world(LAB)
-    where = {"room_made_at": 5.0, "room_on": (AgentId("a"),)}
+    where: dict[str, Any] = {"room_made_at": 5.0, "room_on": (AgentId("a"),)}
     other = replace(job_of(name="first", priority=priority), sequence=sequence, **(where if room else {}))
     world.state.jobs[other.id] = other
     known, _ = barriers(world)
@@ -176,7 +176,7 @@ def test_what_queues_do_not_lend_is_named(gpus: int, held: int, words: str | Non
     job = job_of("ops", gpus=gpus)
     assert known.wait_of(job, ()) == wait
     assert barriers(world)[0].wait_of(job, ()) is None, "nobody knows what the pool has"
-    world.state.seats_given[job.id] = Seat("ops", "default", (0,), 1000, NOW)
+    world.state.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
     assert known.wait_of(job, ()) is None
 
 
