@@ -21,7 +21,7 @@ from mesos_gpu.testing.builders import offer, spec
 from mesos_gpu.wire.mesos.reservations import reserved
 
 NOW: Final = 1000.0
-ROLES: Final = {"role": "gpu", "role_of": {"prod": "gpu-prod", "ops": "gpu-ops"}}
+ROLES: Final[dict[str, Any]] = {"role": "gpu", "role_of": {"prod": "gpu-prod", "ops": "gpu-ops"}}
 
 
 def turn_of(*queues: str, swept_s: float = 0.0, **settings: Any) -> Turn:
@@ -32,6 +32,14 @@ def turn_of(*queues: str, swept_s: float = 0.0, **settings: Any) -> Turn:
         state.jobs[job.id] = job
         state.queue.append((i, job.id))
     return Turn(state, Settings("e", "m", **settings), NOW)
+
+
+def idle_since(turn: Turn, at: float | None) -> None:
+    turn.state.idle_since = at
+
+
+def asked_of(turn: Turn) -> tuple[str, ...] | None:
+    return turn.state.roles.asked
 
 
 def hold(turn: Turn, name: str, age_s: float, role: str = "") -> OfferId:
@@ -47,7 +55,8 @@ def hold(turn: Turn, name: str, age_s: float, role: str = "") -> OfferId:
 )
 def test_offers_are_asked_for_while_a_job_waits(swept_s: float, suppressed: bool, asks: bool) -> None:
     turn = turn_of("dev", swept_s=swept_s)
-    turn.state.suppressed, turn.state.idle_since = suppressed, 900.0
+    turn.state.suppressed = suppressed
+    idle_since(turn, 900.0)
     balance(turn, ())
     assert turn.effects == ([fx.Revive()] if asks else [])
     assert (turn.state.suppressed, turn.state.idle_since) == (False, None)
@@ -88,7 +97,7 @@ def test_offers_are_given_back_when_nothing_waits(
 
 def test_offers_are_held_when_this_match_has_placed_a_job() -> None:
     turn = turn_of()
-    turn.state.idle_since = 0.0
+    idle_since(turn, 0.0)
     held = hold(turn, "one", 0.0)
     balance(turn, {"*"})
     assert (turn.effects, list(turn.state.offers), turn.state.idle_since) == ([], [held], None)
@@ -155,14 +164,14 @@ def test_roles_are_those_of_what_waits_and_of_what_was_placed() -> None:
     mine = hold(turn, "mine", 0.0, "gpu-prod")
     balance(turn, ())
     assert turn.effects == [fx.Suppress(("gpu", "gpu-ops")), fx.Decline(others, 3600.0)]
-    assert turn.state.roles.asked == ("gpu-prod",)
+    assert asked_of(turn) == ("gpu-prod",)
     assert turn.state.roles.until == {"gpu-prod": NOW + 1}
     assert list(turn.state.offers) == [mine]
     turn.effects.clear()
     kept = hold(turn, "default", 0.0), hold(turn, "named", 0.0, "gpu")
     balance(turn, {"gpu"})
     assert turn.effects == [fx.Revive(("gpu",))]
-    assert turn.state.roles.asked == ("gpu", "gpu-prod")
+    assert asked_of(turn) == ("gpu", "gpu-prod")
     assert list(turn.state.offers) == [mine, *kept]
 
 
@@ -196,7 +205,7 @@ def test_all_roles_are_asked_for_where_only_a_monitor_is_missing() -> None:
     turn.effects.clear()
     balance(turn, ())
     assert turn.effects == [fx.Revive(("gpu", "gpu-prod", "gpu-ops"))]
-    assert turn.state.roles.asked == ("gpu", "gpu-prod", "gpu-ops")
+    assert asked_of(turn) == ("gpu", "gpu-prod", "gpu-ops")
 
 
 def test_roles_are_asked_for_again_after_a_while() -> None:

@@ -179,18 +179,18 @@ def test_checkpoints_within_each_other_undo_what_was_taken_in_them() -> None:
         ledger.take(second)
         with ledger.checkpoint():
             ledger.take(third)
-        assert ledger.takes == (first, second)
+        assert list(ledger.takes) == [first, second]
         with ledger.checkpoint() as inner:
             ledger.take(fourth)
             inner.keep()
         outer.keep()
-    assert ledger.takes == tuple(book.takes) == (first, second, fourth)
+    assert list(ledger.takes) == book.takes == [first, second, fourth]
     with ledger.checkpoint():
         with ledger.checkpoint() as inner:
             ledger.take(third)
             inner.keep()
         assert book.takes[-1] is third
-    assert ledger.takes == tuple(book.takes) == (first, second, fourth)
+    assert list(ledger.takes) == book.takes == [first, second, fourth]
     assert ledger.books == (book,)
 
 

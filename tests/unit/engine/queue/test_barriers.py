@@ -91,7 +91,7 @@ def kept_for(name: str, *spares: Spare, at: float = ENDLESS) -> Reservation:
     ],
 )
 def test_limit_that_leaves_no_room_is_named(held: dict[str, int], gpus: int, words: str | None) -> None:
-    known, _ = barriers(tree_world(LAB), **held)
+    known, _ = barriers(tree_world(LAB), None, **held)
     wait = None if words is None else Wait(Stage.QUEUE_LIMIT, words)
     assert known.wait_of(job_of(gpus=gpus), ()) == wait
     assert known.wait_of(job_of("free", gpus=9), ()) is None

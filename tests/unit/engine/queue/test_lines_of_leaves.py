@@ -28,6 +28,11 @@ def leaf_with(*jobs: Job) -> tuple[State, Leaf]:
     return state, Leaf(members={job.id: job.sequence for job in jobs})
 
 
+def orders(leaf: Leaf) -> tuple[bool, bool, bool]:
+    """Whether its order, its ranks and its entries are known."""
+    return leaf.jobs is not None, leaf.ranked is not None, leaf.entries is not None
+
+
 def names(jobs: list[Job]) -> list[str]:
     return [str(job.id) for job in jobs]
 
@@ -78,12 +83,12 @@ def test_order_of_a_leaf_is_by_user_then_worth_then_submission() -> None:
     assert not leaf.room_made
     leaf.entries = []
     assert leaf.put_in_order(state, NOW, STEP_S, dict(places)) is ordered
-    assert leaf.entries == []
+    assert orders(leaf) == (True, False, True)
     assert names(leaf.put_in_order(state, NOW, STEP_S, {}))[:2] == ["second", "third"]
-    assert leaf.entries is None
+    assert orders(leaf) == (True, False, False)
     assert names(leaf.put_in_order(state, NOW, inf, {}))[2:] == ["dear", "early", "aged", "late"]
     leaf.forget()
-    assert (leaf.jobs, leaf.ranked) == (None, None)
+    assert orders(leaf) == (False, False, False)
 
 
 def test_order_of_a_leaf_says_whether_room_was_made() -> None:
@@ -141,13 +146,13 @@ def test_leaves_have_the_jobs_that_wait_in_them() -> None:
         "ops": {"a": 1}, "dev/x": {"b": 2}, "default": {"c": 3},
     }  # fmt: skip
     ops = leaves.by_path["ops"]
-    ops.jobs = [first]
+    ops.jobs, ops.ranked = [first], []
     more = job_of("d", 4, queue="ops")
     leaves.enter(more.id, more)
-    assert (ops.jobs, ops.members) == (None, {"a": 1, "d": 4})
-    ops.jobs = [first, more]
+    assert (orders(ops), ops.members) == ((False, False, False), {"a": 1, "d": 4})
+    ops.jobs, ops.ranked = [first, more], []
     leaves.enter(first.id, replace(first, state=JobState.RUNNING))
-    assert (ops.jobs, ops.members) == (None, {"d": 4})
+    assert (orders(ops), ops.members) == ((False, False, False), {"d": 4})
     leaves.enter(more.id, None)
     leaves.enter(more.id, None)
     assert [path for path, _ in leaves] == ["dev/x", "default"]

@@ -139,7 +139,7 @@ def test_jobs_with_one_key_go_to_the_same_nodes() -> None:
     assert known.key(job_of(tasks=2)) is None
     assert known.key(job_of(app="db")) is None
     assert known.key(job_of("a", app="web")) == known.key(job_of("b", app="web", cpus=2))
-    kinds = [
+    kinds: list[dict[str, Any]] = [
         {"app": "web"}, {"secrets": SECRETS}, {"constraints": (UNIQUE,)}, {"near": "web"}, {"away": "web"},
         {"away": "web", "app": "db"}, {"constraints": (UNIQUE,), "tasks": 2},
     ]  # fmt: skip
