@@ -25,7 +25,7 @@ class Neighbours:
         """
         self._state = state
         self.verdicts = Verdicts(state.verdicts, reading=reading)
-        self._apps: dict[str | None, list[Placed]] | None = None  # None: not read yet
+        self._apps: dict[str | None, list[Placed]] | None = None
         self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
         self._instances: dict[str | None, int] = {}
         self._counted: set[str] = set()  # jobs

@@ -59,7 +59,7 @@ def why_of_queue(world: World, path: str) -> QueueWhy:
         ({"ops": 1}, {"lab": 0, "lab/x": 0, "lab/y": 0, "ops": 0}),
         ({"ops": 2}, {"lab": 1, "lab/x": 0, "lab/y": 0, "ops": 0}),
         ({"ops": 4}, {"lab": 3, "lab/x": 0, "lab/y": 0, "ops": 0}),
-        ({"lab/y": 1}, {"lab": 0, "lab/x": 0, "lab/y": 0, "ops": 0}),  # nobody is guaranteed that of lab's
+        ({"lab/y": 1}, {"lab": 0, "lab/x": 0, "lab/y": 0, "ops": 0}),  # that of lab's is no child's
         ({"lab/y": 2}, {"lab": 0, "lab/x": 1, "lab/y": 0, "ops": 0}),
         ({"lab/y": 3}, {"lab": 0, "lab/x": 2, "lab/y": 0, "ops": 0}),
         ({"lab/y": 4}, {"lab": 0, "lab/x": 2, "lab/y": 0, "ops": 1}),

@@ -214,8 +214,7 @@ ROLES: Final[dict[str, Any]] = {"role": "gpu", "role_of": {"prod": "gpu-prod"}}
 
 
 def remains_of(*roles: str, monitor: bool = True, **settings: Any) -> Remains:
-    """What is left of an agent's offers, one to each of these roles; of the oldest there is one processor, of the next
-    two, and so on."""
+    """Hold an offer of one agent to each of these roles: the oldest has one processor, the next two, and so on."""
     state = paced()
     state.framework_id = "fw-1"
     state.nodes[A] = replace(state.nodes[A], monitor=TaskId("m") if monitor else None)
@@ -258,7 +257,7 @@ def test_offers_of_one_role_alone_are_all_used() -> None:
     assert remains.reserving == ()
 
 
-def test_what_is_reserved_for_cards_is_kept_apart_until_it_is_given_back() -> None:
+def test_reserved_resources_are_kept_apart_until_they_are_given_back() -> None:
     settings = Settings("e", "m", role="gpu", principal="me")
     state = paced()
     state.framework_id = "fw-1"

@@ -1,4 +1,4 @@
-"""Queues by attained service: who is before whom, who gives way, and who is in whose way."""
+"""Queues by attained service: their order, the jobs that give way, and those in the way of others."""
 
 from dataclasses import replace
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Limits, rules and what is kept of limits: why a job waits though there were room, in the words that it is told."""
+"""Limits, rules and what is kept of limits: why a job waits though there is room, in words."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -37,7 +37,7 @@ POOLED: Final = {
 
 
 class Amounts:
-    """What a pool has, as of `Standing`."""
+    """Amounts of pools, as of `Standing`."""
 
     def __init__(self, milli: int) -> None:
         self._milli = milli
@@ -166,7 +166,7 @@ def test_room_of_a_job_yields_to_one_that_comes_before_it(
         (1, 9000, "0 GPUs are free, and of these queues keep 3 for themselves by their lend_limit_gpus"),
     ],
 )
-def test_what_queues_do_not_lend_is_named(gpus: int, held: int, words: str | None) -> None:
+def test_lend_limit_that_leaves_no_room_is_named(gpus: int, held: int, words: str | None) -> None:
     world = tree_world(
         {"own": QueueSpec(guarantee_gpus=owed(4), lend_limit_gpus=most(1)), "ops": QueueSpec()}
     )
@@ -175,7 +175,7 @@ def test_what_queues_do_not_lend_is_named(gpus: int, held: int, words: str | Non
     wait = None if words is None else Wait(Stage.GUARANTEE, words)
     job = job_of("ops", gpus=gpus)
     assert known.wait_of(job, ()) == wait
-    assert barriers(world)[0].wait_of(job, ()) is None, "nobody knows what the pool has"
+    assert barriers(world)[0].wait_of(job, ()) is None, "the amount of the pool is unknown"
     world.state.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
     assert known.wait_of(job, ()) is None
 

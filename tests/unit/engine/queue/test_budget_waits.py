@@ -52,7 +52,7 @@ def uses(made: World, hours: float, user: str = "*", terms: str = "day UTC", **f
 
 
 def put(made: World, *known: BudgetUse) -> None:
-    """Save periods; what follows from them is worked out when somebody asks."""
+    """Save periods, and forget what followed from those before."""
     for use in known:
         made.state.put(use)
     made.state.budget_book = None

@@ -163,7 +163,7 @@ def test_launch_counts_from_when_somebody_has_asked_and_is_undone_whole() -> Non
         Take(AGENTS[0], job_of("s", away="db")),
         Take(AGENTS[0], job_of()),
     )
-    known.take(early)  # nobody has asked
+    known.take(early)  # before any question
     asks = job_of("d", app="db")
     assert barred(known, asks, state) == ["", "", ""]
     web = job_of("w", app="web", constraints=(UNIQUE,))
