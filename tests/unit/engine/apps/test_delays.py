@@ -77,6 +77,31 @@ def test_delay_is_shown_with_the_instances_that_are_missing_and_its_begin(world:
     assert (delay.since, delay.until) == (world.now, world.now + 16.0)
 
 
+def test_delay_holds_until_its_end_for_an_app_that_lacks_instances(world: World) -> None:
+    ends(world)
+    state, key = world.state, (APP.id, world.state.catalog.versions[APP.id].last_config_change_at)
+    until = world.now + 8.0
+    assert state.backoffs == {key: (1, until)}
+    for at, next_at in ((until - 0.1, until), (until, None)):
+        known = ends_of(state, APP.id, at)
+        assert known is not None
+        assert known.next_at == next_at
+        assert (APP.id in launch_delays(state, at)) is (next_at is not None)
+    runs(world)
+    state.backoffs = {key: (1, world.now + 100)}
+    assert launch_delays(state, world.now) == {}, "it has all that it wants"
+
+
+def test_end_of_an_instance_without_a_time_is_now(world: World) -> None:
+    first, second = ends(world), ends(world)
+    began_at = world.state.jobs[first.id].started_at
+    assert began_at is not None
+    world.state.jobs[first.id] = replace(world.state.jobs[first.id], ended_at=None)
+    assert [row(world), second.id != first.id] == [2, True]
+    world.now = began_at + 60.0
+    assert row(world) == 1
+
+
 def test_failures_in_a_row_end_with_an_instance_that_was_steady(world: World) -> None:
     assert row(world) == 0
     for number in 1, 2:
