@@ -88,35 +88,27 @@ def test_service_of_an_unknown_app_has_no_instances(world: World) -> None:
 
 
 def test_instance_serves_if_it_runs_is_ready_and_is_well_by_who_checks_it() -> None:
-    both = (False, True)
-    cases = product(
-        (JobState.RUNNING, JobState.STARTING),
-        (TaskState.RUNNING, TaskState.STARTING),
-        *([both] * 5),  # killed, proves that it is ready, is ready, checked by the scheduler, by its executor
-        (None, False, True),  # healthy
-        (None, False, True),  # healthy by the scheduler's checks
-    )
+    both, verdicts = (False, True), (None, False, True)
+    states = product((JobState.RUNNING, JobState.STARTING), (TaskState.RUNNING, TaskState.STARTING))
+    flags = product(both, both, both, both, both, verdicts, verdicts)
     state, expected = State(0.0), set[str]()
-    for number, (shown, runs, killed, proves, ready, checked, by_executor, healthy, found) in enumerate(
-        cases
+    for number, ((shown, runs), (killed, proves, ready, checked, by_executor, healthy, found)) in enumerate(
+        product(states, flags)
     ):
         id, task_id = JobId(f"j{number}"), TaskId(f"t{number}")
         checks = (HealthCheck(port=80),) if by_executor else ()
         state.put(
             Job(
                 id, spec(app="/web", health_checks=checks), 0.0, number, shown, task_id=task_id, app_version=1.0,
-                kill_requested=killed, checked=checked, proves_ready=proves,
+                kill_requested=bool(killed), checked=bool(checked), proves_ready=bool(proves),
             )
         )  # fmt: skip
-        state.put(Task(task_id, AgentId("a1"), task_id, id, runs, 0.0, ready=ready, healthy=healthy))
+        state.put(Task(task_id, AgentId("a1"), task_id, id, runs, 0.0, ready=bool(ready), healthy=healthy))
         if found is not None:
             state.healths[task_id] = found
         is_well = not (checked or by_executor) or (healthy is True and found is not False)
-        if (
-            (shown, runs, killed) == (JobState.RUNNING, TaskState.RUNNING, False)
-            and ready >= proves
-            and is_well
-        ):
+        is_running = (shown, runs, killed) == (JobState.RUNNING, TaskState.RUNNING, False)
+        if is_running and (ready or not proves) and is_well:
             expected.add(task_id)
     assert {task.id for task in serving(state, "/web")} == expected
     assert expected
