@@ -148,3 +148,36 @@ def test_delay_that_is_reset_is_over_at_once(world: World) -> None:
     assert not world.state.backoffs
     serve(world, 2)
     assert len(instances(world)) == 1
+
+
+def test_unhealthy_instance_that_was_ended_is_one_of_the_row(world: World) -> None:
+    job = runs(world)
+    assert job.task_id is not None
+    world.feed(ev.HealthFound(job.task_id, False, "no answer"))
+    world.status(job.task_id, "TASK_KILLED")
+    assert row(world) == 1
+    assert list(last_failures(world.state, [APP.id])) == [APP.id]
+
+
+@pytest.mark.parametrize(("ran_s", "failures"), [(1.0, 3), (60.0, 1), (61.0, 1)])
+def test_failure_of_a_steady_instance_is_the_first_of_a_row(
+    world: World, ran_s: float, failures: int
+) -> None:
+    job, version = runs(world), world.state.catalog.versions[APP.id].last_config_change_at
+    world.state.backoffs = {(APP.id, version): (2, 0.0)}
+    assert (job.started_at, job.task_id is not None) != (None, False)
+    world.now = (job.started_at or 0.0) + ran_s
+    world.status(job.task_id or "", "TASK_FAILED")
+    world.feed(ev.Tick())
+    delay_s = launch_delay_s(APP, failures)
+    assert world.state.backoffs == {(APP.id, version): (failures, world.now + delay_s)}
+
+
+def test_delay_of_a_job_is_only_for_an_app_that_is_known(world: World) -> None:
+    job = runs(world)
+    world.state.backoffs.clear()
+    world.status(job.task_id or "", "TASK_KILLED")
+    world.feed(ev.Tick())
+    assert world.state.backoffs == {}, "it was killed"
+    with pytest.raises(NotFound):
+        world.feed(ev.DelayReset("/other"))
