@@ -172,7 +172,8 @@ def test_task_beyond_its_share_is_left_alone_if_its_job_is_elsewhere_or_ends(
     ("excess", "looks", "kill_sent_at", "then"),
     [
         ("", 0, None, ""), ("told", 0, None, ""), ("told", 1, None, "told"), ("told", 0, 900.0, "told"),
-        ("", 1, None, ""), ("", 2, None, WORDS), ("told", 2, None, "told"), ("told", 3, None, WORDS), ("told", 3, 900.0, "told"),
+        ("", 1, None, ""), ("", 2, None, WORDS), ("told", 2, None, "told"), ("told", 3, None, WORDS),
+        ("told", 3, 900.0, "told"),
     ],
 )  # fmt: skip
 def test_excess_of_a_task_is_what_it_was_told_of_last(
