@@ -1,4 +1,4 @@
-"""What time alone asks for is done when its time has come, and not before."""
+"""Acts that time alone asks for: each is done when its time has come, and not before."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ def job(**fields: object) -> Job:
 
 
 def of_job(**fields: object) -> Task:
-    return task(job_id=JobId("j"), **fields)
+    return task(**{"job_id": JobId("j"), **fields})  # type: ignore[arg-type]
 
 
 def resetting() -> State:
@@ -103,7 +103,7 @@ DUE = [
     Due("an idle cover that is cut off is given up", saves.ForgetTask, SETTINGS.unreachable_timeout_s,
         lambda: state_of(task("c", TaskState.UNREACHABLE, covers=G0, unreachable_since=T0), idle={G0: T0 + 100}),
         covers.on_tick),
-    Due("members are told to start again", fx.Start, SETTINGS.start_resend_s, gang, gangs.on_tick),
+    Due("the word to start is repeated", fx.Start, SETTINGS.start_resend_s, gang, gangs.on_tick),
     Due("a role is read again", fx.ReadRole, role.ASK_AGAIN_S,
         lambda: state_of(job(state=JobState.PENDING)), role.on_tick),
     Due("a cover is lost with its agent", saves.SaveTask, SETTINGS.unreachable_timeout_s, successor, replaced.on_tick),
@@ -139,7 +139,7 @@ def asked(state: State) -> State:
 
 
 @pytest.mark.parametrize("due", DUE, ids=[due.name for due in DUE])
-def test_what_time_asks_for_is_done_when_it_is_due(due: Due) -> None:
+def test_act_that_time_asks_for_is_done_when_it_is_due(due: Due) -> None:
     for over_s in (-0.01, 0.0, 0.01):
         state = due.state()
         state.tended_at = T0 + due.after_s + over_s - 1  # the scheduler was there all the time
@@ -178,7 +178,7 @@ NEVER = [
     Due("no task is given up that is back", saves.SaveTask, 1000.0,
         lambda: state_of(job(), of_job(unreachable_since=T0, heard_at=T0 + 999, evicted="why", kill_sent_at=T0 + 999))),
     Due("no running task is asked about", fx.Reconcile, 800.0, lambda: state_of(job(), of_job())),
-    Due("no kill is repeated that nobody wants", fx.Kill, 1000.0, lambda: state_of(job(), of_job(kill_sent_at=T0))),
+    Due("no kill is repeated that no user wants", fx.Kill, 1000.0, lambda: state_of(job(), of_job(kill_sent_at=T0))),
     Due("no node is forgotten that is there", saves.ForgetNode, 1e6, lambda: state_of(Node(A1, "h1"))),
     Due("no node is forgotten on which a task lives", saves.ForgetNode, 1e6,
         lambda: state_of(Node(A1, "h1", lost_at=T0), Node(AgentId("a2"), "h2", lost_at=T0 + 1e6), job(), of_job())),
@@ -206,7 +206,7 @@ def away(state: State) -> State:
 
 
 @pytest.mark.parametrize("due", NEVER, ids=[due.name for due in NEVER])
-def test_what_no_time_asks_for_is_never_done(due: Due) -> None:
+def test_act_that_no_time_asks_for_is_never_done(due: Due) -> None:
     state = due.state()
     state.tended_at = T0 + due.after_s - 1
     turn = Turn(state, SETTINGS, T0 + due.after_s)

@@ -44,7 +44,7 @@ A1, G0 = AgentId("a1"), GpuId("g0")
 
 
 def nouns(since: float, until: float, made_at: float) -> dict[str, Any]:
-    """What is saved, with those moments; `made_at`: of room that was made for a job."""
+    """Return all that is saved, with those moments; `made_at`: of room that was made for a job."""
     notice = Notice(1, NoticeReason.DRAIN, "why", since, until)
     task = Task(
         TaskId("j.1"), A1, "j.1", JobId("j"), TaskState.UNREACHABLE, since,
@@ -68,7 +68,7 @@ def nouns(since: float, until: float, made_at: float) -> dict[str, Any]:
 
 
 def memory(since: float, until: float) -> dict[str, Any]:
-    """What only memory has, with those moments, by the name of its field."""
+    """Return all that only memory has, with those moments, by the name of its field."""
     seen = Roll(TaskId("m"), since, since, 3)
     return {
         **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""What the state derives from jobs and tasks with each change, against a look at all of them."""
+"""Indexes that the state derives from jobs and tasks with each change, against a look at all of them."""
 
 import random
 from collections import Counter

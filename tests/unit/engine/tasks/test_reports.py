@@ -1,4 +1,4 @@
-"""What a monitor says of its cards, and what becomes of a monitor that ends."""
+"""Reports of monitors of their cards, and monitors that end."""
 
 from dataclasses import replace
 from typing import Any

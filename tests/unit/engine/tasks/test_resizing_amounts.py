@@ -1,4 +1,4 @@
-"""What a task is granted of what its executor says that it has: no more than its cards can have for it."""
+"""Grants of what executors say that their tasks have: no more than their cards can have for them."""
 
 from dataclasses import replace
 
@@ -83,13 +83,13 @@ def test_task_that_is_asked_what_it_has_is_granted_what_others_leave(
     is_known: bool,
 ) -> None:
     world, task = two_cards(share(*own), *(None if each is None else share(*each) for each in (on_g0, on_g1)))
-    asked = question(task, world.now)
-    assert asked.resize == Resizing(0, share(*own), share(*own), world.now)
-    world.state.set_task(asked)
+    asked = Resizing(0, share(*own), share(*own), world.now)
+    assert question(task, world.now) == replace(task, resize=asked)
+    world.state.set_task(question(task, world.now))
     task = say(world, 3, said)
     assert amounts(task.share) == granted
-    done = replace(asked.resize, number=3, share=task.share, answered=True) if is_known else asked.resize
-    assert task.resize == done
+    known = replace(asked, number=3, share=share(*granted), answered=True) if is_known else asked
+    assert task.resize == known
 
 
 def test_task_without_a_share_or_with_the_question_is_not_asked_again() -> None:
@@ -101,7 +101,7 @@ def test_task_without_a_share_or_with_the_question_is_not_asked_again() -> None:
     resized = replace(task, resize=Resizing(4, share(30000, 30000, 100), QUARTER, world.now))
     counts = share(30000, 30000, 250)
     assert question(resized, 7.0).resize == Resizing(0, QUARTER, counts, 7.0), "what it may have got counts"
-    learnt = replace(asked, resize=replace(asked.resize, answered=True))  # type: ignore[arg-type]
+    learnt = replace(asked, resize=Resizing(0, QUARTER, QUARTER, world.now, answered=True))
     assert question(learnt, 7.0).resize == Resizing(0, QUARTER, QUARTER, 7.0)
 
 

@@ -247,4 +247,4 @@ def test_held_task_of_a_known_node_is_there(world: World) -> None:
     world.status("x.1", "TASK_RUNNING")
     task = world.state.tasks[TaskId("x.1")]
     assert (task.hostname, task.agent_url) == ("a1.example", "http://a1:5051")
-    assert only(world.tick(1), fx.ListTasks)
+    assert only(world.tick(1), fx.ListTasks) == fx.ListTasks()
