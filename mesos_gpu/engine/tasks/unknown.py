@@ -42,7 +42,7 @@ def is_monitor(task_id: TaskId) -> bool:
 
 
 def state_to_hold(status: Status) -> TaskState | None:
-    """The state in which a task is held that the state does not know; None: it does not run."""
+    """Return the state in which a task is held that the engine does not know; None for a task that does not run."""
     new = next_state(status, None, kill_requested=True, sick_gpu=False)
     return new if new in _HELD else None
 
@@ -233,7 +233,7 @@ def _adopt_awaited(turn: Turn) -> None:
     """A job that waits to be launched, and is: it has what runs, and nobody need say so."""
     for task_id in list(turn.state.unknown):
         task = turn.state.tasks[task_id]
-        label = _label(task)  # None: it was taken up with another one of its launch
+        label = _label(task)  # there is none once the whole launch was taken up
         job = turn.state.jobs.get(label.job_id) if label else None
         if label is None or job is None or task.kill_sent_at is not None:
             continue

@@ -582,7 +582,7 @@ class Job:
 
     @property
     def app_id(self) -> str:
-        """Of an app's instance: which app that is; "": it is of none."""
+        """The id of the app whose instance this job is; "" for other jobs."""
         return self.spec.app or ""
 
     @property

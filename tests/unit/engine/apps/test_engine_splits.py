@@ -92,7 +92,7 @@ def test_instance_serves_if_it_runs_is_ready_and_is_well_by_who_checks_it() -> N
     states = product((JobState.RUNNING, JobState.STARTING), (TaskState.RUNNING, TaskState.STARTING))
     flags = product(both, both, both, both, both, verdicts, verdicts)
     state, expected = State(0.0), set[str]()
-    for number, ((shown, runs), (killed, proves, ready, checked, by_executor, healthy, found)) in enumerate(
+    for number, ((shown, runs), (killed, proves, ready, checked, by_executor, healthy, verdict)) in enumerate(
         product(states, flags)
     ):
         id, task_id = JobId(f"j{number}"), TaskId(f"t{number}")
@@ -104,9 +104,9 @@ def test_instance_serves_if_it_runs_is_ready_and_is_well_by_who_checks_it() -> N
             )
         )  # fmt: skip
         state.put(Task(task_id, AgentId("a1"), task_id, id, runs, 0.0, ready=bool(ready), healthy=healthy))
-        if found is not None:
-            state.healths[task_id] = found
-        is_well = not (checked or by_executor) or (healthy is True and found is not False)
+        if verdict is not None:
+            state.healths[task_id] = verdict
+        is_well = not (checked or by_executor) or (healthy is True and verdict is not False)
         is_running = (shown, runs, killed) == (JobState.RUNNING, TaskState.RUNNING, False)
         if is_running and (ready or not proves) and is_well:
             expected.add(task_id)

@@ -1,4 +1,4 @@
-"""What the scheduler's checks find of instances, and instances that users choose to end."""
+"""Instances that the scheduler checks, and instances that users choose to end."""
 
 from dataclasses import replace
 from typing import Any
@@ -56,16 +56,16 @@ def test_health_of_no_running_instance_is_not_kept(job: dict[str, Any], task: di
 
 
 @pytest.mark.parametrize("was", [None, False, True])
-@pytest.mark.parametrize("found", [None, False, True])
+@pytest.mark.parametrize("verdict", [None, False, True])
 @pytest.mark.parametrize("by_executor", [False, True])
 def test_health_that_was_found_is_shown_unless_an_executor_says_it(
-    was: bool | None, found: bool | None, by_executor: bool
+    was: bool | None, verdict: bool | None, by_executor: bool
 ) -> None:
     turn = made({}, {"healthy": was}, by_executor=by_executor)
-    on_health_found(turn, ev.HealthFound(TASK, found, "", CHECKS))
-    assert (turn.state.healths, turn.state.check_results) == ({TASK: found}, {TASK: CHECKS})
+    on_health_found(turn, ev.HealthFound(TASK, verdict, "", CHECKS))
+    assert (turn.state.healths, turn.state.check_results) == ({TASK: verdict}, {TASK: CHECKS})
     assert turn.state.changed_apps == {"/web"}
-    shown = was if by_executor or found is None else found
+    shown = was if by_executor or verdict is None else verdict
     assert turn.state.tasks[TASK].healthy is shown
     saved = [] if shown is was else [SaveTask, SaveJob, fx.Publish]
     assert [type(effect) for effect in turn.effects] == saved
@@ -98,9 +98,9 @@ def test_readiness_of_no_running_instance_is_not_kept(job: dict[str, Any], task:
 
 @pytest.mark.parametrize("ready", [False, True])
 def test_readiness_that_was_found_is_kept_and_shown_once(ready: bool) -> None:
-    turn, found = made({}, {}), Readiness("check", ready)
-    on_readiness_found(turn, ev.ReadinessFound(TASK, found))
-    assert (turn.state.readiness, turn.state.changed_apps) == ({TASK: found}, {"/web"})
+    turn, answer = made({}, {}), Readiness("check", ready)
+    on_readiness_found(turn, ev.ReadinessFound(TASK, answer))
+    assert (turn.state.readiness, turn.state.changed_apps) == ({TASK: answer}, {"/web"})
     assert turn.state.tasks[TASK].ready is ready
     assert [type(effect) for effect in turn.effects] == ([SaveTask, SaveJob, fx.Publish] if ready else [])
 

@@ -1,4 +1,4 @@
-"""Where the roll of monitors stands, by the state of each node."""
+"""The roll of monitors, by the state of each node."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ def monitor(
 def state_of(
     node: dict[str, Any], task: Task | None = None, roll: Roll | None = None, **fields: Any
 ) -> State:
-    """One node with that monitor, which is being replaced if there is a roll."""
+    """Return a state of one node with that monitor, which is being replaced if there is a roll."""
     state = State(0.0)
     known = Node(A1, "h1", monitor=None if task is None else task.id, monitor_launches=8, reported_at=NOW - 1)
     state.put(replace(known, **{"inventory": inventory(gpu("g0")), **node}))

@@ -1,4 +1,4 @@
-"""What is shown of a GPU that is shared."""
+"""Shared GPUs as they are shown."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ CARD = replace(gpu("g0"), sharing=Sharing(5000))
 
 
 def task(name: str, share: tuple[int, int] | None) -> Task:
-    """A task with so much compute and memory of the card; None: it covers the card."""
+    """Return a task with so much compute and memory of the card; one without a share covers the card."""
     known = Task(TaskId(name), AgentId("a1"), name, None, TaskState.RUNNING, 1.0)
     if share is None:
         return replace(known, covers=G0)
