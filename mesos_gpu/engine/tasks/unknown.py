@@ -233,7 +233,7 @@ def _adopt_awaited(turn: Turn) -> None:
     """A job that waits to be launched, and is: it has what runs, and nobody need say so."""
     for task_id in list(turn.state.unknown):
         task = turn.state.tasks[task_id]
-        label = _label(task)  # there is none once the whole launch was taken up
+        label = _label(task)  # none after its launch was taken up
         job = turn.state.jobs.get(label.job_id) if label else None
         if label is None or job is None or task.kill_sent_at is not None:
             continue
