@@ -13,8 +13,8 @@ TOKEN = Token("t", "ann", "salt", "digest", 1.0, 2.0)
 
 
 def test_digest_of_effects_has_sixteen_digits_and_no_proof_of_a_token() -> None:
-    assert [len(digest(effects)) for effects in ([], [KILL], [SaveToken(TOKEN)])] == [16, 16, 16]
-    other = [SaveToken(replace(TOKEN, salt="x", digest="y"))]
+    assert [len(digest([each])) for each in (KILL, SaveToken(TOKEN))] == [16, 16]
+    other: list[fx.Effect] = [SaveToken(replace(TOKEN, salt="x", digest="y"))]
     assert digest([SaveToken(TOKEN)]) == digest(other) != digest([SaveToken(replace(TOKEN, name="bob"))])
     assert digest([KILL, *other]) != digest([*other, KILL])
 
