@@ -20,10 +20,7 @@ def test_digest_of_effects_has_sixteen_digits_and_no_proof_of_a_token() -> None:
 
 
 def test_decisions_of_a_step_are_its_calls_without_what_follows() -> None:
-    follows = [
-        ForgetJob(JobId("j")),
-        fx.Publish(JobId("j"), 2),
-        fx.Acknowledge(AgentId("a1"), TaskId("j.1"), "u"),
-    ]
-    assert decisions([KILL, *follows]) == ['Kill task_id="j.1" agent_id="a1" grace_s=5.0']
+    effects: list[fx.Effect] = [KILL, ForgetJob(JobId("j")), fx.Publish(JobId("j"), 2)]
+    effects.append(fx.Acknowledge(AgentId("a1"), TaskId("j.1"), "u"))
+    assert decisions(effects) == ['Kill task_id="j.1" agent_id="a1" grace_s=5.0']
     assert words(ForgetJob(JobId("j"))) == "ForgetJob j"
