@@ -387,7 +387,7 @@ class State:
                 del self.uses[key]
 
     def _set_instance(self, job: Job) -> None:
-        app_id = job.spec.app or ""
+        app_id = job.app_id
         place = job.sequence, in_line_since(job)
         self.places[app_id] = min(self.places.get(app_id, place), place)
         here = self.instances.setdefault(app_id, {})
@@ -533,7 +533,7 @@ class State:
         self.ended.pop(job_id, None)
         self.made_room.pop(job_id, None)
         self.idlenesses.pop(job_id, None)
-        if job is not None and job_id in self.sizes:
+        if job is not None:
             self._count(job, gone=True)
 
     def tasks_of(self, job_id: JobId) -> list[Task]:

@@ -135,7 +135,7 @@ class Turn:
     def _ended_at(self, job: Job) -> float:
         """When its tasks ended, if it was their end that was just heard of."""
         tasks = self.state.round_of(job)
-        if not tasks or not all(task.ended for task in tasks) or all(t.heard_at < self.now for t in tasks):
+        if not all(task.ended for task in tasks) or all(task.heard_at < self.now for task in tasks):
             return self.now
         return max(task.ended_at or self.now for task in tasks)
 
@@ -194,6 +194,4 @@ class Turn:
 def _lasting(node: Node) -> Inventory | None:
     """What a node reports, without the use of cards and of shares: that is another with each report."""
     said = node.inventory
-    if said is None or not (said.uses or said.gpu_uses or said.task_uses):
-        return said
-    return replace(said, uses=(), gpu_uses=(), task_uses=())
+    return None if said is None else replace(said, uses=(), gpu_uses=(), task_uses=())

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.indexes.memory import NO_FAILURES
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotFound
@@ -34,7 +35,7 @@ def ends_of(state: State, app_id: str, now: float) -> Ends | None:
         row.append(job)
     if not row:
         return None
-    until = state.backoffs.get((app_id, version), (0, 0.0))[1]
+    until = state.backoffs.get((app_id, version), NO_FAILURES)[1]
     return Ends(len(row), row[0], until if until > now else None)
 
 
@@ -71,7 +72,7 @@ def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
     delays = {}
     for app in state.catalog.root.all_apps():
         version = state.catalog.versions[app.id].last_config_change_at
-        failures, until = state.backoffs.get((app.id, version), (0, 0.0))
+        failures, until = state.backoffs.get((app.id, version), NO_FAILURES)
         missing = app.instances - len(state.instances.get(app.id, ()))
         if until > now and missing > 0:
             delays[app.id] = LaunchDelay(missing, until - launch_delay_s(app, failures), until)

@@ -11,6 +11,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.apps.delays import forget_delays, launch_delay_s, was_steady
 from mesos_gpu.engine.apps.history import forget_gone, moment, remember
 from mesos_gpu.engine.charges import tree_of
+from mesos_gpu.engine.indexes.memory import NO_FAILURES
 from mesos_gpu.engine.queue.admitting import check_app, of_app
 from mesos_gpu.engine.queue.quota import check_apps
 from mesos_gpu.engine.settings import Settings
@@ -292,7 +293,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
         end_for_good(turn, job, _UNWANTED, unlaunched=_UNWANTED)
     if not todo.launch:
         return todo.waiting
-    wait_s = turn.state.backoffs.get((app.id, aim.version), (0, 0.0))[1] - turn.now
+    wait_s = turn.state.backoffs.get((app.id, aim.version), NO_FAILURES)[1] - turn.now
     if wait_s > 0:
         turn.state.changed_apps.add(app.id)
         return f"waits {wait_s:.0f} s before its next launch: instances failed"
@@ -400,7 +401,7 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
     if not job.spec.health_checks and task.healthy is not said:  # else the executor's word is shown
         task = replace(task, healthy=said)
         turn.show_task(task)
-    turn.state.changed_apps.add(job.spec.app or "")
+    turn.state.changed_apps.add(job.app_id)
     if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
         why = f"unhealthy: {event.kill}"
         turn.put_task(replace(task, unhealthy=event.kill))
@@ -415,7 +416,7 @@ def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
     if task is None or job is None or task.ended or task.ready:
         return
     turn.state.readiness[task.id] = event.readiness
-    turn.state.changed_apps.add(job.spec.app or "")
+    turn.state.changed_apps.add(job.app_id)
     if event.readiness.ready:
         turn.show_task(replace(task, ready=True))
 
@@ -427,7 +428,7 @@ def _count_failures(turn: Turn) -> None:
     apps = {app.id: app for app in state.catalog.root.all_apps()} if ended else {}
     for id in ended:
         job = state.jobs.get(id)
-        app = apps.get(job.spec.app or "") if job else None
+        app = apps.get(job.app_id) if job else None
         if job is None or app is None:
             continue
         state.changed_apps.add(app.id)
@@ -437,5 +438,5 @@ def _count_failures(turn: Turn) -> None:
             continue
         steady = was_steady(job, turn.now)
         key = app.id, job.app_version or 0.0
-        failures = 1 if steady else state.backoffs.get(key, (0, 0.0))[0] + 1
+        failures = 1 if steady else state.backoffs.get(key, NO_FAILURES)[0] + 1
         state.backoffs[key] = failures, turn.now + launch_delay_s(app, failures)

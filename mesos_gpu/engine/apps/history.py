@@ -76,7 +76,7 @@ def forget_gone(turn: Turn) -> None:
     for remembered in (state.places, state.vacant):
         for app_id in remembered.keys() - kept:
             del remembered[app_id]
-    current = {(job.spec.app or "", job.app_version) for job in _instances(state)}
+    current = {(job.app_id, job.app_version) for job in _instances(state)}
     current |= {(id, info.last_config_change_at) for id, info in state.catalog.versions.items()}
     for key in state.backoffs.keys() - current:
         del state.backoffs[key]
@@ -85,9 +85,7 @@ def forget_gone(turn: Turn) -> None:
 def _used(turn: Turn) -> set[tuple[str, float | None]]:
     """Versions that run, and those of the trees that are remembered."""
     state = turn.state
-    running: set[tuple[str, float | None]] = {
-        (job.spec.app or "", job.app_version) for job in _instances(state)
-    }
+    running: set[tuple[str, float | None]] = {(job.app_id, job.app_version) for job in _instances(state)}
     return running.union(*(apps_of(each.root) for each in state.roots))
 
 

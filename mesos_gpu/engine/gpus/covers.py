@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.effects import Decline, Kill
+from mesos_gpu.engine.indexes.memory import NO_FAILURES
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -160,10 +161,10 @@ def held_for_covers(
 ) -> tuple[Resources, Resources]:
     """What cover tasks hold for longer, with their keepers, and what those hold whose cards are about to be whole ones
     again. `on_agent`: all tasks of one agent."""
-    tasks = [task for task in on_agent if task.covers is not None]
-    stay = [task for task in tasks if task.covers is not None and not is_closing(state, task.covers)]
+    covers = [(task, task.covers) for task in on_agent if task.covers is not None]
+    stay = [task for task, gpu_id in covers if not is_closing(state, gpu_id)]
     keepers = len({task.executor_id for task in stay})
-    closing = settings.cover.scaled(len(tasks) - len(stay))
+    closing = settings.cover.scaled(len(covers) - len(stay))
     return settings.cover.scaled(len(stay)) + settings.keeper.scaled(keepers), closing
 
 
@@ -213,7 +214,7 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
         state.reserve_from = turn.now + turn.settings.reserve_again_s
     failures = 1
     if turn.now - task.launched_at < STEADY_S:
-        failures += state.keeper_failures.get(task.agent_id, (0, 0.0))[0]
+        failures += state.keeper_failures.get(task.agent_id, NO_FAILURES)[0]
     wait_s = delay_s(failures, first_s=0.1, most_s=30.0)
     state.keeper_failures[task.agent_id] = failures, turn.now + wait_s
 

@@ -50,7 +50,7 @@ def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gp
     """GPUs of the node that may be given out, wholly or in part: healthy by a fresh report, and not contested."""
     if not _is_fresh(node, now, settings):
         return ()
-    free = [gpu for gpu in node.gpus if is_free(state, gpu.id) and state.contested.get(gpu.id, 0) <= now]
+    free = [gpu for gpu in node.gpus if is_free(state, gpu.id) and state.contested.get(gpu.id, now) <= now]
     return tuple(sound_of(state, node, free))
 
 

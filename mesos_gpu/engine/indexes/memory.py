@@ -1,10 +1,13 @@
 """Records of what the state remembers of agents, secrets and users beside nouns."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from mesos_gpu.model.nodes.offer import Scalar
 from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.resources import Resources
+
+NO_FAILURES: Final = (0, 0.0)  # how many in a row, and until when nothing is launched
 
 
 @dataclass(slots=True)

@@ -30,7 +30,8 @@ def on_uses(turn: Turn, node: Node) -> None:
 
 
 def _words(task: Task, use: ShareUse) -> str:
-    granted_mib = task.share.memory_max_mib if task.share else 0
+    assert task.share is not None, "only shares are looked at"
+    granted_mib = task.share.memory_max_mib
     return (
         f"it uses {use.memory_mib} MiB of {use.gpu_id} on {task.hostname}, and its share is {granted_mib} MiB"
     )

@@ -15,7 +15,7 @@ from mesos_gpu.engine.tasks.gangs import on_changed
 from mesos_gpu.engine.tasks.notices import ends_in_time, noted, on_checkpoint, on_told
 from mesos_gpu.engine.tasks.resizing import on_resized
 from mesos_gpu.engine.tasks.starting import on_first_word
-from mesos_gpu.engine.tasks.unknown import hold, is_monitor
+from mesos_gpu.engine.tasks.unknown import hold, is_monitor, state_to_hold
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
@@ -49,8 +49,8 @@ def on_status(turn: Turn, status: Status) -> None:
 
 def _on_unknown(turn: Turn, status: Status) -> None:
     """A state that is older than the task: what runs is held, not ended. Another monitor is launched anyway."""
-    new = next_state(status, None, kill_requested=True, sick_gpu=False)
-    if new is None or Action.HOLD not in (actions_of(TaskState.ABSENT, new) or ()):
+    new = state_to_hold(status)
+    if new is None:
         return
     if covers.card_of(status.task_id) is not None:
         covers.adopt(turn, status.task_id, status.agent_id, new)

@@ -30,12 +30,21 @@ from mesos_gpu.wire.mesos.labels import share_fields
 
 LIST_AGAIN_S: Final = 5.0
 MONITOR: Final = "gpu-monitor."  # how the ids of node monitors begin; a job's has a dash behind its name
+_HELD: Final = tuple(
+    state for state in TaskState if Action.HOLD in (actions_of(TaskState.ABSENT, state) or ())
+)
 _LIST: Final = "see them with: mesos-gpu tasks unknown list"
 
 
 def is_monitor(task_id: TaskId) -> bool:
     """Whether it is a node monitor's, which another one replaces."""
     return task_id.startswith(MONITOR)
+
+
+def state_to_hold(status: Status) -> TaskState | None:
+    """Return the state in which a task is held that the engine does not know; None for a task that does not run."""
+    new = next_state(status, None, kill_requested=True, sick_gpu=False)
+    return new if new in _HELD else None
 
 
 def hold(
@@ -68,13 +77,13 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
             _take_up_cover(turn, listed)
             continue
         known = state.tasks.get(listed.task_id)
-        _bump(turn, listed.label)
+        if listed.label is not None:
+            _bump(turn, listed.label)
         if known is not None:
             if known.unknown is not None and known.unknown.listed is None:
                 _replace(turn, known, _described(turn, known, listed))
             continue
-        new = next_state(Status(listed.task_id, listed.state), None, kill_requested=True, sick_gpu=False)
-        if new is not None and Action.HOLD in (actions_of(TaskState.ABSENT, new) or ()):
+        if new := state_to_hold(Status(listed.task_id, listed.state)):
             hold(turn, listed.task_id, listed.agent_id, new, listed)
     for task in [state.tasks[task_id] for task_id in state.unknown]:
         if (
@@ -94,8 +103,7 @@ def _take_up_cover(turn: Turn, listed: Listed) -> None:
     """Let a task go on that holds a card: the state may know as little of the shares that it is held for."""
     if listed.task_id in turn.state.tasks:
         return
-    new = next_state(Status(listed.task_id, listed.state), None, kill_requested=True, sick_gpu=False)
-    if new is not None and Action.HOLD in (actions_of(TaskState.ABSENT, new) or ()):
+    if new := state_to_hold(Status(listed.task_id, listed.state)):
         covers.adopt(turn, listed.task_id, listed.agent_id, new)
 
 
@@ -114,7 +122,7 @@ def on_tick(turn: Turn) -> None:
     if (bare or state.doubtful) and turn.now - state.listing_at >= LIST_AGAIN_S:
         state.listing_at = turn.now
         turn.effects.append(ListTasks())
-    if state.unknown and not state.doubtful:
+    if not state.doubtful:
         _adopt_awaited(turn)
     for task_id in state.unknown:
         task = state.tasks[task_id]
@@ -207,15 +215,10 @@ def _replace(turn: Turn, old: Task, new: Task) -> None:
     turn.put_task(new)
 
 
-def _bump(turn: Turn, label: Label | None) -> None:
+def _bump(turn: Turn, label: Label) -> None:
     """Mesos must never see a task id twice: the job's next launch comes after all that ran."""
-    job = turn.state.jobs.get(label.job_id) if label else None
-    if (
-        job is not None
-        and label is not None
-        and job.launches < label.launch
-        and job.state is JobState.PENDING
-    ):
+    job = turn.state.jobs.get(label.job_id)
+    if job is not None and job.launches < label.launch and job.state is JobState.PENDING:
         turn.put_job(replace(job, launches=label.launch))
 
 
@@ -229,10 +232,10 @@ def _round(turn: Turn, label: Label) -> list[Task]:
 def _adopt_awaited(turn: Turn) -> None:
     """A job that waits to be launched, and is: it has what runs, and nobody need say so."""
     for task_id in list(turn.state.unknown):
-        task = turn.state.tasks.get(task_id)
-        label = _label(task) if task and task.unknown else None
+        task = turn.state.tasks[task_id]
+        label = _label(task)  # none after its launch was taken up
         job = turn.state.jobs.get(label.job_id) if label else None
-        if task is None or label is None or job is None or task.kill_sent_at is not None:
+        if label is None or job is None or task.kill_sent_at is not None:
             continue
         round_ = _round(turn, label)
         if (

@@ -581,6 +581,11 @@ class Job:
     index: int | None = None  # in that
 
     @property
+    def app_id(self) -> str:
+        """The id of the app whose instance this job is; "" for other jobs."""
+        return self.spec.app or ""
+
+    @property
     def charged_to(self) -> str:
         """Whose use and limits it counts in: the proved name of who submitted it, else the user that it says it runs
         as; "": nobody is known."""

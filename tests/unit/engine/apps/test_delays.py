@@ -77,6 +77,31 @@ def test_delay_is_shown_with_the_instances_that_are_missing_and_its_begin(world:
     assert (delay.since, delay.until) == (world.now, world.now + 16.0)
 
 
+def test_delay_holds_until_its_end_for_an_app_that_lacks_instances(world: World) -> None:
+    ends(world)
+    state, key = world.state, (APP.id, world.state.catalog.versions[APP.id].last_config_change_at)
+    until = world.now + 8.0
+    assert state.backoffs == {key: (1, until)}
+    for at, next_at in ((until - 0.1, until), (until, None)):
+        known = ends_of(state, APP.id, at)
+        assert known is not None
+        assert known.next_at == next_at
+        assert (APP.id in launch_delays(state, at)) is (next_at is not None)
+    runs(world)
+    state.backoffs = {key: (1, world.now + 100)}
+    assert launch_delays(state, world.now) == {}, "it has all that it wants"
+
+
+def test_end_of_an_instance_without_a_time_is_now(world: World) -> None:
+    first, second = ends(world), ends(world)
+    began_at = world.state.jobs[first.id].started_at
+    assert began_at is not None
+    world.state.jobs[first.id] = replace(world.state.jobs[first.id], ended_at=None)
+    assert [row(world), second.id != first.id] == [2, True]
+    world.now = began_at + 60.0
+    assert row(world) == 1
+
+
 def test_failures_in_a_row_end_with_an_instance_that_was_steady(world: World) -> None:
     assert row(world) == 0
     for number in 1, 2:
@@ -123,3 +148,36 @@ def test_delay_that_is_reset_is_over_at_once(world: World) -> None:
     assert not world.state.backoffs
     serve(world, 2)
     assert len(instances(world)) == 1
+
+
+def test_unhealthy_instance_that_was_ended_is_one_of_the_row(world: World) -> None:
+    job = runs(world)
+    assert job.task_id is not None
+    world.feed(ev.HealthFound(job.task_id, False, "no answer"))
+    world.status(job.task_id, "TASK_KILLED")
+    assert row(world) == 1
+    assert list(last_failures(world.state, [APP.id])) == [APP.id]
+
+
+@pytest.mark.parametrize(("ran_s", "failures"), [(1.0, 3), (60.0, 1), (61.0, 1)])
+def test_failure_of_a_steady_instance_is_the_first_of_a_row(
+    world: World, ran_s: float, failures: int
+) -> None:
+    job, version = runs(world), world.state.catalog.versions[APP.id].last_config_change_at
+    world.state.backoffs = {(APP.id, version): (2, 0.0)}
+    assert (job.started_at, job.task_id is not None) != (None, False)
+    world.now = (job.started_at or 0.0) + ran_s
+    world.status(job.task_id or "", "TASK_FAILED")
+    world.feed(ev.Tick())
+    delay_s = launch_delay_s(APP, failures)
+    assert world.state.backoffs == {(APP.id, version): (failures, world.now + delay_s)}
+
+
+def test_delay_of_a_job_is_only_for_an_app_that_is_known(world: World) -> None:
+    job = runs(world)
+    world.state.backoffs.clear()
+    world.status(job.task_id or "", "TASK_KILLED")
+    world.feed(ev.Tick())
+    assert world.state.backoffs == {}, "it was killed"
+    with pytest.raises(NotFound):
+        world.feed(ev.DelayReset("/other"))

@@ -1,6 +1,7 @@
 """Services in the engine: they are kept, and only tasks that are fit serve."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -10,9 +11,12 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import PortDefinition, ReadinessCheck
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Readiness
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.saves import ForgetSplit, SaveSplit
-from mesos_gpu.testing.builders import World, only, saved_of
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.testing.builders import World, only, saved_of, spec
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, want
 
 CHECKED = replace(WEB, health_checks=(HealthCheck(port=80), HealthCheck(port=81)))
@@ -81,3 +85,30 @@ def test_instance_with_a_readiness_check_serves_once_it_is_ready(world: World) -
 def test_service_of_an_unknown_app_has_no_instances(world: World) -> None:
     running(world, WEB)
     assert serving(world.state, "/gone") == []
+
+
+def test_instance_serves_if_it_runs_is_ready_and_is_well_by_who_checks_it() -> None:
+    both, verdicts = (False, True), (None, False, True)
+    states = product((JobState.RUNNING, JobState.STARTING), (TaskState.RUNNING, TaskState.STARTING))
+    flags = product(both, both, both, both, both, verdicts, verdicts)
+    state, expected = State(0.0), set[str]()
+    for number, ((shown, runs), (killed, proves, ready, checked, by_executor, healthy, verdict)) in enumerate(
+        product(states, flags)
+    ):
+        id, task_id = JobId(f"j{number}"), TaskId(f"t{number}")
+        checks = (HealthCheck(port=80),) if by_executor else ()
+        state.put(
+            Job(
+                id, spec(app="/web", health_checks=checks), 0.0, number, shown, task_id=task_id, app_version=1.0,
+                kill_requested=bool(killed), checked=bool(checked), proves_ready=bool(proves),
+            )
+        )  # fmt: skip
+        state.put(Task(task_id, AgentId("a1"), task_id, id, runs, 0.0, ready=bool(ready), healthy=healthy))
+        if verdict is not None:
+            state.healths[task_id] = verdict
+        is_well = not (checked or by_executor) or (healthy is True and verdict is not False)
+        is_running = (shown, runs, killed) == (JobState.RUNNING, TaskState.RUNNING, False)
+        if is_running and (ready or not proves) and is_well:
+            expected.add(task_id)
+    assert {task.id for task in serving(state, "/web")} == expected
+    assert expected

@@ -8,6 +8,8 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.step import step
+from mesos_gpu.engine.tasks.excess import on_uses
+from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -28,6 +30,10 @@ def world() -> World:
     world.register()
     world.node("a1", CARD)
     return world
+
+
+def used(looks: int) -> ShareUse:
+    return ShareUse(TaskId("j1.1"), GpuId("g0"), 25000, looks=looks)
 
 
 def say(world: World, looks: int, task: str = "j1.1", **fields: Any) -> list[fx.Effect]:
@@ -121,3 +127,69 @@ def test_excess_report_of_use_alone_begins_no_match(world: World) -> None:
     step(world.state, ev.StatusArrived(status), world.now, world.settings)
     assert world.state.unmatched is False
     assert world.state.nodes[node.id].inventory == reported
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_left"),
+    [
+        ({}, False),
+        ({"agent_id": AgentId("a2")}, True),
+        ({"gpus": (GpuId("g1"),)}, True),
+        ({"share": None}, True),
+        ({"share": replace(QUARTER, method=Method.MIG)}, True),
+        ({"job_id": None}, True),
+        ({"evicted": "drained"}, True),
+        ({"kill_sent_at": 900.0}, True),
+    ],
+)
+def test_task_beyond_its_share_is_ended_unless_it_is_none_or_ends(
+    world: World, changes: dict[str, Any], is_left: bool
+) -> None:
+    (task,) = running(world)
+    del world.state.tasks[task.id]
+    world.state.sharers.clear()
+    world.state.tasks[task.id] = known = replace(task, **changes)
+    turn = Turn(world.state, world.settings, world.now)
+    on_uses(turn, replace(world.state.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(3),))))
+    assert (world.state.tasks[task.id] == known) is is_left
+    assert (turn.effects == []) is is_left
+
+
+@pytest.mark.parametrize(
+    "fields", [{"state": JobState.PENDING}, {"task_id": TaskId("j1.2")}, {"kill_requested": True}]
+)
+def test_task_beyond_its_share_is_left_alone_if_its_job_is_elsewhere_or_ends(
+    world: World, fields: dict[str, Any]
+) -> None:
+    (task,) = running(world)
+    world.state.jobs[world.job().id] = replace(world.job(), **fields)
+    turn = Turn(world.state, world.settings, world.now)
+    on_uses(turn, replace(world.state.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(3),))))
+    assert (world.state.tasks[task.id], turn.effects) == (task, [])
+
+
+@pytest.mark.parametrize(
+    ("excess", "looks", "kill_sent_at", "then"),
+    [
+        ("", 0, None, ""), ("told", 0, None, ""), ("told", 1, None, "told"), ("told", 0, 900.0, "told"),
+        ("", 1, None, ""), ("", 2, None, WORDS), ("told", 2, None, "told"), ("told", 3, None, WORDS),
+        ("told", 3, 900.0, "told"),
+    ],
+)  # fmt: skip
+def test_excess_of_a_task_is_what_it_was_told_of_last(
+    world: World, excess: str, looks: int, kill_sent_at: float | None, then: str
+) -> None:
+    (task,) = running(world)
+    world.state.set_task(replace(task, excess=excess, kill_sent_at=kill_sent_at))
+    turn = Turn(world.state, world.settings, world.now)
+    on_uses(
+        turn, replace(world.state.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(looks),)))
+    )
+    assert world.state.tasks[task.id].excess == then
+    assert bool(turn.effects) is (then != excess)
+
+
+def test_node_that_reports_nothing_has_no_excess(world: World) -> None:
+    turn = Turn(world.state, world.settings, world.now)
+    on_uses(turn, replace(world.state.nodes[AgentId("a1")], inventory=None))
+    assert turn.effects == []
