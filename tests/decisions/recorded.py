@@ -1,7 +1,7 @@
 """Worlds of random acts, and all that the engine decides, saves and answers in them.
 
 A file of tests/data/decisions has a line for `ACTS_OF_A_LINE` acts: seed, number of the last act, and a digest each of
-what was called of Mesos, what was saved, and what readers were told. All digests depend only on the code, so a change
+the calls of Mesos, the saves, and the answers to readers. All digests depend only on the code, so a change
 of one shows a change of behaviour. `python -m tests.decisions MIX SEED` prints what the digests are of.
 """
 
@@ -105,7 +105,7 @@ class RecordedWorld(World):
 
 
 def answers_of(world: World, chance: random.Random) -> Iterator[str]:
-    """Yield what readers of a world are told, a line each; of jobs and queues, some by chance."""
+    """Yield answers to readers of a world, a line each; of jobs and queues, some by chance."""
     view = StateView(world.state, world.settings, world.now)
     waiting = [job for job in view.jobs.values() if not job.state.ended]
     for job in chance.sample(waiting, min(len(waiting), _EXPLAINED)):
