@@ -8,7 +8,16 @@ from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.served import Served
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.tenancy.las import Steps, at_end, at_launch, is_due, moves_at, rank_of, service_of, waits_since
+from mesos_gpu.policy.tenancy.las import (
+    Steps,
+    at_end,
+    at_launch,
+    is_due,
+    moves_at,
+    rank_of,
+    service_of,
+    waits_since,
+)
 from mesos_gpu.testing.builders import spec
 
 #: Levels end at 1, 4 and 16 seconds of a whole GPU; who waits 10 seconds starts anew.

@@ -93,7 +93,11 @@ BUDGETS = {
     "of the queue": (QueueSpec(budget=BUDGET), True, False),
     "of users": (QueueSpec(user_budgets={"*": BUDGET}), True, False),
     "of the queue, lets borrow": (QueueSpec(budget=BORROW), True, True),
-    "of one user, lets borrow": (QueueSpec(budget=BUDGET, user_budgets={"x": BUDGET, "y": BORROW}), True, True),
+    "of one user, lets borrow": (
+        QueueSpec(budget=BUDGET, user_budgets={"x": BUDGET, "y": BORROW}),
+        True,
+        True,
+    ),
 }
 
 
@@ -161,7 +165,9 @@ def test_cost_of_a_model_is_one_where_the_document_says_none() -> None:
 
 
 def test_fence_is_between_who_is_inside_and_who_is_not() -> None:
-    made = tree(f=QueueSpec(fence=True), f__x=QueueSpec(), f__y=QueueSpec(fence=True), ff=QueueSpec(), o=QueueSpec())
+    made = tree(
+        f=QueueSpec(fence=True), f__x=QueueSpec(), f__y=QueueSpec(fence=True), ff=QueueSpec(), o=QueueSpec()
+    )
     queues = made.queues
     fenced = {
         (one, other) for one in queues for other in queues if made.is_fenced(queues[one], queues[other])
