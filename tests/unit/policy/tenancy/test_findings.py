@@ -45,8 +45,8 @@ def test_guarantees_that_are_more_than_there_is_are_a_fault_or_a_warning() -> No
     assert found(replace(much, overbook=True), EIGHT, EIGHT) == Findings(
         (),
         (
-            "of pool default 16.5 are guaranteed and 16 are there: while all of it is asked for, 96 % of each guarantee "
-            "is kept",
+            "of pool default 16.5 are guaranteed and 16 are there: while all of it is asked for, 96 % of each "
+            "guarantee is kept",
         ),
     )
 

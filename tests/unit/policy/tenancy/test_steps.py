@@ -27,8 +27,7 @@ STEPS = Steps(1000, 4, small_first=True, lift_after_ms=10_000)
 def job(served: Served | None = None, *, state: JobState = JobState.PENDING, **fields: object) -> Job:
     own = {"gpus": 2, "tasks": 3, **fields}
     priority = own.pop("priority", 0)
-    made = Job(JobId("j1"), spec(**own, priority=priority), 100.0, 1, state=state, served=served)
-    return made
+    return Job(JobId("j1"), spec(**own, priority=priority), 100.0, 1, state=state, served=served)
 
 
 def task(started_at: float | None, ended_at: float | None = None) -> Task:
