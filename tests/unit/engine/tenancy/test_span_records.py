@@ -110,7 +110,9 @@ def test_record_of_work_that_is_lost_is_refunded_from_the_checkpoint_on(
     assert record == Closed(span, 1_017_000, lost_ms, lost_ms, SpanEnd.RECLAIM)
 
 
-@pytest.mark.parametrize(("late_s", "refunded_ms"), [(0.0, 0), (0.999, 0), (1.0, 1000), (8.5, 8000), (60.0, 10_000)])
+@pytest.mark.parametrize(
+    ("late_s", "refunded_ms"), [(0.0, 0), (0.999, 0), (1.0, 1000), (8.5, 8000), (60.0, 10_000)]
+)
 def test_record_of_an_end_that_is_heard_late_is_refunded_in_whole_seconds(
     late_s: float, refunded_ms: int
 ) -> None:
@@ -135,7 +137,11 @@ def test_record_of_a_wait_in_vain_says_who_waited_and_for_what() -> None:
 
 
 CHANGED = {
-    "of the costs": (replace(DOCUMENT, gpu_cost={"A100": 5}), SpanEnd.RULES, {"parts": (Part("A100", 2000, 10_000),)}),
+    "of the costs": (
+        replace(DOCUMENT, gpu_cost={"A100": 5}),
+        SpanEnd.RULES,
+        {"parts": (Part("A100", 2000, 10_000),)},
+    ),
     "of the guarantees": (OWED, SpanEnd.SEAT, {"borrowed": False}),
     "of the pools": (IN_POOLS, SpanEnd.RULES, {"pool": "big"}),
 }
