@@ -1,4 +1,4 @@
-"""Parts of the engine's bookings, one by one: who may use them, who is told when, what stands idle, and what that costs."""
+"""Parts of bookings, one by one: who may use them, who is told when, what stands idle, and what that costs."""
 
 from dataclasses import replace
 from math import inf
