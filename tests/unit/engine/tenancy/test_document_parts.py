@@ -307,7 +307,8 @@ def test_document_is_warned_of_by_its_hours_too() -> None:
     assert found(document) == (
         (),
         (
-            "of pool default 8 are guaranteed and 4 are there: while all of it is asked for, 50 % of each guarantee is kept",
+            "of pool default 8 are guaranteed and 4 are there: while all of it is asked for, 50 % of each "
+            "guarantee is kept",
         ),
     )
 
