@@ -103,8 +103,7 @@ def test_booking_displaces_who_can_be_told_before_who_cannot() -> None:
     on(world, "late", *cards("n3", 0, 1), **{**STOPPABLE, "notice_s": 600.0})
     world.state.bookings = {}
     world.now += 1800
-    booking = {"gpus": 2, "begins": "12:35", "lasts_s": HOUR}
-    world.book(**booking)
+    world.book(gpus=2, begins="12:35")
     assert chosen(world) == cards("n2", 0, 1)
 
 
@@ -231,7 +230,7 @@ def test_owner_is_told_which_nodes_are_chosen_and_what_is_lacking() -> None:
     world.feed(ev.AgentLost(AgentId("n3")))
     world.up("n4", 4)
     world.go(1)
-    assert world.booking().message == "n3.example is replaced by n4.example"
+    assert world.booking().message == "what was lacking is replaced by n4.example"
 
 
 def test_owner_of_a_booking_that_begins_with_free_nodes_is_told_of_them() -> None:
@@ -319,6 +318,7 @@ def test_booking_ends_with_what_became_of_it(
     active = world.booking()
     world.go(HOUR)
     over = world.booking()
+    assert over.ended_at is not None
     assert over == replace(
         active, state=state, places=(), message=message, ended_at=over.ended_at, last=state, counted_at=0.0,
         used_gpus=0, idle_gpu_ms=over.idle_gpu_ms, used_at=over.used_at,

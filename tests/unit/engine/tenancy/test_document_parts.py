@@ -153,7 +153,7 @@ def test_use_of_less_than_a_second_is_forgotten_in_the_next_sweep() -> None:
 def test_use_of_those_who_have_used_the_least_is_forgotten_where_they_are_too_many() -> None:
     world = made()
     at = world.now + 2 * SWEEP_S
-    for number in range(MOST_USERS):
+    for number in reversed(range(MOST_USERS)):
         world.state.put(PastUse("ml/a", f"u{number:03}", NOTHING + number // 2, micro(at)))
     world.state.put(PastUse("ml/a", "*", NOTHING, micro(at)))
     world.state.past_uses_swept_at = 0.0

@@ -72,7 +72,7 @@ def tree(**more: Any) -> Tree:
 def test_idle_rules_are_those_of_the_class_or_the_queue(fields: dict[str, str], rules: Idle) -> None:
     job = Job(JOB, spec(gpus=1, **fields), 0.0, 1)
     assert idle.rules_of(tree(), job) == rules
-    assert idle.rules_of(tree(), replace(job, app_version="v1")) == replace(rules, policy=IdlePolicy.REPORT)
+    assert idle.rules_of(tree(), replace(job, app_version=1.0)) == replace(rules, policy=IdlePolicy.REPORT)
 
 
 KEPT = replace(KNOWN, keep_until=1500.0, kept_by="ann")

@@ -252,7 +252,7 @@ def test_notice_that_others_follow_does_not_end_a_job(world: World, reason: Noti
     [({"timeout_s": 100.0}, True, True), ({"timeout_s": 100.0}, False, True), ({}, True, False)],
 )
 def test_time_limit_is_told_its_notice_before_the_end(
-    world: World, limits: dict[str, float], tree: bool, told: bool
+    world: World, limits: dict[str, Any], tree: bool, told: bool
 ) -> None:
     if tree:
         world.state.put(QueueDocument(version=1, queues={"default": QueueSpec(notice_s=30.0)}))

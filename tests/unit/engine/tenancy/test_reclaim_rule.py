@@ -31,7 +31,7 @@ def rule_of(world: Tenants, **given: Seat) -> Reclaim:
     seating = Seating(
         Ground(state, state.tree, world.now), {JobId(name): seat for name, seat in given.items()}
     )
-    backlog = Backlog(state, settings, world.now, lambda _: Resources(), reading=True)  # type: ignore[arg-type, return-value]
+    backlog = Backlog(state, settings, world.now, lambda _: Resources(), reading=True)
     return Reclaim(Turn(state, settings, world.now), seating, backlog, stoppable(state))
 
 
