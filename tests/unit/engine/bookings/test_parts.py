@@ -1,4 +1,4 @@
-"""Parts of bookings, one by one: who may use them, who is told when, what stands idle, and what that costs."""
+"""Parts of bookings, one by one: which jobs may use them or have notice for them, idle GPUs, and their charges."""
 
 from dataclasses import replace
 from math import inf
@@ -61,7 +61,7 @@ def job_of(name: str = "j1", *, state: JobState = JobState.PENDING, **fields: An
 
 @pytest.fixture
 def world() -> Booked:
-    """Two nodes; nobody has booked anything."""
+    """Two nodes without bookings."""
     made = Booked()
     made.up("n1", 4)
     made.up("n2", 2, "T4")
@@ -179,7 +179,7 @@ OWNERS = {
     "the next above it": ("a/b/c", "p", True, "a/b"),
     "by hours alone": ("a/d", "p", True, "a/d"),
     "of another pool": ("a/b", "q", True, "a"),
-    "of a pool that nobody is guaranteed": ("a/b", "r", True, ""),
+    "of a pool without guarantees": ("a/b", "r", True, ""),
     "not out of a guarantee": ("a/b", "p", False, ""),
     "of a queue that is not there": ("x", "p", True, ""),
 }
@@ -331,7 +331,7 @@ def test_job_ends_by_its_time_limit_from_its_last_start_on(world: Booked) -> Non
     endless, waits = running(world, "b", "n1-1"), job_of("c", timeout_s=50.0)
     world.state.jobs[waits.id] = waits
     assert ends_of(turn_of(world, NOON + 59.5), [limited, endless, waits]) == {"a": NOON + 60.0}
-    assert ends_of(turn_of(world, NOON + 60.0), [limited]) == {}, "it should have ended: nobody knows"
+    assert ends_of(turn_of(world, NOON + 60.0), [limited]) == {}, "it should have ended already"
     late = replace(world.state.tasks[TaskId("a.1")], started_at=None)
     world.state.set_task(late)
     assert ends_of(turn_of(world, NOON + 100.0), [limited]) == {"a": NOON + 160.0}

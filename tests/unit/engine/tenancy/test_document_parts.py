@@ -62,7 +62,7 @@ def test_change_of_what_a_user_holds_is_his_and_that_of_all_together() -> None:
         PastUse("ml/a", "bob", 5000, NOW, 7),
         PastUse("ml/a", "ann", 7500, NOW, 1500),
         PastUse("ml/a", "*", 0, NOW, 1500),
-    ], "she begins with what bob has used, for her shares"
+    ], "a new user begins with the use of bob, in proportion to the shares"
 
 
 def test_change_that_comes_to_nothing_is_none() -> None:
@@ -72,7 +72,7 @@ def test_change_that_comes_to_nothing_is_none() -> None:
     assert world.state.past_uses == {}
 
 
-def test_what_begins_is_entered_before_what_ends() -> None:
+def test_change_that_begins_is_entered_before_one_that_ends() -> None:
     world = made()
     changes = [Change("ml/a", "ann", -1000, 990.0), Change("ml/a", "ann", 1000, 1000.0)]
     past_uses.on_changes(turn_of(world), TREE, changes)
@@ -334,7 +334,7 @@ def test_hours_change_at_their_begin_and_not_back_by_a_clock_that_is_set_back() 
 
 
 def told(world: World, taker: Job | None, reason: NoticeReason = NoticeReason.RECLAIM, **fields: Any) -> Task:
-    """A running job that was told to make room for another one, after a look at what is needed still."""
+    """A running job with notice to make room for another one, after a look at the notices."""
     job = Job(JobId("j1"), spec(gpus=1), 900.0, 1, state=JobState.RUNNING, message="told")
     world.state.set_job(replace(job, task_id=TaskId("j1.1"), launches=1))
     by = fields.pop("by", JobId("j2"))

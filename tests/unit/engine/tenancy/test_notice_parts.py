@@ -1,4 +1,4 @@
-"""Notices as a whole: what each task is told, what its job says, and for whom nothing changes."""
+"""Notices as a whole: those of each task, messages of jobs, and jobs that do not change."""
 
 from dataclasses import replace
 from typing import Any
@@ -209,7 +209,7 @@ ELSEWHERE = {
     "it has none": ({"room_on": ()}, {}, False),
     "it waits": ({"state": JobState.PENDING}, {}, False),
     "it is being killed": ({"kill_requested": True}, {}, False),
-    "it makes room for nobody": ({}, {"preempted_for": None}, False),
+    "it makes room for no job": ({}, {"preempted_for": None}, False),
     "its task has ended": ({}, {"state": TaskState.KILLED, "ended_at": 999.0}, False),
 }
 
@@ -225,7 +225,7 @@ def test_job_goes_elsewhere(
 
 
 def tick(world: World, seconds: float = 0.0) -> list[fx.Effect]:
-    """One step of the notices after that time."""
+    """Step the notices after that time."""
     world.now += seconds
     turn = turn_of(world)
     notices.on_tick(turn)

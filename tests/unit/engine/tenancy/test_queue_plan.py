@@ -53,7 +53,7 @@ def made(document: QueueDocument | None = DOCUMENT) -> World:
 
 
 def busy(document: QueueDocument | None = DOCUMENT) -> World:
-    """Of six GPUs a holds four, web holds one, and waits for eight."""
+    """Let a hold four of six GPUs, and web hold one and wait for eight."""
     world = made(document)
     for name, queue, gpus in (("j1", "ml/a", 4), ("j2", "web", 1), ("j3", "web", 8)):
         world.submit(name, queue=queue, gpus=gpus, gpu_model=("A100",), preemptible=True)

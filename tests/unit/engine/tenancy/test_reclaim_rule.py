@@ -1,4 +1,4 @@
-"""The rule of reclaim, job by job: who may be stopped for whom, what that costs, from when on, and in which words."""
+"""The rule of reclaim, job by job: victims of each job, their costs, their protection, and the words for them."""
 
 from dataclasses import replace
 from math import inf
@@ -59,12 +59,12 @@ def waits(world: Tenants, name: str = "p", **fields: Any) -> Job:
 
 def victims(world: Tenants, job: Job, **given: Seat) -> dict[str, Victim]:
     rule = rule_of(world, **given)
-    found = rule.victims_of(job)
+    victims = rule.victims_of(job)
     asked = rule_of(world, **given).asked_for(job)
-    assert dict(asked) == found, "asked one by one, they are the same"
-    assert len(asked) == len(found)
-    assert all((job_id in asked) is (job_id in found) for job_id in world.state.jobs)
-    return {str(job_id): victim for job_id, victim in found.items()}
+    assert dict(asked) == victims, "asked one by one, they are the same"
+    assert len(asked) == len(victims)
+    assert all((job_id in asked) is (job_id in victims) for job_id in world.state.jobs)
+    return {str(job_id): victim for job_id, victim in victims.items()}
 
 
 def test_victim_costs_what_it_loses_and_the_restart() -> None:
@@ -82,13 +82,13 @@ def test_victim_of_another_pool_or_kind_is_asked_of_apart() -> None:
     assert rule.kind(other) != rule.kind(job), "it has no seat"
     assert rule.kind(replace(other, id=JobId("r"))) == rule.kind(other)
     with pytest.raises(KeyError):
-        rule.asked_for(job)[JobId("nobody")]
+        rule.asked_for(job)[JobId("gone")]
 
 
 SEATED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = {
     "a borrower": ({}, {}, {}, True),
     "a borrower of a higher priority": ({}, {}, {"priority": 9}, True),
-    "of a queue that stops nobody": ({"reclaim": Whose.NEVER}, {}, {}, False),
+    "of a queue that stops no job": ({"reclaim": Whose.NEVER}, {}, {}, False),
     "of a queue that stops lower ones, an equal": ({"reclaim": Whose.LOWER}, {}, {"priority": 5}, False),
     "of a queue that stops lower ones, a lower": ({"reclaim": Whose.LOWER}, {}, {"priority": 4}, True),
     "of a fenced queue": ({"fence": True}, {}, {}, False),
@@ -111,7 +111,7 @@ def test_job_with_a_seat_takes_from_borrowers(
 
 @pytest.mark.parametrize(("least_s", "may"), [(None, False), (100.5, False), (100.0, True)])
 def test_job_without_a_seat_takes_from_those_who_have_more(least_s: float | None, may: bool) -> None:
-    """Of four GPUs two are due to each queue."""
+    """Two of four GPUs are due to each queue."""
     world = Tenants()
     world.register()
     world.agents(1, 4)
@@ -283,7 +283,7 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = 
     "one that has not started": ({}, {}, {"started_at": None}, False),
     "one that is spared": ({}, {}, {"spared_until": 1e9}, False),
     "one of a fenced queue": ({}, {}, {}, False),
-    "for a queue that moves nobody": ({}, {}, {}, False),
+    "for a queue that moves no job": ({}, {}, {}, False),
     "for a queue that moves lower ones": ({}, {}, {}, False),
 }
 
@@ -297,7 +297,7 @@ def test_job_may_go_elsewhere_for_a_larger_one(
     may: bool,
 ) -> None:
     name = request.node.callspec.id
-    prod = {"moves nobody": Whose.NEVER, "moves lower ones": Whose.LOWER}
+    prod = {"moves no job": Whose.NEVER, "moves lower ones": Whose.LOWER}
     reclaim = next((whose for words, whose in prod.items() if name.endswith(words)), None)
     world = busy(2, queue(fence="fenced" in name), queue(4, reclaim=reclaim))
     job = world.job("d")

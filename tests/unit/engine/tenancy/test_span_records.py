@@ -1,4 +1,4 @@
-"""Spans and records as a whole: what is put down, to whom, for how long, and why it ended."""
+"""Spans and records as a whole: amounts, accounts, times, and reasons of their end."""
 
 from dataclasses import replace
 from typing import Any

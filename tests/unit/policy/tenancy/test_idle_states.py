@@ -1,4 +1,4 @@
-"""What is remembered of an idle job after each step, as a whole, and at the borders of the rules."""
+"""The memory of an idle job after each step, as a whole, and at the borders of the rules."""
 
 from dataclasses import replace
 

@@ -79,8 +79,8 @@ def test_places_of_users_beside_queues_of_the_same_standing() -> None:
 
 
 STARTS = {
-    "nobody else": ([], 0),
-    "nobody with shares": ([(0, 50)], 0),
+    "no other user": ([], 0),
+    "no user with shares": ([(0, 50)], 0),
     "beside the first": ([(2, 11), (1, 5), (0, 0)], 15),
     "beside one who has used nothing": ([(5, 0), (1, 4)], 0),
     "rounded down": ([(2, 7), (1, 9)], 10),

@@ -65,16 +65,16 @@ def test_seat_that_is_given_back_is_free_again() -> None:
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 6), st.integers(1, 4))
 def test_places_of_a_gang_are_there_whenever_any_are(free: list[int], milli: int, tasks: int) -> None:
-    found = Room({("a", "p"): tuple(free)}).find("a", ask("j", milli, tasks))
+    places = Room({("a", "p"): tuple(free)}).find("a", ask("j", milli, tasks))
 
     def fits(cells: tuple[int, ...]) -> bool:
         return all(cells.count(i) * milli <= size for i, size in enumerate(free))
 
     ways = [cells for cells in product(range(len(free)), repeat=tasks) if fits(cells)]
-    assert (found is not None) is bool(ways)
-    if found is None:
+    assert (places is not None) is bool(ways)
+    if places is None:
         return
-    pool, cells, taken = found
+    pool, cells, taken = places
     assert (pool, taken, cells in ways) == ("p", milli, True)
     if tasks == 1:
         assert free[cells[0]] == min(size for size in free if size >= milli), "the fullest"
@@ -97,8 +97,8 @@ PLACES = {
 def test_places_of_a_gang_break_few_cells(
     free: list[int], milli: int, tasks: int, cells: tuple[int, ...] | None
 ) -> None:
-    found = Room({("a", "p"): tuple(free)}).find("a", ask("j", milli, tasks))
-    assert found == (None if cells is None else ("p", cells, milli))
+    places = Room({("a", "p"): tuple(free)}).find("a", ask("j", milli, tasks))
+    assert places == (None if cells is None else ("p", cells, milli))
 
 
 def test_room_is_looked_for_in_the_first_pool_and_in_the_nearest_queue() -> None:

@@ -81,10 +81,10 @@ def test_layout_has_each_queue_once_with_its_place_and_its_guarantee() -> None:
 
 WEIGHTS = {
     "nothing was used": ([3, 1, 0], [0, 0, 0], 100, [3, 1, 0]),
-    "nobody has a weight": ([0, 0], [5, 5], 100, [0, 0]),
-    "each has used his part": ([3, 1], [30, 10], 100, [FULL * 3 // 4, FULL // 4]),
+    "none has a weight": ([0, 0], [5, 5], 100, [0, 0]),
+    "each has used its part": ([3, 1], [30, 10], 100, [FULL * 3 // 4, FULL // 4]),
     "who has used nothing has more": ([1, 1], [10, 0], 50, [FULL // 4, FULL * 3 // 4]),
-    "twice his part, at 100": ([1, 1], [10, 0], 100, [0, FULL]),
+    "twice its part, at 100": ([1, 1], [10, 0], 100, [0, FULL]),
     "never less than nothing": ([1, 3], [10, 0], 300, [0, FULL * 3]),
     "rounded down": ([1, 2], [1, 2], 100, [FULL // 3, 2 * FULL // 3]),
 }
@@ -103,7 +103,7 @@ POURED = {
     "by rank what is left over": (2, [9, 9, 9], [1, 1, 1], [2, 1, 0], [0, 1, 1]),
     "without weight what others leave": (9, [5, 9, 9], [1, 0, 0], [], [5, 2, 2]),
     "without weight by rank": (8, [5, 9, 9], [1, 0, 0], [0, 1, 0], [5, 1, 2]),
-    "nobody has a weight": (5, [1, 9, 9], [0, 0, 0], [], [1, 2, 2]),
+    "none has a weight": (5, [1, 9, 9], [0, 0, 0], [], [1, 2, 2]),
     "with weights nothing for others": (5, [5, 9], [1, 0], [], [5, 0]),
 }
 

@@ -1,4 +1,4 @@
-"""Attained service at its borders: when a job starts anew, where it stands, and when it reaches its next level."""
+"""Attained service at its borders: the first start again, places of jobs, and the next level."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from mesos_gpu.policy.tenancy.las import (
 )
 from mesos_gpu.testing.builders import spec
 
-#: Levels end at 1, 4 and 16 seconds of a whole GPU; who waits 10 seconds starts anew.
+#: Levels end at 1, 4 and 16 seconds of a whole GPU; a job that waits 10 seconds starts from level 0.
 STEPS = Steps(1000, 4, small_first=True, lift_after_ms=10_000)
 
 

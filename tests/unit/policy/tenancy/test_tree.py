@@ -1,4 +1,4 @@
-"""The tree of a document: who is above whom, what is inherited, what bounds a queue, and what fences part."""
+"""The tree of a document: its order, inheritance, bounds, pools and fences."""
 
 import pytest
 
