@@ -211,3 +211,19 @@ def test_seat_of_a_job_is_what_makes_its_span_no_borrowed_one() -> None:
     world = made(OWED)
     started(world)
     assert world.job().seat == Seat("ml", "default", (0,), 6000, 1007.0)
+
+
+def test_unmet_demand_of_an_array_counts_tasks_behind_its_first_draft_once() -> None:
+    world = made()
+    world.submit("job", gpus=1, queue="ml", cpus=640)
+    wanted = replace(world.job("job").spec, name="sweep", array="0-9%5", cpus=1, max_attempts=3)
+    world.feed(ev.KillRequested(JobId("job")))
+    world.feed(ev.JobSubmitted(JobId("sweep-1"), wanted))
+    world.offers(offer("o", "a1", gpus=1))
+    task = next(task for task in world.state.tasks.values() if task.job_id is not None)
+    world.status(task.id, "TASK_RUNNING")
+    world.status(task.id, "TASK_FAILED")
+    world.now += 100.0
+    waiting = [world.state.jobs[job_id].index for _, job_id in world.state.queue]
+    assert waiting == [0, 2], "one waits again, and one is the first draft"
+    assert [each.unmet for _, each in unmet(world.state, world.now)] == [1000 * 99_000, 3 * 1000 * 100_000]
