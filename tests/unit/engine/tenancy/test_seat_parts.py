@@ -185,7 +185,7 @@ def test_cells_are_scaled_where_the_document_says_so() -> None:
 
 def seated(world: World, **more: Any) -> tuple[dict[str, Seat], dict[str, Seat | None]]:
     """The seats that jobs which wait are given, and those of all jobs then."""
-    seating = seat(Turn(world.state, world.settings, world.now), **more)
+    seating = seat(Turn(world.state, world.settings, world.now), **{"may_start": lambda *_: True, **more})
     assert seating is not None
     given = {str(job_id): each for job_id, each in seating.given.items()}
     return given, {
