@@ -7,7 +7,8 @@ import pytest
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.calendar.booked import Provisional
-from mesos_gpu.model.bookings.booking import BookingState, Place
+from mesos_gpu.errors import Conflict, NotAccepted
+from mesos_gpu.model.bookings.booking import Booking, BookingState, Place
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
@@ -326,3 +327,38 @@ def test_booking_ends_with_what_became_of_it(
     assert message in over.message
     assert over.ended_at == pytest.approx(BEGINS + (purge_after_s or HOUR), abs=2.0)
     assert over.idle_gpu_ms == pytest.approx(4000 * (over.ended_at - BEGINS), abs=9000)
+
+
+def test_booking_is_made_and_changed_with_all_that_it_says() -> None:
+    world = made(n1=4)
+    booked = world.book(gpus=2, lasts_s=1800)
+    spec = replace(booked.spec, begins="2026-11-24T13:00")
+    assert booked == Booking(
+        "exam", spec, "ann", NOON, "2026-11-24", int(BEGINS), int(BEGINS) + 1800,
+        message="it begins Tue 2026-11-24 13:00"
+    )  # fmt: skip
+    world.now += 5
+    asked = replace(spec, gpus=4, begins="2026-11-25T09:00", lasts_s=HOUR)
+    world.feed(ev.BookingChanged("exam", asked))
+    begins = int(NOON) + 21 * HOUR
+    assert world.booking() == replace(
+        booked, spec=asked, day="2026-11-25", begins=begins, ends=begins + HOUR,
+        message="it begins Wed 2026-11-25 09:00"
+    )  # fmt: skip
+    assert known(world).next_at == begins
+
+
+def test_booking_that_lasts_is_changed_in_its_length_alone() -> None:
+    world = made(n1=4)
+    world.book(purge_after_s=0)
+    world.go(HOUR + 1)
+    active = world.booking()
+    asked = replace(active.spec, lasts_s=2 * HOUR, users=("ann",))
+    world.feed(ev.BookingChanged("exam", asked))
+    assert world.booking() == replace(
+        active, spec=asked, ends=int(BEGINS) + 2 * HOUR, message="it lasts until Tue 2026-11-24 15:00"
+    )  # fmt: skip
+    with pytest.raises(Conflict, match="has begun"):
+        world.feed(ev.BookingChanged("exam", replace(asked, gpus=2)))
+    with pytest.raises(NotAccepted, match="has lasted longer than 1 s"):
+        world.feed(ev.BookingChanged("exam", replace(asked, lasts_s=1)))
