@@ -76,7 +76,7 @@ def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
     owed."""
     free = {pool.name: 0 for pool in tree.document.pools} | {DEFAULT_POOL: 0}
     for each in bins:
-        free[each.pool] = free.get(each.pool, 0) + each.gpus * each.cost * WHOLE
+        free[each.pool] += each.gpus * each.cost * WHOLE
     cells = cells_of(tree, free) if tree.document.overbook else whole_cells(tree)
     for (_, pool), sizes in cells.items():
         free[pool] = max(free.get(pool, 0) - sum(sizes), 0)

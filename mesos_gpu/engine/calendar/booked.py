@@ -57,8 +57,10 @@ def booking_called(state: State, name: str) -> Booking | None:
 def booking_over(state: State, job: Job) -> str:
     """Why a job that asks for a booking can never start again, in words; "": it may."""
     name = job.spec.booking
-    known = None if name is None else booking_called(state, name)
-    return "" if name is None or (known and not known.state.ended) else f"its booking {name} has ended"
+    if name is None:
+        return ""
+    known = booking_called(state, name)
+    return "" if known and not known.state.ended else f"its booking {name} has ended"
 
 
 def check_booking(state: State, spec: JobSpec, owner: str) -> None:

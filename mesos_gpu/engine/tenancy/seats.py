@@ -170,7 +170,7 @@ class Seating:
         return replace(seat, milli=milli) if pool == seat.pool and milli <= seat.milli else None
 
 
-def seat(turn: Turn, may_start: MayStart = lambda *_: True) -> Seating | None:
+def seat(turn: Turn, may_start: MayStart) -> Seating | None:
     """Give free cells to the next in each queue: seats of running jobs are saved, those of jobs that wait last as long
     as the match.
 
