@@ -53,7 +53,9 @@ class World:
     def node(self, number: int) -> NodeCapacity:
         """A node with what jobs hold there."""
         chance = self.chance
-        cards = tuple(self._card(number, slot) for slot in range(chance.randint(2 * self.full, 4)))
+        kinds = chance.choice((_MODELS, chance.sample(_MODELS, 1)))
+        count = chance.choice((0, 2, 3, 4, 4)) if self.full else chance.randint(0, 4)
+        cards = tuple(self._card(number, slot, *chance.choice(kinds)) for slot in range(count))
         free: list[Gpu] = []
         parts: list[GpuPart] = []
         held: list[Allocation] = []
@@ -68,7 +70,7 @@ class World:
                 held += some
         held += [self._allocation(Resources(cpus=1, mem_mib=100), ()) for _ in range(chance.randint(0, 1))]
         amounts = Resources(
-            cpus=chance.randint(0, 3 if self.full else 6),
+            cpus=chance.randint(-1, 3) if self.full else chance.randint(0, 6),
             mem_mib=4000 if self.full else chance.choice((100, 1000, 4000)),
             gpus=len(free) - len(parts),
         )
@@ -85,8 +87,7 @@ class World:
         )
         return node.holding(held)
 
-    def _card(self, number: int, slot: int) -> Gpu:
-        model, memory_mib, capability = self.chance.choice(_MODELS)
+    def _card(self, number: int, slot: int, model: str, memory_mib: int, capability: str) -> Gpu:
         abilities = self.chance.choice(_ABILITIES)
         sharing = Sharing(memory_mib, abilities) if self.shares and self.chance.random() < 0.8 else None
         return Gpu(GpuId(f"g{number}-{slot}"), model, memory_mib, slot, "", sharing=sharing,
@@ -127,7 +128,7 @@ class World:
             asked = ShareRequest(milli, milli, isolation=chance.choice(tuple(Isolation)))
             gpu = replace(gpu, count=min(gpu.count, 2), share=asked)
         gpus = 0 if gpu.share else gpu.count
-        amounts = Resources(cpus=chance.randint(0, 4), mem_mib=chance.choice((50, 100, 1000)), gpus=gpus)
+        amounts = Resources(cpus=chance.randint(1, 4), mem_mib=chance.choice((50, 100, 1000)), gpus=gpus)
         return Request(amounts, gpu, chance.choice((None, None, "535", "550")), user=chance.choice((None, "ann")))
 
 

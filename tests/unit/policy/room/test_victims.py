@@ -10,12 +10,15 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import NOBODY, Bound, Victim, worth
 from mesos_gpu.policy.room.preemption import Rule, grounds, least_of, plan, plan_of_one
+from mesos_gpu.policy.sharing.parts import unshared
 from mesos_gpu.testing.builders import gpu, request
 from tests.unit.policy.worlds import World, worlds
 
@@ -29,7 +32,7 @@ def victims_of(world: World, nodes: Sequence[NodeCapacity]) -> Victims:
     names = sorted({held.job_id for node in nodes for held in node.allocations if held.job_id is not None})
     chance = world.chance
     return {
-        name: Victim(name, chance.randint(0, 2), chance.randint(0, 5))
+        name: Victim(name, chance.randint(0, 1), chance.choice((0, 1, 1, 2, 5)))
         for name in names
         if chance.random() < 0.9
     }
@@ -84,14 +87,16 @@ def test_victims_for_one_task_are_the_cheapest_that_the_rule_allows(
     shares: bool, allowed: Rule | None
 ) -> None:
     found = 0
-    for world in worlds(80, shares=shares, ports=True, full=True):
+    for world in worlds(120, shares=shares, ports=True, full=True):
         nodes = world.nodes(3)
         victims, ask = victims_of(world, nodes), replace(world.request(), min_driver=None)
         ask = replace(ask, ports=(WISH, replace(WISH, host_port=None)) * world.chance.randint(0, 2))
         want = plainly_planned(ask, nodes, victims, allowed)
         assert plan(ask, 1, nodes, victims, allowed) == want, world.seed
-        line = [(Bound(NOBODY, 0), node) for node in nodes]
-        assert plan_of_one(ask, lambda line=line: line, victims, allowed) == want, world.seed  # type: ignore[misc]
+        bounds = [least_of(ask.gpu.count, len(node.gpus), node, victims) for node in nodes]
+        line = [(bound, node) for bound, node in zip(bounds, nodes, strict=True) if bound is not None]
+        line.sort(key=lambda each: (each[0].priority, each[0].cost))
+        assert plan_of_one(ask, line.copy, victims, allowed) == want, world.seed
         found += bool(want)
     assert found > 20
 
@@ -99,7 +104,7 @@ def test_victims_for_one_task_are_the_cheapest_that_the_rule_allows(
 @pytest.mark.parametrize("shares", [False, True])
 def test_victims_for_several_tasks_make_room_and_are_nearly_always_the_cheapest(shares: bool) -> None:
     found, dearer = 0, 0
-    for world in worlds(80, shares=shares, ports=True, full=True):
+    for world in worlds(120, shares=shares, ports=True, full=True):
         nodes, tasks = world.nodes(4), world.chance.randint(2, 4)
         victims, ask = victims_of(world, nodes), replace(world.request(), tasks=tasks, min_driver=None)
         chosen = plan(ask, tasks, nodes, victims)
@@ -171,3 +176,16 @@ def test_ports_that_victims_hold_make_room_for_tasks_that_take_one_each() -> Non
     assert plan(ask, 2, [node.holding(held)], victims) == (B,)
     assert plan(ask, 4, [node.holding(held)], victims) is None
     assert plan(ask, 2, [replace(node, ports=None).holding(held)], victims) == ()
+
+
+def test_victims_on_a_card_with_many_shares_are_the_cheapest_that_cannot_be_left_out() -> None:
+    card = replace(gpu("g0"), sharing=Sharing(1000, ((Ability.SHIM, ""),)))
+    share = Share(100, 100, 100, Method.SHIM_WINDOWS)
+    names = [JobId(f"j{i}") for i in range(10)]
+    held = [Allocation(name, Resources(), (card,), share=share) for name in names]
+    part = unshared(card).less(*[share] * 10)
+    node = NodeCapacity(AgentId("n"), "n", Resources(cpus=9, mem_mib=99), (card,), (part,)).holding(held)
+    victims = {name: Victim(name, 0, 50 - i) for i, name in enumerate(names)}
+    ask = request(1, 1, 1, share=ShareRequest(300, 300))
+    ask = replace(ask, resources=ask.resources.without_gpus())
+    assert plan(ask, 1, [node], victims) == tuple(victims[name] for name in names[-3:])
