@@ -129,7 +129,9 @@ class World:
             gpu = replace(gpu, count=min(gpu.count, 2), share=asked)
         gpus = 0 if gpu.share else gpu.count
         amounts = Resources(cpus=chance.randint(1, 4), mem_mib=chance.choice((50, 100, 1000)), gpus=gpus)
-        return Request(amounts, gpu, chance.choice((None, None, "535", "550")), user=chance.choice((None, "ann")))
+        return Request(
+            amounts, gpu, chance.choice((None, None, "535", "550")), user=chance.choice((None, "ann"))
+        )
 
 
 def worlds(count: int, **fields: bool) -> Iterator[World]:

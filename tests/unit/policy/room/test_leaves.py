@@ -92,7 +92,11 @@ def test_leave_of_several_limits_is_none_where_one_is_too_small_or_there_are_non
 def test_reservation_with_leaves_waits_for_the_latest_and_tells_all_spares() -> None:
     kept = replace(KEPT, awaited=(PAST,), spares=(Spare("z", "old", 7),))
     early = (Leave(120.0, 0, (LATER,)), [limit("a", 5000, LATER, NEVER)], 1000)
-    late = (Leave(200.0, 0, (SOON,)), [limit("b", 5000, SOON, holds("x", 9, 200.0), holds("y", 90, 201.0))], 500)
+    late = (
+        Leave(200.0, 0, (SOON,)),
+        [limit("b", 5000, SOON, holds("x", 9, 200.0), holds("y", 90, 201.0))],
+        500,
+    )
     assert with_leaves(kept, [early]) == replace(kept, spares=(*kept.spares, Spare("a", "pool", 3000)))
     assert with_leaves(kept, [early, late]) == replace(
         kept,
