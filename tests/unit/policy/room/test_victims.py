@@ -1,4 +1,4 @@
-"""Whom to end so that tasks have room, against all choices there are, in random clusters with all that nodes can have."""
+"""Whom to end so that tasks have room, against all choices there are, in random clusters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
