@@ -136,4 +136,4 @@ class World:
 
 def worlds(count: int, **fields: bool) -> Iterator[World]:
     """So many worlds, each with another seed."""
-    return (World(seed, **fields) for seed in range(count))  # type: ignore[arg-type]
+    return (World(seed, **fields) for seed in range(count))
