@@ -29,8 +29,8 @@ class World:
     """A source of nodes and requests.
 
     Attributes:
-        seed: Of all that is random.
-        jobs: How many there are at most; some hold several allocations.
+        seed: Seed of all that is random.
+        jobs: Number of jobs at the most; some hold several allocations.
         ports: Whether ports are counted.
         shares: Whether GPUs are shared.
         full: Whether little is free.
@@ -115,7 +115,7 @@ class World:
                           ports=ports if self.ports else ())  # fmt: skip
 
     def request(self) -> Request:
-        """What a task asks for: whole GPUs, shares, or none."""
+        """Make a request of a task: whole GPUs, shares, or none."""
         chance = self.chance
         gpu = GpuRequest(
             chance.choice((0, 1, 1, 2, 3)),

@@ -57,7 +57,7 @@ def test_closest_gpus_are_the_first_of_the_nearest_that_leave_the_others_near(co
 
 
 def test_closest_gpus_of_many_are_grown_from_the_nearest() -> None:
-    """Of 20 cards 10 have 184,756 sets: two groups by NVLink, and cards between with none."""
+    """Twenty cards: two groups of eight, and four cards beside them; too many sets to compare."""
     order = Random(5).sample(range(20), 20)
     group = {number: place // 8 for place, number in enumerate(order)}  # 8, 8, and 4 beside
     cards = [

@@ -57,7 +57,7 @@ class Plain:
         return self.share_of_f * self.f(model, cpu, cards) - space
 
     def keys(self, model: str, cpu: int, cards: Cards, shape: Shape) -> set[int]:
-        """One, or several where the order of sums of floats decides."""
+        """Score a launch: several keys where the order of sums of floats decides."""
         before, left_cpu = self.lost(model, cpu, cards), cpu - shape.cpu_milli
         growth = min(self.lost(model, left_cpu, then) for _, then in after(cards, shape)) - before
         growth -= shape.milli if self.worth[WHOLE] else 0
@@ -75,7 +75,7 @@ def taken(free: Free, shape: Shape) -> Free:
 
 
 def after(cards: Cards, shape: Shape) -> Iterator[tuple[int, Cards]]:
-    """What a launch could make of the cards, and on which one it would be; of several those with least free."""
+    """List what a launch could make of the cards, each with its card; of several parts those with least free."""
     if not shape.gpus:
         yield -1, cards
         return

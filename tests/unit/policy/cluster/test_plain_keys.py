@@ -113,7 +113,7 @@ def test_lots_order_nodes_by_processors_before_memory_before_gpus() -> None:
     class Alike(Bundle):
         """All nodes are as good."""
 
-        def keys(self, rows: object, shapes: object) -> np.ndarray:  # type: ignore[type-arg, override]
+        def keys(self, rows: object, shapes: object) -> np.ndarray:
             return np.asarray(super().keys(rows, shapes) * 0)
 
     view = View(rows, Alike())

@@ -1,4 +1,4 @@
-"""How many jobs must leave a node before a request fits, and what a launch gets there, against a look at all choices."""
+"""Departures of jobs before a request fits on a node, and GPUs of a launch, against a look at all choices."""
 
 from itertools import combinations
 
@@ -23,7 +23,7 @@ def candidate_of(world: World, node: NodeCapacity) -> CandidateNode:
 def fits(request: Request, candidate: CandidateNode, gone: tuple[Movable, ...]) -> bool:
     for task in gone:
         candidate = candidate.without(task)
-    models = request.gpu.models or (*candidate.node.models, None)
+    models: tuple[str | None, ...] = request.gpu.models or (*candidate.node.models, None)
     return any(room_for(request, candidate.node, model).slots for model in models)
 
 
@@ -40,16 +40,16 @@ def fewest(request: Request, candidate: CandidateNode) -> int | None:
 
 
 def test_least_departures_are_no_more_than_it_takes_and_nearly_always_as_many() -> None:
-    found, fewer = 0, 0
+    fitting, fewer = 0, 0
     for world in worlds(80, shares=False, full=True):
         for node in world.nodes():
             candidate, request = candidate_of(world, node), world.request()
             said, want = least_departures(request, candidate), fewest(request, candidate)
             assert said is None or want is None or said <= want, world.seed
             assert (said == 0) == (want == 0), world.seed
-            found += bool(want)
+            fitting += bool(want)
             fewer += said != want
-    assert found > 15
+    assert fitting > 15
     assert fewer <= 3
 
 
@@ -62,12 +62,14 @@ def test_least_departures_from_shared_gpus_say_whether_any_are_needed() -> None:
                 continue
             want = fewest(request, candidate)
             seen.add(want)
-            assert least_departures(request, candidate) == (None if want is None else min(want, 1)), world.seed
+            assert least_departures(request, candidate) == (None if want is None else min(want, 1)), (
+                world.seed
+            )
     assert {None, 0, 1} <= seen
 
 
 def test_launch_gets_gpus_of_the_first_model_with_room_the_smallest_first() -> None:
-    found = 0
+    fitting = 0
     for world in worlds(60, shares=False):
         for node in world.nodes():
             request = world.request()
@@ -81,5 +83,5 @@ def test_launch_gets_gpus_of_the_first_model_with_room_the_smallest_first() -> N
             good.sort(key=lambda card: (card.memory_mib, card.minor))
             want = tuple(card.id for card in good[: request.gpu.count]) if request.gpu.count else ()
             assert (place.agent_id, place.gpus, place.share, place.opens) == (node.agent_id, want, None, ())
-            found += bool(want)
-    assert found > 15
+            fitting += bool(want)
+    assert fitting > 15

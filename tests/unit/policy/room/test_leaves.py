@@ -1,4 +1,4 @@
-"""When limits of queues leave room for a job, what is to spare then, and whom a reservation holds back."""
+"""Leaves of queues: times at which limits have room for a job, and what is to spare then."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_leave_of_several_limits_is_the_last_and_tells_what_others_have_to_spare
 
 
 def test_leave_counts_what_a_limit_waits_for_as_given_back_though_it_ends_with_no_time() -> None:
-    """Where all wait for what nobody knows the end of: each limit without what it waits for, and all else stays."""
+    """All wait for endless jobs: each limit is without what it waits for, and all else stays."""
     other = holds("other", 500, ENDLESS)
     first, second = limit("a", 1000, NEVER), limit("b", 2000, NEVER, LATER, other)
     leave, spares = leave_of_all([first, second], 600, NOW) or (None, ())
@@ -104,7 +104,7 @@ def test_reservation_with_leaves_waits_for_the_latest_and_tells_all_spares() -> 
         awaited=(SOON,),
         spares=(*kept.spares, Spare("a", "pool", 3000), Spare("b", "pool", 5000 - 90 - 500)),
     )
-    same = (Leave(150.0, 0, (SOON,)), [], 1)
+    same = (Leave(150.0, 0, (SOON,)), list[Limit](), 1)
     assert with_leaves(kept, [same]) == kept, "the node is awaited as long"
     assert with_leaves(kept, []) == kept
 

@@ -1,4 +1,4 @@
-"""What it costs to stop a job, to the millisecond."""
+"""Costs of stopping a job, to the millisecond."""
 
 import pytest
 

@@ -63,7 +63,7 @@ def plainly_reserved(
 
 
 def test_blocked_jobs_are_kept_the_node_that_a_look_at_all_finds() -> None:
-    found = 0
+    reserved = 0
     for world in worlds(80):
         nodes, taken = world.nodes(), list[Reservation]()
         for _ in range(3):
@@ -72,8 +72,8 @@ def test_blocked_jobs_are_kept_the_node_that_a_look_at_all_finds() -> None:
             assert kept == plainly_reserved(request, nodes, taken), world.seed
             if kept is not None:
                 taken.append(kept)
-                found += 1
-    assert found > 60
+                reserved += 1
+    assert reserved > 60
 
 
 def test_soonest_room_comes_after_as_many_ends_as_a_look_at_each_finds() -> None:

@@ -1,4 +1,4 @@
-"""Where several tasks of a job start together, against a look at each time at which something ends."""
+"""Nodes and times of tasks that start together, against a look at each time at which something ends."""
 
 from dataclasses import replace
 
@@ -25,13 +25,13 @@ def modest(world: World, tasks: int) -> Request:
 
 
 def rooms(request: Request, nodes: list[NodeCapacity], at: float, model: str | None) -> Rooms:
-    """How many tasks each node has room for when all that ends by then has ended; the largest first."""
+    """Count the tasks for which nodes have room when all that ends by then has ended; the largest first."""
     able = [node for node in nodes if as_new_as(node.driver, request.min_driver)]
-    found = [
+    starts = [
         (room_for(request, node.without([a for a in node.allocations if a.ends_at <= at]), model).slots, node)
         for node in able
     ]
-    return sorted(found, key=lambda each: (-each[0], each[1].hostname, each[1].agent_id))
+    return sorted(starts, key=lambda each: (-each[0], each[1].hostname, each[1].agent_id))
 
 
 def soonest(request: Request, tasks: int, nodes: list[NodeCapacity]) -> tuple[float, str | None] | None:
@@ -44,7 +44,7 @@ def soonest(request: Request, tasks: int, nodes: list[NodeCapacity]) -> tuple[fl
 
 
 def test_tasks_that_start_together_are_kept_the_largest_nodes_at_the_soonest_time() -> None:
-    found = 0
+    starts = 0
     for world in worlds(80):
         nodes, tasks = world.nodes(), world.chance.randint(2, 4)
         request = modest(world, tasks)
@@ -53,7 +53,7 @@ def test_tasks_that_start_together_are_kept_the_largest_nodes_at_the_soonest_tim
         assert bool(made) == (start is not None), world.seed
         if start is None:
             continue
-        found += 1
+        starts += 1
         missing = tasks
         largest = [each for each in rooms(request, nodes, *start) if each[0]]
         for kept, (slots, node) in zip(made, largest, strict=False):
@@ -80,11 +80,11 @@ def test_tasks_that_start_together_are_kept_the_largest_nodes_at_the_soonest_tim
                 assert {part.gpu_id for part in kept.beside} == set(shares)
         assert missing == 0
         assert total(kept.resources for kept in made) == request.resources.scaled(tasks)
-    assert found > 20
+    assert starts > 20
 
 
 def test_tasks_that_start_together_leave_alone_what_is_kept_for_earlier_ones() -> None:
-    found = 0
+    starts = 0
     for world in worlds(60):
         nodes = world.nodes()
         request = modest(world, 2)
@@ -93,5 +93,5 @@ def test_tasks_that_start_together_leave_alone_what_is_kept_for_earlier_ones() -
         left = [node.keeping(first) for node in nodes]
         second = reserve_together(job, request, nodes, first, now=NOW)
         assert second == reserve_together(job, request, left, now=NOW)
-        found += bool(second)
-    assert found > 5
+        starts += bool(second)
+    assert starts > 5

@@ -1,4 +1,4 @@
-"""Whom to end so that tasks have room, against all choices there are, in random clusters."""
+"""Victims whose end makes room for tasks, against all choices, in random clusters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -63,7 +63,7 @@ def plainly_planned(
     ask: Request, nodes: Sequence[NodeCapacity], victims: Victims, allowed: Rule | None
 ) -> Plan:
     """The cheapest choice on each node, for each model, of those that the rule allows."""
-    found = []
+    plans = []
     for node in nodes:
         models: Sequence[str | None] = ask.gpu.models or (None,)
         if not ask.gpu.models and ask.gpu.count and ask.gpu.share is None:
@@ -72,8 +72,8 @@ def plainly_planned(
         for model in models:
             chosen = cheapest(ask, 1, [node], victims, model)
             if chosen is not None and (allowed is None or not chosen or allowed(chosen)):
-                found.append(chosen)
-    return min(found, key=worth, default=None)
+                plans.append(chosen)
+    return min(plans, key=worth, default=None)
 
 
 def short(chosen: Sequence[Victim]) -> bool:
@@ -86,7 +86,7 @@ def short(chosen: Sequence[Victim]) -> bool:
 def test_victims_for_one_task_are_the_cheapest_that_the_rule_allows(
     shares: bool, allowed: Rule | None
 ) -> None:
-    found = 0
+    plans = 0
     for world in worlds(120, shares=shares, ports=True, full=True):
         nodes = world.nodes(3)
         victims, ask = victims_of(world, nodes), replace(world.request(), min_driver=None)
@@ -97,13 +97,13 @@ def test_victims_for_one_task_are_the_cheapest_that_the_rule_allows(
         line = [(bound, node) for bound, node in zip(bounds, nodes, strict=True) if bound is not None]
         line.sort(key=lambda each: (each[0].priority, each[0].cost))
         assert plan_of_one(ask, line.copy, victims, allowed) == want, world.seed
-        found += bool(want)
-    assert found > 20
+        plans += bool(want)
+    assert plans > 20
 
 
 @pytest.mark.parametrize("shares", [False, True])
 def test_victims_for_several_tasks_make_room_and_are_nearly_always_the_cheapest(shares: bool) -> None:
-    found, dearer = 0, 0
+    plans, dearer = 0, 0
     for world in worlds(120, shares=shares, ports=True, full=True):
         nodes, tasks = world.nodes(4), world.chance.randint(2, 4)
         victims, ask = victims_of(world, nodes), replace(world.request(), tasks=tasks, min_driver=None)
@@ -112,14 +112,14 @@ def test_victims_for_several_tasks_make_room_and_are_nearly_always_the_cheapest(
         best = min((some for some in every if some is not None), key=worth, default=None)
         assert (chosen is None) == (best is None), world.seed
         if chosen is not None and best is not None:
-            found += bool(best)
+            plans += bool(best)
             dearer += worth(chosen) != worth(best)
             ended = {victim.job_id for victim in chosen}
             assert grounds(ask, tasks, nodes, chosen) == plain_grounds(ask, tasks, nodes, ended)
             if not ask.gpu.models:
                 assert plan(ask, tasks, nodes, victims, lambda some: False) == (None if chosen else ())
                 assert plan(ask, tasks, nodes, victims, lambda some: True) == chosen
-    assert found > 15
+    assert plans > 15
     assert dearer <= 3, "the first task's victims are chosen without regard to the others"
 
 
@@ -165,7 +165,7 @@ def test_least_cost_of_room_is_that_of_parts_of_the_cheapest() -> None:
 
 
 def test_ports_that_victims_hold_make_room_for_tasks_that_take_one_each() -> None:
-    """One of two tasks has a port already, and the other one takes that of the cheaper victim."""
+    """A port is free for the first of two tasks, and the second takes that of the cheaper victim."""
     ask = replace(request(1, 1), tasks=2)
     held = [
         Allocation(victim.job_id, Resources(cpus=1), ports=(PortRange(port, port),))

@@ -1,4 +1,4 @@
-"""What is free of a card that is open to shares, what is wrong with too many of them, and where MIG instances go."""
+"""Free parts of cards that are open to shares, excess of shares, and places of MIG instances."""
 
 from dataclasses import replace
 
