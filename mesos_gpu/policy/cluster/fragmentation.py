@@ -109,7 +109,7 @@ class Fragmentation:
     def attach(self, view: View) -> None:
         """Attach to a view, as `Policy.attach` says."""
         self.view = view
-        self._most_cpu = max(int(view.cpu.max(initial=0)), 1)
+        self._most_cpu = int(view.cpu.max(initial=1))
         self._most_gpu = view.most_free.shape[1] * WHOLE
         width = len(self._kinds) + 1
         self._states: dict[Hashable, int] = {}

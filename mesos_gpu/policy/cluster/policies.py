@@ -68,7 +68,7 @@ class BestFit(Simple):
     def attach(self, view: View) -> None:
         """Attach to a view, as `Policy.attach` says."""
         super().attach(view)
-        self._cpu, self._gpu = max(int(view.cpu.max()), 1), max(int(view.total.max()), 1)
+        self._cpu, self._gpu = int(view.cpu.max(initial=1)), int(view.total.max(initial=1))
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
         """Keys as `Policy.keys` has them."""

@@ -155,9 +155,9 @@ class View:
         return np.asarray(able)
 
     def fits(self, rows: Index, shape: int) -> npt.NDArray[np.bool_]:
-        """Whether each GPU of some nodes has room for a part of it; of one node: an array of its GPUs."""
-        want = self.shapes[shape]
-        compute, memory = self.parts or (np.array(self.free),) * 2
+        """Whether each GPU of some nodes has room for a part, where both are counted apart; of one node: by GPU."""
+        assert self.parts is not None, "compute and memory are not counted apart"
+        want, (compute, memory) = self.shapes[shape], self.parts
         return np.asarray((compute[rows] >= want.gpu_milli) & (memory[rows] >= want.memory_milli))
 
     def best(

@@ -46,9 +46,9 @@ def beyond(reservation: Reservation, gpu_id: GpuId, more_mib: int, more_milli: i
     if part is None:
         return ""  # nothing of it is kept, or all of it, and nobody outlasts that
     free_mib, free_milli = max(part.memory_mib, 0), max(part.milli, 0)
-    if 0 < more_mib > free_mib:
+    if more_mib > free_mib:
         return f"{gpu_id} has {free_mib} MiB free beside its share, and {more_mib} MiB more are asked for"
-    if 0 < more_milli > free_milli:
+    if more_milli > free_milli:
         free, more = free_milli / PER_PERCENT, more_milli / PER_PERCENT
         return (
             f"{gpu_id} has {free:g} % of its compute free beside its share, and {more:g} % more are asked for"
@@ -133,14 +133,14 @@ def _better(
     best: Reservation | None,
 ) -> Reservation | None:
     """The node's reservation if it is better than the best so far, else that one."""
-    if best is not None and len(node.gpus) < request.gpu.count and request.gpu.share is None:
+    if best is not None and len(node.gpus) < request.gpu.count:
         # The first of those that run there ends at the soonest then: of a full cluster that rules most nodes out.
         first = max(node.allocations[0].ends_at, now) if node.allocations else inf
         if (first, 1, node.hostname, str(node.agent_id)) >= _rank(best):
             return best
     if not (node.free + node.given_back).covers(request.resources):
         return best
-    left = node.keeping(taken) if taken else node
+    left = node.keeping(taken)
     for model in (request.gpu.models or node.models) if request.gpu.count else (None,):
         limit = (best.at, len(best.awaited)) if best else (inf, sys.maxsize)
         ended = soonest(request, left, model, limit)
@@ -218,14 +218,19 @@ def leave_of_all(
 ) -> tuple[Leave, tuple[Spare, ...]] | None:
     """The soonest time at which all limits leave room for so much more, and what is to spare of each then; None:
     never."""
-    leaves = [leave_of(each.milli, want_milli, each.held, now) for each in limits]
-    if not leaves or any(leave is None for leave in leaves):
+    leaves: list[Leave] = []
+    for each in limits:
+        leave = leave_of(each.milli, want_milli, each.held, now)
+        if leave is None:
+            return None
+        leaves.append(leave)
+    if not leaves:
         return None
-    last = max((leave for leave in leaves if leave is not None), key=lambda leave: leave.at)
+    last = max(leaves, key=lambda leave: leave.at)
     return last, tuple(
         Spare(limit.queue, limit.pool, leave.spare_milli)
         if leave is last
-        else _spare_at(limit, last.at, (leave or last).awaited, want_milli)
+        else _spare_at(limit, last.at, leave.awaited, want_milli)
         for limit, leave in zip(limits, leaves, strict=True)
     )
 
