@@ -43,8 +43,7 @@ _LINKS: Final = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-_PLACE: Final = os.O_PATH | os.O_CLOEXEC
-_DIRECTORY: Final = _PLACE | os.O_DIRECTORY
+_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
 _PLAIN: Final = MS_NOSUID | MS_NODEV  # no set-user-ID programs, no device nodes
 _PASSIVE: Final = _PLAIN | MS_NOEXEC  # and no programs at all
 _READ_ONLY: Final = MS_REMOUNT | MS_BIND | MS_RDONLY
@@ -89,12 +88,12 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
         OSError: The kernel refuses.
     """
     kept = {
-        name: os.open(f"/dev/{name}", _PLACE)
+        name: os.open(f"/dev/{name}", os.O_PATH)
         for name in _KEPT
         if os.path.isdir(f"/dev/{name}") and not (own and name in _OWN)
     }
     log = os.readlink("/dev/log") if os.path.islink("/dev/log") else None
-    sources = [(seen, os.open(path, _PLACE)) for seen, path in nodes]
+    sources = [(seen, os.open(path, os.O_PATH)) for seen, path in nodes]
     _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for device in STANDARD:
         os.mknod(device.path, stat.S_IFCHR | 0o666, os.makedev(device.major, device.minor))
@@ -295,10 +294,10 @@ def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
     """
     for place, below in (covered or {}).items():
         if path.startswith(place + "/"):
-            fd = os.open(path[len(place) + 1 :], _PLACE, dir_fd=below)
+            fd = os.open(path[len(place) + 1 :], os.O_PATH, dir_fd=below)
             break
     else:
-        fd = os.open(path, _PLACE)
+        fd = os.open(path, os.O_PATH)
     try:
         if os.readlink(f"/proc/self/fd/{fd}") != path:
             raise OSError(errno.ELOOP, "it has become a symbolic link")
@@ -309,7 +308,7 @@ def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
 
 def _make_room(parent: str, name: str) -> None:
     """A mount point that the host does not have: its parent's entries again, on a file system with one more."""
-    before = os.open(parent, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    before = os.open(parent, os.O_DIRECTORY)
     _mount("tmpfs", parent, "tmpfs", _PLAIN, "mode=755,size=64k")
     for entry in os.scandir(before):
         seen = f"{parent}/{entry.name}"
