@@ -96,7 +96,7 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
     sources = [(seen, os.open(path, os.O_PATH)) for seen, path in nodes]
     _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for device in STANDARD:
-        os.mknod(device.path, stat.S_IFCHR | 0o666, os.makedev(device.major, device.minor))
+        os.mknod(device.path, stat.S_IFCHR, os.makedev(device.major, device.minor))
         os.chmod(device.path, 0o666)  # nosec B103 # null, zero and the like: anybody's, as on the host
     for name, target in (_LINKS | ({"log": log} if log else {})).items():
         os.symlink(target, f"/dev/{name}")
@@ -146,7 +146,7 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
     _mount("tmpfs", first, "tmpfs", _PLAIN, "mode=755" + (f",size={mib}m" if mib else ""))
     for place in covered:
         path = f"{first}/{place.replace('/', '-')}"
-        os.mkdir(path, 0o1777)
+        os.mkdir(path)
         os.chmod(path, 0o1777)  # nosec B103 # sticky, and of this task alone
     for place in reversed(covered):  # the first goes over itself, last
         _mount(f"{first}/{place.replace('/', '-')}", place, "none", MS_BIND)

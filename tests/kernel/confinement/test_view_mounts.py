@@ -65,9 +65,14 @@ def test_view_of_a_driver_volume_and_the_room_made_for_it_are_read_only(place: P
     (place / "usr" / "lib").mkdir(parents=True)
     (place / "usr" / "file").write_text("text")
     (place / "usr" / "link").symlink_to("lib")
-    code += (
-        f"; import os; assert sorted(os.listdir({str(place / 'usr')!r})) == ['file', 'lib', 'link', 'nvidia']"
-    )
+    (place / "usr" / "lib" / "inner").write_text("inner")
+    (place / "build" / "built").write_text("built")
+    code += f"""
+import os
+usr = {str(place / "usr")!r}
+assert sorted(os.listdir(usr)) == ["file", "lib", "link", "nvidia"]
+texts = [open(f"{{usr}}/{{name}}").read() for name in ("file", "link/inner", "nvidia/built")]
+assert (os.readlink(f"{{usr}}/link"), texts) == ("lib", ["text", "inner", "built"])"""
     points = [str(place / "usr/nvidia"), str(place / "usr")]
     assert mounted(code, points) == {point: {"ro", "nosuid", "nodev"} for point in points}
     assert not (place / "usr" / "nvidia").exists(), "the host is as it was"
