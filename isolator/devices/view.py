@@ -100,14 +100,14 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
         os.chmod(device.path, 0o666)  # nosec B103 # null, zero and the like: anybody's, as on the host
     for name, target in (_LINKS | ({"log": log} if log else {})).items():
         os.symlink(target, f"/dev/{name}")
-    os.mkdir("/dev/pts", 0o755)
+    os.mkdir("/dev/pts")
     _mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     for name, fd in kept.items():
-        os.mkdir(f"/dev/{name}", 0o755)
+        os.mkdir(f"/dev/{name}")
         _mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", _TREE)
     if own:
         os.mkdir("/dev/shm", 0o755)  # nosec B108 # in the tmpfs mounted above
-        os.mkdir("/dev/mqueue", 0o755)
+        os.mkdir("/dev/mqueue")
         with contextlib.suppress(FileNotFoundError, OSError):
             _mount("mqueue", "/dev/mqueue", "mqueue", _PASSIVE)
     for seen, fd in sources:
@@ -320,7 +320,7 @@ def _make_room(parent: str, name: str) -> None:
         else:
             Path(seen).touch()
         _mount(f"/proc/self/fd/{before}/{entry.name}", seen, "none", _TREE)
-    os.mkdir(f"{parent}/{name}", 0o755)
+    os.mkdir(f"{parent}/{name}")
     _mount("none", parent, "none", MS_REMOUNT | MS_RDONLY | _PLAIN)
     os.close(before)
 

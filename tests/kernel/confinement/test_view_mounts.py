@@ -161,7 +161,11 @@ SHARED = {
     "/dev/mqueue/of the host": "-rw-rw-rw- 0:0",
 }
 OWN = {"/dev/shm": "drwxr-xr-x 0:0", "/dev/mqueue": "drwxrwxrwt 0:0"}
-NODE = {"/dev/below": "drwxrwxrwx 0:0", "/dev/below/it": "drwxrwxrwx 0:0", "/dev/below/it/card": "crw------- 1:3"}
+NODE = {
+    "/dev/below": "drwxrwxrwx 0:0",
+    "/dev/below/it": "drwxrwxrwx 0:0",
+    "/dev/below/it/card": "crw------- 1:3",
+}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +318,10 @@ def test_view_of_paths_is_refused_with_the_path_if_another_is_there(place: Path)
     for name in "data", "sandbox":
         (place / name).mkdir()
     (place / "link").symlink_to(place / "data")
-    with pytest.raises(OSError, match="it has become a symbolic link") as linked, view.held(str(place / "link")):
+    with (
+        pytest.raises(OSError, match="it has become a symbolic link") as linked,
+        view.held(str(place / "link")),
+    ):
         pass
     assert linked.value.errno == errno.ELOOP
     with pytest.raises(OSError, match=f"{place}/data at /there: it was exchanged for another") as other:
