@@ -1,7 +1,6 @@
 """All that a ledger has after each kind of change, of the tasks that are meant and of those beside them."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,10 +35,10 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 @pytest.fixture
-def owners(pids: list[int]) -> Iterator[tuple[Owner, Owner, Owner]]:
+def owners(pids: list[int]) -> tuple[Owner, Owner, Owner]:
     """Two that live, and one that has ended."""
     first, second = map(Owner.of, pids)
-    yield first, second, replace(Owner.of(os.getpid()), boot_id="an earlier one")
+    return first, second, replace(Owner.of(os.getpid()), boot_id="an earlier one")
 
 
 Owners = tuple[Owner, Owner, Owner]
