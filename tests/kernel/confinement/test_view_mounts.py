@@ -36,7 +36,7 @@ def mounted(statements: str, points: Sequence[str]) -> dict[str, set[str]]:
 
 
 def output(statements: str, *arguments: str) -> str:
-    """What a child prints that has `view`."""
+    """Return the output of a child that has `view`."""
     command = [sys.executable, "-c", f"from isolator.devices import view\n{statements}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -199,7 +199,7 @@ def test_view_enters_a_mount_namespace_and_one_of_ipc_if_asked(place: Path, opti
 PROPAGATION = """
 import os
 view.enter()
-view._mount("none", "/", "none", view.MS_REC | 1 << 20)  # shared with whoever comes of it
+view._mount("none", "/", "none", view.MS_REC | 1 << 20)  # shared with the namespace that follows
 if os.fork():
     os.wait()
     raise SystemExit

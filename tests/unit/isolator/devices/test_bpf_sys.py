@@ -1,4 +1,4 @@
-"""What bpf(2) is called with, byte by byte, and what is made of its answers: a kernel of the test's own."""
+"""Calls of bpf(2), byte by byte, and the use of its answers: a kernel of the test's own."""
 
 import ctypes
 import errno

@@ -1,4 +1,4 @@
-"""Where cgroups are, and who is in which: read from files of a host that is made of files."""
+"""Cgroups and their processes, read from files of a host that is made of files."""
 
 import errno
 import os
@@ -84,7 +84,7 @@ def test_a_process_is_in_one_cgroup_of_each_hierarchy(root: Path) -> None:
 def test_a_containers_cgroup_is_that_of_mesos_or_our_own(
     root: Path, container: str, version: cgroups.Version, pid: int, cgroup: Cgroup
 ) -> None:
-    assert cgroups.cgroup_of(container, version, root, pid=pid) == cgroup  # type: ignore[arg-type]
+    assert cgroups.cgroup_of(container, version, root, pid=pid) == cgroup
 
 
 def test_a_containers_cgroup_without_its_hierarchy_is_refused(root: Path) -> None:
@@ -143,8 +143,8 @@ class Busy:
         self.now, self.killed, self.pids = 100.0, list[int](), pids
         monkeypatch.setattr(cgroups, "time", self)
         monkeypatch.setattr(cgroups, "pids_below", lambda _path: self.pids)
-        monkeypatch.setattr(cgroups.os, "kill", self.kill)
-        monkeypatch.setattr(cgroups.os, "rmdir", self.rmdir)
+        monkeypatch.setattr(os, "kill", self.kill)
+        monkeypatch.setattr(os, "rmdir", self.rmdir)
         self.removable_at = 1e9
         monkeypatch.setattr(cgroups, "REMOVE_S", 0.1)
 

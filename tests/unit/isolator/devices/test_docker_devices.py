@@ -1,4 +1,4 @@
-"""What is seen of a container's /dev, in which its root user may have made whatever it likes."""
+"""Devices in a container's /dev, in which its root user may have made any file."""
 
 import os
 import stat
@@ -82,7 +82,7 @@ def test_a_list_of_a_cgroup_names_what_may_be_opened(
 
 
 class Seen:
-    """What is seen of a container, look by look; the last for good."""
+    """Devices of a container at each look; those of the last look stay."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *looks: dict[str, set[tuple[int, int]]]) -> None:
         self.looks, self.paused = list(looks), list[float]()

@@ -1,4 +1,4 @@
-"""Which directories of the system every user may write to."""
+"""Directories of the system that every user may write to."""
 
 import os
 from pathlib import Path
@@ -34,10 +34,10 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_directories_that_all_may_write_are_found_two_levels_deep(root: Path) -> None:
-    found = {"open", "sticky", "write-only", "closed/open"}
-    assert {*writable_by_all([str(root)])} == {str(root / name) for name in found}
+    expected = {"open", "sticky", "write-only", "closed/open"}
+    assert {*writable_by_all([str(root)])} == {str(root / name) for name in expected}
     deeper = [str(root), str(root / "closed")]
-    assert {*writable_by_all(deeper)} == {str(root / name) for name in (*found, "closed/closed/open")}
+    assert {*writable_by_all(deeper)} == {str(root / name) for name in (*expected, "closed/closed/open")}
     assert writable_by_all([str(root / "missing"), str(root / "file")]) == []
 
 

@@ -1,4 +1,4 @@
-"""When a driver volume is built, and for whom it is waited: on a clock of the test, without a build."""
+"""Times at which a driver volume is built or awaited, on a clock of the test and without a build."""
 
 import time
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Building:
             def is_alive(self) -> bool:
                 return building.runs
 
-        monkeypatch.setattr(driver_volume.threading, "Thread", Thread)
+        monkeypatch.setattr("threading.Thread", Thread)
         self.finish: Callable[[], None] = lambda: None
         self.keeper = Keeper({"MESOS_GPU_VOLUMES": str(directory)}, Ledger(directory / "ledger.sqlite"))
         for name in "_have", "_have_variant", "_remove_old":
@@ -145,9 +145,9 @@ def test_volume_is_awaited_while_it_is_being_built(
 ) -> None:
     build = Path("/build")
     monkeypatch.setattr(driver_volume, "for_tasks", lambda *_: build if clock.at >= comes_at - 1e-6 else None)
-    found = awaited({}, replace(INVENTORY, volume_problem=problem))
+    build_awaited = awaited({}, replace(INVENTORY, volume_problem=problem))
     assert clock.at - 1000 == pytest.approx(waited_s, abs=0.11)
-    assert found == (build if clock.at >= comes_at - 1e-6 else None)
+    assert build_awaited == (build if clock.at >= comes_at - 1e-6 else None)
 
 
 def test_volume_is_leased_by_its_path() -> None:

@@ -1,4 +1,4 @@
-"""All that a ledger has after each kind of change, of the tasks that are meant and of those beside them."""
+"""Rows of a ledger after each kind of change, of the tasks that are meant and of those beside them."""
 
 import os
 from dataclasses import replace
@@ -215,9 +215,7 @@ def test_traces_of_cards_are_kept_by_card_kind_and_name(ledger: Ledger) -> None:
     assert ledger.cards() == (traces[0], *traces[2:])
 
 
-def test_what_was_made_of_a_card_is_in_the_way_of_who_does_not_want_it(
-    ledger: Ledger, owners: Owners
-) -> None:
+def test_a_card_trace_is_in_the_way_of_claims_that_do_not_want_it(ledger: Ledger, owners: Owners) -> None:
     first, second, _ = owners
     windows, other = CardTrace(A, "windows", "it", "s"), CardTrace(B, "windows", "it", "s")
     for trace in windows, other:

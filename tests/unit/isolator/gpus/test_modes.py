@@ -1,4 +1,4 @@
-"""Who can read what is kept on a node: nobody but its owner, whatever the umask is."""
+"""Modes of the files of a node, which its owner alone can read with any umask."""
 
 import os
 import stat
@@ -56,7 +56,7 @@ def cards(node: Path) -> None:
         (cards, {".": 0o700, "health.json": 0o666}),
     ],
 )
-def test_what_a_node_keeps_is_its_owners_alone(
+def test_files_of_a_node_are_its_owners_alone(
     tmp_path: Path, write: Callable[[Path], None], modes: dict[str, int]
 ) -> None:
     """Files that have no secrets are closed by their directory."""
@@ -64,11 +64,11 @@ def test_what_a_node_keeps_is_its_owners_alone(
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         write(node)
-        found = {
+        modes_seen = {
             str(path.relative_to(node)): stat.S_IMODE(path.stat().st_mode)
             for path in (node, *node.rglob("*"))
             if not path.name.startswith("ledger.sqlite-")
         }
-        assert found == modes
+        assert modes_seen == modes
     assert len(os.listdir("/proc/self/fd")) == before
     assert not list(node.glob(".*")), "no part of a file stays"

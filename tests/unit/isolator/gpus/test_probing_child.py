@@ -1,4 +1,4 @@
-"""What the child of a probe does with its orders: a session and a driver of the test's own."""
+"""Orders of the child of a probe, and its answers: a session and a driver of the test's own."""
 
 import io
 import json
@@ -61,7 +61,7 @@ def test_probe_child_listens_once_with_its_first_session_for_all_cards(
     seen: list[list[int]] = []
     monkeypatch.setattr(probing, "Nvml", lambda _lib, _at: session)
     monkeypatch.setattr(probing, "_listen", lambda _nvml, _lib, skip, _say: seen.append(skip))
-    monkeypatch.setattr(probing.log_lines, "to_stderr", lambda: None)
+    monkeypatch.setattr("mesos_gpu.adapters.files.log_lines.to_stderr", lambda: None)
 
     def lines() -> Iterator[str]:
         yield from (json.dumps({"skip": skip, "alone": alone}) for skip, alone in orders)
@@ -126,7 +126,7 @@ def test_probe_child_says_events_of_a_driver_that_has_some(
 
     said: list[dict[str, Any]] = []
     monkeypatch.setattr(probing, "Events", Events)
-    monkeypatch.setattr(probing.threading, "Thread", Threads)
+    monkeypatch.setattr(threading, "Thread", Threads)
     probing._listen(Handles(), Lib, [], lambda **line: said.append(line))  # type: ignore[arg-type]
     listens = bool(handles) and registers and error is None
     assert said == ([{"event": "GPU-a", "xid": 31}, {"event": "GPU-b", "xid": 62}] if listens else [])

@@ -1,4 +1,4 @@
-"""What a probe asks of its children, and when: children that a script plays, on a clock of the test."""
+"""Orders of a probe to its children, and their times: children that a script plays, on a clock of the test."""
 
 import json
 import queue
@@ -264,7 +264,7 @@ def test_probe_is_more_patient_with_a_driver_that_begins(
         with pytest.raises(Unavailable, match=f"NVML {why}") as raised:
             driver.probe.survey()
     assert raised.value.remedy == "see dmesg of this host; a reset or a reboot may be due"
-    assert driver.clock.waits == [waits], "the second survey waits for nobody"
+    assert driver.clock.waits == [waits], "the second survey does not wait"
     driver.taken()
     setattr(driver, attribute, True)
     driver.clock.at += 60.0 - waits
@@ -378,7 +378,7 @@ def test_probe_keeps_events_until_the_next_survey(driver: Driver) -> None:
     child = driver.children[0]
     for xid in 31, None, 62:
         child.say({"event": UUIDS[0], "xid": xid})
-    child.say({"event": "GPU-of-nobody", "xid": 79})
+    child.say({"event": "GPU-unknown", "xid": 79})
     child.stdout.queue.put("no JSON")
     assert [reading.xids for reading in driver.probe.survey().readings] == [(31, 62), (), (), ()]
     assert [reading.xids for reading in driver.probe.survey().readings] == [()] * 4

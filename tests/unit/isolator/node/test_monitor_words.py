@@ -1,4 +1,4 @@
-"""What a monitor does with each event and each setting, without an agent and without waiting."""
+"""Events and settings of a monitor, without an agent and without waiting."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from isolator.gpus.ledger import Ledger, Owner
 from isolator.gpus.share_claims import Room, ShareClaim
 from isolator.node import monitor as module
 from isolator.node.monitor import Monitor, health_from, interval_from, probe_from
+from isolator.node.reaper import Reaping
 from mesos_gpu.adapters.simulated.use import Holder
 from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, simulated_gpus
 from mesos_gpu.errors import BadConfiguration, Unavailable
@@ -27,13 +28,14 @@ from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.policy.gpus.health import HealthSettings
+from mesos_gpu.wire.channel.call import MARK
 
 GPUS = simulated_gpus(2, "Tesla T4", seed="words")
 WELL = Survey(tuple(Reading(gpu) for gpu in GPUS), "simulated", "535", "12.2")
 
 
 class Probe:
-    """Answers as it is told, and resets at once."""
+    """Gives the answer of the test, and resets at once."""
 
     def __init__(self) -> None:
         self.answer: Survey | Exception = WELL
@@ -57,7 +59,7 @@ class Probe:
 
 
 class Connection:
-    """What a monitor says to its agent."""
+    """Messages of a monitor to its agent."""
 
     def __init__(self, *_: object) -> None:
         self.said: list[tuple[str, str, str]] = []
@@ -114,12 +116,20 @@ class Rig:
             }
         )
         self.monitor = Monitor(agent, self.probe, self.ledger, **settings)
-        connection = self.monitor._connection
-        assert isinstance(connection, Connection)
-        self.connection = connection
+        self.connection = cast("Connection", self.monitor._connection)
 
     def launch(self, task: str = "m.1", data: bytes = b'{"report_interval_s": 7}') -> None:
         self.monitor.launch({"task_id": {"value": task}, "data": base64.b64encode(data).decode()})
+
+
+class Repeated:
+    """A reaper that is asked once more, by any method."""
+
+    def __init__(self, again: Callable[[], None]) -> None:
+        self.again = again
+
+    def __getattr__(self, _name: str) -> Callable[[], None]:
+        return self.again
 
 
 @pytest.fixture
@@ -184,7 +194,7 @@ def test_monitor_finishes_with_its_last_word_or_the_agents(rig: Rig) -> None:
 
 def test_monitor_that_breaks_ends_its_process(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_interval_s: float) -> None:
-        raise RuntimeError("nobody thought of it")
+        raise RuntimeError("unforeseen")
 
     monkeypatch.setattr(rig.monitor, "_report_until_stopped", broken)
     with pytest.raises(RuntimeError):
@@ -217,7 +227,7 @@ def test_monitor_takes_messages_that_name_a_card_and_a_request(
 
 
 def test_monitor_takes_a_call_for_a_kept_sandbox_apart(rig: Rig) -> None:
-    data = b"any " + module.MARK + b" thing"
+    data = b"any " + MARK + b" thing"
     rig.monitor.message(data)
     assert rig.threads.begun == [("_read_kept", (data,))]
 
@@ -235,7 +245,7 @@ def test_monitor_resets_a_card_that_is_free_once_for_each_request(rig: Rig, prob
     assert record is not None
     assert record.resets == ("r1", "r2")
     assert rig.ledger.holdings() == ()
-    rig.monitor._reset(GpuId("GPU-of-nobody"), "r3")
+    rig.monitor._reset(GpuId("GPU-unknown"), "r3")
     assert len(rig.probe.resets) == 2
 
 
@@ -249,17 +259,15 @@ def test_monitor_refuses_to_reset_a_card_that_is_in_use(rig: Rig) -> None:
     assert rig.probe.resets == []
 
 
-def test_monitor_resets_no_card_that_a_dead_task_cannot_be_taken_from(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_monitor_resets_no_card_that_a_dead_task_cannot_be_taken_from(rig: Rig) -> None:
     tries: list[None] = []
-    monkeypatch.setattr(rig.monitor._reaping, "anew", lambda: tries.append(None))
+    rig.monitor._reaping = cast("Reaping", Repeated(lambda: tries.append(None)))
     dead = replace(Owner.of(os.getpid()), boot_id="another")
     rig.ledger.claim("a.1", [GPUS[0].id], dead)
     why = "refused: what a dead task left on it cannot be undone yet"
     assert rig.monitor._reset_claimed(GPUS[0].id, "r") == why
     assert len(tries) == 1
-    monkeypatch.setattr(rig.monitor._reaping, "anew", lambda: rig.ledger.drop(rig.ledger.holdings()[0]))
+    rig.monitor._reaping = cast("Reaping", Repeated(lambda: rig.ledger.drop(rig.ledger.holdings()[0])))
     assert rig.monitor._reset_claimed(GPUS[0].id, "r") == ""
     assert rig.probe.resets == [GPUS[0].id]
     assert rig.ledger.holdings() == ()

@@ -1,4 +1,4 @@
-"""Which modes of files, and of the directories that they are in, are named, and how."""
+"""Findings on modes of files, and on those of their directories."""
 
 from pathlib import Path
 
@@ -118,8 +118,8 @@ def test_a_work_dir_that_others_may_enter_is_named(tmp_path: Path, monkeypatch: 
     host = Host(tmp_path, None, {}, tmp_path)
 
     def findings() -> list[str]:
-        found = look_at_work_dir(host, {"work_dir": "/srv/mesos"}, "agent")
-        return [f"{each.check} {each.level.value} {each.remedy}" for each in found]
+        seen = look_at_work_dir(host, {"work_dir": "/srv/mesos"}, "agent")
+        return [f"{each.check} {each.level.value} {each.remedy}" for each in seen]
 
     for path in tmp_path, tmp_path / "srv", meta.parent, meta:
         path.chmod(0o711)

@@ -1,9 +1,10 @@
-"""What the reaper does for each of several tasks, some dead and some not, with hosts of the test's own."""
+"""Work of the reaper for each of several tasks, some dead and some not, with hosts of the test's own."""
 
 import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from isolator.confinement.enclosure import DENIED
+from isolator.devices import cgroups, facts
 from isolator.devices.rules import DriverFacts, Rule
 from isolator.gpus.ledger import Claimed, Holding, Ledger, Owner, Trace
 from isolator.gpus.share_claims import CardTrace, Room, ShareClaim
+from isolator.host import processes
 from isolator.node import programs, reaper
 from isolator.node.reaper import Reaping, audit, end, end_dead, seal_left, strangers
 from isolator.node.whose import ticks_now
+from isolator.shares import card
 from isolator.shares.mps import daemon as mps
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -49,7 +53,7 @@ def undone(monkeypatch: pytest.MonkeyPatch) -> "Undone":
 
 
 class Undone:
-    """What is undone, in order; what is left of each trace and each task is a test's to say."""
+    """Traces and tasks that are undone, in order, and the processes that are left of each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.order: list[str] = []
@@ -57,7 +61,7 @@ class Undone:
         self.error: Exception | None = None
         monkeypatch.setattr(reaper, "undo", self.undo)
         monkeypatch.setattr(reaper, "seal", self.seal)
-        monkeypatch.setattr(reaper.processes, "kill_leftovers", self.kill)
+        monkeypatch.setattr(processes, "kill_leftovers", self.kill)
 
     def undo(self, trace: Trace) -> list[int]:
         self.order.append(trace.what)
@@ -114,13 +118,13 @@ def test_each_dead_task_is_ended_and_no_other(
     def ending(_ledger: Ledger, holding: Holding) -> list[int]:
         ended.append(holding.task)
         if holding.task == "odd.1":
-            raise ValueError("nobody thought of it")
+            raise ValueError("unforeseen")
         if holding.task == "failing.1":
             raise Unavailable("it hangs", remedy="none")
         return [7] if holding.task == "stays.1" else []
 
     monkeypatch.setattr(reaper, "end", ending)
-    monkeypatch.setattr(reaper.card, "tend", tended.append)
+    monkeypatch.setattr(card, "tend", tended.append)
     end_dead(ledger)
     assert ended == ["odd.1", "failing.1", "stays.1", "last.1"]
     assert tended == [ledger]
@@ -191,7 +195,7 @@ def alive(name: str) -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == name]
 
 
-def test_one_reaper_and_one_sealer_are_at_work_at_a_time(ledger: Ledger, work: tuple[Work, Work]) -> None:
+def test_reaper_and_sealer_are_at_work_once_at_a_time(ledger: Ledger, work: tuple[Work, Work]) -> None:
     ending, sealing = work
     reaping = Reaping(ledger)
     reaping.look()
@@ -240,7 +244,7 @@ def test_programs_are_looked_at_once_in_a_while(
 
     monkeypatch.setattr(programs, "tidy", tidy)
     now = [5.0]
-    monkeypatch.setattr(reaper.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     reaping = Reaping(ledger)
     for at, count in ((5.0, 1), (6.0, 1), (4.9 + programs.OFTEN_S, 1), (5.0 + programs.OFTEN_S, 2)):
         now[0] = at
@@ -287,7 +291,7 @@ def test_clients_of_a_dead_share_are_drained_by_its_own_server(
 
 @dataclass
 class Box:
-    """A cgroup, and the rules that it was told."""
+    """A cgroup, and the rules that were set."""
 
     path: Path
     own: bool = False
@@ -311,10 +315,10 @@ class Audited:
         self.ledger, self.directory = ledger, directory
         self.boxes: dict[str, Box] = {}
         self.verified: list[tuple[int, set[tuple[int, int]]]] = []
-        monkeypatch.setattr(reaper.facts, "read_driver", lambda **_: DriverFacts({"nvidia": 195}))
-        monkeypatch.setattr(reaper.facts, "extra_devices", lambda *_: ())
-        monkeypatch.setattr(reaper.cgroups, "cgroup_of", lambda container, *_, **__: self.boxes[container])
-        monkeypatch.setattr(reaper.cgroups, "pids_below", lambda path: [1] if path.name == "full" else [])
+        monkeypatch.setattr(facts, "read_driver", lambda **_: DriverFacts({"nvidia": 195}))
+        monkeypatch.setattr(facts, "extra_devices", lambda *_: ())
+        monkeypatch.setattr(cgroups, "cgroup_of", lambda container, *_, **__: self.boxes[container])
+        monkeypatch.setattr(cgroups, "pids_below", lambda path: [1] if path.name == "full" else [])
         monkeypatch.setattr(reaper, "firsts_of_engine", lambda _holdings: {"c-docker": 77})
         monkeypatch.setattr(
             reaper, "verify", lambda pid, devices, _majors: self.verified.append((pid, devices))
@@ -335,7 +339,7 @@ class Audited:
 
 @pytest.fixture
 def audited(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audited:
-    monkeypatch.setattr(reaper.facts, "isolation_name", lambda env: env["MESOS_GPU_ISOLATION"])
+    monkeypatch.setattr(facts, "isolation_name", lambda env: env["MESOS_GPU_ISOLATION"])
     return Audited(ledger, tmp_path, monkeypatch)
 
 
@@ -406,6 +410,6 @@ def test_strangers_are_told_by_card_and_by_who_holds_it(
 def test_a_stranger_without_an_account_is_named_by_its_number(ledger: Ledger) -> None:
     with subprocess.Popen(["sleep", "60"], user=61998) as process:
         wait_until("it is theirs", lambda: os.stat(f"/proc/{process.pid}").st_uid == 61998)
-        found = strangers(ledger, {A: [process.pid]})
-        assert found == {A: f"pid {process.pid} (sleep) of uid 61998, which no task accounts for"}
+        seen = strangers(ledger, {A: [process.pid]})
+        assert seen == {A: f"pid {process.pid} (sleep) of uid 61998, which no task accounts for"}
         process.send_signal(signal.SIGKILL)
