@@ -420,3 +420,47 @@ def test_probe_says_once_that_a_tool_does_not_end(driver: Driver, monkeypatch: p
     assert processes[0].wait(30) == -9
     assert processes[0].stdout is not None
     processes[0].stdout.close()
+
+
+def test_probe_replaces_a_child_that_has_ended(driver: Driver) -> None:
+    driver.unreadable()
+    driver.children[0].end()
+    assert driver.unreadable() == {}
+    assert driver.taken() == [(0, [], None), (1, [], None)]
+
+
+def test_probe_logs_the_name_of_what_hangs_and_each_new_note(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    driver.note = "no NVML"
+    for _ in range(2):
+        driver.unreadable()
+    driver.note = ""
+    driver.unreadable()
+    driver.hangs = {1}
+    driver.unreadable()
+    assert [record.getMessage() for record in caplog.records] == [
+        "no NVML",
+        "NVML is there",
+        f"{UUIDS[1]} did not answer within 2 s: it is left alone for 60 s",
+    ]
+
+
+def test_probe_renews_its_session_while_a_card_is_unreadable(driver: Driver) -> None:
+    driver.unreadable()
+    driver.hangs, driver.stuck = {1}, {0}
+    driver.unreadable()
+    driver.clock.at += 60
+    driver.unreadable()
+    assert [number for number, _, _ in driver.taken()] == [0, 0, 1, 2]
+
+
+def test_probe_that_is_closed_ends_a_card_that_is_tried(driver: Driver) -> None:
+    driver.unreadable()
+    driver.hangs = {1}
+    driver.unreadable()
+    driver.clock.at += 60
+    driver.unreadable()
+    driver.probe.close()
+    assert not [child.number for child in driver.children if child.alive]
