@@ -21,6 +21,8 @@ PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
 F_ALLOW_MULTI, F_REPLACE = 2, 4
 MOST_PROGRAMS: Final = 64  # BPF_CGROUP_MAX_PROGS
 _QUERY_SIZE: Final = 64
+_LOG_BYTES: Final = 1 << 16
+_LOAD: Final = "=IIQQIIQII16s"
 _SYSCALL: Final = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "ppc64": 361, "s390x": 351, "riscv64": 280}
 
 
@@ -73,6 +75,10 @@ def _attr(layout: str, *values: Any) -> "ctypes.Array[ctypes.c_char]":
     return ctypes.create_string_buffer(struct.pack(layout, *values).ljust(ATTR_SIZE, b"\0"), ATTR_SIZE)
 
 
+def _call(command: int, layout: str, *values: Any) -> int:
+    return _bpf(command, _attr(layout, *values), struct.calcsize(layout))
+
+
 def load(program: bytes, *, name: bytes = NAME, kind: Kind = DEVICE) -> int:
     """Have the kernel verify and keep a program; a file descriptor of it.
 
@@ -85,17 +91,19 @@ def load(program: bytes, *, name: bytes = NAME, kind: Kind = DEVICE) -> int:
     def attempt(log: "ctypes.Array[ctypes.c_char] | None") -> int:
         # prog_type, insn_cnt, insns, license, log_level, log_size, log_buf, kern_version, prog_flags, prog_name,
         # prog_ifindex, expected_attach_type
-        attr = _attr(
-            "=IIQQIIQII16sII", kind.program, len(program) // 8, ctypes.addressof(instructions),
-            ctypes.addressof(licence), 1 if log else 0, len(log) if log else 0,
-            ctypes.addressof(log) if log else 0, 0, 0, name, 0, kind.attach if kind.told else 0,
+        logged = (0, 0, 0) if log is None else (1, len(log), ctypes.addressof(log))
+        values = (
+            kind.program, len(program) // 8, ctypes.addressof(instructions), ctypes.addressof(licence),
+            *logged, 0, 0, name,
         )  # fmt: skip
-        return _bpf(PROG_LOAD, attr, 72 if kind.told else 64)
+        if not kind.told:
+            return _call(PROG_LOAD, _LOAD, *values)
+        return _call(PROG_LOAD, f"{_LOAD}II", *values, 0, kind.attach)
 
     try:
         return attempt(None)
     except OSError as error:
-        log = ctypes.create_string_buffer(1 << 16)
+        log = ctypes.create_string_buffer(_LOG_BYTES)
         try:
             return attempt(log)
         except OSError:
@@ -114,9 +122,10 @@ def attach(cgroup: int, program: int, *, replace: int | None = None, kind: Kind 
     Raises:
         OSError: As bpf(2): EPERM if another program was attached to stay alone, EINVAL for `replace` before 5.6.
     """
-    flags = F_ALLOW_MULTI | (F_REPLACE if replace is not None else 0)
-    attr = _attr("=IIIII", cgroup, program, kind.attach, flags, replace or 0)
-    _bpf(PROG_ATTACH, attr, 20 if replace is not None else 16)
+    if replace is None:
+        _call(PROG_ATTACH, "=IIII", cgroup, program, kind.attach, F_ALLOW_MULTI)
+    else:
+        _call(PROG_ATTACH, "=IIIII", cgroup, program, kind.attach, F_ALLOW_MULTI | F_REPLACE, replace)
 
 
 def detach(cgroup: int, program: int, kind: Kind = DEVICE) -> None:
@@ -125,7 +134,7 @@ def detach(cgroup: int, program: int, kind: Kind = DEVICE) -> None:
     Raises:
         OSError: As bpf(2): ENOENT if it is not there.
     """
-    _bpf(PROG_DETACH, _attr("=IIII", cgroup, program, kind.attach, 0), 16)
+    _call(PROG_DETACH, "=III", cgroup, program, kind.attach)
 
 
 def query(cgroup: int, kind: Kind = DEVICE) -> tuple[Attached, ...]:
@@ -155,12 +164,12 @@ def open_program(ident: int) -> int:
     Raises:
         OSError: As bpf(2): ENOENT if there is none.
     """
-    return _bpf(PROG_GET_FD_BY_ID, _attr("=I", ident), 12)
+    return _call(PROG_GET_FD_BY_ID, "=I", ident)
 
 
 def _about(ident: int, program: int) -> Attached:
     info = ctypes.create_string_buffer(ATTR_SIZE)
-    _bpf(OBJ_GET_INFO_BY_FD, _attr("=IIQ", program, ATTR_SIZE, ctypes.addressof(info)), 16)
+    _call(OBJ_GET_INFO_BY_FD, "=IIQ", program, ATTR_SIZE, ctypes.addressof(info))
     # struct bpf_prog_info: tag[8] at offset 8, name at 64, which ends with a NUL
     return Attached(ident, info.raw[64:].split(b"\0")[0].decode(errors="replace"), info.raw[8:16])
 
@@ -221,12 +230,13 @@ class _Fd:
 
 def _explained(what: str, kind: Kind, error: OSError, log: str) -> BpfError:
     since = "4.15" if kind is DEVICE else "4.18"
-    remedy = {
+    remedies: dict[int | None, str] = {
         errno.EPERM: "run as root with CAP_BPF and CAP_NET_ADMIN (before 5.8: CAP_SYS_ADMIN); if another program was "
         "attached to this cgroup without BPF_F_ALLOW_MULTI, it must go",
         errno.ENOSYS: f"use a kernel with CONFIG_BPF_SYSCALL, or {kind.off}",
         errno.EINVAL: f"use a kernel with CONFIG_CGROUP_BPF ({since} or newer), or {kind.off}",
-    }.get(error.errno or 0, "see dmesg")
+    }
     return BpfError(
-        f"cannot {what} a {kind.what} program: {error.strerror}" + (f": {log}" if log else ""), remedy=remedy
+        f"cannot {what} a {kind.what} program: {error.strerror}" + (f": {log}" if log else ""),
+        remedy=remedies.get(error.errno, "see dmesg"),
     )

@@ -47,7 +47,7 @@ class Cgroup:
             MesosGpuError: The kernel refuses, or holds other rules afterwards.
         """
         if self.version == "cgroup2":
-            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_DIRECTORY)
             try:
                 bpf_sys.install(fd, bpf.encode(bpf.compile_rules(rules)))
             finally:
@@ -63,7 +63,7 @@ class Cgroup:
         """
         if self.version == "cgroup1":
             return _accesses(_read_list(self.path)) == _accesses(map(str, rules))
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(self.path, os.O_DIRECTORY)
         try:
             return bpf_sys.installed(fd, bpf.encode(bpf.compile_rules(rules)))
         finally:

@@ -12,6 +12,7 @@ from isolator.devices import cgroups
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError
 
+PAUSES_S: Final = (0.01, 0.05, 0.2, 0.0)  # a process that is just ending is in no cgroup of its own any more
 MOST_NODES: Final = 4096  # in /dev; the engine makes some twenty, and one for each device
 
 
@@ -28,11 +29,11 @@ def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[i
         MesosGpuError: /dev, or the device list of its cgroup (v1; v2 has no list to read), has more or less.
     """
     want = frozenset(expected)
-    for pause_s in (0.01, 0.05, 0.2, 0.0):
+    for pause_s in PAUSES_S:
         wrong = {place: devices for place, devices in _devices(pid, majors).items() if devices != want}
         if not wrong or start_ticks(pid) is None:
             return
-        time.sleep(pause_s)  # a process that is just ending is in no cgroup of its own any more
+        time.sleep(pause_s)
     place, devices = next(iter(wrong.items()))
     raise MesosGpuError(
         f"{place} of the container has the devices {sorted(devices)}, not {sorted(want)}",
@@ -67,7 +68,7 @@ def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int
 
 
 def _of(directory: Path, majors: Collection[int]) -> Iterator[tuple[int, int]]:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(directory, os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         with os.scandir(fd) as entries:
             for count, entry in enumerate(entries):

@@ -23,7 +23,7 @@ from isolator.gpus.ledger import Holding, Ledger
 from isolator.host.sandbox import Sandbox
 from mesos_gpu.wire.plain import clean
 
-_PATH: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_PATH: Final = os.O_PATH | os.O_DIRECTORY
 _MAX_HANDLE_SZ: Final = 128  # linux/fs.h
 _AT_EMPTY_PATH: Final = 0x1000  # linux/fcntl.h
 _DEATH_S: Final = 5.0  # a process that hangs in a system call of another file system is not waited for longer
@@ -145,7 +145,7 @@ def end_below(place: str, ledger: Ledger, deadline: float, log: Callable[[str], 
     Raises:
         OSError: The file system of the place has no file handles, or this process may not use them.
     """
-    top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    top = os.open(place, os.O_DIRECTORY)
     try:
         _is_below(top, top)  # raises where no handle can be used
 

@@ -43,6 +43,11 @@ _LINKS: Final = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
+_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
+_PLAIN: Final = MS_NOSUID | MS_NODEV  # no set-user-ID programs, no device nodes
+_PASSIVE: Final = _PLAIN | MS_NOEXEC  # and no programs at all
+_READ_ONLY: Final = MS_REMOUNT | MS_BIND | MS_RDONLY
+_TREE: Final = MS_BIND | MS_REC
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -83,31 +88,31 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
         OSError: The kernel refuses.
     """
     kept = {
-        name: os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC)
+        name: os.open(f"/dev/{name}", os.O_PATH)
         for name in _KEPT
         if os.path.isdir(f"/dev/{name}") and not (own and name in _OWN)
     }
     log = os.readlink("/dev/log") if os.path.islink("/dev/log") else None
-    sources = [(seen, os.open(path, os.O_PATH | os.O_CLOEXEC)) for seen, path in nodes]
+    sources = [(seen, os.open(path, os.O_PATH)) for seen, path in nodes]
     _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for device in STANDARD:
-        os.mknod(device.path, stat.S_IFCHR | 0o666, os.makedev(device.major, device.minor))
+        os.mknod(device.path, stat.S_IFCHR, os.makedev(device.major, device.minor))
         os.chmod(device.path, 0o666)  # nosec B103 # null, zero and the like: anybody's, as on the host
     for name, target in (_LINKS | ({"log": log} if log else {})).items():
         os.symlink(target, f"/dev/{name}")
-    os.mkdir("/dev/pts", 0o755)
+    os.mkdir("/dev/pts")
     _mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     for name, fd in kept.items():
-        os.mkdir(f"/dev/{name}", 0o755)
-        _mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", MS_BIND | MS_REC)
+        os.mkdir(f"/dev/{name}")
+        _mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", _TREE)
     if own:
         os.mkdir("/dev/shm", 0o755)  # nosec B108 # in the tmpfs mounted above
-        os.mkdir("/dev/mqueue", 0o755)
+        os.mkdir("/dev/mqueue")
         with contextlib.suppress(FileNotFoundError, OSError):
-            _mount("mqueue", "/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+            _mount("mqueue", "/dev/mqueue", "mqueue", _PASSIVE)
     for seen, fd in sources:
         Path(seen).parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(seen, os.O_CREAT | os.O_WRONLY, 0o644))
+        Path(seen).touch()
         _mount(f"/proc/self/fd/{fd}", seen, "none", MS_BIND)
     for fd in (*kept.values(), *(fd for _, fd in sources)):
         os.close(fd)
@@ -130,24 +135,24 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
     Raises:
         OSError: The kernel refuses.
     """
-    held = os.open(sandbox, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    held = os.open(sandbox, _DIRECTORY)
     real = os.path.realpath(sandbox)
     covered: dict[str, int] = {
-        place: os.open(place, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+        place: os.open(place, _DIRECTORY)
         for place in (*PRIVATE, *writable_by_all())
         if os.path.realpath(place) == place  # /var/tmp may be a link to /tmp
     }
-    first, flags = next(iter(covered)), MS_NOSUID | MS_NODEV
-    _mount("tmpfs", first, "tmpfs", flags, "mode=755" + (f",size={mib}m" if mib else ""))
+    first = next(iter(covered))
+    _mount("tmpfs", first, "tmpfs", _PLAIN, "mode=755" + (f",size={mib}m" if mib else ""))
     for place in covered:
         path = f"{first}/{place.replace('/', '-')}"
-        os.mkdir(path, 0o1777)
+        os.mkdir(path)
         os.chmod(path, 0o1777)  # nosec B103 # sticky, and of this task alone
     for place in reversed(covered):  # the first goes over itself, last
         _mount(f"{first}/{place.replace('/', '-')}", place, "none", MS_BIND)
     if any(real.startswith(f"{place}/") for place in covered):
         Path(real).mkdir(parents=True)
-        _mount(f"/proc/self/fd/{held}", real, "none", MS_BIND | MS_REC)
+        _mount(f"/proc/self/fd/{held}", real, "none", _TREE)
     os.close(held)
     return covered
 
@@ -194,14 +199,14 @@ def hide(places: Iterable[str], sandbox: str) -> None:
     Raises:
         OSError: The kernel refuses.
     """
-    real, flags = os.path.realpath(sandbox), MS_NOSUID | MS_NODEV | MS_NOEXEC
+    real = os.path.realpath(sandbox)
     for place in filter(os.path.lexists, places):
-        own = os.open(real, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
-        _mount("tmpfs", place, "tmpfs", flags, "mode=755,size=64k")
+        own = os.open(real, _DIRECTORY)
+        _mount("tmpfs", place, "tmpfs", _PASSIVE, "mode=755,size=64k")
         if real.startswith(f"{place}/"):
             Path(real).mkdir(parents=True)
-            _mount(f"/proc/self/fd/{own}", real, "none", MS_BIND | MS_REC)
-        _mount("none", place, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+            _mount(f"/proc/self/fd/{own}", real, "none", _TREE)
+        _mount("none", place, "none", _READ_ONLY | _PASSIVE)
         os.close(own)
 
 
@@ -211,11 +216,11 @@ def mount_volume(build: str) -> None:
     Raises:
         OSError: The kernel refuses.
     """
-    fd = os.open(build, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    fd = os.open(build, _DIRECTORY)
     if not os.path.isdir(VOLUME_PATH):
         _make_room(*os.path.split(VOLUME_PATH))
     _mount(f"/proc/self/fd/{fd}", VOLUME_PATH, "none", MS_BIND)
-    _mount("none", VOLUME_PATH, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    _mount("none", VOLUME_PATH, "none", _READ_ONLY | _PLAIN)
     os.close(fd)
 
 
@@ -266,7 +271,7 @@ def _mount_path(
             raise OSError(errno.ESTALE, "it was exchanged for another")
         is_file = not stat.S_ISDIR(status.st_mode)
         # Of the file system that it is from: a remount would take off what is not named again (ST_* are as MS_*).
-        kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | _PASSIVE)
         # In the sandbox; or where nothing of the task has been yet, and all that is there is ours.
         for place in (sandbox, *covered):
             if target.startswith(place + "/"):
@@ -275,7 +280,7 @@ def _mount_path(
                 break
         with held(target) as inside:
             _mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
-    flags = MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | kept | (MS_RDONLY if read_only else 0)
+    flags = MS_REMOUNT | MS_BIND | _PLAIN | kept | (MS_RDONLY if read_only else 0)
     with held(target) as mounted:  # what is on top there now; if that is no mount, the kernel refuses
         _mount("none", f"/proc/self/fd/{mounted}", "none", flags)
 
@@ -289,10 +294,10 @@ def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
     """
     for place, below in (covered or {}).items():
         if path.startswith(place + "/"):
-            fd = os.open(path[len(place) + 1 :], os.O_PATH | os.O_CLOEXEC, dir_fd=below)
+            fd = os.open(path[len(place) + 1 :], os.O_PATH, dir_fd=below)
             break
     else:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = os.open(path, os.O_PATH)
     try:
         if os.readlink(f"/proc/self/fd/{fd}") != path:
             raise OSError(errno.ELOOP, "it has become a symbolic link")
@@ -303,8 +308,8 @@ def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
 
 def _make_room(parent: str, name: str) -> None:
     """A mount point that the host does not have: its parent's entries again, on a file system with one more."""
-    before = os.open(parent, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-    _mount("tmpfs", parent, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k")
+    before = os.open(parent, os.O_DIRECTORY)
+    _mount("tmpfs", parent, "tmpfs", _PLAIN, "mode=755,size=64k")
     for entry in os.scandir(before):
         seen = f"{parent}/{entry.name}"
         if entry.is_symlink():
@@ -313,10 +318,10 @@ def _make_room(parent: str, name: str) -> None:
         if entry.is_dir():
             os.mkdir(seen)
         else:
-            os.close(os.open(seen, os.O_CREAT | os.O_WRONLY, 0o644))
-        _mount(f"/proc/self/fd/{before}/{entry.name}", seen, "none", MS_BIND | MS_REC)
-    os.mkdir(f"{parent}/{name}", 0o755)
-    _mount("none", parent, "none", MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+            Path(seen).touch()
+        _mount(f"/proc/self/fd/{before}/{entry.name}", seen, "none", _TREE)
+    os.mkdir(f"{parent}/{name}")
+    _mount("none", parent, "none", MS_REMOUNT | MS_RDONLY | _PLAIN)
     os.close(before)
 
 
@@ -327,7 +332,7 @@ def mount_cgroup2() -> None:
         OSError: The kernel has none (before 4.5), or refuses.
     """
     os.makedirs(OWN_CGROUP2, mode=0o700, exist_ok=True)
-    _mount("none", OWN_CGROUP2, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    _mount("none", OWN_CGROUP2, "cgroup2", _PASSIVE)
 
 
 def freeze_cgroups() -> None:
@@ -337,8 +342,7 @@ def freeze_cgroups() -> None:
         OSError: The kernel refuses.
     """
     if os.path.ismount(OWN_CGROUP2):
-        flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
-        _mount("none", OWN_CGROUP2, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+        _mount("none", OWN_CGROUP2, "none", _READ_ONLY | _PASSIVE)
     attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = _libc.syscall(
         _SYS_MOUNT_SETATTR, AT_FDCWD, _CGROUPS.encode(), AT_RECURSIVE, attributes, len(attributes)
@@ -352,5 +356,4 @@ def freeze_cgroups() -> None:
     ):  # before Linux 5.12
         point = line.split()[4]
         if point == _CGROUPS or point.startswith(_CGROUPS + "/"):
-            flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
-            _mount("none", point, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+            _mount("none", point, "none", _READ_ONLY | _PASSIVE)

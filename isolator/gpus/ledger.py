@@ -36,6 +36,8 @@ _PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijk
 #: image until that is removed, and its uid of the user pool: the next task with that uid must own no files there.
 LAST: Final = ("sandbox", "rootfs", "uid")
 _METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
+_LOCK_FILE: Final = os.O_RDWR | os.O_CREAT
+_AT_ONCE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 TURN_S = 30.0  # at work on the shares of a card
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -336,7 +338,7 @@ class Ledger:
             return alive is not False
         try:
             with open(self._lock(holding.container)) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, _AT_ONCE)
         except OSError:  # held; or it cannot be opened
             return True
         return False
@@ -347,15 +349,18 @@ class Ledger:
         Raises:
             OSError: It cannot be had.
         """
-        path = self._lock(container)
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fd = self._opened(self._lock(container))
+        fcntl.flock(fd, _AT_ONCE)
         return fd
 
     def _lock(self, container: str) -> Path:
-        return self._path.parent / "owners" / container
+        return self.directory / "owners" / container
+
+    def _opened(self, path: Path) -> int:
+        """Open a file for a lock, which lies in a folder of the node directory."""
+        for folder in self.directory, path.parent:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, _LOCK_FILE, 0o600)
 
     def release(self, task: str, owner: Owner, container: str = "") -> None:
         """Release the claims of a task unless its holding has another owner now. `LAST` traces stay until `drop`."""
@@ -424,9 +429,8 @@ class Ledger:
         deadline = time.monotonic() + timeout_s
         with contextlib.ExitStack() as stack:
             for gpu in sorted(set(gpus)):  # in one order, so that no two wait for each other
-                path = self._path.parent / "cards" / f"{gpu}.lock"
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                path = self.directory / "cards" / f"{gpu}.lock"
+                fd = self._opened(path)
                 stack.callback(os.close, fd)
                 if not locked_within(fd, deadline - time.monotonic()):
                     raise Unavailable(
@@ -445,9 +449,8 @@ class Ledger:
             if not self._path.exists():
                 self._create()
             with contextlib.closing(_connect(self._uri)) as db:
-                db.execute(
-                    "PRAGMA synchronous=NORMAL"
-                )  # with WAL: a power cut loses claims, but damages nothing
+                # With WAL: a power cut loses claims, but damages nothing.
+                db.execute("PRAGMA synchronous=NORMAL")
                 db.execute("PRAGMA foreign_keys=ON")
                 db.execute("BEGIN IMMEDIATE")
                 self._check(db)
@@ -458,9 +461,8 @@ class Ledger:
         except json.JSONDecodeError as error:
             raise self._damaged(f"what a task made is not JSON: {error}") from error
         if self._kept is not None:
-            with contextlib.suppress(
-                OSError, sqlite3.DatabaseError
-            ):  # the next transaction says what is wrong
+            # The next transaction says what is wrong.
+            with contextlib.suppress(OSError, sqlite3.DatabaseError):
                 self._kept.hold(self._path, lambda: _connect(self._uri, check_same_thread=False))
 
     def _create(self) -> None:

@@ -18,6 +18,7 @@ from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 SETTLED_S: Final = 5.0  # a file that is written anew is left alone until it has not changed for so long
 _MOST_BYTES: Final = 256 << 20
 _ZIP: Final = b"PK\x05\x06"  # how the last record of an archive begins; a comment may follow it
+_TAIL_BYTES: Final = 22 + 65_535  # of that record, with the longest comment
 _Stat = tuple[int, int, int]
 
 
@@ -54,8 +55,8 @@ class Started:
 
 def _place(argv: Sequence[str]) -> Path | None:
     """The archive that a process was started from, else the list of what is installed; None: neither is known."""
-    started = Path(os.path.abspath(argv[0])) if argv and argv[0] else None
-    if started is not None and _is_archive(started):
+    started = Path(os.path.abspath(argv[0]))
+    if _is_archive(started):
         return started
     from importlib import metadata  # it takes memory that a host with an archive need not give
 
@@ -70,32 +71,30 @@ def _place(argv: Sequence[str]) -> Path | None:
 def _is_archive(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(file.tell() - 22 - 65_535, 0))
+            file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
             return _ZIP in file.read()
     except OSError:
         return False
 
 
 def _stat(path: Path | None) -> _Stat | None:
+    if path is None:
+        return None
     try:
-        status = path.stat() if path is not None else None
+        status = path.stat()
     except OSError:
         return None
-    return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _digest(path: Path | None) -> str:
     """The SHA-256, hexadecimal; "": the file cannot be read, or is larger than any program of ours."""
     if path is None:
         return ""
-    told = hashlib.sha256()
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size > _MOST_BYTES:
                 return ""
-            while data := file.read(1 << 20):
-                told.update(data)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
-    return told.hexdigest()

@@ -18,6 +18,7 @@ from isolator.gpus.locks import locked_now
 KEPT_S: Final = 7 * 86400.0  # since its last start: an upgrade may be taken back
 OFTEN_S: Final = 3600.0  # between looks
 DIRECTORY: Final = "programs"  # of the node
+_LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 _TREE: Final = re.compile(r"[0-9a-f]{32}-[a-z0-9-]+", re.ASCII)
 _ARCHIVE: Final = re.compile(r"[0-9a-f]{64}\.pyz|\.fetched-\w+", re.ASCII)
 _HOLDS: Final = "isolator/node/programs.py"  # is in releases whose programs hold their directory
@@ -59,7 +60,7 @@ def _is_ours(top: Path) -> bool:
 @contextlib.contextmanager
 def _turn(top: Path) -> Iterator[bool]:
     """Whether nobody else unpacks or removes meanwhile (mesos_gpu/install/unpack.py)."""
-    handle = os.open(top / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = os.open(top / ".lock", _LOCK, 0o600)
     try:
         yield locked_now(handle)
     finally:
@@ -73,7 +74,7 @@ def _gone(path: Path, now: float) -> bool:
     is_archive = stat.S_ISREG(status.st_mode) and _ARCHIVE.fullmatch(path.name)
     if now - status.st_mtime < KEPT_S or not (is_tree or is_archive):
         return False
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(path, os.O_NOFOLLOW)
     try:
         if not locked_now(handle):
             return False

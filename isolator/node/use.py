@@ -69,8 +69,8 @@ class Counts:
     def _of_tasks(self, cards: dict[GpuId, Reading], now: float, began_ticks: int) -> tuple[TaskUse, ...]:
         began_at = now - (ticks_now() - began_ticks + 1) / TICKS_PER_S  # ticks are rounded down
         holdings = [each for each in self._ledger.holdings() if each.gpus and self._ledger.alive(each)]
-        members = members_of(holdings) if holdings else []
-        tasks = {pid: each.task for each, pids in zip(holdings, members, strict=True) for pid in pids}
+        members = zip(holdings, members_of(holdings), strict=True)
+        tasks = {pid: each.task for each, pids in members for pid in pids}
         whose = self._processes.look(_named(cards.values()), tasks, began_ticks)
         before, self._tasks = self._tasks, {}
         uses = []
@@ -119,15 +119,15 @@ def _named(readings: Iterable[Reading]) -> set[int]:
 def _span(holding: Holding, reading: Reading, whose: dict[int, Whose]) -> Span | None:
     """What a task did of what its card did: all of it, if it holds the card whole and nobody else is known to be, or
     to have worked, on it; else what its processes did."""
-    busy = None if reading.process_busy_ms is None else dict(reading.process_busy_ms)
+    busy = dict(reading.process_busy_ms or ())
     task = holding.task
     others = any(whose[pid].present not in (task, None) for pid in reading.pids or ()) or any(
-        ms and whose[pid].worked not in (task, None) for pid, ms in (busy or {}).items()
+        ms and whose[pid].worked not in (task, None) for pid, ms in busy.items()
     )
     if holding.share is None and not others:
         return reading.span
-    own = [pid for pid in busy or () if whose[pid].worked == task]
-    unknown = [pid for pid in busy or () if whose[pid].worked is None]
+    own = [pid for pid in busy if whose[pid].worked == task]
+    unknown = [pid for pid in busy if whose[pid].worked is None]
     return policy.busy_of(reading.span, busy, own, unknown)
 
 
@@ -136,5 +136,4 @@ def _memory_mib(reading: Reading, pids: list[int] | None) -> int | None:
     if pids is None:
         return None
     known = dict(reading.process_mib or ())
-    amounts = [known.get(pid) for pid in pids]
-    return None if None in amounts else sum(amount or 0 for amount in amounts)
+    return sum(known[pid] for pid in pids) if known.keys() >= {*pids} else None

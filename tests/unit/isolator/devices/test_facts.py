@@ -14,7 +14,8 @@ from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailab
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.share_use import ShareUse
-from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
+from mesos_gpu.model.shares.share import Method, Share
 
 A, B = GpuId("GPU-aaaaaaaa-0000-0000-0000-000000000000"), GpuId("GPU-bbbbbbbb-0000-0000-0000-000000000000")
 DEVICES = """Character devices:
@@ -215,3 +216,85 @@ def test_no_isolation_is_never_assumed(monkeypatch: pytest.MonkeyPatch, wish: st
     monkeypatch.setattr(cgroups, "mounted", lambda: dict.fromkeys(there, Path("/x")))
     with pytest.raises(Unavailable, match="MESOS_GPU_ISOLATION"):
         facts.isolation_name({"MESOS_GPU_ISOLATION": wish})
+
+
+@pytest.mark.parametrize(
+    ("env", "isolation"),
+    [({"MESOS_GPU_ISOLATION": "off"}, "off"), ({}, "cgroup1"), ({"MESOS_GPU_ISOLATION": ""}, "cgroup1")],
+)
+def test_isolation_is_by_default_what_this_process_is_told(
+    monkeypatch: pytest.MonkeyPatch, env: dict[str, str], isolation: str
+) -> None:
+    monkeypatch.setattr(cgroups, "mounted", lambda: {"cgroup1": Path("/x"), "cgroup2": Path("/y")})
+    monkeypatch.delenv("MESOS_GPU_ISOLATION", raising=False)
+    assert facts.isolation_name(env) == isolation
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert facts.isolation_name() == isolation
+    monkeypatch.setenv("MESOS_GPU_ISOLATION", "off")
+    assert facts.isolation_name({}) == "cgroup1"
+
+
+def test_isolation_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadConfiguration, match="MESOS_GPU_ISOLATION is 'v2'"):
+        facts.isolation_name({"MESOS_GPU_ISOLATION": "v2"})
+
+
+@pytest.mark.parametrize("path", ["/dev/no", "dev/char", "/other/char", "/dev/../dev/char", "/dev/file"])
+def test_an_extra_device_is_a_character_device_below_dev(tmp_path: Path, path: str) -> None:
+    for name in "dev/char", "other/char":
+        (tmp_path / name).parent.mkdir()
+        os.mknod(tmp_path / name, stat.S_IFCHR | 0o666, os.makedev(231, 192))
+    (tmp_path / "dev/file").touch()
+    env = {"MESOS_GPU_EXTRA_DEVICES": f"/dev/char,{path}"}
+    with pytest.raises(BadConfiguration, match=f"names {path}: "):
+        facts.extra_devices(env, DriverFacts(), tmp_path)
+
+
+@pytest.mark.parametrize("source", ["nvml", "simulated"])
+def test_devices_of_a_share_are_those_of_its_cards_or_of_its_instance(tmp_path: Path, source: str) -> None:
+    driver = DriverFacts({"nvidia": 195, "nvidia-caps": 510}, caps=(9,))
+    first = MigInstance("MIG-1", "1g.5gb", 1, 1, gpu_instance=3, compute_instance=4, start=0)
+    instances = (first, replace(first, uuid="MIG-2", gpu_instance=5, compute_instance=0, start=1))
+    cards = [
+        replace(gpu(GpuId("GPU-a"), 0), sharing=Sharing(1, instances=instances)),
+        gpu(GpuId("GPU-b"), 1),
+        replace(gpu(GpuId("GPU-c"), 2), sharing=Sharing(1, instances=instances[:1])),
+    ]
+    inventory = Inventory(tuple(cards), source)
+    text = """gpu0/gi3/access 30
+gpu0/gi3/ci4/access 34
+gpu0/gi5/access 50
+gpu0/gi5/ci0/access 55
+gpu2/gi3/access 80
+gpu2/gi3/ci4/access 84
+"""
+    (tmp_path / "proc/driver/nvidia-caps").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia-caps/mig-minors").write_text(text)
+
+    def caps(share: Share | None, minors: dict[GpuId, int]) -> list[int]:
+        devices = facts.granted_devices(driver, minors, share, inventory, tmp_path)
+        return [each.minor for each in devices if each.major == 510]
+
+    one = {GpuId("GPU-a"): 0}
+    assert caps(None, one) == [9]
+    assert caps(Share(500, 1, 1, Method.TURNS), one) == [9]
+    if source == "simulated":
+        assert caps(Share(500, 1, 1, Method.MIG, instance="MIG-1"), one) == [9]
+        return
+    assert caps(Share(500, 1, 1, Method.MIG, instance="MIG-1"), one) == [30, 34]
+    assert caps(Share(500, 1, 1, Method.MIG, instance="1g.5gb@1"), one) == [50, 55]
+    assert caps(Share(500, 1, 1, Method.MIG, instance="MIG-1"), {GpuId("GPU-c"): 2}) == [80, 84]
+    for instance, minors in (("MIG-3", one), ("MIG-1", {GpuId("GPU-b"): 1})):
+        with pytest.raises(Unavailable, match=f"the MIG instance {instance} is not on this host now"):
+            caps(Share(500, 1, 1, Method.MIG, instance=instance), minors)
+
+
+@pytest.mark.parametrize("health", list(Health))
+def test_a_card_is_granted_while_it_is_well_or_suspect(tmp_path: Path, health: Health) -> None:
+    inventory = Inventory((replace(gpu(GpuId("GPU-a"), 4), health=health),), "nvml")
+    if health in (Health.OK, Health.SUSPECT):
+        assert facts.minors((GpuId("GPU-a"),), inventory, tmp_path) == {GpuId("GPU-a"): 4}
+    else:
+        with pytest.raises(Unavailable, match=f"GPU-a is {health.value}"):
+            facts.minors((GpuId("GPU-a"),), inventory, tmp_path)

@@ -4,6 +4,9 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+import pytest
+
+from isolator.node import program
 from isolator.node.program import SETTLED_S, Started
 from mesos_gpu import __version__
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE
@@ -88,3 +91,74 @@ def test_installed_program_is_known_by_the_list_of_its_files(tmp_path: Path) -> 
 def test_program_that_is_neither_archive_nor_installed_has_no_digest(tmp_path: Path) -> None:
     program = Started(Clock(), path=tmp_path / "none").look()
     assert (program.digest, program.replaced) == ("", "")
+
+
+@pytest.mark.parametrize(("behind", "is_archive"), [(65_535, True), (65_536, False)])
+def test_an_archive_is_known_by_its_last_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int, is_archive: bool
+) -> None:
+    """A comment of 65535 bytes is the longest."""
+    path, large = tmp_path / "executor.pyz", b"#!" * 40_000
+    path.write_bytes(large + b"PK\x05\x06" + bytes(18 + behind))
+    installed = Started(Clock(), ["monitor"]).look().digest
+    digest = Started(Clock(), [str(path)]).look().digest
+    assert digest == (hashlib.sha256(path.read_bytes()).hexdigest() if is_archive else installed)
+
+
+def test_a_program_is_looked_for_by_the_arguments_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = archive(tmp_path / "executor.pyz", "text")
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "executor.pyz"), "monitor"])
+    assert Started(Clock()).look().digest == digest
+    other = archive(tmp_path / "other.pyz", "other")
+    assert Started(Clock(), [str(tmp_path / "other.pyz")]).look().digest == other
+
+
+@pytest.mark.parametrize("argv", [[""], ["-c"]])
+def test_a_program_without_an_archive_is_the_installed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+) -> None:
+    class Listed:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def locate(self) -> Path:
+            return tmp_path / self.name
+
+    class Distribution:
+        files: list[Listed] | None = [Listed("METADATA"), Listed("RECORD"), Listed("LICENSE")]
+
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _name: Distribution)
+    (tmp_path / "RECORD").write_text("files")
+    assert Started(Clock(), argv).look().digest == hashlib.sha256(b"files").hexdigest()
+    Distribution.files = None
+    assert Started(Clock(), argv).look().digest == ""
+
+
+@pytest.mark.parametrize(("most", "is_read"), [(5, True), (4, False)])
+def test_a_program_larger_than_any_of_ours_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_read: bool
+) -> None:
+    monkeypatch.setattr(program, "_MOST_BYTES", most)
+    (tmp_path / "RECORD").write_text("12345")
+    digest = Started(Clock(), path=tmp_path / "RECORD").look().digest
+    assert digest == (hashlib.sha256(b"12345").hexdigest() if is_read else "")
+
+
+def test_a_program_that_cannot_be_read_when_it_lies_still_is_the_same(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "executor.pyz"
+    old = archive(path, "old")
+    started = Started(clock, [str(path)])
+    path.unlink()
+    path.mkdir()
+    for _ in range(3):
+        assert started.look().replaced == ""
+        clock.now += SETTLED_S
+    path.rmdir()
+    assert started.look().digest == old
+    new = archive(path, "new")
+    started.look()
+    clock.now += SETTLED_S
+    assert started.look().replaced == new
+    assert started.look().replaced == new
