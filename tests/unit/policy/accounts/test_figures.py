@@ -215,7 +215,12 @@ def test_percentile_counts_waits_from_the_shortest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "owed", "percent"), [([2, 3], [3, 2], 87), ([1, 2], [3, 3], 90), ([1, 1, 2], [1, 1, 1], 88)]
+    ("served", "owed", "percent"),
+    [([2, 3], [3, 2], 87), ([1, 2], [3, 3], 90), ([1, 1, 2], [1, 1, 1], 88)],
 )
 def test_evenness_is_rounded_down(served: list[int], owed: list[int], percent: int) -> None:
     assert jain_percent(served, owed) == percent
+
+
+def test_evenness_takes_less_than_a_millionth_as_nothing() -> None:
+    assert jain_percent([1, 1], [1_000_001, 2_000_000]) is None
