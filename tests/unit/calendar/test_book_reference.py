@@ -208,11 +208,11 @@ HOLDERS = "queue c is guaranteed 4, queue a is guaranteed 3, queue d is guarante
 @pytest.mark.parametrize(
     ("pool", "owner", "owed", "why"),
     [
-        ("default", "", {}, "1 GPU are guaranteed to nobody, and 2 would be booked"),
-        ("default", "", OWED, f"1 GPU are guaranteed to nobody, and 2 would be booked: {HOLDERS}{OWN}"),
+        ("default", "", {}, "1.5 GPUs are guaranteed to nobody, and 2 would be booked"),
+        ("default", "", OWED, f"1.5 GPUs are guaranteed to nobody, and 2 would be booked: {HOLDERS}{OWN}"),
         (
             "big", "", OWED,
-            f"1 GPU of pool big are guaranteed to nobody, and 2 would be booked: queue g is guaranteed 9{OWN}",
+            f"1.5 GPUs of pool big are guaranteed to nobody, and 2 would be booked: queue g is guaranteed 9{OWN}",
         ),
         ("default", "z", OWED, "queue z is guaranteed 1 GPU, and 2 would be booked of that"),
         ("big", "z", OWED, "queue z is guaranteed 0 GPUs of pool big, and 2 would be booked of that"),
@@ -223,7 +223,7 @@ def test_clash_of_sums_names_who_is_guaranteed_most(
 ) -> None:
     asked = item("a", 2, 0, 1, owner=owner)
     asked = replace(asked, spec=replace(asked.spec, pool=pool))
-    ground = Ground([Bin("n0", "A100", pool, 8)], lambda _: Guaranteed({pool: 1000}, owed))
+    ground = Ground([Bin("n0", "A100", pool, 8)], lambda _: Guaranteed({pool: 1500}, owed))
     assert clash(ground, [asked]) == Clash(why, NOW)
 
 
