@@ -1,5 +1,6 @@
 """What people are told of limits: each reason in full."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from mesos_gpu.model.tenancy import (
     EVERYBODY,
     Budget,
     Guarantee,
+    Hours,
     JobClass,
     Limits,
     Pool,
@@ -26,6 +28,7 @@ from mesos_gpu.policy.admission.limits import (
     class_of,
     faults,
     faults_together,
+    scopes_of,
     too_many_submitted,
     wait_of_queue,
     wait_of_scopes,
@@ -263,6 +266,11 @@ NO_SEAT = "it is not preemptible, so it starts only within what its queue is gua
     ("known", "fields", "seated", "wanted"),
     [
         (tree(), {"queue": "gone"}, False, None),
+        (tree(guaranteed(4000)), {"queue": "gone", "preemptible": False}, False, None),
+        (
+            tree(replace(guaranteed(1000), hours=(Hours("22:00", "06:00"),))), {"preemptible": False}, False,
+            Wait(Stage.GUARANTEE, NO_SEAT),
+        ),
         (tree(QueueSpec(stop=Stop.HOLD)), {"job_class": "x"}, True, Wait(Stage.HOLD, "queue ml/a is on hold")),
         (tree(), {"job_class": "x"}, True, Wait(Stage.CLASS, "there is no class x any more")),
         (
@@ -291,6 +299,13 @@ def test_time_limit_of_a_queue_is_for_jobs_without_one() -> None:
     assert as_given(known, job()) == job()
     assert as_given(tree(), job(timeout_s=None, priority=None)) == job(timeout_s=None, priority=0)
     assert as_given(known, job(queue="gone", timeout_s=None)) == job(queue="gone", timeout_s=None)
+
+
+def test_limits_of_a_queue_that_is_gone_are_those_of_its_user() -> None:
+    few = Limits(max_running=3)
+    known = Tree(QueueDocument(queues={"ml": QueueSpec(limits=few)}, users={EVERYBODY: few}))
+    assert scopes_of(known, "gone", USER) == (Scope("", USER, few),)
+    assert scopes_of(known, "ml/gone", USER) == (Scope("ml", EVERYBODY, few), Scope("", USER, few))
 
 
 def test_class_is_found_by_its_name() -> None:

@@ -39,6 +39,10 @@ FORM = "is no name for a variable with a secret, as HF_TOKEN"
         ({"A": SecretRef("none")}, [], [("secrets", f"'' must be {SOURCE_FORM}")]),
         ({}, [("../x", "hf")], [("container.volumes.0.containerPath", f"of a secret must be {FILE_FORM}")]),
         ({}, [("/x", "hf")], [("container.volumes.0.containerPath", f"of a secret must be {FILE_FORM}")]),
+        (
+            {"SECRET_FILE_0": "mine"}, [("/x", "hf")],
+            [("container.volumes.0.containerPath", f"of a secret must be {FILE_FORM}")],
+        ),
         ({}, [("x", "bad")], [("secrets", f"'a b' must be {SOURCE_FORM}")]),
         (
             {"SECRET_FILE_0": "mine"}, [("x", "hf")],

@@ -25,7 +25,7 @@ from mesos_gpu.testing.builders import gpu, seen
 from tests.unit.policy.explain.test_why import BIG, JOB, NOON, NOW, PLAIN, SMALL, ask, cards, node
 
 NEEDS = "waits for 1 cpus, 128 MiB, 1 GPU"
-ROOM = RoomToCome((Giver("dev", (JobId("d1"),), 1000),), NOW, NOW + 90, on=(AgentId("small"),))
+ROOM = RoomToCome((Giver("dev", (JobId("d1"),), 1000),), NOW, NOW + 90, on=(AgentId("small"), AgentId("big")))
 TAKEN = seen(SMALL, holders={GpuId("g8"): "j"})
 BORROWS = "nearest is small, which lacks 1 GPU: g8 is used by j; it borrows, as"
 
@@ -272,6 +272,21 @@ def test_free_gpus_of_a_node_are_those_that_are_offered(offered: bool, gpus_offe
     assert free_here(ask(1).gpu, view) == free
 
 
+@pytest.mark.parametrize(
+    ("cover", "words"),
+    [
+        (1, []),
+        (2, ["lacks 1 GPU: its offers hold 1"]),
+        (3, ["opens no GPU to shares now: what holds its shared GPUs in Mesos has failed to start"]),
+    ],
+)
+def test_node_that_opens_no_gpu_to_shares_says_so(cover: int, words: list[str]) -> None:
+    asked = ask(1, share=ShareRequest(250, 250))
+    asked = replace(asked, resources=asked.resources.without_gpus())
+    view = node("n", replace(gpu("g"), sharing=SHIM), cover=Resources(gpus=cover))
+    assert words_of(asked, view) == words
+
+
 # --- the funnel
 
 
@@ -290,7 +305,7 @@ def test_funnel_of_a_gang_is_of_the_model_with_most_room() -> None:
     ]
     passed = funnel(ask(1, "A", "B", tasks=3), nodes, now=NOW)
     assert ([each.room for each in passed.passages], passed.tasks_fit) == ([2, 1], 3)
-    single = funnel(ask(1, "A", "B"), nodes, now=NOW)
+    single = funnel(ask(1, "A", "B"), [node("n1", gpu("a", "A")), node("n2", gpu("b", "B"))], now=NOW)
     assert ([each.room for each in single.passages], single.tasks_fit) == ([1, 1], 1)
 
 
