@@ -169,10 +169,10 @@ def test_nearest_moments_are_the_first_on_each_side_that_fit(seed: int) -> None:
     steps = range(0, 40 * 60, 30)  # minutes
     later = [at / 60 for at in steps if at / 60 > begins and fit(at / 60)][:1]
     earlier = [at / 60 for at in steps if 0 < at / 60 < begins and fit(at / 60)][-1:]
-    found = [(at - NOW) / HOUR for at in nearest(ground, others, asked, NOW - 1, most=1)]
+    moments = [(at - NOW) / HOUR for at in nearest(ground, others, asked, NOW - 1, most=1)]
     if begins and not earlier and fit(0):
         earlier = [0.0]
-    assert found == [*earlier, *later]
+    assert moments == [*earlier, *later]
 
 
 @pytest.mark.parametrize(

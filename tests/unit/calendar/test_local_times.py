@@ -185,8 +185,9 @@ def test_booking_times_are_those_of_all_days_one_by_one(seed: int) -> None:
     moments = sorted({at for each in every for at in (each.begins, each.ends) if at < last} | {last - 1})
     for since in moments:
         for exact in (since - 1, since, since + 0.5):
-            found = list(times(spec, exact, last))
-            assert found == [each for each in every if each.ends > exact and each.begins < last]
+            assert list(times(spec, exact, last)) == [
+                each for each in every if each.ends > exact and each.begins < last
+            ]
     for until in moments:
         assert list(times(spec, 0, until)) == [each for each in every if each.begins < until]
 

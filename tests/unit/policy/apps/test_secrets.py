@@ -3,7 +3,7 @@
 import pytest
 
 from mesos_gpu.model.apps.app import App, Container, SecretRef, Volume
-from mesos_gpu.model.secret import FILE_FORM, MOST_SECRETS, SOURCE_FORM, Secret
+from mesos_gpu.model.secret import FILE_FORM, MOST_SECRETS, SOURCE_FORM, Secret, unfit
 from mesos_gpu.policy.apps.secrets import Use, problems_of, uses_of
 
 SOURCES = {"hf": "/team/hf", "key": "team/key#pem", "bad": "a b"}
@@ -27,6 +27,7 @@ def test_secrets_of_an_app_are_variables_and_files() -> None:
     assert uses_of(App("/a", cmd="x", secrets=SOURCES)) == (), "nothing refers to them"
 
 
+((_, RESERVED),) = unfit([Secret("MESOS_X", "team/hf")])
 FORM = "is no name for a variable with a secret, as HF_TOKEN"
 
 
@@ -56,7 +57,7 @@ FORM = "is no name for a variable with a secret, as HF_TOKEN"
         (
             {"MESOS_X": SecretRef("hf")}, [("x", "hf"), ("x/y", "key")],
             [
-                ("env.MESOS_X", "is a name that tasks are told things by; choose another"),
+                ("env.MESOS_X", RESERVED),
                 (
                     "container.volumes.1.containerPath",
                     "its file x/y is in the way of another's; give each a path of its own",

@@ -1,4 +1,4 @@
-"""When a job will start: each estimate in full."""
+"""Estimates of when jobs start, each in full."""
 
 from dataclasses import replace
 from math import inf
@@ -61,18 +61,6 @@ RAN = "job a has run 5m of its timeout_s 15m on h1"
             ),
         ),
         (
-            kept(ENDLESS, LIMITED, held("b")),
-            Estimate(
-                None,
-                "nobody knows when job b ends on h1: it has no timeout_s, and no finished job of its app or name ran "
-                "so long",
-            ),
-        ),
-        (
-            kept(ENDLESS, held(None)),
-            Estimate(None, "nobody knows when a node monitor ends on h1: it runs as long as its node"),
-        ),
-        (
             kept(NOW + 600, LIMITED, agent_id=None, hostname=""),
             Estimate(NOW + 600, "job a has run 5m of its timeout_s 15m; then queue ml may hold 1 GPU more"),
         ),
@@ -115,8 +103,9 @@ def test_estimate_says_what_is_free_then(fields: dict[str, Any], words: str) -> 
 
 def test_estimate_by_a_limit_counts_the_gpus_of_all_tasks() -> None:
     limited = kept(NOW + 600, LIMITED, agent_id=None)
-    found = estimate_of(job(gpus=1, gpu_milli=500, tasks=3), limited, now=NOW)
-    assert found == Estimate(NOW + 600, f"{RAN}; then queue ml may hold 1.5 GPUs more")
+    assert estimate_of(job(gpus=1, gpu_milli=500, tasks=3), limited, now=NOW) == Estimate(
+        NOW + 600, f"{RAN}; then queue ml may hold 1.5 GPUs more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,8 +120,6 @@ def test_estimate_by_a_limit_counts_the_gpus_of_all_tasks() -> None:
             Estimate(NOW + 150, "h2 is kept for job j1, which starts in 30s and has a timeout_s of 2m"),
         ),
         ([kept(NOW)], [0.0], Estimate(NOW, "h1 is kept for job j1, which starts in 0s and has a timeout_s of 0s")),
-        ([kept(NOW)], [None], Estimate(None, "h1 is kept for job j1; nobody knows when that ends")),
-        ([kept(ENDLESS)], [5.0], Estimate(None, "h1 is kept for job j1; nobody knows when that ends")),
         ([kept(NOW, booking="b1", words="booked till noon")], [None], Estimate(None, "h1 is booked till noon")),
     ],
 )  # fmt: skip
@@ -140,6 +127,30 @@ def test_estimate_behind_others_is_the_end_of_the_last(
     first: list[Reservation], timeouts_s: list[float | None], wanted: Estimate
 ) -> None:
     assert after(first, timeouts_s, NOW) == wanted
+
+
+@pytest.mark.parametrize(
+    ("awaited", "words"),
+    [
+        (
+            (LIMITED, held("b")),
+            " when job b ends on h1: it has no timeout_s, and no finished job of its app or name ran so long",
+        ),
+        ((held(None),), " when a node monitor ends on h1: it runs as long as its node"),
+    ],
+)
+def test_estimate_without_an_end_says_what_is_awaited(awaited: tuple[Allocation, ...], words: str) -> None:
+    estimate = estimate_of(job(), kept(ENDLESS, *awaited), now=NOW)
+    assert estimate.at is None
+    assert estimate.basis.endswith(words)
+
+
+@pytest.mark.parametrize(("at", "timeout_s"), [(NOW, None), (ENDLESS, 5.0)])
+def test_estimate_behind_a_job_without_an_end_has_no_time(at: float, timeout_s: float | None) -> None:
+    estimate = after([kept(at)], [timeout_s], NOW)
+    assert estimate.at is None
+    assert estimate.basis.startswith("h1 is kept for job j1; ")
+    assert estimate.basis.endswith(" when that ends")
 
 
 def ended(

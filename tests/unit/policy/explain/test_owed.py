@@ -1,4 +1,4 @@
-"""What a job is told of a guarantee, and of the room that others make for it."""
+"""Words on guarantees of jobs that wait, and on the room that others make for them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

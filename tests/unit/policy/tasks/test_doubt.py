@@ -1,4 +1,4 @@
-"""Which updates of a task are believed, and which are only echoes."""
+"""Updates of tasks that are believed, and those that are only echoes."""
 
 import pytest
 
