@@ -215,3 +215,13 @@ def test_moment_is_shown_and_moved_in_the_zone_of_its_booking() -> None:
 def test_epoch_of_a_local_time_that_is_there_twice(fold: int, utc: str) -> None:
     at = epoch_of(date(2026, 10, 25), time(2, 30), ZoneInfo(VIENNA), fold=fold)
     assert in_utc(at) == utc
+
+
+def test_booking_written_with_an_offset_is_the_first_moment_on_later_days() -> None:
+    """On the day on which its clock is set forward, the time of the booking is left out."""
+    spec = booked("2026-10-25T02:30+01:00", Repeat.WEEKLY)
+    since = datetime(2027, 3, 27, tzinfo=UTC).timestamp()
+    assert [in_utc(each.begins) for each in times(spec, since, since + 9 * DAY_S)] == [
+        "03-28 01:00",
+        "04-04 00:30",
+    ]
