@@ -208,6 +208,12 @@ def test_unreachable_instance_is_asked_to_end_if_it_is_not_needed() -> None:
     assert next_moves(aim(1), [replace(cut, version=NEW), runs("a")], now=200.0) == Moves(done=True)
 
 
+def test_unreachable_instance_that_the_user_chose_is_asked_to_end() -> None:
+    cut = [replace(runs(name), state=InstanceState.UNREACHABLE) for name in ("a", "b")]
+    goal = replace(aim(1), kill=frozenset({"b"}))
+    assert next_moves(goal, [*cut, runs("n")], now=200.0) == Moves(kill=("b",))
+
+
 def test_update_without_room_over_capacity_waits_unless_it_may_go_in_place() -> None:
     stuck = [*olds(4), *(starts(f"w{n}", InstanceState.WAITING) for n in range(4))]
     assert next_moves(aim(4), stuck, now=200.0) == Moves(waiting="waits for 4 new instances to be placed")
