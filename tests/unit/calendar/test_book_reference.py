@@ -315,3 +315,30 @@ def test_refusal_of_a_booking_names_moments_in_its_zone() -> None:
 
 def _shown(at: int) -> str:
     return datetime.fromtimestamp(at, ZoneInfo("Europe/Vienna")).strftime("%a %Y-%m-%d %H:%M")
+
+
+def on(node: str, name: str, gpus: int, begins: float, hours: float) -> Item:
+    return item(name, gpus, begins, hours, chosen=(Chosen(node, "A100", gpus),))
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "fit"),
+    [
+        ([on("n0", "a", 3, 0, 2), on("n0", "b", 3, 2, 2)], item("c", 1, 0, 4), True),
+        ([on("n0", "a", 3, 0, 2), on("n0", "b", 3, 1, 2)], item("c", 1, 0, 4), False),
+        ([on("n0", "a", 3, 0, 2), on("n0", "b", 1, 1, 2)], item("c", 1, 2, 2), True),
+        ([on("n0", "a", 4, 5, 1)], item("c", 4, 0, 4), True),
+        ([on("n0", "a", 4, 4, 1)], item("c", 4, 0, 4), True),
+        ([on("n0", "a", 4, 3.5, 1)], item("c", 4, 0, 4), False),
+        ([on("n0", "a", 4, 0, 1)], item("c", 4, 2, 2), True),
+        ([on("n0", "a", 4, 0, 2)], item("c", 4, 2, 2), True),
+        ([on("n0", "a", 4, 0, 2.5)], item("c", 4, 2, 2), False),
+    ],
+)
+def test_booking_fits_beside_what_its_node_holds_at_each_moment(
+    held: list[Item], asked: Item, fit: bool
+) -> None:
+    """The other node is held all the time, so that all of them are looked at together."""
+    bins = [Bin("n0", "A100", "default", 4), Bin("n1", "A100", "default", 4)]
+    places = laid_out(Ground(bins), [*held, on("n1", "z", 4, 0, 9), asked])
+    assert (places is not None) is fit
