@@ -151,7 +151,7 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
     elif why := _never_seated(tree, queue, spec, cost_milli // spec.tasks):
         yield Fault("/preemptible", why)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
-    if bounds and pools and {*pools} <= {bound.pool for bound in bounds}:
+    if pools and {*pools} <= {bound.pool for bound in bounds}:
         yield Fault("/gpus", _too_many(f"queue {bounds[0].path}", "limit_gpus", bounds[0].milli, cost_milli))
 
 

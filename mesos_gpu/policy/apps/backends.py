@@ -188,7 +188,7 @@ def _wishes(app: App, index: int) -> _Wishes:
             return ""
         return value
 
-    port = said("PORT", lambda text: 0 < (whole_of(text) or 0) < 65536)
+    port = said("PORT", lambda text: whole_of(text) in range(1, 65536))
     hosts = said("VHOST", lambda text: all(HOST.fullmatch(host.strip()) for host in text.split(",")))
     mode = said("MODE", lambda text: text.lower() in ("http", "tcp")).lower()
     balance = said("BALANCE", _BALANCES.__contains__)

@@ -16,6 +16,7 @@ from mesos_gpu.model.tenancy import Weekday
 from mesos_gpu.policy.times.local_time import first_moment
 
 FORM: Final = "a time as 2026-12-01T09:00, Tue 09:00, today 14:30, tomorrow 9:00, 14:30 or now"
+_AHEAD_S: Final = (AHEAD_DAYS + 8) * DAY_S  # in which the next time of a booking is looked for
 _DAYS: Final = tuple(each.value for each in Weekday)
 _NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
@@ -118,8 +119,8 @@ def times(spec: BookingSpec, since: float, until: float) -> Iterator[Time]:
     step = timedelta(days=7 if spec.repeat is Repeat.WEEKLY else 1)
     day, clock = first.date(), first.time().replace(fold=0, tzinfo=None)
     if spec.repeat is not Repeat.NONE:
-        gone = int(since - spec.lasts_s - epoch_of(day, clock, place)) // DAY_S - 2
-        day += step * max(gone // step.days, 0)
+        gone_days = int(since - spec.lasts_s - epoch_of(day, clock, place)) // DAY_S
+        day += step * max(gone_days // step.days, 0)
     while day <= last:
         begins = epoch_of(day, clock, place, fold=fold if day == first.date() else 0)
         if begins >= until:
@@ -133,12 +134,12 @@ def times(spec: BookingSpec, since: float, until: float) -> Iterator[Time]:
 
 def next_time(spec: BookingSpec, after: float) -> Time | None:
     """The first time of a booking that is not over then; None: there is none any more."""
-    return next(times(spec, after, after + (AHEAD_DAYS + 8) * DAY_S), None)
+    return next(times(spec, after, after + _AHEAD_S), None)
 
 
 def time_after(spec: BookingSpec, day: str, now: float) -> Time | None:
     """The first time of a booking on a later day than that which is not over yet; None: there is none."""
-    every = times(spec, now, now + (AHEAD_DAYS + 8) * DAY_S)
+    every = times(spec, now, now + _AHEAD_S)
     return next((each for each in every if each.day > day), None)
 
 

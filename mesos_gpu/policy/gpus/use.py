@@ -50,7 +50,9 @@ def shares_of_span(span: Span, samples: Iterable[tuple[int, int]]) -> dict[int, 
     for pid, pct in samples:
         if pid > 0 and 0 <= pct <= _ALL:
             parts.setdefault(pid, []).append(pct)
-    times = max(map(len, parts.values()), default=0)
+    if not parts:
+        return {}
+    times = max(map(len, parts.values()))
     return {pid: span.seen_ms * sum(each) // (_ALL * times) for pid, each in parts.items()}
 
 

@@ -19,7 +19,9 @@ COARSE_SLOTS: Final = 288
 RECENT_S: Final = 60.0  # what counts as now
 MOST_SERIES: Final = 20_000  # of cards, and as many of tasks; of more none are kept
 KEPT_S: Final = COARSE_S * COARSE_SLOTS
+_UNSEEN: Final = (0.0, 0.0)  # times of the latest report, before any
 K = TypeVar("K", GpuId, TaskId)
+N = TypeVar("N", int, float)
 Values = tuple[float | None, float | None, float | None]  # percent at work, MiB used, watts
 
 
@@ -145,8 +147,10 @@ class UseHistory:
             is_there: Whether a task lives on that node and holds that card: of others nothing is kept.
         """
         said = node.inventory
-        at = max((use.at for use in said.gpu_uses), default=0.0) if said else 0.0
-        if said is None or not at or self._seen.get(node.id, (0.0, 0.0))[0] == at:
+        if said is None:
+            return
+        at = max((use.at for use in said.gpu_uses), default=0.0)
+        if not at or self._seen.get(node.id, _UNSEEN)[0] == at:
             return
         self._seen[node.id] = at, now
         own = {gpu.id for gpu in said.gpus}
@@ -171,8 +175,8 @@ class UseHistory:
     def _of_task(self, uses: Iterable[TaskUse]) -> Values:
         """The mean over its cards, and the sum of their memory; what is not known of one of them is not known."""
         busy = [self._busy_pct(use.task_id, use.gpu_id, use.work) for use in uses]
-        memory = [use.memory_mib for use in uses]
-        return mean(busy), None if None in memory else float(sum(mib or 0 for mib in memory)), None
+        memory = _all_known(use.memory_mib for use in uses)
+        return mean(busy), float(sum(memory)) if memory else None, None
 
     def _busy_pct(self, task: str, gpu: GpuId, work: Work | None) -> float | None:
         before = self._works.pop((task, gpu), None)
@@ -195,8 +199,15 @@ class UseHistory:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """The mean of values that are all known; None: one is not, or there are none."""
-    known = list(values)
-    return None if not known or None in known else sum(value or 0.0 for value in known) / len(known)
+    known = _all_known(values)
+    return sum(known) / len(known) if known else None
+
+
+def _all_known(values: Iterable[N | None]) -> list[N]:
+    """The values; none of them, if one is not known."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return known if len(known) == len(every) else []
 
 
 def _noted(kept: dict[K, Series], key: K, now: float, values: Values) -> None:

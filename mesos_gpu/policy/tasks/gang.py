@@ -68,7 +68,7 @@ class Verdict(Enum):
 
 def shown(members: Sequence[Task], *, kill_requested: bool) -> JobState:
     """State of a job whose tasks have not all ended: of several, the state that they have together."""
-    states = [member.state for member in members]
+    states = {member.state for member in members}
     if kill_requested:
         return JobState.KILLING
     if any(state in _AWAY for state in states):
@@ -76,7 +76,7 @@ def shown(members: Sequence[Task], *, kill_requested: bool) -> JobState:
     if all(state in _UP for state in states):
         return JobState.RUNNING
     # Some are up and others are not: a gang starts as long as one of its members does.
-    return SHOWN[states[0]] if len(set(states)) == 1 else JobState.STARTING
+    return SHOWN[states.pop()] if len(states) == 1 else JobState.STARTING
 
 
 def verdict(members: Sequence[Task], policy: OnMemberFailure, *, kill_requested: bool) -> Verdict | None:

@@ -11,12 +11,15 @@ from mesos_gpu.model.usage import MS, NEVER_MS, BudgetUse, Closed, Part, Span, S
 from mesos_gpu.policy.accounts.budget import (
     Meter,
     Standing,
+    budgets_of,
     charge_of,
     may_not_start,
     must_borrow,
     opened,
     paid_by,
+    terms_of,
     total_of,
+    user_of,
 )
 from mesos_gpu.policy.tenancy.tree import Tree
 
@@ -181,3 +184,120 @@ def test_jobs_are_charged_to_each_budget_above_and_to_their_users() -> None:
     assert [key for key, _ in paid_by(tree, "ml/a", "bob")] == [("ml/a", "bob"), ("ml", EVERYBODY)]
     assert [key for key, _ in paid_by(tree, "ml/a", "")] == [("ml", EVERYBODY)]
     assert [key for key, _ in paid_by(tree, "gone", "ann")] == []
+
+
+DAY = 86_400 * MS
+ONCE = replace(BUDGET, period=Period.ONCE, begins="1970-04-11", ends="1970-04-21")  # days 100 to 109
+
+
+def use_of(day: int, ends: float | None = None, **fields: Any) -> BudgetUse:
+    """The period of a day since the epoch, which was a Thursday: the first Monday's has number 0."""
+    ends_ms = (day + 1) * DAY if ends is None else int(ends * DAY)
+    given = {"index": day - 4, "begins_ms": day * DAY, "terms": "day UTC", **fields}
+    return BudgetUse("ml", EVERYBODY, ends_ms=ends_ms, **given)
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "wanted"),
+    [
+        (None, 100.0, use_of(100)),
+        (None, 100.5, use_of(100, begins_ms=NOW + DAY // 2)),
+        (use_of(99), 99.9, None),
+        (use_of(99), 100.0, use_of(100)),
+        (use_of(99), 100.9, use_of(100)),
+        (use_of(98), 100.0, use_of(99)),
+        (use_of(86), 100.0, use_of(87)),
+        (use_of(80), 100.5, use_of(86)),
+        (use_of(101), 100.0, None),
+        (use_of(99, 100.5), 100.5, use_of(100, begins_ms=NOW + DAY // 2)),
+        (use_of(99, index=200), 100.0, use_of(100, index=201)),
+        (use_of(99, index=3), 100.0, use_of(100)),
+        (use_of(100, terms="week UTC", index=300), 100.5, use_of(100, index=301, begins_ms=NOW + DAY // 2)),
+        (use_of(100, terms="week UTC", index=96), 100.0, use_of(100, index=97)),
+        (use_of(100, terms="week UTC", index=3), 100.0, use_of(100)),
+    ],
+)
+def test_period_that_is_opened(last: BudgetUse | None, now: float, wanted: BudgetUse | None) -> None:
+    assert opened(("ml", EVERYBODY), BUDGET, last, 0, int(now * DAY)) == wanted
+
+
+@pytest.mark.parametrize("now", [99.0, 100.0, 109.5, 120.0])
+def test_period_that_is_there_once_is_opened_once(now: float) -> None:
+    first = opened(("ml", EVERYBODY), ONCE, None, 0, int(now * DAY))
+    terms = "once UTC 1970-04-11 1970-04-21"
+    begins_ms = max(100 * DAY, int(now * DAY))
+    assert first == BudgetUse("ml", EVERYBODY, 0, begins_ms, 110 * DAY, terms)
+    assert opened(("ml", EVERYBODY), ONCE, first, 0, 200 * DAY) is None
+
+
+def test_threshold_between_two_amounts_is_reached_at_the_larger_one() -> None:
+    now = standing(499, rate=1, total=999)
+    assert (now.reached(), now.next_ms()) == (0, NOW + 1)
+    assert standing(500, total=999).reached() == 50
+
+
+def test_thresholds_have_the_whole_among_them() -> None:
+    assert standing(999, rate=1, warn_at=()).next_ms() == NOW + 1
+    assert standing(1000, warn_at=()).reached() == 100
+    assert standing(999, warn_at=()).reached() == 0
+    assert standing(0, total=0).reached() == 100
+
+
+@pytest.mark.parametrize(
+    ("begins_ms", "ends_ms", "rate", "next_ms"),
+    [
+        (NOW + 5, NOW + 9, 1, NOW + 5),
+        (NOW - 5, NOW + 9, 1, NOW + 9),
+        (NOW - 5, NOW + 500, 1, NOW + 500),
+        (NOW - 5, NOW + 501, 1, NOW + 500),
+        (NOW - 5, NOW + 1, 0, NOW + 1),
+        (NOW - 9, NOW, 0, NEVER_MS),
+        (NOW - 9, NOW, 1, NOW + 500),
+        (NOW, NOW + 9, 0, NOW + 9),
+    ],
+)
+def test_budget_that_is_there_once_is_looked_at_when_it_begins(
+    begins_ms: int, ends_ms: int, rate: int, next_ms: int
+) -> None:
+    use = replace(USE, begins_ms=begins_ms, ends_ms=ends_ms)
+    assert replace(standing(0, rate=rate, period=Period.ONCE), use=use).next_ms() == next_ms
+
+
+def test_period_that_has_not_begun_by_a_clock_set_back_is_looked_at_when_it_ends() -> None:
+    assert replace(standing(0), use=replace(USE, begins_ms=NOW + 5)).next_ms() == END
+
+
+def test_meter_is_never_below_nothing() -> None:
+    meter = Meter()
+    meter.add(5, 200, 1)
+    assert [meter.at(at) for at in (100, 200, 201)] == [0, 0, 5]
+
+
+def test_percent_and_terms_are_of_the_budget_as_it_is_written() -> None:
+    assert standing(1, total=1).percent == 100
+    assert standing(0, total=1).percent == 0
+    assert (terms_of(BUDGET), terms_of(ONCE)) == ("day UTC", "once UTC 1970-04-11 1970-04-21")
+
+
+def test_owner_whose_name_is_not_proved_pays_like_others() -> None:
+    span = Span(TaskId("t"), JobId("j"), "ann", "ml", "", "", "", (), False, 100, NOW)
+    assert [user_of(replace(span, owner=owner)) for owner in ("ann", "ann?", "")] == ["ann", "ann", ""]
+
+
+def test_budgets_of_a_tree_are_those_of_queues_and_of_users_that_are_named() -> None:
+    first, second, third = (replace(BUDGET, milli_s=n) for n in (1, 2, 3))
+    queues = {
+        "ml": QueueSpec(budget=first, user_budgets={"ann": second, EVERYBODY: third}),
+        "dev": QueueSpec(user_budgets={"bob": third, EVERYBODY: second}),
+        "free": QueueSpec(),
+    }
+    assert budgets_of(Tree(QueueDocument(queues=queues))) == {
+        ("ml", EVERYBODY): first,
+        ("ml", "ann"): second,
+        ("dev", "bob"): third,
+    }
+
+
+def test_user_named_as_everybody_has_no_budget_of_a_user() -> None:
+    tree = Tree(QueueDocument(queues={"ml": QueueSpec(budget=BUDGET, user_budgets={EVERYBODY: BUDGET})}))
+    assert list(paid_by(tree, "ml", EVERYBODY)) == [(("ml", EVERYBODY), BUDGET)]

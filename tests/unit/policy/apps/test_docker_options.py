@@ -84,3 +84,73 @@ def test_docker_options_with_impossible_values_are_refused() -> None:
     }
     for key, value in ((key, value) for key, some in values.items() for value in some):
         assert options((key, value)) == f"{key} cannot be {value!r}; write it as docker run has it"
+
+
+GOOD: dict[str, list[str]] = {
+    "label": ["a=", "a==b"],
+    "ulimit": [f"{name}=1" for name in ("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nofile",
+                                        "nproc", "sigpending", "stack")] + ["nofile=0:0", "nofile=5:5"],
+    "hostname": ["a", "a-b.c", "a" * 63],
+    "workdir": ["/", "/a b"],
+    "init": ["false"],
+    "stop-timeout": ["0", "999999"],
+    "log-driver": ["json-file"],
+    "log-opt": ["compress=true", "compress=false", "max-size=1k", "max-file=99"],
+}  # fmt: skip
+BAD: dict[str, list[str]] = {
+    "ulimit": ["nice=1", "NOFILE=1", "nofile=-2", f"nofile={'9' * 19}", "nofile=1:", "nofile=2:1"],
+    "hostname": ["-a", "a-", "a" * 64],
+    "workdir": ["/a\x00"],
+    "init": ["True", ""],
+    "stop-timeout": ["1000000", "", "1.5", "\u0663"],
+    "log-opt": ["compress=yes", "max-file=0", "max-file=100", "max-size=1", "max-size=1234567k", "compress"],
+    "shm-size": ["", "m", f"{'9' * 19}", str(1 << 63)],
+    "env": ["1A=x"],
+    "add-host": [":10.0.0.1", "db:"],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, some in GOOD.items() for value in some])
+def test_docker_option_at_its_bound_is_passed_on(key: str, value: str) -> None:
+    assert isinstance(options((key, value)), DockerOptions)
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, some in BAD.items() for value in some])
+def test_docker_option_beyond_its_bound_is_refused(key: str, value: str) -> None:
+    assert options((key, value)) == f"{key} cannot be {value!r}; write it as docker run has it"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("1K", 1 << 10), ("1Mb", 1 << 20), ("1G", 1 << 30), ("1t", 1 << 40), (str(10**17), 10**17),
+     ("8388607t", 8388607 << 40)],
+)  # fmt: skip
+def test_size_of_shared_memory_has_a_unit(text: str, size: int) -> None:
+    assert options(("shm-size", text)) == DockerOptions(shm_bytes=size)
+    assert options(("shm-size", "8388608t")) == "shm-size cannot be '8388608t'; write it as docker run has it"
+
+
+def test_docker_options_of_one_kind_add_up() -> None:
+    asked = options(
+        ("label", "a=1"), ("label", "b=2"), ("dns", "10.0.0.1"), ("dns", "::1"), ("env", "A=1"), ("env", "B=2"),
+        ("init", "false"), ("log-opt", "compress=true"), ("log-opt", "max-file=2"),
+    )  # fmt: skip
+    assert asked == DockerOptions(
+        labels={"a": "1", "b": "2"}, dns=("10.0.0.1", "::1"), env={"A": "1", "B": "2"}, init=False,
+        log_driver="json-file", log_options={"max-size": "10m", "max-file": "2", "compress": "true"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "files", "fits"),
+    [
+        ("1g", "1", True),
+        ("512m", "2", True),
+        ("999999k", "1", True),
+        ("513m", "2", False),
+        ("2g", "1", False),
+    ],
+)
+def test_log_may_be_as_large_as_its_bound(size: str, files: str, fits: bool) -> None:
+    asked = options(("log-opt", f"max-size={size}"), ("log-opt", f"max-file={files}"))
+    assert isinstance(asked, DockerOptions) is fits

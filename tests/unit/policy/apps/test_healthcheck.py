@@ -1,11 +1,15 @@
 """Health of a task from the findings of its checks."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck, Protocol
+from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.policy.apps.healthcheck import (
+    LEAST_PAUSE_S,
     Finding,
     TaskHealth,
     first_after_s,
@@ -141,6 +145,39 @@ def test_checks_are_split_between_scheduler_and_executor() -> None:
     checks = (HealthCheck(port_index=0), HealthCheck(Protocol.MESOS_TCP, port_index=1))
     assert of_scheduler(checks) == checks[:1]
     assert of_executor(checks, (1, 2)) == (HealthCheck(Protocol.MESOS_TCP, port=2, port_index=1),)
+
+
+def test_check_of_an_executor_has_the_host_port_that_leads_to_its_own() -> None:
+    bindings = (PortBinding(80, 31000, "tcp"), PortBinding(53, 31001, "udp"), PortBinding(53, 31002, "tcp"))
+    made = {
+        HealthCheck(Protocol.MESOS_HTTP, port=80): 31000,
+        HealthCheck(Protocol.MESOS_TCP, port=53): 31002,
+        HealthCheck(Protocol.MESOS_TCP, port=9): 9,
+        HealthCheck(Protocol.MESOS_TCP, port_index=1): 7,
+        HealthCheck(Protocol.MESOS_TCP, port_index=2): None,
+        HealthCheck(Protocol.COMMAND, command="true"): None,
+    }
+    wanted = tuple(replace(check, port=port) for check, port in made.items())
+    assert of_executor((HealthCheck(port=80), *made), (6, 7), bindings) == wanted
+    assert of_executor([HealthCheck(Protocol.MESOS_TCP, port=80)], ()) == (
+        HealthCheck(Protocol.MESOS_TCP, port=80),
+    )
+
+
+def test_later_success_of_a_check_is_not_its_first() -> None:
+    health = after(HealthCheck(), (1, GOOD), (2, GOOD))
+    assert health == CheckHealth(START_S + 1, START_S + 2)
+
+
+def test_pause_of_a_check_is_never_nothing() -> None:
+    assert [pause_s(HealthCheck(interval_s=seconds)) for seconds in (0, 1)] == [LEAST_PAUSE_S, 1.0]
+    assert first_after_s(HealthCheck(interval_s=0)) == LEAST_PAUSE_S
+
+
+def test_check_port_index_may_be_the_first_and_never_negative() -> None:
+    assert port_of(HealthCheck(port_index=0), (31000,)) == 31000
+    assert port_of(HealthCheck(port_index=-1), (31000,)) is None
+    assert port_of(HealthCheck(port_index=1), (31000,)) is None
 
 
 @pytest.mark.parametrize(

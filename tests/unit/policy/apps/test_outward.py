@@ -135,3 +135,60 @@ def test_check_network_option_that_is_no_network_is_refused(network: str) -> Non
     result = CliRunner().invoke(main, ["scheduler", "--master", "h:5050", "--check-network", network])
     assert result.exit_code == 2
     assert "ADDRESS/BITS" in result.output
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("100.100.100.200", "where a cloud tells a host's credentials"),
+        ("127.0.0.1", "a loopback address"),
+        ("::1", "a loopback address"),
+        ("169.254.1.1", "a link-local address"),
+        ("fe80::1", "a link-local address"),
+        ("224.0.0.1", "a multicast address"),
+        ("ff02::1", "a multicast address"),
+        ("0.0.0.0", "an address of this host itself"),
+        ("::", "an address of this host itself"),
+        ("0.255.255.255", "an address of this host itself"),
+        ("1.0.0.0", ""),
+        ("::5", ""),
+        ("240.0.0.1", "a reserved address"),
+        ("::1:0:0:0", ""),
+    ],
+)
+def test_kind_of_an_address_says_what_is_special_about_it(address: str, kind: str) -> None:
+    assert kind_of(ip_address(address)) == kind
+
+
+@pytest.mark.parametrize(
+    ("address", "inner"),
+    [
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+        ("2002:102:304::9", "1.2.3.4"),
+        ("64:ff9b::1.2.3.4", "1.2.3.4"),
+        ("64:ff9b:1:2::1.2.3.4", "1.2.3.4"),
+        ("::2", "0.0.0.2"),
+        ("::1", "::1"),
+        ("::", "::"),
+        ("::255.255.255.255", "255.255.255.255"),
+        ("::1:0:0", "::1:0:0"),
+        ("fe80::1%eth0", "fe80::1"),
+        ("9.8.7.6", "9.8.7.6"),
+    ],
+)
+def test_innermost_address_is_that_of_ipv4(address: str, inner: str) -> None:
+    assert innermost(ip_address(address)) == ip_address(inner)
+
+
+@pytest.mark.parametrize(("port", "allowed"), [(1023, False), (1024, True)])
+def test_port_that_is_not_the_tasks_is_no_service_of_the_host(port: int, allowed: bool) -> None:
+    wrong = f"port {port} is not the task's (--check-low-ports allows it)"
+    assert AWAY.wrong("192.0.2.1", port, has=False) == ("" if allowed else wrong)
+
+
+def test_network_of_another_version_allows_nothing() -> None:
+    way = Way(Outward((ip_network("::/0"),)), is_here=False)
+    assert way.wrong("127.0.0.1", 8080, has=True).startswith(
+        "127.0.0.1 is a loopback address, where no check goes"
+    )
+    assert way.wrong("::1", 8080, has=True) == ""

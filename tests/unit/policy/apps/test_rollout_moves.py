@@ -208,6 +208,12 @@ def test_unreachable_instance_is_asked_to_end_if_it_is_not_needed() -> None:
     assert next_moves(aim(1), [replace(cut, version=NEW), runs("a")], now=200.0) == Moves(done=True)
 
 
+def test_unreachable_instance_that_the_user_chose_is_asked_to_end() -> None:
+    cut = [replace(runs(name), state=InstanceState.UNREACHABLE) for name in ("a", "b")]
+    goal = replace(aim(1), kill=frozenset({"b"}))
+    assert next_moves(goal, [*cut, runs("n")], now=200.0) == Moves(kill=("b",))
+
+
 def test_update_without_room_over_capacity_waits_unless_it_may_go_in_place() -> None:
     stuck = [*olds(4), *(starts(f"w{n}", InstanceState.WAITING) for n in range(4))]
     assert next_moves(aim(4), stuck, now=200.0) == Moves(waiting="waits for 4 new instances to be placed")
@@ -244,4 +250,84 @@ def test_instance_serves_only_if_healthy_and_ready() -> None:
             runs("a", ending=True),
             starts("a", InstanceState.UNREACHABLE),
         )
+    )
+
+
+HINT = (
+    "; each needs 1 free GPU beside those of the old ones, which stay until it runs: with the label "
+    "MESOS_GPU_IN_PLACE=true an old one ends first"
+)
+
+
+@pytest.mark.parametrize(
+    ("goal", "instances", "why"),
+    [
+        (replace(aim(1), gpus=1), [*olds(1), starts("w", InstanceState.WAITING)], f"1 new instance to be placed{HINT}"),
+        (aim(1), [*olds(1), starts("w", InstanceState.WAITING)], "1 new instance to be placed"),
+        (replace(aim(1), gpus=1), [*olds(1), starts("w", InstanceState.STAGING)], "1 new instance to start"),
+        (replace(aim(1), gpus=1), [starts("w", InstanceState.WAITING)], "1 new instance to be placed"),
+        (
+            replace(aim(1), gpus=0.5), [*olds(1), starts("w", InstanceState.WAITING)],
+            f"1 new instance to be placed{HINT.replace('1 free GPU', '0.5 free GPUs')}",
+        ),
+        (
+            aim(1), [runs("o", OLD, checked=True), runs("n", checked=True)],
+            "1 new instance to become healthy, for 1 old instance to show whether it is healthy",
+        ),
+        (
+            aim(3), [runs("a", ready=False), runs("b", checked=True), starts("c", InstanceState.STARTING),
+                     runs("o", OLD, ending=True), runs("p", OLD, ending=True)],
+            "2 instances to end, for 1 new instance to run, for 1 new instance to become healthy, "
+            "for 1 new instance to pass the readiness checks",
+        ),
+    ],
+)  # fmt: skip
+def test_rollout_that_waits_says_for_how_many(goal: Target, instances: list[Instance], why: str) -> None:
+    assert next_moves(goal, instances, now=200.0) == Moves(waiting=f"waits for {why}")
+
+
+@pytest.mark.parametrize(
+    ("began", "state", "done"),
+    [
+        (BEGAN - 1, InstanceState.RUNNING, True),
+        (BEGAN, InstanceState.RUNNING, False),
+        (BEGAN - 1, InstanceState.UNREACHABLE, False),
+        (None, InstanceState.RUNNING, False),
+    ],
+)
+def test_instance_that_ran_before_the_deployment_is_settled(
+    began: float | None, state: InstanceState, done: bool
+) -> None:
+    one = replace(runs("n", checked=True), started_at=began, state=state)
+    goal = replace(aim(1), unreachable_strategy=None)
+    assert next_moves(goal, [one], now=200.0).done is done
+
+
+@pytest.mark.parametrize(
+    ("selection", "first"), [(KillSelection.YOUNGEST_FIRST, "b"), (KillSelection.OLDEST_FIRST, "a")]
+)
+def test_age_of_an_instance_is_from_when_it_first_ran(selection: KillSelection, first: str) -> None:
+    goal = replace(aim(1), kill_selection=selection)
+    pair = [replace(runs("a", at=10.0), since=90.0), replace(runs("b", at=20.0), since=30.0)]
+    assert next_moves(goal, pair, now=200.0).kill == (first,)
+    staging = [starts("a", InstanceState.STAGING, since=10.0), starts("b", InstanceState.STAGING, since=20.0)]
+    assert next_moves(goal, staging, now=200.0).kill == (first,)
+    same = [runs("y", at=10.0), runs("x", at=10.0)]
+    assert next_moves(goal, same, now=200.0).kill == ("x",)
+
+
+def test_old_instance_that_is_known_to_serve_is_spared_while_others_may_recover() -> None:
+    goal = aim(4, 0.5, 0)
+    sick = [runs(f"s{n}", OLD, healthy=False) for n in range(2)]
+    unknown = [runs(f"u{n}", OLD, checked=True) for n in range(2)]
+    assert next_moves(goal, [*sick, *unknown], now=200.0) == Moves(kill=("s0", "s1"))
+    assert next_moves(goal, [*sick[:1], *unknown, *olds(1)], now=200.0) == Moves(kill=("s0",))
+    assert next_moves(goal, [*unknown, *olds(2)], now=200.0) == Moves(kill=("u0", "u1"))
+
+
+def test_target_of_an_action_has_all_of_its_app() -> None:
+    unreachable = UnreachableStrategy(1, 2)
+    app = App("/a", instances=3, gpus=2, unreachable_strategy=unreachable)
+    assert target(Action(ActionKind.RESTART, app), version=NEW, began_at=BEGAN) == Target(
+        3, NEW, BEGAN, app.upgrade_strategy, app.kill_selection, unreachable, gpus=2
     )

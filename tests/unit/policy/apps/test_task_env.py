@@ -1,5 +1,6 @@
 """The environment of an app's tasks, by Marathon's rules."""
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -170,3 +171,17 @@ DOUBLES = {
 @pytest.mark.parametrize(("value", "want"), DOUBLES.items())
 def test_numbers_are_written_as_java_writes_them(value: float, want: str) -> None:
     assert double(value) == want
+
+
+@pytest.mark.parametrize("seed", ["a.1", "a.2", "a.3", "b.1", "b.2"])
+def test_ports_that_are_made_up_follow_each_other_from_a_place_by_the_task(seed: str) -> None:
+    place = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
+    made_up = [1025 + (place + n) % (65535 - 1025 + 1) for n in range(4)]
+    app = mapped(PortMapping(0, None), PortMapping(0, None), PortMapping(0, 0))
+    env = launch_env(wishes_of(app), {}, task_id=seed, host="n1", ports=(None, None, made_up[1]))
+    numbers = [made_up[0], made_up[2], made_up[1]]
+    assert [env[f"PORT{n}"] for n in range(3)] == [str(number) for number in numbers]
+    assert env["PORTS"] == f"{made_up[1]},{made_up[0]},{made_up[2]}"
+    named = mapped(PortMapping(0, None), PortMapping(made_up[0], 0))
+    env = launch_env(wishes_of(named), {}, task_id=seed, host="n1", ports=(None, 31000))
+    assert env["PORT0"] == str(made_up[1]), "the first is a number that the app names"

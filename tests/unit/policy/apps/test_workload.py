@@ -94,7 +94,7 @@ COMMAND = HealthCheck(Protocol.COMMAND, command="true")
 HONOURED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "id": ({"id": "/a/b/c"}, {"name": "c.b.a", "app": "/a/b/c"}),
     "cmd": ({"cmd": "true"}, {"command": "true", "argv": ()}),
-    "args": ({"cmd": None, "args": ("echo", "a b")}, {"command": None, "argv": ("echo", "a b")}),
+    "args": ({"cmd": None, "args": ("echo", "a b")}, {"command": None, "argv": ("echo", "a b"), "args": ()}),
     "cpus": ({"cpus": 0.25}, {"cpus": 0.25}),
     "mem_mib": ({"mem_mib": 100.5}, {"mem_mib": 101}),
     "disk_mib": ({"disk_mib": 10.5}, {"disk_mib": 11}),
@@ -227,6 +227,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "accepted_resource_roles": (
         "acceptedResourceRoles",
         {"role": "gpu", "accepted_resource_roles": ("gpu",)},
+    ),
+    "accepted_resource_roles without its own": (
+        "acceptedResourceRoles",
+        {"role": "gpu", "accepted_resource_roles": ("*",)},
     ),
     "tty": ("tty", {"tty": True}),
     "check": ("check", {"check": Check()}),

@@ -3,8 +3,10 @@
 import pytest
 
 from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.gpu import Inventory, Program
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.policy.explain.silence import backed_off, lost, paced, silent
+from mesos_gpu.model.nodes.wires import WIRE
+from mesos_gpu.policy.explain.silence import backed_off, lost, paced, silent, unfit, unknown
 
 NOW = 1_000_000.0
 
@@ -63,3 +65,35 @@ def test_silence_of_a_monitor_is_said_when_its_report_is_too_old(
 def test_lost_agent_is_said_with_how_long_it_is_away() -> None:
     assert lost(node(), NOW) == ""
     assert lost(node(lost_at=NOW - 7), NOW) == "the master lost this agent 7 s ago"
+
+
+@pytest.mark.parametrize(
+    ("wire", "oldest", "spoken", "remedy"),
+    [
+        (
+            WIRE + 2, WIRE + 1, f"wires {WIRE + 1} to {WIRE + 2}",
+            "start a newer scheduler, or this one's programs on the host",
+        ),
+        (0, 0, "wire 0", "start programs of this release on the host: see mesos-gpu upgrade plan"),
+    ],
+)  # fmt: skip
+def test_monitor_without_a_common_version_is_named_with_the_remedy(
+    wire: int, oldest: int, spoken: str, remedy: str
+) -> None:
+    inventory = Inventory(program=Program("9.1", wire, oldest))
+    stranger = node(inventory=inventory)
+    words = f"its node monitor (release 9.1) speaks {spoken}, and this scheduler wires 1 to 2: {remedy}"
+    assert unfit(stranger) == words
+    assert unfit(node(inventory=Inventory())) == ""
+    assert unfit(node()) == ""
+    common = [Program("9.1", WIRE + 1, WIRE), Program("9.1", WIRE, WIRE), Program("9.1", 1, 1)]
+    assert [unfit(node(inventory=Inventory(program=each))) for each in common] == ["", "", ""]
+
+
+def test_reason_why_nothing_is_known_is_the_gravest() -> None:
+    stranger = {"inventory": Inventory(program=Program("9.1", 9, 9)), "reported_at": NOW - 61}
+    both = node(lost_at=NOW, **stranger)
+    assert unknown(both, NOW, 60.0) == lost(both, NOW) != ""
+    assert unknown(node(**stranger), NOW, 60.0) == unfit(node(**stranger)) != ""
+    assert unknown(node(reported_at=NOW - 61), NOW, 60.0) == "its node monitor has been silent for 61 s"
+    assert unknown(node(reported_at=NOW), NOW, 60.0) == ""

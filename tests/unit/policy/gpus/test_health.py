@@ -9,6 +9,7 @@ import pytest
 
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.health import CardHealth, Reading, Survey
 from mesos_gpu.policy.gpus.health import (
@@ -326,3 +327,44 @@ def test_records_and_readings_survive_json() -> None:
         assert record_from_json(json.loads(json.dumps(record_to_json(record)))) == record
     for reading in (FULL, WELL, with_(xids=(1, 2), pids=(3,), lost=True)):
         assert reading_from_json(json.loads(json.dumps(reading_to_json(reading)))) == reading
+
+
+def card(name: str, minor: int) -> CardHealth:
+    return CardHealth(replace(GPU, id=GpuId(name), minor=minor, health=Health.OK))
+
+
+@pytest.mark.parametrize(
+    ("here", "gone", "minors"),
+    [
+        ({"a": 0, "b": 1}, {}, {"a": 0, "b": 1}),
+        ({"a": 0}, {"b": 1}, {"a": 0, "b": 1}),
+        ({"a": 0}, {"b": 0}, {"a": 0, "b": 1048575}),
+        ({"a": 0}, {"b": 0, "c": 0}, {"a": 0, "b": 1048575, "c": 1048574}),
+        ({"b": 1}, {"a": 0, "c": 0}, {"a": 0, "b": 1, "c": 1048575}),
+        ({"a": 1048575}, {"b": 1048575}, {"a": 1048575, "b": 1048574}),
+        ({}, {"a": 3, "b": 3}, {"a": 3, "b": 1048575}),
+    ],
+)
+def test_number_of_a_card_that_is_gone_is_no_other_cards(
+    here: dict[str, int], gone: dict[str, int], minors: dict[str, int]
+) -> None:
+    records = {GpuId(name): card(name, minor) for name, minor in {**gone, **here}.items()}
+    survey = Survey(tuple(Reading(records[GpuId(name)].gpu) for name in here), "nvml")
+    inventory = inventory_of(survey, records)
+    assert {str(gpu.id): gpu.minor for gpu in inventory.gpus} == minors
+
+
+def test_card_that_is_tried_again_is_sick_at_its_next_soft_fault() -> None:
+    sick = advance(unread(GPU), with_(xids=(62,)), 0.0, SETTINGS)
+    tried = advance(sick, WELL, 60.0, SETTINGS)
+    assert (tried.state, tried.bad, tried.clean) == (Health.SUSPECT, SETTINGS.bad_readings - 1, 0)
+    again = advance(tried, UNREADABLE, 70.0, SETTINGS)
+    assert (again.state, again.why) == (Health.SICK, "Unknown Error (3 times)")
+
+
+def test_count_of_memory_errors_stays_while_it_is_not_read() -> None:
+    counted = advance(unread(GPU), with_(uncorrectable_ecc=3), 0.0, SETTINGS)
+    silent = advance(counted, WELL, 1.0, SETTINGS)
+    assert (silent.uncorrectable_ecc, silent.gpu.health) == (3, Health.OK)
+    assert advance(silent, with_(uncorrectable_ecc=3), 2.0, SETTINGS).gpu.health is Health.OK
+    assert advance(silent, with_(uncorrectable_ecc=4), 2.0, SETTINGS).gpu.health is Health.SICK

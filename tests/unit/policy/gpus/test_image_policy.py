@@ -214,3 +214,62 @@ def test_compatible_libraries_come_first_and_only_for_an_older_driver() -> None:
     assert older["LD_LIBRARY_PATH"] == (
         "/usr/local/cuda/compat:/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
     )
+
+
+NV, COMPAT = "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/usr/local/cuda/compat"
+
+
+@pytest.mark.parametrize(
+    ("own", "cuda", "host", "options", "wanted"),
+    [
+        ("", None, None, {}, f"{COMPAT}:{NV}"),
+        ("", None, None, {"compat": False}, NV),
+        ("", None, None, {"first": True}, NV),
+        ("/a:/b", None, None, {}, f"/a:/b:{COMPAT}:{NV}"),
+        ("/a::/b:", None, None, {"compat": False}, f"/a:/b:{NV}"),
+        ("/a:/b", None, None, {"first": True}, f"{NV}:/a:/b"),
+        (f"/a:{COMPAT}:/b", None, None, {}, f"/a:{COMPAT}:/b:{NV}"),
+        (f"/a:{COMPAT}:/b", None, None, {"first": True}, f"{NV}:/a:/b"),
+        (f"/a:{NV}:/b", None, None, {}, f"/a:{COMPAT}:{NV}:/b"),
+        (f"/a:{NV}:/b", None, None, {"first": True}, f"{NV}:/a:/b"),
+        (
+            "/usr/local/nvidia/lib64",
+            None,
+            None,
+            {},
+            f"{COMPAT}:/usr/local/nvidia/lib64:/usr/local/nvidia/lib",
+        ),
+        ("", "12.2", "12.2", {}, NV),
+        ("", "12.2.140", "12.2", {}, NV),
+        ("", "12.2.140", "12.2.5", {}, NV),
+        ("", "12.1.1", "12.2", {}, NV),
+        ("", "12.3", "12.2", {}, f"{COMPAT}:{NV}"),
+        ("", "13.0", "12.9", {}, f"{COMPAT}:{NV}"),
+        ("", "12.2", None, {}, f"{COMPAT}:{NV}"),
+        ("", None, "12.2", {}, f"{COMPAT}:{NV}"),
+    ],
+)
+def test_environment_has_the_libraries_in_order(
+    own: str, cuda: str | None, host: str | None, options: dict[str, bool], wanted: str
+) -> None:
+    config = image({"LD_LIBRARY_PATH": own} if own else {}, cuda=cuda or "")
+    assert container_environment(config, None, host, **options)["LD_LIBRARY_PATH"] == wanted
+
+
+def test_environment_takes_the_cuda_of_the_image_from_its_variable_first() -> None:
+    assert container_environment(image({"CUDA_VERSION": "12.4"}, cuda="12.2"), None, "12.2")[
+        "LD_LIBRARY_PATH"
+    ] == (f"{COMPAT}:{NV}")
+    assert container_environment(image(cuda="12.2"), "535.54")["LD_LIBRARY_PATH"] == NV
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("/usr/local/nvidia/bin:/b", "/usr/local/nvidia/bin:/b"),
+        ("/a::/b", "/a:/b:/usr/local/nvidia/bin"),
+        ("", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin"),
+    ],
+)
+def test_environment_has_the_programs_of_the_driver_once(path: str, wanted: str) -> None:
+    assert container_environment(image({"PATH": path}))["PATH"] == wanted

@@ -1,5 +1,6 @@
 """Time at work by samples: gaps are neither idle nor busy, and unknown is never 0."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,30 @@ def test_use_sample_that_is_no_percentage_is_skipped() -> None:
     )  # the sample of 2 s stands for both
 
 
+@pytest.mark.parametrize(
+    ("samples", "wanted"),
+    [
+        ([(1999, 100)], (Span(1, 1), 1999)),
+        ([(2000, 99)], (Span(2, 1), 2000)),
+        ([(2000, 0)], (Span(2, 0), 2000)),
+        ([(2000, 100)], (Span(2, 2), 2000)),
+        ([(2000, -1)], (Span(0, 0), 0)),
+        ([(2000, 101)], (Span(0, 0), 0)),
+        ([(0, 100), (1000, 100)], (Span(1, 1), 1000)),
+        ([(4000, 50), (2000, 100)], (Span(4, 3), 4000)),
+        ([(LONGEST_SAMPLE_US, 100)], (Span(2000, 2000), LONGEST_SAMPLE_US)),
+        ([(LONGEST_SAMPLE_US + 1, 100)], (Span(0, 0), LONGEST_SAMPLE_US + 1)),
+        ([(3 * S, 100), (5 * S, 0)], (Span(4000, 2000), 5 * S)),
+        ([(3 * S, 100), (5 * S + 1, 0)], (Span(0, 0), 5 * S + 1)),
+        ([(3 * S, 0), (4 * S, 100), (5 * S, 100)], (Span(3000, 2000), 5 * S)),
+    ],
+)
+def test_use_span_of_samples_since_the_epoch(
+    samples: list[tuple[int, int]], wanted: tuple[Span, int]
+) -> None:
+    assert span_of(samples, 0) == wanted
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 100))), st.integers(0, 10**9))
 def test_use_span_is_bounded_by_the_time_seen_and_passed(
     samples: list[tuple[int, int]], last_us: int
@@ -53,6 +78,17 @@ def test_processes_have_their_part_of_the_span() -> None:
 def test_process_that_the_driver_names_once_was_not_at_work_all_the_time() -> None:
     assert shares_of_span(Span(1000, 1000), [(7, 100)] * 10 + [(8, 30)]) == {7: 1000, 8: 30}
     assert shares_of_span(Span(1000, 30), []) == {}
+
+
+def test_process_share_is_of_samples_from_none_to_all() -> None:
+    assert shares_of_span(Span(1000, 600), [(1, 0), (2, 100), (3, -1), (3, 101), (-1, 50)]) == {1: 0, 2: 1000}
+    assert shares_of_span(Span(999, 0), [(7, 50)]) == {7: 499}
+
+
+def test_process_use_is_at_most_what_was_seen() -> None:
+    assert busy_of(Span(1000, 900), {7: 700, 8: 500}, [7], [8]) == Span(500, 500)
+    assert busy_of(Span(1000, 900), {7: 300}, [7, 9]) == Span(1000, 300)
+    assert busy_of(Span(1000, 1), {7: 300}, [7]) == Span(1000, 1)
 
 
 def test_process_use_of_an_idle_card_is_nothing() -> None:

@@ -1,6 +1,7 @@
 """Past use of cards and tasks: means of known values, with a bound."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.gpus import use_series
-from mesos_gpu.policy.gpus.use_series import KEPT_S, Ring, UseHistory, mean
+from mesos_gpu.policy.gpus.use_series import COARSE_S, KEPT_S, Ring, UseHistory, mean
 from mesos_gpu.testing.builders import gpu
 
 CARD, OTHER, TASK = GpuId("g0"), GpuId("g1"), TaskId("a.1")
@@ -141,3 +142,82 @@ def test_use_history_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_mean_is_of_fully_known_values() -> None:
     assert (mean([1.0, 2.0]), mean([1.0, None]), mean([])) == (1.5, None, None)
+
+
+def test_report_without_cards_says_nothing_of_tasks() -> None:
+    history = UseHistory()
+    history.note(node(1000.0, use(1000.0)), 1000.0, anything)
+    history.note(node(1010.0, tasks=(task_use(1010.0, 1, 1),)), 1010.0, anything)
+    history.note(Node(AgentId("a2"), "host"), 1010.0, anything)
+    assert (list(history.cards), history.tasks) == ([CARD], {})
+
+
+def test_series_that_are_kept_go_on_when_there_is_room_for_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(use_series, "MOST_SERIES", 2)
+    history = UseHistory()
+    for at, seen_ms in ((1000.0, 0), (1010.0, 10_000)):
+        both = use(at, seen_ms), use(at, seen_ms, card=OTHER)
+        history.note(node(at, *both), at, anything)
+    assert [history.cards[each].fine.read(1010.0)[0][-1] for each in (CARD, OTHER)] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("silent_s", "kept"), [(KEPT_S, True), (KEPT_S + 1, False)])
+def test_series_are_forgotten_after_a_day_with_the_counts_of_their_cards(silent_s: float, kept: bool) -> None:
+    """A count goes on from the one before, if that is still known."""
+    history, late = UseHistory(), 1000.0 + silent_s
+    tasks = (task_use(1000.0, 1000, 1000),)
+    history.note(node(1000.0, use(1000.0, 1000, 1000), tasks=tasks), 1000.0, anything)
+    history.note(replace(node(late, use(late, card=OTHER)), id=AgentId("a2")), late, anything)
+    assert (CARD in history.cards, TASK in history.tasks) == (kept, kept)
+    again = late + 1
+    both = (task_use(again, 2000, 1500),)
+    history.note(node(again, use(again, 2000, 1500), tasks=both), again, anything)
+    read = [history.cards[CARD].fine.read(again)[0][-1], history.tasks[TASK].fine.read(again)[0][-1]]
+    assert read == ([50.0, 50.0] if kept else [None, None])
+
+
+def test_report_is_taken_again_when_its_host_was_silent_for_a_day() -> None:
+    history = UseHistory()
+    same = node(1000.0, use(1000.0, 1000, 1000))
+    history.note(same, 1000.0, anything)
+    late = 1001.0 + KEPT_S
+    history.note(replace(node(late, use(late, card=OTHER)), id=AgentId("a2")), late, anything)
+    assert CARD not in history.cards
+    history.note(same, late + 1, anything)
+    assert CARD in history.cards
+
+
+def test_series_are_looked_through_every_five_minutes() -> None:
+    history = UseHistory()
+    for agent, at in (("a1", 1000.0), ("a2", 1000.0 + COARSE_S - 1)):
+        history.note(replace(node(at, use(at)), id=AgentId(agent)), at, anything)
+    history.cards[CARD].noted_at = -KEPT_S
+    for number, after_s, known in ((3, COARSE_S - 1, True), (4, COARSE_S, False)):
+        at = 1000.0 + after_s
+        history.note(replace(node(at, use(at, card=OTHER)), id=AgentId(f"a{number}")), at, anything)
+        assert (CARD in history.cards) is known
+
+
+@pytest.mark.parametrize(
+    ("span_s", "mean_pct"), [(0.0, 40.0), (9.0, 40.0), (10.0, 40.0), (20.0, 30.0), (29.0, 30.0), (90.0, 53.0)]
+)
+def test_recent_mean_is_of_the_slots_that_the_span_touches(span_s: float, mean_pct: float) -> None:
+    ring = Ring(10.0, 9)
+    for at, busy in ((100.0, 99.0), (150.0, 20.0), (170.0, 40.0)):
+        ring.note(at, (busy, None, None))
+    assert ring.recent(175.0, span_s) == mean_pct
+
+
+def test_value_beyond_what_a_column_holds_is_its_largest() -> None:
+    ring = Ring(10.0, 2)
+    ring.note(0.0, (655.34, float(0xFFFFFFFE), 6553.4))
+    assert ring.read(0.0) == ([None, 655.34], [None, float(0xFFFFFFFE)], [None, 6553.4])
+    ring.note(10.0, (655.35, float(0xFFFFFFFF), 6553.5))
+    assert ring.read(10.0) == ([655.34] * 2, [float(0xFFFFFFFE)] * 2, [6553.4] * 2)
+
+
+def test_card_without_meters_has_no_memory_and_no_power() -> None:
+    history = UseHistory()
+    history.note(node(1000.0, GpuUse(CARD, 1000.0)), 1000.0, anything)
+    assert [each[-1] for each in history.cards[CARD].fine.read(1000.0)] == [None, None, None]
+    assert history.cards[CARD].noted_at == 1000.0

@@ -82,3 +82,74 @@ def test_limits_hold_at_all_hours() -> None:
         "spark": (8, None),
     }
     assert in_all_hours(plans[:1], ["spark"]) == plans[0]
+
+
+def test_roles_are_told_in_full_with_their_reasons() -> None:
+    queues = {
+        "b": QueueSpec(limit_gpus={"default": 3000, "big": 0}),
+        "a": QueueSpec(limit_gpus={"default": 2500, "big": 7999}, weight=2),
+        "default": QueueSpec(limit_gpus={"default": 1000, "big": 4000}),
+        "z": QueueSpec(guarantee_gpus={"default": Guarantee(1000)}, limit_gpus={"default": 1000, "big": 0}),
+    }
+    made = wanted(tree(**queues), NODES, "gpu", {"b": "rb", "a": "ra"}, ["spark", "kafka", "ra"])
+    why = "24 GPUs, of which queues are guaranteed 1"
+    assert made == [
+        Wanted("gpu", 1 + 1 + 1, 2.0, "limits of default, z"),
+        Wanted("ra", 2 + 1, 2.0, "limits of a"),
+        Wanted("rb", 3, 1.0, "limits of b"),
+        Wanted("kafka", 23, None, why, of_others=True),
+        Wanted("spark", 23, None, why, of_others=True),
+    ]
+
+
+def test_role_of_no_queue_has_no_weight_and_no_limit() -> None:
+    document = QueueDocument(1, queues={"a": QueueSpec()})
+    (none, _) = wanted(document, NODES, "gpu", {"a": "ra", "default": "rd"}, [])[:2]
+    assert none == Wanted("gpu", None, None, "every queue has a role of its own")
+
+
+def test_roles_of_others_have_nothing_where_all_is_promised() -> None:
+    document = QueueDocument(1, queues={"a": owed("default", 5), "b": owed("default", 9)})
+    made = wanted(document, {"default": {"T4": 8}}, "gpu", {}, ["spark"])
+    why = "8 GPUs, of which queues are guaranteed 8"
+    assert made[-1] == Wanted("spark", 0, None, why, of_others=True)
+
+
+@pytest.mark.parametrize(
+    ("milli", "models", "gpus"),
+    [
+        (1, {"T4": 8}, 1),
+        (1000, {"T4": 8}, 1),
+        (1001, {"T4": 8}, 2),
+        (9000, {"T4": 8}, 8),
+        (4001, {"A100": 8}, 2),
+        (4001, {"A100": 8, "T4": 1}, 5),
+        (1000, {}, 0),
+    ],
+)
+def test_promise_is_of_as_many_gpus_as_it_could_be(milli: int, models: dict[str, int], gpus: int) -> None:
+    spec = QueueSpec(guarantee_gpus={"default": Guarantee(milli), "none": Guarantee(5000)})
+    assert repr(promised(tree(), {"default": models}, spec)) == str(gpus)
+
+
+def test_limit_of_all_there_is_is_none() -> None:
+    document = QueueDocument(1, queues={"a": QueueSpec(limit_gpus={"default": 8000})})
+    assert by_role(wanted(document, {"default": {"T4": 8}}, "gpu", {"a": "a"}, []))["a"] == (None, 1.0)
+    assert by_role(wanted(document, {"default": {"T4": 9}}, "gpu", {"a": "a"}, []))["a"] == (8, 1.0)
+    assert by_role(wanted(document, {"default": {"T4": 7}}, "gpu", {"a": "a"}, []))["a"] == (None, 1.0)
+
+
+def test_reasons_at_all_hours_are_those_of_the_hour_that_decides() -> None:
+    def plan(*limits: int | None) -> list[Wanted]:
+        return [
+            Wanted(role, limit, float(n), f"{role} {limit}", of_others=role == "o")
+            for n, (role, limit) in enumerate(zip(("q", "o"), limits, strict=True))
+        ]
+
+    plans = [plan(2, 9), plan(5, 7), plan(3, 8)]
+    assert in_all_hours(plans, ["o"]) == [
+        Wanted("q", 5, 0.0, "q 5"),
+        Wanted("o", 7, 1.0, "o 7", of_others=True),
+    ]
+    free = in_all_hours([plan(2, None), plan(None, 7)], ["o"])
+    assert [(each.limit_gpus, each.why) for each in free] == [(None, "q None"), (7, "o 7")]

@@ -1,5 +1,9 @@
 """The window of launches under way on an agent: it grows with prompt registrations, and shrinks with slow ones."""
 
+from dataclasses import replace
+
+import pytest
+
 from mesos_gpu.policy.queueing.launch_window import (
     FIRST_SIZE,
     MAX_BACK_OFF_S,
@@ -62,3 +66,36 @@ def test_back_off_lasts_longer_each_time_and_ends_with_a_launch_that_registers()
     late = registered(window, 1150.0, 1201.0, 3)
     assert late.back_offs == window.back_offs, "it was launched before the agent was backed off"
     assert registered(window, 1300.0, 1301.0, 1).back_offs == 0
+
+
+SHRUNK = Window(16, shrunk_at=100.0, back_offs=2, backed_off_at=100.0, latest=150.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "launched_at", "took_s", "under_way", "wanted"),
+    [
+        (16, 160.0, 2.5, 8, Window(17, 100.0, 0, 100.0, 160.0)),
+        (16, 160.0, 2.6, 8, Window(16 + 1 / 16, 100.0, 0, 100.0, 160.0)),
+        (16, 160.0, 2.5, 7, Window(16, 100.0, 0, 100.0, 160.0)),
+        (16, 100.0, 2.5, 8, Window(17, 100.0, 0, 100.0, 150.0)),
+        (16, 99.0, 2.5, 8, Window(17, 100.0, 2, 100.0, 150.0)),
+        (16, 99.0, 2.5, 7, Window(16, 100.0, 2, 100.0, 150.0)),
+        (16, 160.0, 10.0, 8, Window(16 + 1 / 16, 100.0, 0, 100.0, 160.0)),
+        (16, 160.0, 10.1, 8, Window(8, 170.1, 2, 100.0, 160.0)),
+        (16, 99.0, 10.1, 8, Window(16, 100.0, 2, 100.0, 150.0)),
+        (12, 160.0, 11.0, 8, Window(8, 171.0, 2, 100.0, 160.0)),
+        (4, 160.0, 11.0, 8, Window(4, 171.0, 2, 100.0, 160.0)),
+        (511.5, 160.0, 1.0, 300, Window(512, 100.0, 0, 100.0, 160.0)),
+    ],
+)
+def test_window_after_one_registration(
+    size: float, launched_at: float, took_s: float, under_way: int, wanted: Window
+) -> None:
+    before = replace(SHRUNK, size=size)
+    assert registered(before, launched_at, launched_at + took_s, under_way) == wanted
+
+
+def test_window_after_a_timeout_is_small_and_ends_its_back_off_later() -> None:
+    window, until = timed_out(SHRUNK, 1000.0)
+    assert window == Window(PROBE_SIZE, 1000.0, 3, 1000.0, 150.0)
+    assert until == 1000.0 + 4 * MIN_BACK_OFF_S

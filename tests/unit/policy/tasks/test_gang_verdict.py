@@ -1,5 +1,6 @@
 """Verdicts over the tasks of a launch: a job of one task is a gang of one."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState, OnMemberFailure
 from mesos_gpu.model.tasks.task import LIVE, Task, TaskState
-from mesos_gpu.policy.tasks.gang import SHOWN, Verdict, shown, verdict
+from mesos_gpu.policy.tasks.gang import SHOWN, Verdict, environment, shown, verdict
 
 S, V = TaskState, Verdict
 RESTART, FAIL = OnMemberFailure.RESTART, OnMemberFailure.FAIL
@@ -76,3 +77,31 @@ def test_single_task_shows_its_own_state(state: TaskState) -> None:
 )
 def test_gang_shows_what_its_members_are_together(states: tuple[TaskState, ...], wanted: JobState) -> None:
     assert shown(members(*states), kill_requested=False) is wanted
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 8])
+def test_environment_of_a_member_names_the_first_member_and_itself(gpus: int) -> None:
+    env = environment(
+        1, ("a", "b", "c"), (31001, 31002, 31003), gpus=gpus, own={"PET_NNODES": "1:3", "X": "y"}
+    )
+    assert json.loads(env.pop("TF_CONFIG")) == {
+        "cluster": {"worker": ["a:31001", "b:31002", "c:31003"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert env == {
+        "PET_NODE_RANK": "1",
+        "PET_NPROC_PER_NODE": str(gpus or 1),
+        "PET_MASTER_ADDR": "a",
+        "PET_MASTER_PORT": "31001",
+        "RANK": "1",
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "a",
+        "MASTER_PORT": "31001",
+        "HOST": "b",
+        "PORT": "31002",
+        "PORT0": "31002",
+    }
+
+
+def test_environment_of_a_member_counts_the_members() -> None:
+    assert environment(0, ("a", "b"), (1, 2), gpus=1, own={})["PET_NNODES"] == "2"

@@ -1,5 +1,7 @@
 """A task that had more memory than it asked for: what is said, and with which exit code."""
 
+from dataclasses import replace
+
 import pytest
 
 from mesos_gpu.model.ids import TaskId
@@ -38,6 +40,9 @@ def test_message_of_other_ends_is_left_as_it_is(state: str, reason: str) -> None
         ("114684KB", 114684 << 10),
         ("7B", 7),
         ("2GB", 2 << 30),
+        ("3TB 5", 3 << 40),
+        ("3 TB", None),
+        ("MB", None),
         ("", None),
         ("much", None),
         ("-1MB", None),
@@ -54,3 +59,17 @@ def test_out_of_memory_message_leaves_out_what_is_unknown() -> None:
     assert (
         out_of_memory(0.5, (64 << 20) + 1) == "out of memory: 0.5 MiB asked, 65 used; ask for more with --mem"
     )
+
+
+def test_outcome_of_an_executor_stays_beside_the_words_on_memory() -> None:
+    status, outcome = (
+        Status(TaskId("t"), "TASK_FAILED", None, "REASON_CONTAINER_LIMITATION_MEMORY", "", "over"),
+        Outcome(exit_status=3),
+    )
+    told = replace(status, message=out_of_memory(64, None))
+    assert in_words(status, outcome, 64) == (told, outcome)
+    assert in_words(status, None, 64) == (told, Outcome(signal=9))
+
+
+def test_message_without_the_words_of_mesos_says_nothing_of_memory() -> None:
+    assert used_in("Memory limit exceeded: Requested: 1MB") is None

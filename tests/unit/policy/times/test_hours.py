@@ -54,6 +54,27 @@ def test_night_is_an_hour_shorter_or_longer_when_clocks_are_set() -> None:
     assert lengths == [7, 9, 8]
 
 
+@pytest.mark.parametrize(
+    ("zone", "begins", "ends"),
+    [
+        ("America/Los_Angeles", "2026-11-25T07:00", "2026-11-26T06:00"),
+        ("Pacific/Pago_Pago", "2026-11-25T10:00", "2026-11-26T09:00"),
+        ("Pacific/Kiritimati", "2026-11-24T09:00", "2026-11-25T08:00"),
+        ("UTC", "2026-11-24T23:00", "2026-11-25T22:00"),
+    ],
+)
+def test_hours_of_nearly_a_day_begin_and_end_by_the_clock_of_their_zone(
+    zone: str, begins: str, ends: str
+) -> None:
+    made = document(Hours("23:00", "22:00", (Weekday.TUE,), zone=zone, weight=5))
+    before, held = span_at(made, at(begins) - 1), span_at(made, at(begins))
+    assert (before.until, weight(before.document)) == (at(begins), 1)
+    assert (held.since, held.until, weight(held.document)) == (at(begins), at(ends), 5)
+    after = span_at(made, at(ends))
+    assert (after.since, weight(after.document)) == (at(ends), 1)
+    assert span_at(made, at(ends) - 1) == held
+
+
 def test_hours_that_a_day_skips_do_not_hold_on_it_and_those_that_come_twice_hold_once() -> None:
     skipped = document(Hours("02:15", "02:45", zone=VIENNA, weight=5))
     span = span_at(skipped, at("2026-03-28T12:00"))

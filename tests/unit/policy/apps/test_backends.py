@@ -1,0 +1,220 @@
+"""Services for load balancers: each as a whole."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.model.apps.app import App, PortDefinition
+from mesos_gpu.model.apps.split import Backend, Mode, Server, TrafficSplit
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
+from mesos_gpu.policy.apps.backends import Address, Serving, labelled, named, without_clashes
+
+GROUP = {"HAPROXY_GROUP": "x"}
+
+
+def serving(**addresses: Sequence[Address]) -> Serving:
+    return lambda id: addresses.get(id.strip("/"), ())
+
+
+def task(name: str, *ports: int | None) -> Address:
+    return name, "h1", ports
+
+
+def app(id: str, labels: Mapping[str, str], *service_ports: int, **fields: object) -> App:
+    definitions = tuple(PortDefinition(port) for port in service_ports or (0,))
+    return App(id, cmd="x", labels=labels, port_definitions=definitions, **fields)  # type: ignore[arg-type]
+
+
+def test_first_wish_of_any_app_completes_a_split() -> None:
+    first = app("/a", {"HAPROXY_0_BALANCE": "source", "HAPROXY_0_PATH": "/x"})
+    second = app("/b", {"HAPROXY_0_PORT": "8000", "HAPROXY_0_VHOST": "b.example", "HAPROXY_0_MODE": "tcp",
+                        "HAPROXY_0_BALANCE": "first", "HAPROXY_0_STICKY": "TRUE"})  # fmt: skip
+    third = app("/c", {"HAPROXY_0_PORT": "9000", "HAPROXY_0_VHOST": "c.example", "HAPROXY_0_STICKY": "false"})
+    apps = {each.id: each for each in (first, second, third)}
+    split = TrafficSplit("web", {"/a": 1, "/gone": 5, "/b": 1, "/c": 0})
+    serve = serving(a=[task("a.1", 1000)], b=[task("b.1", None), task("b.2", 1001)], gone=[task("g.1", 1)])
+    assert named(split, apps, serve) == Backend(
+        "web", Mode.TCP, 8000, ("b.example",), "source", sticky=True,
+        servers=(Server("a.1", "/a", "h1", 1000, 256), Server("b.2", "/b", "h1", 1001, 256)),
+        shares={"/a": 1, "/b": 1},
+        problems=(
+            "/a: HAPROXY_0_PATH is of no effect here",
+            "b.1: nothing that listens at its port is proved to be the task, and it is left out",
+        ),
+    )  # fmt: skip
+    own = replace(split, mode=Mode.HTTP, port=1, hosts=("own.example",))
+    made = named(own, apps, serve)
+    assert (made.mode, made.port, made.hosts) == (Mode.HTTP, 1, ("own.example",))
+
+
+@pytest.mark.parametrize(
+    ("labels", "effect"),
+    [
+        ({"OTHER": "x"}, []),
+        ({"HAPROXY_0_PORT": "1", "HAPROXY_9_MODE": "tcp"}, []),
+        ({"HAPROXY_DEPLOYMENT_GROUP": "", "HAPROXY_DEPLOYMENT_ALT_PORT": "1", "HAPROXY_0_DEPLOYMENT_X": "1"},
+         ["HAPROXY_0_DEPLOYMENT_X"]),
+        ({"HAPROXY_APP_ID": "x", "HAPROXY_0_APP_ID": "x"}, ["HAPROXY_0_APP_ID"]),
+        ({"HAPROXY_HTTP_FRONTEND_HEAD": "x", "HAPROXY_1_GROUP": "x"}, ["HAPROXY_HTTP_FRONTEND_HEAD"]),
+    ],
+)  # fmt: skip
+def test_labels_of_no_effect_are_named(labels: dict[str, str], effect: list[str]) -> None:
+    made = named(TrafficSplit("web", {"/a": 1}), {"/a": app("/a", labels)}, serving())
+    assert list(made.problems) == [f"/a: {label} is of no effect here" for label in effect]
+
+
+@pytest.mark.parametrize(
+    ("port", "good"),
+    [("0", False), ("1", True), ("65535", True), ("65536", False), ("x", False), (" 80 ", True)],
+)
+def test_port_of_a_label_is_one_of_tcp(port: str, good: bool) -> None:
+    made = named(TrafficSplit("web", {"/a": 1}), {"/a": app("/a", {"HAPROXY_0_PORT": port})}, serving())
+    assert made.port == (int(port) if good else None)
+    assert bool(made.problems) is not good
+
+
+CHECK = HealthCheck(port_index=0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "service_ports", "checks", "wanted"),
+    [
+        ({}, (0,), (), []),
+        ({}, (10001,), (), [("a_b_10001", Mode.TCP, 10001, ())]),
+        ({}, (10001,), (CHECK,), [("a_b_10001", Mode.HTTP, 10001, ())]),
+        ({}, (10001,), (HealthCheck(Protocol.TCP, port_index=0),), [("a_b_10001", Mode.TCP, 10001, ())]),
+        ({}, (10001, 10002), (replace(CHECK, port_index=1),),
+         [("a_b_10001", Mode.TCP, 10001, ()), ("a_b_10002", Mode.HTTP, 10002, ())]),
+        ({"HAPROXY_0_VHOST": "a.example"}, (0,), (), [("a_b_0", Mode.HTTP, None, ("a.example",))]),
+        ({"HAPROXY_0_VHOST": "a.example", "HAPROXY_0_MODE": "TCP"}, (0,), (),
+         [("a_b_0", Mode.TCP, None, ("a.example",))]),
+        ({"HAPROXY_1_VHOST": "A.example,, b.example"}, (0, 0), (), []),
+        ({"HAPROXY_1_VHOST": "A.example, b.example"}, (0, 0), (),
+         [("a_b_1", Mode.HTTP, None, ("a.example", "b.example"))]),
+        ({"HAPROXY_0_PORT": "8000"}, (10001,), (), [("a_b_8000", Mode.TCP, 8000, ())]),
+        ({"HAPROXY_0_GROUP": "y"}, (10001, 10002), (), [("a_b_10002", Mode.TCP, 10002, ())]),
+        ({"HAPROXY_0_GROUP": "y, x"}, (10001,), (), [("a_b_10001", Mode.TCP, 10001, ())]),
+        ({"HAPROXY_GROUP": ""}, (10001,), (), []),
+        ({"HAPROXY_GROUP": ","}, (10001,), (), []),
+    ],
+)  # fmt: skip
+def test_ports_of_an_app_in_a_group_are_exposed(
+    labels: dict[str, str],
+    service_ports: tuple[int, ...],
+    checks: tuple[HealthCheck, ...],
+    wanted: list[object],
+) -> None:
+    made = labelled(
+        [app("/a:b", GROUP | labels, *service_ports, health_checks=checks)], serving(), ["x", "z"]
+    )
+    assert [(each.name, each.mode, each.port, each.hosts) for each in made] == wanted
+
+
+def test_every_group_has_all_apps_and_no_group_has_none() -> None:
+    apps = [app("/a", {}, 10001)]
+    assert len(labelled(apps, serving(), ["*"])) == 1
+    assert (
+        labelled(apps, serving(), ["x"])
+        == labelled(apps, serving(), [""])
+        == labelled(apps, serving(), [])
+        == []
+    )
+
+
+def test_service_of_labels_has_servers_of_equal_weight() -> None:
+    labels = GROUP | {"HAPROXY_1_PORT": "80", "HAPROXY_1_BALANCE": "random", "HAPROXY_1_STICKY": "true"}
+    serve = serving(a=[task("a.1", 1, 2), task("a.2", 3), task("a.3", 4, None)])
+    (made,) = labelled([app("/a", labels, 0, 0)], serve, ["x"])
+    assert made == Backend(
+        "a_80", Mode.TCP, 80, (), "random", sticky=True, servers=(Server("a.1", "/a", "h1", 2, 256),),
+        shares={"/a": 1},
+        problems=("a.3: nothing that listens at its port is proved to be the task, and it is left out",),
+    )  # fmt: skip
+
+
+def colour(id: str, started: str, instances: int, **more: str) -> App:
+    labels = {**GROUP, "HAPROXY_0_PORT": "80", "HAPROXY_DEPLOYMENT_GROUP": "/shop/",
+              "HAPROXY_DEPLOYMENT_STARTED_AT": started}  # fmt: skip
+    labels |= {f"HAPROXY_DEPLOYMENT_{name}": value for name, value in more.items()}
+    return app(id, labels, 0, instances=instances)
+
+
+@pytest.mark.parametrize(
+    ("ports", "left"),
+    [
+        ([(1,), (2,)], 2),
+        ([(1,), (None,)], 3),
+        ([(None,), (None,)], 4),
+        ([(1,), ()], 2),
+        ([(), ()], 2),
+        ([(1, None), (None, 1)], 2),
+    ],
+)
+def test_old_tasks_go_one_for_one_with_new_ones_that_serve(
+    ports: list[tuple[int | None, ...]], left: int
+) -> None:
+    old = [task(f"o.{n}", 10 + n) for n in range(4)]
+    new = [task(f"n.{n}", *each) for n, each in enumerate(ports)]
+    apps = [colour("/new", "2", 2, TARGET_INSTANCES="2"), colour("/old", "1", 4)]
+    (made,) = labelled(apps, serving(new=new, old=old), ["x"])
+    served = [each.task_id for each in made.servers if each.app_id == "/old"]
+    assert served == [f"o.{n}" for n in range(4 - left if left < 4 else 0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("target", "left"), [("6", 4), ("5", 3), ("4", 2), ("3", 2), ("0", 2), ("", 2), ("9", 4)]
+)
+def test_old_tasks_stay_until_the_new_ones_are_as_many_as_shall_be(target: str, left: int) -> None:
+    old = [task(f"o.{n}", 10 + n) for n in range(4)]
+    new = [task("n.1", 1), task("n.2", 2)]
+    apps = [colour("/old", "1", 4), colour("/new", "2", 2, TARGET_INSTANCES=target)]
+    (made,) = labelled(apps, serving(new=new, old=old), ["x"])
+    assert sum(each.app_id == "/old" for each in made.servers) == left
+    assert made.name == "shop_80"
+
+
+def test_new_one_of_a_group_is_by_its_start_and_then_its_name() -> None:
+    for first, second in (("", "1"), ("1", "1"), ("1", "2")):
+        apps = [colour("/b", second, 1), colour("/a", first, 1)]
+        (made,) = labelled(apps, serving(a=[task("a.1", 1)], b=[task("b.1", 2)]), ["x"])
+        assert [each.app_id for each in made.servers] == ["/b"]
+
+
+@pytest.mark.parametrize(
+    ("backends", "wanted"),
+    [
+        ([Backend("a", port=80)], [Backend("a", port=80)]),
+        (
+            [Backend("a", port=80), Backend("b", hosts=("h",))],
+            [
+                Backend(
+                    "a", problems=("80 is that of what sorts requests by their hosts already, and left out",)
+                ),
+                Backend("b", hosts=("h",)),
+            ],
+        ),
+        (
+            [
+                Backend("a", port=1, problems=("p",)),
+                Backend("b", port=1, problems=("q",)),
+                Backend("c", port=2),
+            ],
+            [
+                Backend("a", port=1, problems=("p",)),
+                Backend("b", problems=("q", "1 is that of a already, and left out")),
+                Backend("c", port=2),
+            ],
+        ),
+        (
+            [Backend("a", hosts=("h",)), Backend("b", port=2, hosts=("i", "h")), Backend("a", port=3)],
+            [
+                Backend("a", hosts=("h",)),
+                Backend("b", port=2, hosts=("i",), problems=("h is that of a already, and left out",)),
+            ],
+        ),
+        ([Backend("a"), Backend("b")], [Backend("a"), Backend("b")]),
+    ],
+)
+def test_clash_of_services_is_said_to_the_later_one(backends: list[Backend], wanted: list[Backend]) -> None:
+    assert without_clashes(backends, 80) == wanted
