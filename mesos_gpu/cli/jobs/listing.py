@@ -18,7 +18,7 @@ from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import gpus_counted, gpus_of_tasks
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.idle import IdleState
-from mesos_gpu.model.words import counted
+from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.wire.listing.filters import By, labels_of
 
 if TYPE_CHECKING:
@@ -170,6 +170,6 @@ def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]"
 def not_shown(shown: int, total: int) -> list[str]:
     """What is told where not all jobs are shown."""
     hidden = total - shown
-    verb = "is" if hidden == 1 else "are"
+    verb = is_or_are(hidden)
     more = f"{hidden} of {counted(total, 'job')} {verb} not shown; see them with --limit {total}"
     return [more] if hidden > 0 else []

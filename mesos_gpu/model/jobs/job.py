@@ -569,9 +569,7 @@ class Job:
     room_on: tuple[AgentId, ...] = ()  # in a tree of queues: the nodes that are kept for it since
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
     adopted: bool = False  # of an unknown task's labels: what it runs is not known, it is never launched
-    seat: Seat | None = (
-        None  # while it holds GPUs: what of a guarantee they count as; None: they are borrowed
-    )
+    seat: Seat | None = None  # part of a guarantee that its GPUs count as; None if they are borrowed
     spared_until: float = 0.0  # until then it is not stopped for others, though a new document took its seat
     stopped: int = 0  # how often it was ended to make room for others
     checkpoint_at: float | None = None  # up to when its work is kept, as it said last; None: it never said

@@ -40,10 +40,10 @@ class Scope:
 
     @property
     def words(self) -> str:
-        """Whose they are."""
+        """Owner of the limits: a user, a queue or both, else the cluster."""
         user = "" if self.user == EVERYBODY else f"user {self.user or 'unknown'}"
         queue = f"queue {self.path}" if self.path else ""
-        return " in ".join(filter(None, (user, queue)))
+        return " in ".join(filter(None, (user, queue))) or "the cluster"
 
     @property
     def stage(self) -> Stage:

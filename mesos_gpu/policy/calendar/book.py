@@ -16,7 +16,7 @@ from typing import Final
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.model.words import counted, no_such_model
+from mesos_gpu.model.words import counted, is_or_are, no_such_model
 from mesos_gpu.policy.calendar.local_times import moved, shown, times
 
 MOST_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
@@ -353,7 +353,8 @@ def _of_sum(owner: str, pool: str, milli: int, most: int, owed: Mapping[tuple[st
     if owner:
         has = f"queue {owner} is guaranteed {counted(number_of(most), 'GPU')}{of}"
         return f"{has}, and {number_of(milli)} would be booked of that"
-    said = f"{counted(number_of(most), 'GPU')}{of} are guaranteed to nobody, and {number_of(milli)} would be booked"
+    free = number_of(most)
+    said = f"{counted(free, 'GPU')}{of} {is_or_are(free)} guaranteed to nobody, and {number_of(milli)} would be booked"
     holders = _holders(pool, owed)
     own = "a queue books what it is guaranteed itself with --from-guarantee"
     return f"{said}: {holders}; {own}" if holders else said

@@ -6,7 +6,7 @@ from typing import Final
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.jobs.why import Owed, RoomToCome
 from mesos_gpu.model.shares.units import number_of
-from mesos_gpu.model.words import counted
+from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.policy.explain.hurdles import clock
 
 _SOON_S: Final = 5.0  # the next match or the one after
@@ -24,8 +24,9 @@ def owed_words(owed: Owed, free: Sequence[int], now: float) -> str:
     there = free_words(free)
     if owed.room is not None:
         return f"{there}; {room_words(owed.room, now)}"
+    are = is_or_are(number_of(owed.seated_milli))
     held = [
-        f"{_gpus(owed.seated_milli)} are held by jobs within guarantees" if owed.seated_milli else "",
+        f"{_gpus(owed.seated_milli)} {are} held by jobs within guarantees" if owed.seated_milli else "",
         f"{_gpus(owed.spared_milli)} by jobs that are not stopped for it" if owed.spared_milli else "",
     ]
     pieces = (
@@ -39,8 +40,7 @@ def free_words(free: Sequence[int]) -> str:
     if not free:
         return "no GPU is free"
     most = f" with at most {max(free)} each" if len(free) > 1 else ""
-    are = "is" if sum(free) == 1 else "are"
-    return f"{counted(sum(free), 'GPU')} {are} free, on {counted(len(free), 'node')}{most}"
+    return f"{counted(sum(free), 'GPU')} {is_or_are(sum(free))} free, on {counted(len(free), 'node')}{most}"
 
 
 def room_words(room: RoomToCome, now: float) -> str:

@@ -198,8 +198,10 @@ def test_tasks_reach_each_other_by_their_hosts_names(home: Path) -> None:
         done = mesos_gpu(home, "run", *common, *placed, "--", serve)
         assert done.returncode == 0, done.stderr
     for host in hosts:
-        url = f"http://{host}:9017/name"
-        assert wait_until("it serves", partial(_get, url), 60) == f"{host}\n"
+        try:
+            assert wait_until("it serves", partial(_get, f"http://{host}:9017/name"), 60) == f"{host}\n"
+        except AssertionError as error:
+            raise AssertionError(mesos_gpu(home, "ps", "--all", "--json").stdout) from error
 
 
 def _get(url: str) -> str:

@@ -10,8 +10,9 @@ from isolator.devices.view import writable_by_all
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A directory, with others up to three levels below it."""
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory, with others up to three levels below it, where no place is private to tasks."""
+    monkeypatch.setattr(view, "PRIVATE", ())
     modes = {
         "open": 0o777,
         "open/below": 0o777,

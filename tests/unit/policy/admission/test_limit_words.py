@@ -234,7 +234,9 @@ def test_full_queue_says_which_limit_of_whom_is_reached() -> None:
         == "max_submitted of user ann in queue ml is 3, and so many wait or run"
     )
     counts["ml", USER] = 2
-    assert too_many_submitted(scopes, submitted) == "max_submitted of  is 5, and so many wait or run"
+    assert (
+        too_many_submitted(scopes, submitted) == "max_submitted of the cluster is 5, and so many wait or run"
+    )
     counts["", EVERYBODY] = 4
     assert too_many_submitted(scopes, submitted) == ""
 

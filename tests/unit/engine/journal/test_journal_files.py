@@ -28,7 +28,7 @@ from mesos_gpu.simulate.chaos import world
 from mesos_gpu.simulate.replay import files_of, replay
 from mesos_gpu.testing.builders import spec
 from mesos_gpu.wire import journal as wire
-from tests.unit.engine.test_journal import SETTINGS, edit, feed, happen, head_of, state_of
+from tests.unit.engine.journal.test_journal import SETTINGS, edit, feed, happen, head_of, state_of
 
 
 def test_journal_files_are_private_and_bounded(tmp_path: Path) -> None:

@@ -477,7 +477,7 @@ def test_periods_share_a_record_between_them(count: int) -> None:
 
 
 def test_budget_example_of_the_documentation_is_right() -> None:
-    text = (Path(__file__).parents[3] / "docs/accounts.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / "docs/accounts.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\d\d:\d\d) \| .* \| (\d+ \| \d+) \|$", text, re.MULTILINE))
     each = world({"ml": QueueSpec(budget=budget(10, warn_at=(50, 80)))}, gpu_cost={"A100": 2})
     first = starts(each, "j1")

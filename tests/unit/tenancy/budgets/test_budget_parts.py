@@ -18,7 +18,7 @@ from mesos_gpu.model.tenancy import EVERYBODY, OnEmpty, Period, QueueDocument, Q
 from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.policy.accounts.budget import MOST_PERIODS
 from mesos_gpu.testing.builders import World, every
-from tests.unit.tenancy.test_budget import GPU_HOUR, HOUR, MIDNIGHT, budget, goes_on, starts, world
+from tests.unit.tenancy.budgets.test_budget import GPU_HOUR, HOUR, MIDNIGHT, budget, goes_on, starts, world
 
 DAY = 24 * HOUR
 HOURS = GPU_HOUR * MS  # an hour of a GPU, as uses count it

@@ -1,0 +1,1 @@
+"""Tests of GPUs that are reclaimed."""

@@ -1,0 +1,1 @@
+"""Tests of the tree of queues in the engine."""
