@@ -17,6 +17,7 @@ import pytest
 import requests
 
 from mesos_gpu.local.own_ports import free_port
+from mesos_gpu.local.processes import is_free
 from tests.certificates import Authority
 from tests.clients import command
 from tests.conftest import wait_until
@@ -191,15 +192,17 @@ def test_tasks_reach_each_other_by_their_hosts_names(home: Path) -> None:
     up(home, "--agents", "2")
     hosts = sorted(node["hostname"] for node in json.loads(mesos_gpu(home, "nodes", "--json").stdout))
     assert hosts == ["127.0.0.11", "127.0.0.12"]
+    # Tasks of other clusters on this machine may have been given one of these ports.
+    port = next(each for each in range(9019, 8999, -1) if all(is_free(host, each) for host in hosts))
     serve = "cd $MESOS_SANDBOX && echo $HOST > name && exec python3 -m http.server --bind $HOST $PORT0"
-    common = ["--detach", "--port", "9017", "--shell"]
+    common = ["--detach", "--port", str(port), "--shell"]
     for host in hosts:
         placed = ["--constraint", f"hostname:CLUSTER:{host}", "--name", f"on-{host}"]
         done = mesos_gpu(home, "run", *common, *placed, "--", serve)
         assert done.returncode == 0, done.stderr
     for host in hosts:
         try:
-            assert wait_until("it serves", partial(_get, f"http://{host}:9017/name"), 60) == f"{host}\n"
+            assert wait_until("it serves", partial(_get, f"http://{host}:{port}/name"), 60) == f"{host}\n"
         except AssertionError as error:
             raise AssertionError(mesos_gpu(home, "ps", "--all", "--json").stdout) from error
 
