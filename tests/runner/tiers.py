@@ -37,7 +37,9 @@ _FILTERS = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "m
 
 
 def tier_of(item: pytest.Item) -> str:
-    """Return the tier of a test. Raises ValueError if it has none, or two."""
+    """Return the tier of a test. Raises ValueError if it has none, or two, or if its name differs in each process."""
+    if " at 0x" in item.nodeid:
+        raise ValueError(f"{item.nodeid} has an address in its name: give its parameters ids")
     marked = [tier for tier in ("gpu", "long", "on_change") if item.get_closest_marker(tier)]
     if len(marked) > 1 and "long" not in marked:
         raise ValueError(f"{item.nodeid} is marked {' and '.join(marked)}: mark it once")

@@ -49,6 +49,7 @@ def test_tier_follows_from_folder_and_marks(path: str, marks: tuple[Any, ...], t
         ("elsewhere/test_a.py", ()),
         ("unit/test_a.py", (pytest.mark.gpu, pytest.mark.on_change("runner"))),
         ("unit/test_a.py", (pytest.mark.on_change("no such group"),)),
+        pytest.param("unit/test_a.py::test_b[<function f at 0x7f435e2f8220>]", (), id="address"),
     ],
 )
 def test_tier_is_refused_where_marks_and_folder_give_none(path: str, marks: tuple[Any, ...]) -> None:

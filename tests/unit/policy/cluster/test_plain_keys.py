@@ -20,6 +20,8 @@ ROWS = [
 ]
 SHAPES = [Shape(0, 1), Shape(16, 1, 2), Shape(1000, 1, 1, 250), Shape(0, 1, 1, 600)]
 
+NAMES = ["bundle", "spread", "bestfit"]
+
 
 def bundle(cpu: int, free: list[int], shape: Shape) -> int:
     return sum(free) * 2**14 + (0 if shape.gpus else min(cpu // 16, 2**14 - 1))
@@ -35,7 +37,7 @@ def best_fit(cpu: int, free: list[int], shape: Shape) -> int:
 
 
 @pytest.mark.parametrize(
-    ("policy", "key"), [(Bundle(), bundle), (Spread(), spread), (BestFit(), best_fit)], ids=str
+    ("policy", "key"), [(Bundle(), bundle), (Spread(), spread), (BestFit(), best_fit)], ids=NAMES
 )
 def test_keys_of_simple_policies_are_those_of_the_plain_definition(policy: Policy, key: object) -> None:
     assert callable(key)
@@ -65,7 +67,7 @@ def test_random_keys_are_of_the_shape_that_is_asked_for() -> None:
     assert 2**30 - 2**27 < drawn.max() < 2**30
 
 
-@pytest.mark.parametrize("policy", [Bundle(), Spread(), BestFit()], ids=str)
+@pytest.mark.parametrize("policy", [Bundle(), Spread(), BestFit()], ids=NAMES)
 def test_part_goes_to_the_gpu_with_the_least_that_has_room_for_both(policy: Policy) -> None:
     part = Shape(0, 0, 1, 300, (), 200)
     free = ((WHOLE, WHOLE), (300, 199), (299, 900), (300, 900), (900, 300), (300, 200))
