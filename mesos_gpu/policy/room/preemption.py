@@ -154,11 +154,12 @@ def _ground(
     model: str | None,
 ) -> _Ground:
     want = request.gpu
-    cards = len(want.suited(node.gpus, model))
+    cards = len(want.suited(node.gpus, model)) if want.count else 0
     gifts: dict[JobId, tuple[int, ...]] = {}
     for each in held:
         assert each.job_id is not None, "a victim is a job"
-        given = (len(want.suited(each.gpus, model)), *each.resources.milli, count_ports(each.ports))
+        cards_given = len(want.suited(each.gpus, model)) if want.count else 0
+        given = (cards_given, *each.resources.milli, count_ports(each.ports))
         before = gifts.get(each.job_id)
         if before is not None:
             given = tuple([a + b for a, b in zip(before, given, strict=True)])
