@@ -100,15 +100,16 @@ def host_audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @contextmanager
 def own_block(name: str, numbers: range, size: int) -> Iterator[range]:
     """Hold some of the numbers of a machine-wide resource that no other process of tests on this machine has."""
-    for first in numbers[::size]:
-        held = task_ports.hold(f"mesos-gpu-tests-{name}-{first}")
-        if held is not None:
-            try:
-                yield range(first, first + size)
-            finally:
-                os.close(held)
-            return
-    raise AssertionError(f"{len(numbers) // size} processes run tests on this machine: no {name} are left")
+    held = task_ports.hold_first(f"mesos-gpu-tests-{name}", numbers[::size])
+    if held is None:
+        raise AssertionError(
+            f"{len(numbers) // size} processes run tests on this machine: no {name} are left"
+        )
+    at, descriptor = held
+    try:
+        yield numbers[at * size : (at + 1) * size]
+    finally:
+        os.close(descriptor)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -289,7 +289,7 @@ def namespaces(host: Host) -> Iterator[Finding]:
     command = statement("from isolator.devices.view import enter; enter()")
     done = subprocess.run(command, capture_output=True, text=True, timeout=NAMESPACE_S, check=False)
     if done.returncode:
-        why = done.stderr.strip().rpartition("\n")[2]
+        why = done.stderr.strip().rpartition("\n")[2] or f"the trial ended with status {done.returncode}"
         remedy = "run as root; outside a container that forbids unshare"
         yield Finding("namespaces", Level.FAIL, f"no mount namespace can be made: {why}", remedy)
     else:

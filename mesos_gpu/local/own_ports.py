@@ -10,7 +10,7 @@ from typing import Final
 
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.processes import is_free
-from mesos_gpu.local.task_ports import hold
+from mesos_gpu.local.task_ports import hold_first
 
 #: Below the ephemeral range and beside what tasks get (`task_ports`).
 _PORTS: Final = range(15000, 31000)
@@ -52,14 +52,15 @@ class OwnPorts:
 
     def _hold_more(self) -> bool:
         """Hold a further block; where other programs hold all, share every port with them."""
-        while self._others:
-            block = self._others.pop(0)
-            name = hold(f"mesos-gpu-own-ports-{block[0]}")
-            if name is not None:
-                weakref.finalize(self, os.close, name)
-                self._next = len(self._held)
-                self._held += block
-                return True
+        held = hold_first("mesos-gpu-own-ports", [block[0] for block in self._others])
+        if held is not None:
+            at, descriptor = held
+            weakref.finalize(self, os.close, descriptor)
+            self._next = len(self._held)
+            self._held += self._others[at]
+            del self._others[: at + 1]
+            return True
+        self._others.clear()
         if self._held:
             return False
         self._held = self._every

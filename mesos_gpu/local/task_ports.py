@@ -39,15 +39,26 @@ def _usable_blocks() -> Sequence[tuple[int, int]]:
     return _BLOCKS
 
 
-def hold(name: str) -> int | None:
-    """Hold a name in the network namespace: a file descriptor, with which it is free again; None: another has it."""
-    held = socket.socket(socket.AF_UNIX)
-    try:
-        held.bind(f"\0{name}")
-    except OSError:
-        held.close()
-        return None
-    return held.detach()
+def hold_first(prefix: str, numbers: Sequence[int]) -> tuple[int, int] | None:
+    """Hold the first of some numbers that no other process in this network namespace holds under a prefix.
+
+    Args:
+        prefix: Name of what the numbers stand for, such as a kind of ports.
+        numbers: Numbers to try, in order.
+
+    Returns:
+        The index of the number, and a file descriptor: the number is free again when it is closed. None if other
+        processes hold all numbers.
+    """
+    for at, number in enumerate(numbers):
+        held = socket.socket(socket.AF_UNIX)
+        try:
+            held.bind(f"\0{prefix}-{number}")
+        except OSError:
+            held.close()
+        else:
+            return at, held.detach()
+    return None
 
 
 class TaskPorts:
@@ -61,12 +72,11 @@ class TaskPorts:
         blocks = _usable_blocks()
         self.first, self.last = blocks[0]
         self._let_go: weakref.finalize[..., TaskPorts] | None = None
-        for first, last in blocks:
-            held = hold(f"mesos-gpu-task-ports-{first}")
-            if held is not None:
-                self.first, self.last = first, last
-                self._let_go = weakref.finalize(self, os.close, held)
-                return
+        held = hold_first("mesos-gpu-task-ports", [first for first, _ in blocks])
+        if held is not None:
+            at, descriptor = held
+            self.first, self.last = blocks[at]
+            self._let_go = weakref.finalize(self, os.close, descriptor)
 
     @property
     def block(self) -> tuple[int, int]:

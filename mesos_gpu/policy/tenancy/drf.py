@@ -184,14 +184,15 @@ def raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict
 
     Args:
         there: What is left to be divided.
-        pool: What the pool has: the whole of which parts are compared. A resource of which it has nothing is none.
+        pool: What the pool has: the whole of which parts are compared. CPUs or memory of 0 are unknown and not divided;
+            a pool without GPUs gives no GPUs.
         parties: Who divides it.
 
     Returns:
         What each gets, by kind. Nobody gets more than he wants, and nothing is given that is not there.
     """
     wanted = total(added([party.wants for party in parties]))
-    if all(want <= has or not whole for want, has, whole in zip(wanted, there, pool, strict=True)):
+    if all(wanted[i] <= there[i] or not _counts(i, pool) for i in _RESOURCES):
         return [dict(party.wants) for party in parties]
     if all(party.weight for party in parties):
         return _raised(there, pool, parties)
@@ -214,7 +215,7 @@ def total(demand: Demand) -> Amounts:
 
 def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict[int, Amounts]]:
     got: list[dict[int, Amounts]] = [{} for _ in parties]
-    gone = {i for i in _RESOURCES if pool[i] and not there[i]}
+    gone = {i for i in _RESOURCES if _counts(i, pool) and not there[i]}
     while True:
         open_ = [_open(party.wants, mine, gone) for party, mine in zip(parties, got, strict=True)]
         rests, have = [total(each) for each in open_], [total(each) for each in got]
@@ -232,6 +233,10 @@ def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dic
         if not full:
             return got
         gone |= full
+
+
+def _counts(resource: int, pool: Amounts) -> bool:
+    return resource == 0 or pool[resource] > 0
 
 
 def _open(wants: Demand, got: Demand, gone: set[int]) -> dict[int, Amounts]:

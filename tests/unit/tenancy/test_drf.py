@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.policy.tenancy.drf import (
-    GPUS,
     Amounts,
     Party,
     added,
@@ -19,8 +18,7 @@ from mesos_gpu.policy.tenancy.drf import (
     raised,
     total,
 )
-from mesos_gpu.policy.tenancy.share import Branch, Layout
-from tests.unit.tenancy.test_share import TREES
+from mesos_gpu.policy.tenancy.share import Branch
 
 PLENTY = 10**9
 
@@ -186,26 +184,6 @@ def stepped(pool: Amounts, parties: list[Party]) -> list[list[Fraction]]:
         for r in range(3):
             has[i][r] += step[r] * small
             left[r] -= step[r] * small
-
-
-@pytest.mark.parametrize("count", [25, pytest.param(60, marks=pytest.mark.long)])
-def test_drf_with_gpus_only_is_the_plain_division(count: int) -> None:
-    """But for thousandths that rounding leaves over on the way down."""
-
-    @settings(max_examples=count)
-    @given(TREES, st.integers(1, 100), st.sampled_from([0, 100]))
-    def check(root: Branch, amount: int, history: int) -> None:
-        root = thousandfold(root)
-        layout = Layout(root)
-        demands, uses = layout.demands_of(root), layout.uses_of(root)
-        plain = layout.explained(amount * 1000, demands, uses, history)
-        wishes = {path: {GPUS: (milli, 0, 0)} for path, milli in demands.items() if milli}
-        shares = dominant_shares(root, (amount * 1000, 0, 0), wishes, uses, history)
-        assert plain.keys() == shares.keys()
-        for path, share in shares.items():
-            assert abs(share.due - plain[path].due) <= 40, (share, plain[path])
-
-    check()
 
 
 def thousandfold(branch: Branch) -> Branch:

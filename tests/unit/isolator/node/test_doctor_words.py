@@ -367,7 +367,7 @@ def test_doctor_says_why_no_namespace_can_be_made(
 ) -> None:
     code = f"import sys; sys.stderr.write({stderr!r}); raise SystemExit(1)"
     monkeypatch.setattr(doctor, "statement", lambda _code: ["python3", "-c", code])
-    why = "why" if "why" in stderr else ""
+    why = "why" if "why" in stderr else "the trial ended with status 1"
     text = f"FAIL namespaces: no mount namespace can be made: {why}"
     assert said(doctor.namespaces(place.here)) == [text]
     monkeypatch.setattr(doctor, "statement", lambda _code: ["true"])

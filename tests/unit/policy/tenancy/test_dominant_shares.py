@@ -1,7 +1,7 @@
 """Dominant shares: worked examples with all their numbers, the sums of demands, and how soon a level is found."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.policy.tenancy.drf import (
@@ -140,13 +140,16 @@ def test_dominant_shares_of_gpus_are_the_plain_ones_number_by_number(count: int)
 
     @settings(max_examples=count)
     @given(TREES, st.integers(0, 100), st.sampled_from([0, 100]))
+    @example(Branch("", children=(Branch("0", demand=1),)), 0, 0)
     def check(root: Branch, amount: int, history: int) -> None:
         root = thousandfold(root)
         layout = Layout(root)
         demands, uses = layout.demands_of(root), layout.uses_of(root)
         plain = layout.explained(amount * 1000, demands, uses, history)
         wishes: dict[str, Demand] = {path: {1: (milli, 0, 0)} for path, milli in demands.items() if milli}
-        for path, share in dominant_shares(root, (amount * 1000, 0, 0), wishes, uses, history).items():
+        shares = dominant_shares(root, (amount * 1000, 0, 0), wishes, uses, history)
+        assert plain.keys() == shares.keys()
+        for path, share in shares.items():
             other = plain[path]
             assert share.weight == other.weight
             for name in ("given", "floor", "kept", "rest", "borrowed"):
