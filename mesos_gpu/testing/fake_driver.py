@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from mesos_gpu.errors import Unavailable
@@ -111,15 +112,32 @@ class FakeDriver:
 
 
 class FakeClock:
-    """`Clock` that a test moves."""
+    """Clock that a test sets. It can be set between two turns of an engine's thread, after all earlier events."""
 
     def __init__(self, now: float = 1000.0) -> None:
-        """At `now`."""
-        self.time = now
+        """Show a time, seconds since the epoch."""
+        self._time = now
+        self._between_turns: Callable[[Callable[[Any], None]], Future[None]] | None = None
+
+    def set_between_turns(self, read: Callable[[Callable[[Any], None]], Future[None]] | None) -> None:
+        """Let an engine's thread set the clock from now on, by `Daemon.read`; None to set it at once again."""
+        self._between_turns = read
+
+    @property
+    def time(self) -> float:
+        """Time that the clock shows, seconds since the epoch."""
+        return self._time
+
+    @time.setter
+    def time(self, value: float) -> None:
+        if self._between_turns is None:
+            self._time = value
+        else:
+            self._between_turns(lambda _: setattr(self, "_time", value)).result(60)
 
     def now(self) -> float:
-        """Where the test put it."""
-        return self.time
+        """Return the time that the clock shows."""
+        return self._time
 
 
 class RecordingStore(MemoryStore):

@@ -20,8 +20,7 @@ class Played(Marathon):
     which those that run end after a moment; "": they run on."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.clock.time = time.time()
+        super().__init__(now=time.time())
         self.room, self.works, self.ends_as = True, True, ""
         self._running: list[tuple[float, str, str]] = []  # when it began, task, agent
         self._over = threading.Event()

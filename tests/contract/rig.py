@@ -56,15 +56,21 @@ def skip(server: Server, seconds: float) -> None:
 
 class Rig:
     def __init__(
-        self, kind: type[Daemon] = Daemon, *, store: RecordingStore | None = None, **settings: Any
+        self,
+        kind: type[Daemon] = Daemon,
+        *,
+        store: RecordingStore | None = None,
+        now: float = 1000.0,
+        **settings: Any,
     ) -> None:
-        self.clock, self.driver, self.store = FakeClock(), FakeDriver(), store or RecordingStore()
+        self.clock, self.driver, self.store = FakeClock(now), FakeDriver(), store or RecordingStore()
         self.daemon = kind(self.store, self.store.load(), self.driver, self.clock, Settings("e", "m"))
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", **settings))
         self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url
         self.session = unkept()
         self.daemon.start()
+        self.clock.set_between_turns(self.daemon.read)
         self.daemon.put(ev.Registered("fw", "http://master"))
 
     def call(self, verb: str, path: str, **more: Any) -> requests.Response:
@@ -94,6 +100,7 @@ class Rig:
     def close(self) -> None:
         self.session.close()
         self.server.stop()
+        self.clock.set_between_turns(None)
         self.daemon.stop()
 
 

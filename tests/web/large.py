@@ -88,8 +88,7 @@ TIMED: Final = """new Promise((done, failed) => {{
 
 def cluster() -> Rig:
     """10,000 cards, of which jobs hold 4,000."""
-    rig = Rig()
-    rig.clock.time = time.time()
+    rig = Rig(now=time.time())
     rig.daemon.put(ev.OffersArrived(tuple(offer(f"n{i}-1", f"n{i}", gpus=CARDS) for i in range(NODES))))
     rig.daemon.read(lambda view: len(view.nodes)).result(300)
     for i in range(NODES):
@@ -132,8 +131,7 @@ def queues(browser: Browser) -> dict[str, float]:
 
 def teams(top: int, below: int) -> Rig:
     """A node, and a tree of so many queues at the top, each with so many below it, each of which is owed a card."""
-    rig = Rig()
-    rig.clock.time = time.time()
+    rig = Rig(now=time.time())
     rig.daemon.put(ev.OffersArrived((offer("n0-1", "n0", gpus=top * below),)))
     cards = tuple(replace(gpu(f"GPU-{k}"), minor=k) for k in range(top * below))
     rig.tell(Inventory(cards, "simulated", "535", "12.2"), "n0")

@@ -43,8 +43,7 @@ class Scene(Rig):
 
     def __init__(self, *, ago_s: float = 0.0, **settings: Any) -> None:
         """Wait until the app's deployment waits for room. `ago_s`: when it begins, seconds before now."""
-        super().__init__(**settings)
-        self.clock.time = time.time() - ago_s
+        super().__init__(now=time.time() - ago_s, **settings)
         self._again: set[str] = set()
         self.driver.on_call = self._offer_again
         for agent in NODES:

@@ -20,8 +20,7 @@ CARDS = (gpu("g0"), gpu("g1"))
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
-    rig = Rig()
-    rig.clock.time = time.time()
+    rig = Rig(now=time.time())
     rig.node(gpus=CARDS)
     yield rig
     rig.close()

@@ -60,6 +60,7 @@ class Rig:
         )
         self.session = unkept()
         self.daemon.start()
+        self.clock.set_between_turns(self.daemon.read)
         self.daemon.put(ev.Registered("fw", "http://master"))
         self._offers = count()
 
@@ -98,4 +99,5 @@ class Rig:
     def close(self) -> None:
         self.session.close()
         self.server.stop()
+        self.clock.set_between_turns(None)
         self.daemon.stop()

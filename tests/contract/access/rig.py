@@ -62,6 +62,7 @@ class AccessRig:
         self.server = serve(self.api, "127.0.0.1", 0)
         self.session = unkept()
         self.daemon.start()
+        self.clock.set_between_turns(self.daemon.read)
         self.daemon.put(ev.Registered("fw", "http://master"))
 
     async def identify(self, scope: Scope) -> Caller:
@@ -90,6 +91,7 @@ class AccessRig:
         """End all of it."""
         self.session.close()
         self.server.stop()
+        self.clock.set_between_turns(None)
         self.daemon.stop()
 
 

@@ -1,6 +1,7 @@
 """Bookings over REST and on the command line: made, listed, moved, cancelled, and refused with what would fit."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,10 +18,11 @@ NOON = 1_795_521_600.0  # Tue 2026-11-24 12:00 UTC
 
 
 @pytest.fixture
-def booked(rig: Rig) -> Rig:
-    rig.clock.time = NOON
+def booked() -> Iterator[Rig]:
+    rig = Rig(now=NOON)
     rig.node(gpus=GPUS)
-    return rig
+    yield rig
+    rig.close()
 
 
 @pytest.fixture(autouse=True)

@@ -99,7 +99,7 @@ def test_very_small_frames_delay_no_other_request(
     """Times would be those of this process, in which client, host and server take turns of the interpreter."""
     with unread(rig) as (client, host):
         protocol = protocol_of(rig, client)
-        is_over, parsed, has_answered = threading.Event(), [0], False
+        is_over, parsed = threading.Event(), [0]
 
         async def watch() -> None:
             while not is_over.is_set():
@@ -120,10 +120,10 @@ def test_very_small_frames_delay_no_other_request(
         sender.start()
         while not is_over.is_set():
             assert rig.call("GET", "/v1/health").status_code == 200
-            has_answered = has_answered or len(protocol._held) > 0
         sender.join()
         watching.result(60)
-    assert has_answered, "a request is answered before all frames are parsed"
+    turns = sum(1 for count in parsed if count > 0)
+    assert turns > 1, "the loop takes turns in which other requests are answered"
     assert max(parsed) <= (MOST_FRAMES + 1) * len(max(small, first, last, key=len))
 
 

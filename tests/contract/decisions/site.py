@@ -42,12 +42,14 @@ class Site:
         self._server = serve(create_app(self.daemon, ApiSettings("http://w", "0.1.0")), "127.0.0.1", 0)
         self.client = Client(self._server.url)
         self.daemon.start()
+        self.clock.set_between_turns(self.daemon.read)
         gpus = sum(spec.gpus for spec in nodes)
         wait_until("the nodes report", lambda: len(self.client.gpus()) == gpus)
 
     def close(self) -> None:
         """End all of it."""
         self._server.stop()
+        self.clock.set_between_turns(None)
         self.daemon.stop()
 
     def submit(self, name: str = "job", gpus: float = 0, **fields: object) -> str:

@@ -35,10 +35,12 @@ class Kept:
         self.url = self.server.url
         self.port = int(self.url.rpartition(":")[2])
         self.daemon.start()
+        self.clock.set_between_turns(self.daemon.read)
         self.daemon.put(ev.Registered("fw", "http://master"))
 
     def stop(self) -> None:
         self.server.stop()
+        self.clock.set_between_turns(None)
         self.daemon.stop()
 
     def call(self, verb: str, path: str, **more: Any) -> requests.Response:

@@ -184,6 +184,7 @@ def restart(rig: Marathon, path: Path) -> None:
     store = SqliteStore(path)
     rig.daemon = Daemon(store, store.load(), rig.driver, rig.clock, Settings("e", "m"))
     rig.daemon.start()
+    rig.clock.set_between_turns(rig.daemon.read)
     serve_anew(rig)
 
 

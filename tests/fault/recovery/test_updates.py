@@ -52,6 +52,7 @@ class Played:
         self.taken: dict[str, GpuId] = {}  # the card of each task that was launched
         self.began: dict[str, float] = {}  # when that was
         self.daemon.start()
+        self.clock.set_between_turns(self.daemon.read)
         self.master.wait_for("RECONCILE")  # it has heard that it is registered
         self.offer(gpus=CARDS, kept_s=60.0)
         (self.monitor,) = self.launched()
@@ -64,6 +65,7 @@ class Played:
         self.update(self.monitor, "TASK_RUNNING", report.encode(inventory))
 
     def close(self) -> None:
+        self.clock.set_between_turns(None)
         self.daemon.stop()
         self.master.close()
 

@@ -60,10 +60,9 @@ class Tenants(Rig):
     def __init__(self, **settings: Any) -> None:
         """Wait until it is so."""
         store = RecordingStore()
-        super().__init__(store=store, records=store, **settings)
         now = time.time()
+        super().__init__(store=store, records=store, now=now - BEGAN_S, **settings)
         self._offers = count()
-        self.clock.time = now - BEGAN_S
         for agent in NODES:
             self.node(agent, cards_of(agent))
             self.tell(Inventory(cards_of(agent), "simulated", "550.90", "12.4", volume="550.90"), agent)

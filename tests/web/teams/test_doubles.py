@@ -15,8 +15,7 @@ NOON = 1_795_521_600.0  # Tue 2026-11-24 12:00 UTC
 
 @pytest.fixture
 def rig() -> Any:
-    rig = Rig()
-    rig.clock.time = NOON
+    rig = Rig(now=NOON)
     rig.node(gpus=(gpu("g0"),))
     yield rig
     rig.close()

@@ -483,6 +483,7 @@ class Rig:
         journal = Journal(directory, 1 << 20)
         self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), self.clock, SETTINGS, journal)
         self.daemon.start()
+        self.clock.set_between_turns(self.daemon.read)
         self.daemon.put(ev.Registered("fw", "http://m"))
 
 
