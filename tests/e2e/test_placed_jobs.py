@@ -84,6 +84,19 @@ def test_constraints_on_attributes_and_zones_choose_the_node(client: Client) -> 
     assert until(client, west, "finished")["hostname"] == "127.0.0.13"
 
 
+def test_gang_of_one_rack_finds_the_rack_that_has_room_for_it(client: Client) -> None:
+    gang = submit(client, "racked", "sleep 300", 2, tasks=2, constraints=[["rack", "CLUSTER"]])
+    assert set(until(client, gang, "running")["hostnames"]) == {"127.0.0.12", "127.0.0.13"}
+
+
+def test_gang_starts_on_as_few_nodes_as_fit(client: Client) -> None:
+    for host in ("127.0.0.11", "127.0.0.12"):
+        before = submit(client, "before", "sleep 300", 1, constraints=[["hostname", "IS", host]])
+        until(client, before, "running")
+    gang = submit(client, "train", "sleep 300", 1, tasks=2)
+    assert set(until(client, gang, "running")["hostnames"]) == {"127.0.0.13"}
+
+
 def test_gang_members_see_their_own_gpus_and_where_the_others_are(client: Client, scratch: Path) -> None:
     command = f'env > {scratch}/$RANK; cp "$HOSTFILE" {scratch}/hosts.$RANK; sleep 300'
     gang = until(

@@ -208,5 +208,5 @@ def test_share_that_a_task_exceeds_ends_the_task(stack: Stack, client: Client) -
     assert (over["state"], over["attempts"]) == ("failed", 1)
     assert over["message"].startswith(f"ended beyond its share: it uses 60000 MiB of {gpu} on ")
     assert client.job(neighbour["id"])["state"] == "running"
-    assert change_gpu(stack.inventory(node), gpu, pids=[], process_mib={})
+    assert change_gpu(stack.inventory(node), gpu, pids=None, process_mib=None)
     gone(stack, client, neighbour)

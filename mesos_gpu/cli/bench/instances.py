@@ -100,7 +100,7 @@ def start_instances(stack: Stack, tasks: int, stop_s: int = 0) -> Figures:
         stop_s: Seconds for which the first agent is stopped meanwhile; 0 not to stop it.
     """
     resident = {child.pid for child in _children(stack)}
-    before, began = Used.of(stack), time.monotonic()
+    before, began, began_at = Used.of(stack), time.monotonic(), time.time()
     definition = {
         "id": APP, "cmd": "exec sleep 3600", "cpus": 0.01, "mem": 8, "instances": tasks, "portDefinitions": [],
     }  # fmt: skip
@@ -112,7 +112,8 @@ def start_instances(stack: Stack, tasks: int, stop_s: int = 0) -> Figures:
     trees = [_tree(child) for child in _children(stack) if child.pid not in resident]
     used_s += sum(_cpu_s(each) for tree in trees for each in tree)
     mib = statistics.fmean(sum(map(_mib, tree)) for tree in trees[:_SAMPLES])
-    jobs = [job for job in Client(stack.url).jobs(limit=20 * tasks) if job["app"] == APP]
+    every = Client(stack.url).jobs(limit=20 * tasks)
+    jobs = [job for job in every if job["app"] == APP and job["submitted_at"] >= began_at]
     return {
         "app_s": round(took_s, 1),
         **_of_cores("app", used_s * 1000 / tasks, tasks),

@@ -83,7 +83,7 @@ class Coming:
             or job.id in backlog.ended_for
         ):
             return None
-        if backlog.neighbours.parts(job) or not backlog.may_be_seated(job):
+        if not backlog.may_be_seated(job):
             return None
         begun_at = max(self._now, begins_at(self._state, self._settings, job))
         if job.room_made_at is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from typing import Final
 
 from mesos_gpu.engine.charges import pool_of_node, pools_of_node
 from mesos_gpu.engine.explain.coming import Coming
@@ -19,7 +19,6 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.held import Pools
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.secrets import problem_of
-from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.shares import standing_of
@@ -35,7 +34,11 @@ from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Rese
 from mesos_gpu.policy.explain.hurdles import clock, hurdles
 from mesos_gpu.policy.explain.silence import lost, paced, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.policy.room.allotment import allot
+
+_NOT_FOUND: Final = (
+    "no placement was found within the bound of the search; constraints on fields whose values lie within each other, "
+    "as hosts in racks, need no bound"
+)
 
 
 def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offers: bool = False) -> Why:
@@ -63,8 +66,10 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         for view in views
     ]
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
-    apart = partial(_apart, state, job, neighbours) if bound else None
+    apart = _Apart(job, neighbours) if bound else None
     answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart)
+    if apart is not None and not apart.is_proven:
+        answer = replace(answer, summary=f"{answer.summary}; {_NOT_FOUND}")
     waits = problem_of(state, settings, now, job) if job.state is JobState.PENDING else ""
     if waits and job.not_before <= now:
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
@@ -178,18 +183,22 @@ def _deployment_waits(state: State, job: Job) -> str:
     return next(filter(None, words), "") if job.state is JobState.PENDING else ""
 
 
-def _apart(state: State, job: Job, neighbours: Neighbours, room: Mapping[AgentId, int]) -> dict[AgentId, int]:
-    """How many tasks of a gang each node can take beside the others."""
-    largest = sorted(room, key=lambda agent_id: (-room[agent_id], state.nodes[agent_id].hostname))
+class _Apart:
+    """The rules of a gang's tasks among each other, for an explanation.
 
-    def take(i: int) -> bool:
-        if neighbours.barred(job, state.nodes[largest[i]]):
-            return False
-        neighbours.take(Take(largest[i], job))
-        return True
+    Attributes:
+        is_proven: Whether a placement of all tasks would have been found if there were one.
+    """
 
-    counts = allot(job.spec.tasks, [room[agent_id] for agent_id in largest], take, in_turn=True)
-    return dict(zip(largest, counts, strict=True))
+    def __init__(self, job: Job, neighbours: Neighbours) -> None:
+        self._job, self._neighbours, self.is_proven = job, neighbours, True
+
+    def __call__(self, room: Mapping[AgentId, int]) -> dict[AgentId, int]:
+        """Return how many tasks each node can take beside the others, of those that there is room for on each."""
+        whole = self._neighbours.place(self._job, room)
+        self.is_proven = whole.is_proven
+        counts = self._neighbours.most(self._job, room) if whole.counts is None else whole.counts
+        return dict(zip(room, counts, strict=True))
 
 
 def _queue_view(

@@ -45,7 +45,7 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     if seating is None:
         return
     then.state.seats_given = seating.given
-    owed = [job for job in waiting if job.id in seating.given and not backlog.neighbours.parts(job)]
+    owed = [job for job in waiting if job.id in seating.given]
     _Ahead(turn, then, backlog, seating, at).make(owed[:_MOST_TRIED])
 
 

@@ -1,7 +1,7 @@
 """Where jobs go, during one match: the cluster's arrays, and who of an app is where."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -24,6 +24,8 @@ from mesos_gpu.policy.cluster.share_rows import shape_for
 #: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
 BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
 _BEHAVIORS: Mapping[str, GpuNodes] = {"restricted": GpuNodes.NEVER, "unrestricted": GpuNodes.ALWAYS}
+_SCATTER = 0x9E3779B97F4A7C  # of the golden ratio, as in `cluster.view`
+_A_SIBLING = 1 << 40  # weighs more than any key of a policy
 RECENT = 1000  # jobs that say what is asked for lately
 
 
@@ -56,6 +58,26 @@ class Placing:
             draw=self._drawn,
             busy=busy,
         )
+
+    def keys(self, job: Job, request: Request) -> Mapping[AgentId, int]:
+        """Return how well each agent would do for a task of a job, the lowest best; without those that cannot."""
+        placement = self._placement(job.spec)
+        keys = self._index.keys(request, placement.value, gpu_nodes=self._gpu_nodes(job).value)
+        if not POLICIES[placement.value].apart:
+            return keys
+        siblings = self._siblings(job)
+        return {agent_id: key + siblings.get(agent_id, 0) * _A_SIBLING for agent_id, key in keys.items()}
+
+    def by_lot(self, agents: Collection[AgentId]) -> Sequence[AgentId]:
+        """Return agents in an order that no name decides, and that is the same in every run."""
+        lots = [
+            (number * (2 * self._drawn + 1) * _SCATTER >> 20) & 0xFFFFFF for number, _ in enumerate(agents, 1)
+        ]
+        return [agent_id for _, agent_id in sorted(zip(lots, agents, strict=True))]
+
+    def place_on(self, job: Job, request: Request, node: NodeCapacity) -> Chosen | None:
+        """Return what a task of a job gets on one node; None if it does not fit."""
+        return self._index.place_on(request, node, self._placement(job.spec).value)
 
     def spreads(self, job: Job) -> bool:
         """Whether its tasks are to be apart, rather than together."""

@@ -106,12 +106,14 @@ class Planner:
             return None
         nodes = self.nodes(job, request, victims, self._rule.yields_to(job))
         request = replace(request, ports=job.spec.ports)
+        place = self._backlog.neighbours.placing_of(job)
         ways = [
-            (plan(request, job.spec.tasks, part, victims, allowed), part) for part in self.parts(job, nodes)
+            (plan(request, job.spec.tasks, part, victims, allowed, place), part)
+            for part in self.parts(job, nodes)
         ]
         able = [(chosen, part) for chosen, part in ways if chosen is not None]
         chosen, part = min(able, key=lambda way: worth(way[0]), default=((), []))
-        room_on = grounds(request, job.spec.tasks, part, chosen) if chosen else ()
+        room_on = grounds(request, job.spec.tasks, part, chosen, place) if chosen else ()
         return Plan(chosen, room_on) if chosen and room_on else None
 
     def parts(self, job: Job, nodes: Sequence[NodeCapacity]) -> list[Sequence[NodeCapacity]]:
@@ -369,9 +371,10 @@ class Elsewhere:
         single = job.spec.tasks == 1
         sets = [[node] for node in nodes[:_MOST_NODES]] if single else self._planner.parts(job, nodes)
         for each in sets:
-            chosen = plan(request, job.spec.tasks, each, victims)
+            place = self._backlog.neighbours.placing_of(job)
+            chosen = plan(request, job.spec.tasks, each, victims, place=place)
             if chosen is not None:
-                yield grounds(request, job.spec.tasks, each, chosen), chosen
+                yield grounds(request, job.spec.tasks, each, chosen, place), chosen
 
     def _homes(
         self, job: Job, room_on: tuple[AgentId, ...], going: Sequence[Job], *, may_stop: bool

@@ -95,7 +95,7 @@ class _Plans:
         turn, backlog, rule = self._turn, self._backlog, self._rule
         if job.spec.queue in self._queues and self._key(job) in self._tried:
             return True
-        if self._waits(job) or backlog.neighbours.parts(job) or not backlog.may_be_seated(job):
+        if self._waits(job) or not backlog.may_be_seated(job):
             return True
         if self._made and backlog.is_limited(job):
             return True  # what was planned before counts against its limit only once it is kept

@@ -120,9 +120,7 @@ class Search:
         # Of one model, if any is asked for: the slowest decides for all.
         for one in request.each_model():
             with self._pace.gang():
-                # In most matches this check quickly shows that a large job must wait.
-                has_room = self._room(one, nodes) >= job.spec.tasks
-                takes = self._take_or_leave(job, one, nodes, outlasted) if has_room else None
+                takes = self._take_or_leave(job, one, nodes, outlasted)
             if takes is not None:
                 self._clear({take.agent_id for take in takes if self._pace.is_full(take.agent_id)})
                 return takes
@@ -135,17 +133,22 @@ class Search:
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
         with self._ledger.checkpoint() as trial:
-            takes = self._take_each(job, request, nodes, outlasted)
+            if job.spec.tasks > 1:
+                takes = self._take_gang(job, request, nodes, outlasted)
+            else:
+                takes = self._take_one(job, request, nodes)
             if takes is not None:
                 trial.keep()
         return takes
 
-    def _room(self, request: Request, nodes: Nodes) -> int:
-        """Return the number of a gang's tasks that may start on some nodes, by the room in their launch windows."""
-        rooms = (
-            (room_for(request, node).slots, self._pace.room(agent_id)) for agent_id, node in nodes.items()
-        )
-        return sum(slots if room is None else min(slots, room) for slots, room in rooms)
+    def _rooms(self, request: Request, nodes: Nodes) -> dict[AgentId, int]:
+        """Return by node the number of a gang's tasks that may start there, by the room in its launch window."""
+        rooms: dict[AgentId, int] = {}
+        for agent_id, node in nodes.items():
+            slots, room = room_for(request, node).slots, self._pace.room(agent_id)
+            if slots := slots if room is None else min(slots, room):
+                rooms[agent_id] = slots
+        return rooms
 
     def _hold_for(self, job: Job, request: Request, nodes: Nodes) -> bool:
         """Reserve agents for a gang: give them no further launch, so that it can start when their windows are empty.
@@ -158,7 +161,7 @@ class Search:
             return False
         ids = {node.id for node in narrow}
         with self._pace.gang():
-            room = self._room(request, {a: node for a, node in nodes.items() if a not in ids})
+            room = sum(self._rooms(request, {a: node for a, node in nodes.items() if a not in ids}).values())
         held: list[AgentId] = []
         for node in narrow:
             if room < tasks and node.id in self._remains:
@@ -178,24 +181,55 @@ class Search:
                 self._index.leave(agent_id)
                 self._most = None
 
-    def _take_each(
+    def _take_one(self, job: Job, request: Request, nodes: Nodes) -> list[Take] | None:
+        """Take what a job of one task needs."""
+        if job.spec.ports:
+            nodes = {a: node for a, node in nodes.items() if enough(job.spec.ports, node.ports or ())}
+        for open_to in self._backlog.neighbours.by_evenness(job, nodes):
+            if (chosen := self._placing.place(job, request, open_to, self._pace.busy())) is not None:
+                return self._taken(job, request, chosen)
+        return None
+
+    def _take_gang(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
+        """Take what all tasks of a gang need, by rank: the tasks of one node are neighbours."""
+        rooms = self._rooms(
+            request, {a: node for a, node in nodes.items() if node.ports}
+        )  # each takes a port
+        if sum(rooms.values()) < job.spec.tasks:
+            return None  # in most matches this quickly shows that a large gang must wait
+        keys, apart = self._placing.keys(job, request), self._placing.spreads(job)
+        rooms = {agent_id: rooms[agent_id] for agent_id in self._placing.by_lot(rooms) if agent_id in keys}
+        counts = self._backlog.neighbours.place(job, rooms, keys, apart=apart).counts
         takes: list[Take] = []
-        while len(takes) < job.spec.tasks:
-            open_to = self._beside_others(job, nodes, outlasted) if job.spec.tasks > 1 else nodes
-            if job.spec.ports:
-                open_to = {a: node for a, node in open_to.items() if enough(job.spec.ports, node.ports or ())}
-            chosen = self._placing.place(job, request, open_to, self._pace.busy())
-            if chosen is None:
-                return None
-            if chosen.opens and not self._may_open(job) and self._backlog.joins_soon(job, request):
-                return None
-            if not self._has_turn(chosen):
-                return None
-            takes.append(self._made(job, request, chosen))
-            self._ledger.take(takes[-1])
-        return _by_rank(takes)
+        by_agent = dict(zip(rooms, counts or (), strict=False))
+        for agent_id in nodes:
+            for _ in range(by_agent.get(agent_id, 0)):
+                node = self._as_it_is(job, agent_id, outlasted)
+                chosen = None if node is None else self._placing.place_on(job, request, node)
+                taken = None if chosen is None else self._taken(job, request, chosen)
+                if taken is None:
+                    return None
+                takes += taken
+        return takes or None
+
+    def _taken(self, job: Job, request: Request, chosen: Chosen) -> list[Take] | None:
+        """Take what one task needs where it was placed; None if it must wait for a card or its turn there."""
+        if chosen.opens and not self._may_open(job) and self._backlog.joins_soon(job, request):
+            return None
+        if not self._has_turn(chosen):
+            return None
+        take = self._made(job, request, chosen)
+        self._ledger.take(take)
+        return [take]
+
+    def _as_it_is(self, job: Job, agent_id: AgentId, outlasted: Sequence[int]) -> NodeCapacity | None:
+        """Return a node as the next task of a gang may use it, beside the tasks that were placed before."""
+        if agent_id not in self._nodes:
+            return None
+        now = self._backlog.open_to(outlasted, {agent_id: self._nodes[agent_id]})
+        return (self._backlog.booked.only(job, now) if self._is_booked else now).get(agent_id)
 
     def _has_turn(self, chosen: Chosen) -> bool:
         """Return whether the agent's launch window has room for a task and its cover tasks, or is empty.
@@ -212,16 +246,6 @@ class Search:
     def _may_open(self, job: Job) -> bool:
         """Whether it need not wait for the offer of an open card before it has another one opened."""
         return not job.spec.is_share or self._placing.spreads(job) or not self._backlog.is_new(job)
-
-    def _beside_others(self, job: Job, nodes: Nodes, outlasted: Sequence[int]) -> Nodes:
-        """Nodes that the next member of a gang may use, as they are beside those before it."""
-        now = self._backlog.open_to(outlasted, self._nodes)
-        if self._is_booked:
-            now = self._backlog.booked.only(job, now)
-        # Each member takes a port.
-        here = (agent_id for agent_id in nodes if agent_id in self._nodes)
-        with_ports = {agent_id: now[agent_id] for agent_id in here if now[agent_id].ports}
-        return self._backlog.neighbours.open_to(job, with_ports)
 
     def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
         offered = self._remains.ports(chosen.agent_id)
@@ -247,9 +271,3 @@ def task_id_of(job: Job, rank: int = 0) -> TaskId:
     """The id of a task of the job's next launch. Mesos must never see one twice."""
     number = job.launches + 1
     return launch_id(job.id, number) if job.spec.tasks == 1 else TaskId(f"{job.id}.{number}.{rank}")
-
-
-def _by_rank(takes: Sequence[Take]) -> list[Take]:
-    """The first node's first, so that neighbours in rank are neighbours."""
-    order = {agent_id: i for i, agent_id in enumerate(dict.fromkeys(take.agent_id for take in takes))}
-    return sorted(takes, key=lambda take: order[take.agent_id])

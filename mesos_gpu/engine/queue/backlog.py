@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final
 
 from mesos_gpu.engine.calendar.booked import Booked
@@ -399,8 +399,8 @@ class Backlog:
             able = [node for node in able if held.pool_of(node.id) in pools]
         nodes = [self._left_of(job, node) if beside else self.capacity(node) for node in able]
         if job.spec.tasks > 1:
-            allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
-            return reserve_together(job, request, nodes, now=self._now, allot=allot)
+            place = self.neighbours.placing_of(job)
+            return reserve_together(job, request, nodes, now=self._now, place=place)
         reservation = reserve(job, request, nodes, now=self._now)
         return [reservation] if reservation else []
 

@@ -1,18 +1,21 @@
 """Who runs where, of the apps that constraints, `near` and `away` name: during one match, or for a reader."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.constraint import HOSTNAME
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.policy.capacity.fit import Fit
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.constraints import Placed, violated
 from mesos_gpu.policy.cluster.verdicts import Verdicts
-from mesos_gpu.policy.nodes.fields import UNDECIDED, excluded
-from mesos_gpu.policy.room.allotment import allot
+from mesos_gpu.policy.gangs.rules import rules_of
+from mesos_gpu.policy.gangs.search import Most, Outcome, Rule, Site, Together, search
+from mesos_gpu.policy.nodes.fields import UNDECIDED, excluded, value_of
 
 
 class Neighbours:
@@ -131,30 +134,89 @@ class Neighbours:
             if not self._shunned[away]:
                 del self._shunned[away]
 
-    def parts(self, job: Job) -> bool:
-        """Whether its constraints compare its own tasks with each other."""
+    def placing_of(self, job: Job) -> Callable[[Mapping[AgentId, int]], Sequence[int] | None] | None:
+        """Return the search for nodes of a gang, of the room on each; None if no rule compares its tasks."""
+        if job.spec.tasks == 1 or not self._rules(job):
+            return None
+        return lambda rooms: self.place(job, rooms).counts
+
+    def most(self, job: Job, rooms: Mapping[AgentId, int]) -> list[int]:
+        """Return tasks by node, of as many tasks of a gang as there is a place for together."""
+        low, high, best = 0, job.spec.tasks, [0] * len(rooms)
+        while low < high:
+            middle = (low + high + 1) // 2
+            counts = self.place(job, rooms, tasks=middle, apart=True).counts
+            if counts is None:
+                high = middle - 1
+            else:
+                low, best = middle, [*counts]
+        return best
+
+    def place(
+        self,
+        job: Job,
+        rooms: Mapping[AgentId, int],
+        keys: Mapping[AgentId, int] = MappingProxyType({}),
+        *,
+        tasks: int | None = None,
+        apart: bool = False,
+    ) -> Outcome:
+        """Find the nodes of a gang.
+
+        Args:
+            job: Gang that waits.
+            rooms: Number of its tasks that fit, by node. Its constraints bar none of these nodes now.
+            keys: Ranks of the nodes by the placement policy, as of `Site.key`.
+            tasks: Number of tasks to place; None for all tasks of the gang.
+            apart: Whether nodes are dealt one task each in turn.
+
+        Returns:
+            Tasks by node, in the order of `rooms`.
+        """
+        rules, nodes = self._rules(job), self._state.nodes
+        fields = {rule.field for rule in rules}
+        sites = [
+            Site(
+                min(room, job.spec.tasks),
+                {name: value for name in fields if (value := value_of(name, nodes[agent_id])) is not None},
+                keys.get(agent_id, 0),
+            )
+            for agent_id, room in rooms.items()
+        ]
+        return search(job.spec.tasks if tasks is None else tasks, sites, rules, apart=apart)
+
+    def _rules(self, job: Job) -> list[Rule]:
+        """Return the rules of a gang's tasks among each other."""
         spec = job.spec
-        return spec.tasks > 1 and (
-            any(constraint.compares for constraint in spec.constraints) or spec.near == spec.app is not None
-        )
+        if not self._compares(spec):
+            return []
+        placed = self._of(_group(job))
+        rules = [*rules_of(spec.constraints, placed, self._instances.get(_group(job), spec.tasks))]
+        if spec.app is not None and spec.near == spec.app and not placed:
+            rules.append(Together(HOSTNAME[0]))
+        if spec.app is not None and spec.away == spec.app:
+            rules.append(Most(HOSTNAME[0], 1))
+        return rules
 
-    def allot(self, job: Job, fits: Sequence[Fit]) -> list[int]:
-        """How many of its tasks go to each of some nodes, one after the other, as its constraints allow."""
-        nodes = self._state.nodes
-        takes: list[Take] = []
+    def by_evenness(
+        self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
+    ) -> Iterator[Mapping[AgentId, NodeCapacity]]:
+        """Yield the nodes that a job may use, those first where the fewest tasks of its app are.
 
-        def take(i: int) -> bool:
-            agent_id = fits[i].node.agent_id
-            if self.barred(job, nodes[agent_id]):
-                return False
-            takes.append(Take(agent_id, job))
-            self.take(takes[-1])
-            return True
-
-        counts = allot(job.spec.tasks, [fit.slots for fit in fits], take)
-        for each in reversed(takes):
-            self.undo(each)
-        return counts
+        It is all of them at once, unless a constraint asks for an even spread.
+        """
+        fields = [each.field for each in job.spec.constraints if each.is_even]
+        if not fields or job.spec.tasks > 1:
+            yield nodes
+            return
+        placed = [each.node for each in self._of(_group(job))]
+        held = {name: Counter(value_of(name, node) for node in placed) for name in fields}
+        by_count: dict[tuple[int, ...], dict[AgentId, NodeCapacity]] = {}
+        for agent_id, node in nodes.items():
+            there = self._state.nodes[agent_id]
+            counts = tuple([held[name][value_of(name, there)] for name in fields])
+            by_count.setdefault(counts, {})[agent_id] = node
+        yield from (by_count[counts] for counts in sorted(by_count))
 
     def _read(self) -> None:
         self._apps, state = {}, self._state

@@ -14,7 +14,7 @@ class Operator(Enum):
 
     UNIQUE = "UNIQUE"  # each job of the app has another value
     CLUSTER = "CLUSTER"  # the value, or without one: that of the app's first job
-    GROUP_BY = "GROUP_BY"  # evenly over the values; the number says how many there are
+    GROUP_BY = "GROUP_BY"  # evenly over the values; with a number: over so many values, and no others
     LIKE = "LIKE"  # a regular expression, of the whole value
     UNLIKE = "UNLIKE"
     MAX_PER = "MAX_PER"  # so many jobs of the app a value
@@ -35,6 +35,11 @@ class Constraint:
         if self.operator is Operator.CLUSTER:
             return not self.value
         return self.operator in (Operator.UNIQUE, Operator.GROUP_BY, Operator.MAX_PER)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether tasks go to the value of the field that has the fewest, of those with room: a preference."""
+        return self.operator is Operator.GROUP_BY and not self.value
 
     def as_list(self) -> list[str]:
         """Write the constraint as Marathon does."""

@@ -58,17 +58,12 @@ def _runs(same: Sequence[Placed], node: Node, constraint: Constraint, value: str
 
 
 def _grouped(constraint: Constraint, placed: Sequence[Placed], value: str, instances: int) -> str:
-    """Each of N groups gets its share of all instances, and the remainder goes to groups one by one.
-
-    Without a number Marathon 1.11.24 divides by zero; this is what 1.10 did and its documents still say: no value gets
-    a second job more than the value that has least.
-    """
+    """Say why a value has its share: each of N groups gets its share of all instances, and the remainder goes to groups
+    one by one. Without a number the value is only preferred that has the fewest."""
+    if constraint.is_even:
+        return ""
     counts = Counter(value_of(constraint.field, p.node) for p in placed)
-    have = counts[value]
-    if not constraint.value:
-        least = min(counts.values())
-        return "" if have in (0, least) else f"{have} of the app run there, and {least} elsewhere"
-    groups = int(constraint.value)
+    have, groups = counts[value], int(constraint.value)
     if not have:
         return "" if len(counts) < groups else f"the app has its {groups} groups already"
     share, remainder = divmod(instances, groups)

@@ -21,7 +21,7 @@ from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.share_rows import Mask, ShareRows, shape_for
-from mesos_gpu.policy.cluster.view import View
+from mesos_gpu.policy.cluster.view import NEVER, View
 from mesos_gpu.policy.sharing.cards import Order, tightest
 
 
@@ -176,6 +176,43 @@ class NodeIndex:
                     mask = self._but(mask, [row])
         return None
 
+    def keys(self, request: Request, placement: str, *, gpu_nodes: str = "last") -> dict[AgentId, int]:
+        """Return how well each agent would do for a task by a policy, the lowest best; without those that cannot.
+
+        Args:
+            request: Resources of the task, with GPUs of one model or of any.
+            placement: Name of a placement policy, one of `registry.POLICIES`.
+            gpu_nodes: Use of agents with GPUs by tasks without GPUs: "last", "never" or "always".
+        """
+        view = self._view(placement, shares=request.gpu.share is not None)
+        keys, best = view.keys(view.shape(self._shape(request, _model(request)))), dict[AgentId, int]()
+        off_gpus = not request.gpu.count and gpu_nodes != "always"
+        for row, ((agent_id, _), key) in enumerate(zip(self._rows, keys, strict=True)):
+            if key == NEVER or agent_id in self._away:
+                continue
+            if off_gpus and not self._without_gpus[row]:
+                if gpu_nodes == "never":
+                    continue
+                key += NEVER
+            best[agent_id] = min(key, best.get(agent_id, key))
+        return best
+
+    def place_on(self, request: Request, node: NodeCapacity, placement: str) -> Chosen | None:
+        """Return what a task gets on one node; None if it does not fit.
+
+        Args:
+            request: Resources of the task, with GPUs of one model or of any.
+            node: Node as it is, or with less for this job's use.
+            placement: Name of a placement policy, one of `registry.POLICIES`.
+        """
+        view = self._view(placement, shares=request.gpu.share is not None)
+        number, model = view.shape(self._shape(request, _model(request))), _model(request)
+        rows = [row for row in self._of[node.agent_id] if model is None or self._rows[row][1] == model]
+        for row in sorted(rows, key=lambda row: (view.key(row, number), row)):
+            if (chosen := self._confirmed(row, request, {node.agent_id: node}, placement)) is not None:
+                return chosen
+        return None
+
     def _load(self, busy: Mapping[AgentId, int]) -> npt.NDArray[np.int64]:
         """Return the load of starting tasks of the agent in each row."""
         load = np.zeros(len(self._rows), dtype=np.int64)
@@ -289,6 +326,10 @@ class NodeIndex:
         models, need, want = () if model is None else (model,), request.resources, request.gpu
         shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
         return shape if want.share is None else shape_for(want.share, self._of_shares().largest_mib, shape)
+
+
+def _model(request: Request) -> str | None:
+    return request.gpu.models[0] if request.gpu.count and request.gpu.models else None
 
 
 def _usable(node: NodeCapacity) -> Resources:

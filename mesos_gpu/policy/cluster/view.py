@@ -160,6 +160,14 @@ class View:
         want, (compute, memory) = self.shapes[shape], self.parts
         return np.asarray((compute[rows] >= want.gpu_milli) & (memory[rows] >= want.memory_milli))
 
+    def key(self, row: int, shape: int) -> int:
+        """Return the key of one node for a shape; NEVER if it cannot take it."""
+        return int(self._keys[shape, row])
+
+    def keys(self, shape: int) -> list[int]:
+        """Return the key of each node for a shape; NEVER for a node that cannot take it."""
+        return list(self._keys[shape].tolist())
+
     def best(
         self,
         shape: int,

@@ -16,6 +16,7 @@ from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import NOBODY, Bound, Item, Victim, bound_of, cheapest, fractional, worth
+from mesos_gpu.policy.room.together import Place
 
 MOST_TRIED: Final = 8  # victims on a node with shared GPUs, of which every choice is looked at
 _NOTHING: Final = Bound(NOBODY, 0)
@@ -36,6 +37,7 @@ def plan(
     nodes: Sequence[NodeCapacity],
     victims: Mapping[JobId, Victim],
     allowed: Rule | None = None,
+    place: Place | None = None,
 ) -> tuple[Victim, ...] | None:
     """The victims whose end makes room for all tasks; none of them can be left out.
 
@@ -45,6 +47,7 @@ def plan(
         nodes: Those that may serve the job, with what victims hold there.
         victims: Every job that may be ended for it.
         allowed: Asked of each plan when nobody can be left out any more; None: each of them may be ended with any.
+        place: Search for the nodes of its tasks; None if no rule compares them with each other.
 
     Returns:
         Empty: there is room already. None: there is none even if all of them ended, or as the rule has it.
@@ -54,7 +57,10 @@ def plan(
         if tasks == 1:
             chosen = _on_one(request, ((_NOTHING, node) for node in nodes), victims, model, allowed)
         else:
-            chosen = _on_many(request, tasks, nodes, victims, model)
+            if place is None:
+                chosen = _on_many(request, tasks, nodes, victims, model)
+            else:
+                chosen = _on_placed(request, nodes, victims, model, place)
             if chosen and allowed is not None and not allowed(chosen):
                 chosen = None
         if chosen is not None and (best is None or worth(chosen) < worth(best)):
@@ -82,10 +88,17 @@ def plan_of_one(
 
 
 def grounds(
-    request: Request, tasks: int, nodes: Sequence[NodeCapacity], chosen: Sequence[Victim]
+    request: Request,
+    tasks: int,
+    nodes: Sequence[NodeCapacity],
+    chosen: Sequence[Victim],
+    place: Place | None = None,
 ) -> tuple[AgentId, ...]:
     """The nodes on which the tasks have room when those of a plan have ended: first the ones where they end."""
     ended, missing = {victim.job_id for victim in chosen}, tasks
+    if place is not None:
+        each = (_placed(request, nodes, ended, model, place) for model in request.gpu.models or (None,))
+        return tuple(next(filter(None, each), ()))
     there: list[AgentId] = []
 
     def ends(node: NodeCapacity) -> bool:
@@ -304,6 +317,66 @@ def _on_many(
     greedy = _Greedy(request, victims, nodes, model)
     chosen = greedy.search(tasks)
     return None if chosen is None else _thinned(request, tasks, greedy.used(tasks), chosen, model)
+
+
+def _placed(
+    request: Request,
+    nodes: Sequence[NodeCapacity],
+    ended: Collection[JobId],
+    model: str | None,
+    place: Place,
+) -> dict[AgentId, int]:
+    """Return the tasks of each node when some victims have ended; empty if not all of them have a place."""
+    rooms = {node.agent_id: _room(request, node, ended, model) for node in nodes}
+    able = {agent_id: room for agent_id, room in rooms.items() if room}
+    return {agent_id: count for agent_id, count in zip(able, place(able) or (), strict=False) if count}
+
+
+def _on_placed(
+    request: Request,
+    nodes: Sequence[NodeCapacity],
+    victims: Mapping[JobId, Victim],
+    model: str | None,
+    place: Place,
+) -> tuple[Victim, ...] | None:
+    """A choice for a gang whose tasks are compared with each other: as few of the cheapest victims as make room for a
+    placement, and of these those that the placement needs."""
+    line = sorted(victims.values(), key=lambda victim: worth([victim]))
+    low, high = 0, len(line)
+    if not (best := _placed(request, nodes, {victim.job_id for victim in line}, model, place)):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        counts = _placed(request, nodes, {victim.job_id for victim in line[:middle]}, model, place)
+        if counts:
+            high, best = middle, counts
+        else:
+            low = middle + 1
+    there = [node for node in nodes if node.agent_id in best]
+    return _thinned_on_each(request, best, there, line[:high], model)
+
+
+def _thinned_on_each(
+    request: Request,
+    counts: Mapping[AgentId, int],
+    nodes: Sequence[NodeCapacity],
+    chosen: Sequence[Victim],
+    model: str | None,
+) -> tuple[Victim, ...]:
+    """Spare one victim after the other, the dearest first, as long as each node has room for its tasks."""
+    where: dict[JobId | None, list[NodeCapacity]] = {}
+    for node in nodes:
+        for job_id in {held.job_id for held in node.allocations}:
+            where.setdefault(job_id, []).append(node)
+    kept = {victim.job_id for victim in chosen if victim.job_id in where}
+    for victim in sorted(chosen, key=lambda v: (-v.priority, -v.cost, v.job_id)):
+        fewer = kept - {victim.job_id}
+        if all(
+            _room(request, node, fewer, model) >= counts[node.agent_id]
+            for node in where.get(victim.job_id, ())
+        ):
+            kept = fewer
+    return tuple(victim for victim in chosen if victim.job_id in kept)
 
 
 def _is_uniform(request: Request, node: NodeCapacity) -> bool:

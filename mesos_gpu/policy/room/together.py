@@ -1,18 +1,19 @@
 """Where several tasks of one job could start together, and when. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.policy.capacity.fit import Fit, room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.room import allotment
+from mesos_gpu.policy.gangs.search import Site, search
 from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 
-#: How many tasks of one job go to each of some nodes, which could hold so many each.
-Allot = Callable[[Sequence[Fit]], list[int]]
+#: Tasks of a gang by node, of the number of tasks that fit by node; None if not all of them have a place.
+Place = Callable[[Mapping[AgentId, int]], Sequence[int] | None]
 
 
 def reserve_together(
@@ -22,7 +23,7 @@ def reserve_together(
     taken: Sequence[Reservation] = (),
     *,
     now: float,
-    allot: Allot | None = None,
+    place: Place | None = None,
 ) -> list[Reservation]:
     """The soonest start of all tasks of a job, beside the reservations that stand before it.
 
@@ -32,14 +33,14 @@ def reserve_together(
         nodes: Those that may serve it at all.
         taken: Earlier reservations; what they keep is not given out again.
         now: Seconds since the epoch.
-        allot: Which nodes share the tasks; None: the largest first.
+        place: Search for the nodes of its tasks; None if no rule compares them with each other.
 
     Returns:
         One for each node, all with the time of the whole; none if the nodes could not hold all even if all that
         runs there had ended.
     """
     able = [node.keeping(taken) for node in nodes if as_new_as(node.driver, request.min_driver)]
-    share = allot or partial(_largest_first, job.spec.tasks)
+    find = place or partial(_fewest, job.spec.tasks)
     ends = sorted({now, *(max(held.ends_at, now) for node in able for held in node.allocations)})
     best: tuple[float, list[tuple[NodeCapacity, int]], str | None] | None = None
     for model in request.gpu.models or (None,):
@@ -47,8 +48,8 @@ def reserve_together(
         def at(time: float, model: str | None = model) -> list[tuple[NodeCapacity, int]]:
             fits = [(room_for(request, node.without(_ended(node, time)), model), node) for node in able]
             fits.sort(key=lambda each: (-each[0].slots, each[1].hostname, each[1].agent_id))
-            counts = share([fit for fit, _ in fits])
-            return [(node, count) for (_, node), count in zip(fits, counts, strict=True)]
+            counts = find({node.agent_id: min(fit.slots, job.spec.tasks) for fit, node in fits})
+            return [(node, count) for (_, node), count in zip(fits, counts or [0] * len(fits), strict=True)]
 
         soonest = _soonest(job.spec.tasks, at, ends)
         if soonest is not None and (best is None or soonest[0] < best[0]):
@@ -65,9 +66,8 @@ def reserve_together(
     return made
 
 
-def _largest_first(tasks: int, fits: Sequence[Fit]) -> list[int]:
-    """So many tasks on as few nodes as can be; the nodes come with the largest first."""
-    return allotment.allot(tasks, [fit.slots for fit in fits])
+def _fewest(tasks: int, rooms: Mapping[AgentId, int]) -> Sequence[int] | None:
+    return search(tasks, [Site(room) for room in rooms.values()]).counts
 
 
 def _ended(node: NodeCapacity, at: float) -> list[Allocation]:

@@ -245,7 +245,7 @@ def metrics_are_each_ones(sharing: Sharing) -> None:
         wait_until("what the driver says of each one's process", lambda: used(driver), 60)
         (card,) = [gpu for gpu in sharing.client.gpus() if gpu["uuid"] == uuid]
         assert card["health"] == "ok", "no process is a stranger's"
-        assert change_gpu(sharing.stack.inventory(1), GpuId(uuid), pids=[], process_mib={})
+        assert change_gpu(sharing.stack.inventory(1), GpuId(uuid), pids=None, process_mib=None)
     wait_until("they are gone", lambda: not sharing.metrics().keys() & set(tasks.values()), 60)
 
 

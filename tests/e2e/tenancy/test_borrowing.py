@@ -39,7 +39,8 @@ def test_borrowing_ends_with_a_notice_for_a_guarantee_and_borrowers_come_back(
     client: Client, nodes: int
 ) -> None:
     whole, halves = borrow_all(client, nodes)
-    gang = submit(client, "gang", "production", "sleep 600", gpus=GPUS, tasks=nodes // 2)
+    unique = {"constraints": [["hostname", "UNIQUE"]]} if nodes > 2 else {}
+    gang = submit(client, "gang", "production", "sleep 600", gpus=GPUS, tasks=nodes // 2, **unique)
     runs(client, [gang])
     jobs = {job["id"]: job for job in client.jobs() if job["queue"] == "dev"}
     stopped = [job for job in (*whole, *halves) if jobs[job]["state"] != "running"]

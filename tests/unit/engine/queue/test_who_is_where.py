@@ -15,7 +15,6 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.capacity.fit import Fit
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.testing.builders import spec
 
@@ -183,7 +182,7 @@ def test_launch_counts_from_when_somebody_has_asked_and_is_undone_whole() -> Non
 
 
 @pytest.mark.parametrize(
-    ("fields", "parts"),
+    ("fields", "rules"),
     [
         ({"tasks": 2}, False),
         ({"tasks": 2, "constraints": (UNIQUE,)}, True),
@@ -194,22 +193,35 @@ def test_launch_counts_from_when_somebody_has_asked_and_is_undone_whole() -> Non
         ({"tasks": 2, "app": "db", "near": "web"}, False),
     ],
 )
-def test_gang_has_parts_where_its_constraints_compare_its_own_tasks(
-    fields: dict[str, Any], parts: bool
+def test_gang_has_rules_where_its_constraints_compare_its_own_tasks(
+    fields: dict[str, Any], rules: bool
 ) -> None:
-    assert Neighbours(state_of()).parts(job_of(**fields)) is parts
+    assert (Neighbours(state_of()).placing_of(job_of(**fields)) is not None) is rules
 
 
-def test_gang_is_allotted_as_its_constraints_allow_and_leaves_nothing_behind() -> None:
+def test_gang_is_placed_as_its_constraints_allow_and_leaves_nothing_behind() -> None:
     state = state_of()
     known = Neighbours(state)
     gang = job_of("g", tasks=2, constraints=(UNIQUE,))
-    fits = [Fit(NodeCapacity(agent_id, agent_id), 2) for agent_id in AGENTS]
+    rooms = dict.fromkeys(AGENTS, 2)
     before = known.key(gang)
-    assert known.allot(gang, fits) == [1, 1, 0]
+    assert known.place(gang, rooms).counts == (1, 1, 0)
     assert known.key(gang) == before
     assert barred(known, gang, state) == ["", "", ""]
-    assert known.allot(replace(gang, spec=replace(gang.spec, tasks=3)), fits) == [1, 1, 1]
+    large = replace(gang, spec=replace(gang.spec, tasks=4))
+    assert known.place(gang, rooms, {AGENTS[0]: 1}).counts == (0, 1, 1)
+    assert known.place(large, rooms).counts is None
+    assert known.most(large, rooms) == [1, 1, 1]
+
+
+def test_gang_is_placed_beside_what_its_app_has_near_and_away_of_itself() -> None:
+    rooms = dict.fromkeys(AGENTS, 3)
+    fields = {"tasks": 3, "app": "web"}
+    near, away = job_of("g", near="web", **fields), job_of("g", away="web", **fields)
+    assert sorted(Neighbours(state_of()).place(near, rooms).counts or ()) == [0, 0, 3]
+    assert Neighbours(state_of()).place(away, rooms).counts == (1, 1, 1)
+    most = job_of("g", constraints=(Constraint("hostname", Operator.MAX_PER, "2"),), **fields)
+    assert Neighbours(state_of(WEB)).place(most, rooms).counts in {(2, 1, 0), (0, 1, 2)}
 
 
 def test_task_of_a_node_that_is_forgotten_counts_by_its_host_name() -> None:

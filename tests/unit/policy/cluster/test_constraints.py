@@ -144,19 +144,11 @@ def test_groups_of_a_number(field: str) -> None:
         assert not meets(f"other GROUP_BY {number}", at(rack), *others, instances=5), case
 
 
-@pytest.mark.parametrize(
-    ("placed", "rack", "fits"),
-    [
-        ([], 1, True),
-        ([1], 1, True),
-        ([1], 2, True),
-        ([1, 2], 1, True),
-        ([1, 1, 2], 1, False),
-        ([1, 1, 2], 2, True),
-    ],
-)
-def test_groups_without_a_number_stay_even(placed: list[int], rack: int, fits: bool) -> None:
-    assert meets("rack GROUP_BY", f"h rack:{rack}", *(f"h rack:{n}" for n in placed), instances=9) is fits
+@pytest.mark.parametrize("placed", [[], [1], [1, 2], [1, 1, 2], [1, 1, 1]])
+def test_groups_without_a_number_refuse_no_node_with_the_field(placed: list[int]) -> None:
+    others = [f"h rack:{n}" for n in placed]
+    assert all(meets("rack GROUP_BY", f"h rack:{rack}", *others, instances=9) for rack in (1, 2))
+    assert not meets("rack GROUP_BY", "h zone:1", *others, instances=9)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +376,8 @@ def test_constraints_hold_over_a_restart(world: World) -> None:
     [
         ("rack MAX_PER 2", 7, [2, 2, 2]),
         ("rack GROUP_BY 3", 6, [2, 2, 2]),
-        ("rack GROUP_BY", 5, [5]),  # Marathon, too: other values count from their first job on
+        ("rack GROUP_BY", 5, [1, 2, 2]),
+        ("hostname GROUP_BY", 4, [1, 1, 2]),
         ("@zone GROUP_BY 2", 4, [2, 2]),
         ("rack GROUP_BY 2", 4, [2, 2]),
         ("rack CLUSTER", 3, [3]),
@@ -471,12 +464,6 @@ def test_gpus_count_only_where_constraints_let_it(world: World) -> None:
             "job-1, job-2, job-3 and 2 more run where rack is 1",
         ),
         ("rack CLUSTER", "a rack:2", ["b rack:1"], "job-1 runs where rack is 1"),
-        (
-            "rack GROUP_BY",
-            "a rack:1",
-            ["b rack:1", "b rack:2", "b rack:1"],
-            "2 of the app run there, and 1 elsewhere",
-        ),
         ("rack GROUP_BY 1", "a rack:2", ["b rack:1"], "the app has its 1 groups already"),
         (
             "rack GROUP_BY 2",

@@ -1,0 +1,35 @@
+"""Rules of a gang's tasks among each other, of the constraints of its job. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.policy.cluster.constraints import Placed
+from mesos_gpu.policy.gangs.search import Even, Groups, Most, Rule, Together
+from mesos_gpu.policy.nodes.fields import value_of
+
+
+def rules_of(constraints: Sequence[Constraint], placed: Sequence[Placed], tasks: int) -> Iterator[Rule]:
+    """Yield the rules that constraints are for tasks that start together.
+
+    Args:
+        constraints: Constraints of the job. Those that compare no tasks are no rules.
+        placed: Tasks of the job's app that hold a place already, the oldest first.
+        tasks: Tasks of the app, those that wait included.
+    """
+    for constraint in constraints:
+        if not constraint.compares:
+            continue
+        values = (value_of(constraint.field, each.node) for each in placed)
+        held = Counter(value for value in values if value is not None)
+        match constraint.operator:
+            case Operator.UNIQUE:
+                yield Most(constraint.field, 1, held)
+            case Operator.MAX_PER:
+                yield Most(constraint.field, int(constraint.value), held)
+            case Operator.CLUSTER:
+                yield Together(constraint.field)
+            case _ if constraint.value:
+                yield Groups(constraint.field, int(constraint.value), tasks, held)
+            case _:
+                yield Even(constraint.field, held)

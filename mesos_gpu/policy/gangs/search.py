@@ -1,0 +1,517 @@
+"""Search for the nodes of a gang: how many of its tasks each node gets. Pure.
+
+Rules compare the tasks of a gang with each other. Where the values of all limited fields are nested, as hosts in racks
+and racks in blocks, taking the node next that adds most is exact: the tasks that sets of nodes can hold under nested
+limits are a polymatroid, whose largest sets of one, two, three nodes grow out of each other. Other rules are searched
+by branch and bound, within a number of steps.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+MAX_LOOKS: Final = 100_000  # at cells, in a search by branch and bound: about 50 ms
+_MAX_SWAPS: Final = 2000  # nodes that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node as a place for tasks of one gang.
+
+    Attributes:
+        room: Number of tasks that fit.
+        values: Values of the fields that rules name, by field.
+        key: Rank by the placement policy; the lowest is preferred.
+    """
+
+    room: int
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    key: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """At most some tasks of an app at each value of a field.
+
+    Attributes:
+        field: Name of the field.
+        most: Number of tasks.
+        held: Tasks of the app that hold a place already, by value.
+    """
+
+    field: str
+    most: int
+    held: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """All tasks at one value of a field."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """At most some values of a field, of which each has its share of an app's tasks.
+
+    Attributes:
+        field: Name of the field.
+        count: Number of values.
+        tasks: Tasks of the app, those that wait included.
+        held: Tasks of the app that hold a place already, by value.
+    """
+
+    field: str
+    count: int
+    tasks: int
+    held: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """An app's tasks evenly over the values of a field, as far as there is room at each.
+
+    Attributes:
+        field: Name of the field.
+        held: Tasks of the app that hold a place already, by value.
+    """
+
+    field: str
+    held: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+Rule = Most | Together | Groups | Even
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a search.
+
+    Attributes:
+        counts: Tasks by site, or None if no placement was found.
+        is_proven: Whether there is no placement if none was found.
+    """
+
+    counts: tuple[int, ...] | None
+    is_proven: bool = True
+
+
+def search(
+    tasks: int,
+    sites: Sequence[Site],
+    rules: Sequence[Rule] = (),
+    *,
+    apart: bool = False,
+    max_looks: int = MAX_LOOKS,
+) -> Outcome:
+    """Find a placement of all tasks of a gang, on as few nodes as fit, and of these on the preferred ones.
+
+    Args:
+        tasks: Number of tasks.
+        sites: Nodes that the gang may use.
+        rules: Rules of its tasks, all of which must hold.
+        apart: Whether nodes are dealt one task each in turn, so that as many as possible are used.
+        max_looks: Looks at cells after which a search by branch and bound ends.
+    """
+    fields = [rule.field for rule in rules if isinstance(rule, Together)]
+    others = [rule for rule in rules if not isinstance(rule, Together)]
+    parts: dict[tuple[str, ...], list[int]] = {}
+    for i, site in enumerate(sites):
+        if site.room > 0:
+            parts.setdefault(tuple([site.values[name] for name in fields]), []).append(i)
+    best: tuple[tuple[int, int], Mapping[int, int]] | None = None
+    is_proven = True
+    for part in parts.values():
+        if sum(sites[i].room for i in part) < tasks:
+            continue
+        ground = _Ground(tasks, sites, part, apart)
+        counts, complete = _placed(ground, others, max_looks)
+        is_proven = is_proven and complete
+        if counts is not None:
+            worth = (-len(counts) if apart else len(counts)), sum(sites[i].key for i in counts)
+            if best is None or worth < best[0]:
+                best = worth, counts
+    if best is None:
+        return Outcome(None, is_proven)
+    return Outcome(tuple([best[1].get(i, 0) for i in range(len(sites))]))
+
+
+Counts = dict[int, int]  # tasks by number of the site, none of them 0
+Limits = dict[tuple[str, str], int]  # tasks that may be added, by field and value
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """Sites among which no rule asks for one value, each with room for some task."""
+
+    tasks: int
+    sites: Sequence[Site]
+    part: Sequence[int]
+    apart: bool
+
+    def values(self, name: str) -> dict[str, list[int]]:
+        """Return the sites at each value of a field."""
+        there: dict[str, list[int]] = {}
+        for i in self.part:
+            there.setdefault(self.sites[i].values[name], []).append(i)
+        return there
+
+
+def _placed(
+    ground: _Ground, rules: Sequence[Most | Groups | Even], max_looks: int
+) -> tuple[Counts | None, bool]:
+    """Return the tasks by site, None if no placement was found, and whether the search was complete."""
+    limits: Limits = {}
+    for rule in rules:
+        if isinstance(rule, Most):
+            for value in ground.values(rule.field):
+                left = max(0, rule.most - rule.held.get(value, 0))
+                limits[rule.field, value] = min(left, limits.get((rule.field, value), left))
+    groups = [rule for rule in rules if isinstance(rule, Groups)]
+    is_nested = _are_nested(ground, [rule.field for rule in rules if not isinstance(rule, Even)])
+    if is_nested and not groups:
+        return _evenly(ground, limits, [rule for rule in rules if isinstance(rule, Even)]), True
+    first = (
+        _filled(ground, _shares(ground, limits, groups[0]) if groups else limits) if len(groups) < 2 else None
+    )
+    if first is not None and ground.apart:
+        return first, True
+    branches = _Branches(ground, limits, groups, max_looks if first is None else max_looks // 10)
+    better = branches.search(None if first is None else len(first))
+    return (first, True) if first is not None and better is None else (better, branches.is_complete)
+
+
+def _are_nested(ground: _Ground, fields: Sequence[str]) -> bool:
+    """Return whether the sets of sites at two values never overlap, unless one is within the other."""
+    names = list(dict.fromkeys(fields))
+    sizes = [Counter(ground.sites[i].values[name] for i in ground.part) for name in names]
+    for a, one in enumerate(names):
+        for b in range(a):
+            both = Counter(
+                (ground.sites[i].values[one], ground.sites[i].values[names[b]]) for i in ground.part
+            )
+            if any(count not in (sizes[a][mine], sizes[b][other]) for (mine, other), count in both.items()):
+                return False
+    return True
+
+
+# --- nested limits
+
+
+def _evenly(ground: _Ground, limits: Limits, rules: Sequence[Even]) -> Counts | None:
+    """Place all tasks under nested limits, and evenly over values where that is possible beside the limits."""
+    for rule in rules:
+        even = _even_shares(ground, limits, rule)
+        if _filled(ground, even) is not None:
+            limits = even
+    return _filled(ground, limits)
+
+
+def _even_shares(ground: _Ground, limits: Limits, rule: Even) -> Limits:
+    """Return limits that also bring the values of a field to one level, as far as there is room at each."""
+    room, there = _Room(ground, limits), ground.values(rule.field)
+    line = [(rule.held.get(value, 0), value) for value in there]
+    heapify(line)
+    shares, missing = dict.fromkeys(there, 0), ground.tasks
+    while missing and line:
+        has, value = heappop(line)
+        while there[value] and not room.at(there[value][-1]):
+            there[value].pop()
+        if there[value]:
+            room.place(there[value][-1], 1)
+            shares[value] += 1
+            missing -= 1
+            heappush(line, (has + 1, value))
+    return {**limits, **{(rule.field, value): share for value, share in shares.items()}}
+
+
+class _Room:
+    """Room of sites under limits, as tasks are placed."""
+
+    def __init__(self, ground: _Ground, limits: Limits) -> None:
+        self._sites, self._left = ground.sites, dict(limits)
+        names = list(dict.fromkeys(name for name, _ in limits))
+        self._keys = {i: [(name, ground.sites[i].values[name]) for name in names] for i in ground.part}
+        self.counts: Counts = {}
+
+    def at(self, i: int) -> int:
+        """Return the number of tasks that a site can take beside those that are placed."""
+        room = self._sites[i].room - self.counts.get(i, 0)
+        for key in self._keys[i]:
+            room = min(room, self._left.get(key, room))
+        return room
+
+    def place(self, i: int, count: int) -> None:
+        """Place tasks on a site, or take some away."""
+        self.counts[i] = self.counts.get(i, 0) + count
+        if not self.counts[i]:
+            del self.counts[i]
+        for key in self._keys[i]:
+            if key in self._left:
+                self._left[key] -= count
+
+    def place_all(self, sites: Sequence[int], count: int) -> bool:
+        """Place tasks on sites, the first first, and return True; place none and return False if they do not fit."""
+        placed: list[tuple[int, int]] = []
+        for i in sites:
+            able = min(self.at(i), count)
+            if able:
+                self.place(i, able)
+                placed.append((i, able))
+                count -= able
+        if not count:
+            return True
+        for i, able in placed:
+            self.place(i, -able)
+        return False
+
+
+def _filled(ground: _Ground, limits: Limits) -> Counts | None:
+    """Place all tasks under nested limits; None if they do not fit."""
+    room = _Room(ground, limits)
+    return _dealt(ground, room) if ground.apart else _gathered(ground, room)
+
+
+def _dealt(ground: _Ground, room: _Room) -> Counts | None:
+    """Deal one task each in turn."""
+    line = [(0, ground.sites[i].key, i) for i in ground.part]
+    heapify(line)
+    missing = ground.tasks
+    while missing and line:
+        has, key, i = heappop(line)
+        if room.at(i) > 0:
+            room.place(i, 1)
+            missing -= 1
+            heappush(line, (has + 1, key, i))
+    return None if missing else room.counts
+
+
+def _gathered(ground: _Ground, room: _Room) -> Counts | None:
+    """Place tasks on as few sites as fit: the site that takes most comes next, and the last one by its key."""
+    sites, missing = ground.sites, ground.tasks
+    line = [(-room.at(i), sites[i].key, i) for i in ground.part]
+    heapify(line)
+    while missing and line:
+        known, key, i = heappop(line)
+        able = room.at(i)
+        if able < -known:  # sites beside it took of a limit
+            if able > 0:
+                heappush(line, (-able, key, i))
+            continue
+        if able < missing:
+            room.place(i, able)
+            missing -= able
+            continue
+        rest = [i, *(other for _, _, other in line)]
+        last = min((j for j in rest if room.at(j) >= missing), key=lambda j: (sites[j].key, room.at(j), j))
+        room.place(last, missing)
+        return _swapped(ground, room)
+    return None if missing else room.counts
+
+
+def _swapped(ground: _Ground, room: _Room) -> Counts:
+    """Exchange sites for preferred ones that take as many tasks."""
+    sites = ground.sites
+    free = sorted((i for i in ground.part if i not in room.counts), key=lambda i: (sites[i].key, i))
+    looks = 0
+    for i in sorted(room.counts, key=lambda i: (-sites[i].key, i)):
+        if looks > _MAX_SWAPS or not free or sites[free[0]].key >= sites[i].key:
+            break
+        count = room.counts[i]
+        room.place(i, -count)
+        beside = [other for other in room.counts if other != i]
+        for j in free:
+            looks += 1 + len(beside)
+            if sites[j].key >= sites[i].key:
+                room.place(i, count)
+                break
+            if room.at(j) and room.place_all((j, *beside), count):
+                free.remove(j)
+                break
+        else:
+            room.place(i, count)
+    return room.counts
+
+
+# --- shares of groups
+
+
+def _shares(ground: _Ground, limits: Limits, rule: Groups) -> Limits:
+    """Return limits that also give a number of values their shares, those first that hold most of them."""
+    share, rest = divmod(rule.tasks, rule.count)
+    rest -= sum(max(0, held - share) for held in rule.held.values())
+    able: list[tuple[int, int, str]] = []
+    for value, there in ground.values(rule.field).items():
+        held = rule.held.get(value, 0)
+        room = _Room(_Ground(share + 1, ground.sites, there, ground.apart), limits)
+        most = _most(room, there, max(0, share + 1 - held))
+        hosts = len(
+            _gathered(_Ground(min(most, max(0, share - held)), ground.sites, there, False), room) or ()
+        )
+        able.append((-most, hosts, value))
+    new = rule.count - len(rule.held)
+    merged = dict(limits)
+    for most, _, value in sorted(able):
+        held = rule.held.get(value, 0)
+        if not held:
+            new -= 1
+        left = 0
+        if held or new >= 0:
+            left = max(0, share - held)
+            if -most > left and rest > 0:
+                left, rest = left + 1, rest - 1
+        merged[rule.field, value] = min(left, limits.get((rule.field, value), left))
+    return merged
+
+
+def _most(room: _Room, sites: Sequence[int], bound: int) -> int:
+    """Return how many tasks some sites can take, at most some; nothing stays placed."""
+    placed: list[tuple[int, int]] = []
+    total = 0
+    for i in sites:
+        count = min(room.at(i), bound - total)
+        if count > 0:
+            room.place(i, count)
+            placed.append((i, count))
+            total += count
+    for i, count in placed:
+        room.place(i, -count)
+    return total
+
+
+# --- branch and bound
+
+
+class _Branches:
+    """Search among cells, which are the sites with one value of each limited field."""
+
+    def __init__(self, ground: _Ground, limits: Limits, groups: Sequence[Groups], max_looks: int) -> None:
+        self._ground, self._limits, self._groups = ground, dict(limits), groups
+        self._looks = max_looks
+        names = list(dict.fromkeys([*(name for name, _ in limits), *(rule.field for rule in groups)]))
+        cells: dict[tuple[tuple[str, str], ...], list[int]] = {}
+        for i in ground.part:
+            cells.setdefault(tuple([(name, ground.sites[i].values[name]) for name in names]), []).append(i)
+        rooms = {keys: sum(ground.sites[i].room for i in there) for keys, there in cells.items()}
+        self._keys = sorted(cells, key=lambda keys: (-rooms[keys], keys))
+        self._rooms = [rooms[keys] for keys in self._keys]
+        self._cells = [
+            sorted(cells[keys], key=lambda i: (-ground.sites[i].room, ground.sites[i].key, i))
+            for keys in self._keys
+        ]
+        self._after = self._rooms_after(names)
+        self._held = [Counter(dict(rule.held)) for rule in groups]
+        self._counts = [0] * len(self._keys)
+        self._best: tuple[int, list[int]] | None = None
+        self.is_complete = True
+
+    def _rooms_after(self, names: Sequence[str]) -> list[dict[str, Counter[str]]]:
+        """Return by cell the room of that cell and those behind it, by field and value."""
+        sums: dict[str, Counter[str]] = {name: Counter() for name in names}
+        made: list[dict[str, Counter[str]]] = []
+        for keys, room in zip(reversed(self._keys), reversed(self._rooms), strict=True):
+            for name, value in keys:
+                sums[name][value] += room
+            made.append({name: Counter(counter) for name, counter in sums.items()})
+        return [*reversed(made), {name: Counter() for name in names}]
+
+    def search(self, below: int | None = None) -> Counts | None:
+        """Return the tasks by site on the fewest sites that were found.
+
+        Args:
+            below: Number of sites of which there must be fewer; None for any number.
+
+        Returns:
+            None if no such placement was found.
+        """
+        if below is not None:
+            self._best = below, []
+        self._go(0, self._ground.tasks, 0)
+        if self._best is None or not self._best[1]:
+            return None
+        counts: Counts = {}
+        for there, count in zip(self._cells, self._best[1], strict=True):
+            part = _Ground(count, self._ground.sites, there, self._ground.apart)
+            counts |= _filled(part, {}) or {}
+        return counts
+
+    def _go(self, at: int, missing: int, hosts: int) -> None:
+        if not missing:
+            if self._best is None or hosts < self._best[0]:
+                self._best = hosts, list(self._counts)
+            return
+        if self._looks <= 0:
+            self.is_complete = False
+            return
+        self._looks -= len(self._keys) - at + 1
+        if at == len(self._keys) or (self._best is not None and hosts + 1 >= self._best[0]):
+            return
+        if self._bound(at) < missing:
+            return
+        for count in range(min(self._able(at), missing), -1, -1):
+            self._add(at, count)
+            self._go(at + 1, missing - count, hosts + self._hosts(at, count))
+            self._add(at, -count)
+
+    def _hosts(self, at: int, count: int) -> int:
+        hosts = 0
+        for i in self._cells[at]:
+            if count <= 0:
+                break
+            count -= self._ground.sites[i].room
+            hosts += 1
+        return hosts
+
+    def _add(self, at: int, count: int) -> None:
+        if not count:
+            return
+        self._counts[at] += count
+        for key in self._keys[at]:
+            if key in self._limits:
+                self._limits[key] -= count
+        for rule, held in zip(self._groups, self._held, strict=True):
+            value = dict(self._keys[at])[rule.field]
+            held[value] += count
+            if not held[value]:
+                del held[value]
+
+    def _able(self, at: int) -> int:
+        """Return the number of tasks that a cell can take."""
+        able = min([self._rooms[at], *(self._limits.get(key, self._rooms[at]) for key in self._keys[at])])
+        for rule, held in zip(self._groups, self._held, strict=True):
+            able = min(able, _may_add(rule, held, dict(self._keys[at])[rule.field]))
+        return able
+
+    def _bound(self, at: int) -> int:
+        """Return a number of tasks that this cell and those behind it cannot exceed."""
+        bounds = [sum(self._rooms[at:])]
+        after = self._after[at]
+        limited = {name for name, _ in self._limits}
+        for name in limited:
+            bounds.append(
+                sum(min(room, self._limits.get((name, value), room)) for value, room in after[name].items())
+            )
+        for rule, held in zip(self._groups, self._held, strict=True):
+            bounds.append(_may_add_in_all(rule, held, after[rule.field]))
+        return min(bounds)
+
+
+def _may_add(rule: Groups, held: Mapping[str, int], value: str) -> int:
+    """Return the number of tasks that may be added at a value, if none is added elsewhere."""
+    if not held.get(value, 0) and len(held) >= rule.count:
+        return 0
+    share, rest = divmod(rule.tasks, rule.count)
+    beyond = sum(max(0, count - share) for other, count in held.items() if other != value)
+    return max(0, share + max(0, min(1, rest - beyond)) - held.get(value, 0))
+
+
+def _may_add_in_all(rule: Groups, held: Mapping[str, int], rooms: Mapping[str, int]) -> int:
+    """Return a number of tasks that all values together cannot exceed."""
+    share = rule.tasks // rule.count
+    new = sorted((min(room, share + 1) for value, room in rooms.items() if value not in held), reverse=True)
+    old = sum(min(room, max(0, share + 1 - held[value])) for value, room in rooms.items() if value in held)
+    return old + sum(new[: max(0, rule.count - len(held))])
