@@ -95,10 +95,13 @@ class Planner:
 
     def _stopping(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan in which nobody goes elsewhere."""
-        if self._is_plain(job, request) and not self._order.kept_for(job.id):
+        limits = self._backlog.shortages(job)
+        if not limits and self._is_plain(job, request) and not self._order.kept_for(job.id):
             return self._on_one(job, request)
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
-        if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
+        if not limits and self._backlog.over_limit(
+            job
+        ):  # it waits for a seat, so only the end of who has one helps it
             jobs = self._turn.state.jobs
             victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
             allowed = partial(self._seats, job)
@@ -108,8 +111,9 @@ class Planner:
         request = replace(request, ports=job.spec.ports)
         place = self._backlog.neighbours.placing_of(job)
         ways = [
-            (plan(request, job.spec.tasks, part, victims, allowed, place), part)
+            (plan(request, job.spec.tasks, part, victims, allowed, place, short), part)
             for part in self.parts(job, nodes)
+            for short in limits or [[]]
         ]
         able = [(chosen, part) for chosen, part in ways if chosen is not None]
         chosen, part = min(able, key=lambda way: worth(way[0]), default=((), []))

@@ -58,13 +58,16 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
         key = request, (job.priority, backlog.attained.rank(job))
         if key in tried or len(tried) >= _MOST_TRIED:
             continue
-        if _may_fit_soon(turn, backlog, job) or backlog.over_limit(job):
+        limits = backlog.shortages(job)
+        if _may_fit_soon(turn, backlog, job) or (not limits and backlog.over_limit(job)):
             continue
         tried.add(key)
         lower = _lower(turn, backlog, job, victims)
         request, nodes = replace(request, ports=job.spec.ports), _nodes(turn, backlog, job, lower)
         place = backlog.neighbours.placing_of(job)
-        chosen = plan(request, job.spec.tasks, nodes, lower, place=place)
+        chosen = plan(
+            request, job.spec.tasks, nodes, lower, place=place, shortages=limits[0] if limits else ()
+        )
         if chosen and grounds(request, job.spec.tasks, nodes, chosen, place):
             if not just_launched(turn, chosen):
                 _make_room(turn, job, chosen)

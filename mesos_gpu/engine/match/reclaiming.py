@@ -95,7 +95,10 @@ class _Plans:
         turn, backlog, rule = self._turn, self._backlog, self._rule
         if job.spec.queue in self._queues and self._key(job) in self._tried:
             return True
-        if self._waits(job) or not backlog.may_be_seated(job):
+        if self._waits(job):
+            return True
+        limits = backlog.shortages(job)
+        if not limits and not backlog.may_be_seated(job):
             return True
         if self._made and backlog.is_limited(job):
             return True  # what was planned before counts against its limit only once it is kept
@@ -103,7 +106,7 @@ class _Plans:
         if self.are_many or len(self._tried) >= _MOST_TRIED:
             return False
         request, _ = key = self._key(job)
-        if (there := self._planner.room_for(job, request)) is not None:
+        if not limits and (there := self._planner.room_for(job, request)) is not None:
             self._planner.count_in(job, request, there)
             return True
         self._tried.add(key)

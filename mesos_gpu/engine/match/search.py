@@ -204,8 +204,8 @@ class Search:
         counts = self._backlog.neighbours.place(job, rooms, keys, apart=apart).counts
         takes: list[Take] = []
         by_agent = dict(zip(rooms, counts or (), strict=False))
-        for agent_id in nodes:
-            for _ in range(by_agent.get(agent_id, 0)):
+        for agent_id in [agent_id for agent_id in nodes if agent_id in by_agent]:  # nodes may leave meanwhile
+            for _ in range(by_agent[agent_id]):
                 node = self._as_it_is(job, agent_id, outlasted)
                 chosen = None if node is None else self._placing.place_on(job, request, node)
                 taken = None if chosen is None else self._taken(job, request, chosen)

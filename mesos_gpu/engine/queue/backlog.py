@@ -37,6 +37,7 @@ from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.queueing.queue import in_order
+from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import (
     Leave,
     Limit,
@@ -151,10 +152,6 @@ class Backlog:
         """Whether a limit, or what is kept of it for others, or a rule of its queue or class forbids it now."""
         return self.wait_of(job) is not None
 
-    def is_limited(self, job: Job) -> bool:
-        """Whether any limit of GPUs holds for a job."""
-        return self._barriers is not None and bool(self._barriers.bounds(job))
-
     def wait_of(self, job: Job) -> Wait | None:
         """Why a job waits though there were room for it; None: limits and rules let it start."""
         if job.spec.booking is not None and (wait := self.booked.wait_of(job)):
@@ -187,6 +184,14 @@ class Backlog:
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of GPUs let a job start when some jobs that run have ended."""
         return self._barriers is None or self._barriers.has_room_without(job, ended)
+
+    def is_limited(self, job: Job) -> bool:
+        """Return whether any limit of GPUs holds for a job."""
+        return self._barriers is not None and bool(self._barriers.bounds(job))
+
+    def shortages(self, job: Job) -> Sequence[Sequence[Shortage]]:
+        """Return what a job lacks of limits of GPUs, as of `Barriers.shortages`."""
+        return [] if self._barriers is None else self._barriers.shortages(job, self.reservations)
 
     def may_be_seated(self, job: Job, pool: str | None = None) -> bool:
         """Whether it could start if it had a seat, in any pool or in that one."""
@@ -228,11 +233,7 @@ class Backlog:
     def _limits(self, job: Job, pool: str) -> list[Limit]:
         """The limits that hold for a job in a pool, and what counts against them."""
         bounds = () if self._barriers is None else self._barriers.bounds(job)
-        return [
-            Limit(each.path, each.pool, each.milli, self._held_below(each))
-            for each in bounds
-            if each.pool == pool
-        ]
+        return [Limit(b.path, pool, b.milli, self._held_below(b)) for b in bounds if b.pool == pool]
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
         """What counts against a limit: found when somebody asks, and kept up to date then."""

@@ -16,6 +16,7 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.admission.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
 from mesos_gpu.policy.capacity.node import Reservation
+from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import ends_by
 from mesos_gpu.policy.tenancy.tree import Bound, lineage
 
@@ -119,6 +120,31 @@ class Barriers:
         pools = self._held.pools_of(job) if pool is None else self._held.pools_of(job) & {pool}
         waits = (self._wait_in(job, each, reservations) for each in pools)
         return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
+
+    def shortages(self, job: Job, reservations: Reservations) -> list[list[Shortage]]:
+        """Return what a job lacks of limits of GPUs, and which jobs would give it back by their ends.
+
+        Args:
+            job: Job that waits.
+            reservations: Reservations of jobs before it.
+
+        Returns:
+            Shortages by pool that it may use. Empty if it waits for something else, or no end would help.
+        """
+        wait = self.wait_of(job, reservations)
+        if wait is None or wait.stage is Stage.GUARANTEE or self.wait_of_rules(job) is not None:
+            return []
+        by_pool: list[list[Shortage]] = []
+        for pool in sorted(self._held.pools_of(job)):
+            cost = self._held.cost_of(job, pool)
+            bounds = [each for each in self.bounds(job) if each.pool == pool]
+            lacks = [(each, self._held.amount(each.path, pool) + cost - each.milli) for each in bounds]
+            short = [(bound, lack) for bound, lack in lacks if lack > 0]
+            if short and all(cost <= bound.milli for bound, _ in short):
+                by_pool.append(
+                    [Shortage(lack, self._held.held_below(bound.path, pool)) for bound, lack in short]
+                )
+        return by_pool
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of the pools where some jobs run let another start there when they have ended."""

@@ -164,6 +164,14 @@ class Held:
                     sums[path, charge.pool] += charge.milli
         return sums
 
+    def held_below(self, queue: str, pool: str) -> dict[JobId, int]:
+        """Return by job what it held of a pool when the match began, of jobs charged to a queue or below it."""
+        held: dict[JobId, int] = {}
+        for job_id, charge in self._of_task.values():
+            if charge.pool == pool and queue in up(charge.queue):
+                held[job_id] = held.get(job_id, 0) + charge.milli
+        return held
+
     def taken_below(self, queue: str) -> list[tuple[Job, Charge]]:
         """What this match has taken so far for a queue or one below it, with whose it is."""
         return [each for each in self._taken if each is not None and queue in up(each[1].queue)]

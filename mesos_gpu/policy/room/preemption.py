@@ -24,6 +24,19 @@ _NOTHING: Final = Bound(NOBODY, 0)
 Rule = Callable[[Sequence[Victim]], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """An amount, such as room in a queue's limit, that the ends of victims must give back beside room on nodes.
+
+    Attributes:
+        lack: Amount that is lacking.
+        gifts: Amounts that victims give back, by job.
+    """
+
+    lack: int
+    gifts: Mapping[JobId, int]
+
+
 def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model: str | None) -> int:
     """How many tasks there is room for when those victims have ended."""
     return room_for(
@@ -38,6 +51,7 @@ def plan(
     victims: Mapping[JobId, Victim],
     allowed: Rule | None = None,
     place: Place | None = None,
+    shortages: Sequence[Shortage] = (),
 ) -> tuple[Victim, ...] | None:
     """The victims whose end makes room for all tasks; none of them can be left out.
 
@@ -48,10 +62,14 @@ def plan(
         victims: Every job that may be ended for it.
         allowed: Asked of each plan when nobody can be left out any more; None: each of them may be ended with any.
         place: Search for the nodes of its tasks; None if no rule compares them with each other.
+        shortages: Amounts that must be given back, too.
 
     Returns:
         Empty: there is room already. None: there is none even if all of them ended, or as the rule has it.
     """
+    if shortages:
+        every = _with_shortages(request, tasks, nodes, victims, place, shortages)
+        return every if every is None or allowed is None or allowed(every) else None
     best: tuple[Victim, ...] | None = None
     for model in request.gpu.models or (None,):
         if tasks == 1:
@@ -66,6 +84,41 @@ def plan(
         if chosen is not None and (best is None or worth(chosen) < worth(best)):
             best = chosen
     return best
+
+
+def _with_shortages(
+    request: Request,
+    tasks: int,
+    nodes: Sequence[NodeCapacity],
+    victims: Mapping[JobId, Victim],
+    place: Place | None,
+    shortages: Sequence[Shortage],
+) -> tuple[Victim, ...] | None:
+    """Return the cheapest victims that give back what is short, and those that make room on nodes beside them."""
+    able = [job_id for job_id in victims if any(job_id in each.gifts for each in shortages)]
+    items = [
+        Item(victims[job_id], tuple([each.gifts.get(job_id, 0) for each in shortages])) for job_id in able
+    ]
+    first = cheapest([each.lack for each in shortages], items)
+    if first is None:
+        return None
+    others = {job_id: victim for job_id, victim in victims.items() if victim not in first}
+    more = plan(request, tasks, _ended(nodes, [v.job_id for v in first]), others, place=place)
+    if more is None:
+        return None
+    kept = [*first, *more]
+    for victim in sorted(kept, key=lambda v: (-v.priority, -v.cost, v.job_id)):
+        fewer = [each for each in kept if each is not victim]
+        ended = [each.job_id for each in fewer]
+        is_enough = all(each.lack <= sum(each.gifts.get(job_id, 0) for job_id in ended) for each in shortages)
+        if is_enough and plan(request, tasks, _ended(nodes, ended), {}, place=place) == ():
+            kept = fewer
+    return tuple(kept)
+
+
+def _ended(nodes: Sequence[NodeCapacity], jobs: Collection[JobId]) -> list[NodeCapacity]:
+    """Return nodes as they are when some jobs have ended."""
+    return [node.without([held for held in node.allocations if held.job_id in jobs]) for node in nodes]
 
 
 def plan_of_one(

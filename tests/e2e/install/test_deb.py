@@ -154,6 +154,7 @@ def stack(debian: Path, open_directory: Path) -> Iterator[Stack]:
         running.scheduler.port,
         str(running.cluster.directory),
     )
+    running.schedulers = (running.scheduler,)
     with running:
         yield running
 
