@@ -51,7 +51,7 @@ def fits(gpus: int, ended: set[str], free: dict[str, int], limit: int, held: Hel
 
 
 @pytest.mark.parametrize("has_tree", [False, True])
-@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [30, pytest.param(3000, marks=pytest.mark.long)])
 def test_limit_keeps_no_job_waiting_while_jobs_of_lower_priority_hold_it(count: int, has_tree: bool) -> None:
     stopped = 0
     for seed in range(count):
