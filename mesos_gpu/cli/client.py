@@ -5,7 +5,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 import requests
@@ -42,6 +42,7 @@ from mesos_gpu.cli.reach.failures import Unreachable as Unreachable
 from mesos_gpu.cli.reach.pages import every_gpu, every_node
 from mesos_gpu.cli.reach.patience import unhurried
 from mesos_gpu.cli.reach.reach import Reach
+from mesos_gpu.cli.reach.refusals import said
 from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
 from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
 from mesos_gpu.cli.reach.why import closed, reason_of, refused
@@ -53,26 +54,12 @@ ANSWER_S: Final = 10.0  # that the host of a job may take for an answer
 LONG_POLL_S: Final = 30.0  # the interface allows 60
 _CONNECT_S: Final = 5.0
 _RETRY_S: Final = 0.5
-_REMEDIES: Final = {  # where Marathon's interface says none
-    404: "see what there is with `mesos-gpu app list`",
-    409: "change what is there with `mesos-gpu app update`, or take another id",
-    422: "correct what is listed; docs/reference/marathon.md",
-}
-_PLAY: Final = {  # the codes that Marathon has for types, in words
-    "error.path.missing": "is missing",
-    "error.expected.jsstring": "must be a string",
-    "error.expected.jsnumber": "must be a number",
-    "error.expected.int": "must be a whole number",
-    "error.expected.jsboolean": "must be true or false",
-    "error.expected.jsarray": "must be a list",
-    "error.expected.jsobject": "must be an object",
-    "error.unknown.enum.literal": "is none of the values that it may have",
-}
 _EXIT_CODES: Final = {
     400: 65, 401: 77, 403: 77, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 429: 75, 503: 69, 507: 74,
 }  # fmt: skip
 _LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_TOKEN or MESOS_GPU_TOKEN_FILE"
 
+_LATEST: Final = {"Cache-Control": "no-cache"}  # asks a standby for what its leader has
 _PIECE: Final = 1 << 17  # bytes of an answer that is read as it comes
 NO_FILTERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -463,6 +450,11 @@ class Client:
         if isinstance(body, bytes):
             sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}
         response = self._asked(verb, path, query, self._read_timeout_s + wait_s, sent)
+        if verb == "GET" and response.status_code == 404 and "Age" in response.headers:
+            # A standby's copy may lack what was made just now: its leader knows.
+            response = self._asked(
+                verb, path, query, self._read_timeout_s + wait_s, {**sent, "headers": _LATEST}
+            )
         if not response.ok:
             raise self.failure(response)
         empty = b"null" if kind is type(None) else b""
@@ -508,7 +500,7 @@ class Client:
     def failure(self, response: requests.Response) -> MesosGpuError:
         """What an answer means that is no success."""
         try:
-            error = _said(response)
+            error = said(response)
         except msgspec.DecodeError:
             if response.content.startswith(b"This port speaks HTTPS"):
                 return self._not_ours(f"it speaks https; name it as {self.url.replace('http', 'https', 1)}")
@@ -538,57 +530,6 @@ class Client:
             f"what answers at {self.url} is not a mesos-gpu scheduler of this version: {why}",
             remedy="check the address: " + REMEDY,
         )
-
-
-class _Error(msgspec.Struct):
-    code: str
-    message: str
-    remedy: str | None = None
-    problems: list[Problem] | None = None
-
-
-class _Failure(msgspec.Struct):
-    error: _Error
-
-
-class _Named(msgspec.Struct):
-    id: str
-
-
-class _Detail(msgspec.Struct):
-    path: str
-    errors: list[str]
-
-
-class _MarathonFailure(msgspec.Struct):
-    """The failure of a route below /v2."""
-
-    message: str
-    details: str | list[_Detail] | None = None
-    deployments: list[_Named] = []  # that lock an app
-    remedy: str | None = None
-
-
-def _said(response: requests.Response) -> _Error:
-    if "/v2/" not in urlsplit(response.url).path:
-        return msgspec.json.decode(response.content, type=_Failure).error
-    failure = msgspec.json.decode(response.content, type=_MarathonFailure)
-    what, details = failure.message, failure.details
-    if isinstance(details, str):
-        what = f"{what}: {details}"
-    problems: list[Problem] = [
-        {"path": each.path, "reason": _PLAY.get(why, why)}
-        for each in (details if isinstance(details, list) else ())
-        for why in each.errors
-    ]
-    if failure.deployments:
-        ids = [each.id for each in failure.deployments]
-        what = f"locked by deployment {', '.join(ids)}"
-        remedy = f"wait for its end (mesos-gpu deployment show {ids[0]}), or end it first with --force"
-    else:
-        remedy = failure.remedy or _REMEDIES.get(response.status_code, "")
-    code = "unavailable" if response.status_code == 503 else "refused"
-    return _Error(code, what, remedy, problems)
 
 
 def _path(*parts: str) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -100,3 +102,30 @@ def test_leader_command_shows_the_leader(two: tuple[FakeRest, FakeRest]) -> None
     assert json.loads(call("--url", one.url, "leader", "--json").stdout) == {"url": one.url, **told}
     one.fixed["DELETE /v2/leader"] = (200, {"message": "Leadership abdicated"})
     assert "leaves its place" in call("--url", one.url, "leader", "--abdicate").stderr
+
+
+class _Standby(BaseHTTPRequestHandler):
+    """A standby whose copy lacks a job that its leader knows."""
+
+    def do_GET(self) -> None:
+        is_latest = self.headers.get("Cache-Control") == "no-cache"
+        self.send_response(200 if is_latest else 404)
+        self.send_header("Content-Type", "application/json")
+        if not is_latest:
+            self.send_header("Age", "0")
+        self.end_headers()
+        error = {"error": {"code": "not-found", "message": "there is no job"}}
+        self.wfile.write(json.dumps("known to the leader" if is_latest else error).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Keep requests out of the output of tests."""
+
+
+def test_client_asks_the_leader_for_what_a_copy_of_a_standby_lacks() -> None:
+    with HTTPServer(("127.0.0.1", 0), _Standby) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        with Client(find_reach(f"http://127.0.0.1:{server.server_port}")) as client:
+            assert client.call("GET", "/v1/jobs/new", str) == "known to the leader"
+        server.shutdown()
+        thread.join()
