@@ -21,7 +21,7 @@ _PLAY: Final = {  # the codes that Marathon has for types, in words
     "error.expected.jsboolean": "must be true or false",
     "error.expected.jsarray": "must be a list",
     "error.expected.jsobject": "must be an object",
-    "error.unknown.enum.literal": "is none of the values that it may have",
+    "error.unknown.enum.literal": "is no allowed value",
 }
 
 
