@@ -450,11 +450,6 @@ class Client:
         if isinstance(body, bytes):
             sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}
         response = self._asked(verb, path, query, self._read_timeout_s + wait_s, sent)
-        if verb == "GET" and response.status_code == 404 and "Age" in response.headers:
-            # A standby's copy may lack what was made just now: its leader knows.
-            response = self._asked(
-                verb, path, query, self._read_timeout_s + wait_s, {**sent, "headers": _LATEST}
-            )
         if not response.ok:
             raise self.failure(response)
         empty = b"null" if kind is type(None) else b""
@@ -473,10 +468,17 @@ class Client:
         timeout_s: float,
         sent: Mapping[str, Any],
     ) -> requests.Response:
-        """What is answered, whatever it says."""
+        """Return the answer, whatever it says; of what a standby's copy lacks, the answer of its leader."""
+        told = {"params": query, "timeout": (_CONNECT_S, timeout_s), "allow_redirects": False, **sent}
         try:
-            told = {"params": query, "timeout": (_CONNECT_S, timeout_s), "allow_redirects": False, **sent}
-            return unhurried(lambda: self._session.request(verb, self._base + path, **told), PATIENCE_S)
+            response = unhurried(lambda: self._session.request(verb, self._base + path, **told), PATIENCE_S)
+            if verb == "GET" and response.status_code == 404 and "Age" in response.headers:
+                response.close()
+                told["headers"] = _LATEST
+                response = unhurried(
+                    lambda: self._session.request(verb, self._base + path, **told), PATIENCE_S
+                )
+            return response
         except requests.RequestException as err:
             remedy = ""
             if verb == "POST" and path == "/v1/jobs":

@@ -20,11 +20,11 @@ from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.cluster.share_rows import shape_for
+from mesos_gpu.policy.cluster.view import SCATTER
 
 #: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
 BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
 _BEHAVIORS: Mapping[str, GpuNodes] = {"restricted": GpuNodes.NEVER, "unrestricted": GpuNodes.ALWAYS}
-_SCATTER = 0x9E3779B97F4A7C  # of the golden ratio, as in `cluster.view`
 _A_SIBLING = 1 << 40  # weighs more than any key of a policy
 RECENT = 1000  # jobs that say what is asked for lately
 
@@ -71,7 +71,7 @@ class Placing:
     def by_lot(self, agents: Collection[AgentId]) -> Sequence[AgentId]:
         """Return agents in an order that no name decides, and that is the same in every run."""
         lots = [
-            (number * (2 * self._drawn + 1) * _SCATTER >> 20) & 0xFFFFFF for number, _ in enumerate(agents, 1)
+            (number * (2 * self._drawn + 1) * SCATTER >> 20) & 0xFFFFFF for number, _ in enumerate(agents, 1)
         ]
         return [agent_id for _, agent_id in sorted(zip(lots, agents, strict=True))]
 

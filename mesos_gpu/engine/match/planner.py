@@ -99,9 +99,8 @@ class Planner:
         if not limits and self._is_plain(job, request) and not self._order.kept_for(job.id):
             return self._on_one(job, request)
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
-        if not limits and self._backlog.over_limit(
-            job
-        ):  # it waits for a seat, so only the end of who has one helps it
+        if not limits and self._backlog.over_limit(job):
+            # It waits for a seat, so only the end of a job with one helps it.
             jobs = self._turn.state.jobs
             victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
             allowed = partial(self._seats, job)
@@ -374,8 +373,8 @@ class Elsewhere:
         nodes.sort(key=lambda node: (-len(node.gpus), node.agent_id))
         single = job.spec.tasks == 1
         sets = [[node] for node in nodes[:_MOST_NODES]] if single else self._planner.parts(job, nodes)
+        place = self._backlog.neighbours.placing_of(job)
         for each in sets:
-            place = self._backlog.neighbours.placing_of(job)
             chosen = plan(request, job.spec.tasks, each, victims, place=place)
             if chosen is not None:
                 yield grounds(request, job.spec.tasks, each, chosen, place), chosen

@@ -58,8 +58,10 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
         key = request, (job.priority, backlog.attained.rank(job))
         if key in tried or len(tried) >= _MOST_TRIED:
             continue
+        if _may_fit_soon(turn, backlog, job):
+            continue
         limits = backlog.shortages(job)
-        if _may_fit_soon(turn, backlog, job) or (not limits and backlog.over_limit(job)):
+        if not limits and backlog.over_limit(job):
             continue
         tried.add(key)
         lower = _lower(turn, backlog, job, victims)

@@ -124,6 +124,7 @@ class Held:
         self.sums = charges.sums.copied()
         self._taken: list[tuple[Job, Charge] | None] = []
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
+        self._below: dict[tuple[str, str], dict[JobId, int]] = {}
         self._pools: dict[AgentId, str] = {}
         self._able: dict[AgentId, frozenset[str]] = {}  # pools that a node may be in
         self.pools = Pools(state, self.tree, now)
@@ -164,13 +165,15 @@ class Held:
                     sums[path, charge.pool] += charge.milli
         return sums
 
-    def held_below(self, queue: str, pool: str) -> dict[JobId, int]:
+    def held_below(self, queue: str, pool: str) -> Mapping[JobId, int]:
         """Return by job what it held of a pool when the match began, of jobs charged to a queue or below it."""
-        held: dict[JobId, int] = {}
-        for job_id, charge in self._of_task.values():
-            if charge.pool == pool and queue in up(charge.queue):
-                held[job_id] = held.get(job_id, 0) + charge.milli
-        return held
+        known = self._below.get((queue, pool))
+        if known is None:
+            known = self._below[queue, pool] = {}
+            for job_id, charge in self._of_task.values():
+                if charge.pool == pool and queue in up(charge.queue):
+                    known[job_id] = known.get(job_id, 0) + charge.milli
+        return known
 
     def taken_below(self, queue: str) -> list[tuple[Job, Charge]]:
         """What this match has taken so far for a queue or one below it, with whose it is."""

@@ -33,6 +33,8 @@ class Neighbours:
         self._instances: dict[str | None, int] = {}
         self._counted: set[str] = set()  # jobs
         self._launches = 0
+        self._revision = 0  # grows with each launch that is counted in or out
+        self._known: tuple[Job, int, list[Rule]] | None = None  # rules of the gang that was asked for last
         self._counts: list[bool] = []  # of each take that stands, whether it was counted in
 
     def key(self, job: Job) -> Hashable:
@@ -118,6 +120,7 @@ class Neighbours:
         self._counts.append(counts)
         if counts and job is not None:
             self._launches += 1
+            self._revision += 1
             self._place(job, take.agent_id)
 
     def undo(self, take: Take) -> None:
@@ -126,6 +129,7 @@ class Neighbours:
         if not self._counts.pop() or job is None:
             return
         self._launches -= 1
+        self._revision += 1
         group, away = _group(job), job.spec.away
         if group and self._apps is not None:
             self._apps[group].pop()
@@ -186,7 +190,13 @@ class Neighbours:
         return search(job.spec.tasks if tasks is None else tasks, sites, rules, apart=apart)
 
     def _rules(self, job: Job) -> list[Rule]:
-        """Return the rules of a gang's tasks among each other."""
+        """Return the rules of a gang's tasks among each other, which change only with launches."""
+        known = self._known
+        if known is None or known[0] is not job or known[1] != self._revision:
+            known = self._known = job, self._revision, self._made_rules(job)
+        return known[2]
+
+    def _made_rules(self, job: Job) -> list[Rule]:
         spec = job.spec
         if not self._compares(spec):
             return []

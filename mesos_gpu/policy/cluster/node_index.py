@@ -206,7 +206,8 @@ class NodeIndex:
             placement: Name of a placement policy, one of `registry.POLICIES`.
         """
         view = self._view(placement, shares=request.gpu.share is not None)
-        number, model = view.shape(self._shape(request, _model(request))), _model(request)
+        model = _model(request)
+        number = view.shape(self._shape(request, model))
         rows = [row for row in self._of[node.agent_id] if model is None or self._rows[row][1] == model]
         for row in sorted(rows, key=lambda row: (view.key(row, number), row)):
             if (chosen := self._confirmed(row, request, {node.agent_id: node}, placement)) is not None:

@@ -15,7 +15,7 @@ from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NEVER: Final = np.iinfo(np.int32).max  # the key of a node that cannot take the shape
 _ANY: Final = -1  # all bits: every model will do
-_SCATTER: Final = 0x9E3779B97F4A7C  # of the golden ratio: near values land far apart (Knuth, TAOCP 3, 6.4)
+SCATTER: Final = 0x9E3779B97F4A7C  # of the golden ratio: near values land far apart (Knuth, TAOCP 3, 6.4)
 Integers = npt.NDArray[np.int64]
 Index = Any  # a number, or an array or slice of numbers
 
@@ -166,7 +166,8 @@ class View:
 
     def keys(self, shape: int) -> list[int]:
         """Return the key of each node for a shape; NEVER for a node that cannot take it."""
-        return list(self._keys[shape].tolist())
+        keys: list[int] = self._keys[shape].tolist()
+        return keys
 
     def best(
         self,
@@ -204,7 +205,7 @@ class View:
         is free there. So it is the same in every run, no name and no place decides, and no kind of node is favoured:
         to prefer always the one with more processors, or less memory, costs half a percent of the GPUs on the trace
         of docs/placement.md."""
-        drawn = (draw * _SCATTER >> 40) % len(rows)
+        drawn = (draw * SCATTER >> 40) % len(rows)
         return int(self._account[rows].argpartition(drawn)[drawn])
 
     def take(self, row: int, shape: int) -> tuple[int, ...]:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from math import inf
 from typing import Final
 
 MAX_LOOKS: Final = 100_000  # at cells, in a search by branch and bound: about 50 ms
@@ -204,11 +206,12 @@ def _are_nested(ground: _Ground, fields: Sequence[str]) -> bool:
 
 def _evenly(ground: _Ground, limits: Limits, rules: Sequence[Even]) -> Counts | None:
     """Place all tasks under nested limits, and evenly over values where that is possible beside the limits."""
-    for rule in rules:
+    counts = _filled(ground, limits)
+    for rule in rules if counts is not None else ():
         even = _even_shares(ground, limits, rule)
-        if _filled(ground, even) is not None:
-            limits = even
-    return _filled(ground, limits)
+        if (better := _filled(ground, even)) is not None:
+            limits, counts = even, better
+    return counts
 
 
 def _even_shares(ground: _Ground, limits: Limits, rule: Even) -> Limits:
@@ -254,20 +257,34 @@ class _Room:
             if key in self._left:
                 self._left[key] -= count
 
-    def place_all(self, sites: Sequence[int], count: int) -> bool:
-        """Place tasks on sites, the first first, and return True; place none and return False if they do not fit."""
+    def fill(self, sites: Sequence[int], count: int) -> list[tuple[int, int]]:
+        """Place as many tasks as fit, the first site first; return the tasks that each site took."""
         placed: list[tuple[int, int]] = []
         for i in sites:
             able = min(self.at(i), count)
-            if able:
+            if able > 0:
                 self.place(i, able)
                 placed.append((i, able))
                 count -= able
-        if not count:
-            return True
-        for i, able in placed:
-            self.place(i, -able)
-        return False
+        return placed
+
+    def place_all(self, sites: Sequence[int], count: int) -> bool:
+        """Place tasks on sites, the first first, and return True; place none and return False if they do not fit."""
+        placed = self.fill(sites, count)
+        fits = sum(able for _, able in placed) == count
+        if not fits:
+            self._take_away(placed)
+        return fits
+
+    def most(self, sites: Sequence[int], bound: int) -> int:
+        """Return how many tasks some sites can take, up to a bound; nothing is placed."""
+        placed = self.fill(sites, bound)
+        self._take_away(placed)
+        return sum(able for _, able in placed)
+
+    def _take_away(self, placed: Sequence[tuple[int, int]]) -> None:
+        for i, count in placed:
+            self.place(i, -count)
 
 
 def _filled(ground: _Ground, limits: Limits) -> Counts | None:
@@ -348,7 +365,7 @@ def _shares(ground: _Ground, limits: Limits, rule: Groups) -> Limits:
     for value, there in ground.values(rule.field).items():
         held = rule.held.get(value, 0)
         room = _Room(_Ground(share + 1, ground.sites, there, ground.apart), limits)
-        most = _most(room, there, max(0, share + 1 - held))
+        most = room.most(there, max(0, share + 1 - held))
         hosts = len(
             _gathered(_Ground(min(most, max(0, share - held)), ground.sites, there, False), room) or ()
         )
@@ -368,21 +385,6 @@ def _shares(ground: _Ground, limits: Limits, rule: Groups) -> Limits:
     return merged
 
 
-def _most(room: _Room, sites: Sequence[int], bound: int) -> int:
-    """Return how many tasks some sites can take, at most some; nothing stays placed."""
-    placed: list[tuple[int, int]] = []
-    total = 0
-    for i in sites:
-        count = min(room.at(i), bound - total)
-        if count > 0:
-            room.place(i, count)
-            placed.append((i, count))
-            total += count
-    for i, count in placed:
-        room.place(i, -count)
-    return total
-
-
 # --- branch and bound
 
 
@@ -399,14 +401,18 @@ class _Branches:
         rooms = {keys: sum(ground.sites[i].room for i in there) for keys, there in cells.items()}
         self._keys = sorted(cells, key=lambda keys: (-rooms[keys], keys))
         self._rooms = [rooms[keys] for keys in self._keys]
+        self._values = [dict(keys) for keys in self._keys]
+        self._limited = {name for name, _ in limits}
         self._cells = [
             sorted(cells[keys], key=lambda i: (-ground.sites[i].room, ground.sites[i].key, i))
             for keys in self._keys
         ]
         self._after = self._rooms_after(names)
+        self._room_after = [*accumulate(reversed(self._rooms), initial=0)][::-1]
         self._held = [Counter(dict(rule.held)) for rule in groups]
         self._counts = [0] * len(self._keys)
-        self._best: tuple[int, list[int]] | None = None
+        self._fewest = inf  # sites, of `_best` or as was asked for
+        self._best: list[int] | None = None  # tasks by cell
         self.is_complete = True
 
     def _rooms_after(self, names: Sequence[str]) -> list[dict[str, Counter[str]]]:
@@ -428,27 +434,26 @@ class _Branches:
         Returns:
             None if no such placement was found.
         """
-        if below is not None:
-            self._best = below, []
+        self._fewest = inf if below is None else below
         self._go(0, self._ground.tasks, 0)
-        if self._best is None or not self._best[1]:
+        if self._best is None:
             return None
         counts: Counts = {}
-        for there, count in zip(self._cells, self._best[1], strict=True):
+        for there, count in zip(self._cells, self._best, strict=True):
             part = _Ground(count, self._ground.sites, there, self._ground.apart)
             counts |= _filled(part, {}) or {}
         return counts
 
     def _go(self, at: int, missing: int, hosts: int) -> None:
         if not missing:
-            if self._best is None or hosts < self._best[0]:
-                self._best = hosts, list(self._counts)
+            if hosts < self._fewest:
+                self._fewest, self._best = hosts, list(self._counts)
             return
         if self._looks <= 0:
             self.is_complete = False
             return
         self._looks -= len(self._keys) - at + 1
-        if at == len(self._keys) or (self._best is not None and hosts + 1 >= self._best[0]):
+        if at == len(self._keys) or hosts + 1 >= self._fewest:
             return
         if self._bound(at) < missing:
             return
@@ -474,7 +479,7 @@ class _Branches:
             if key in self._limits:
                 self._limits[key] -= count
         for rule, held in zip(self._groups, self._held, strict=True):
-            value = dict(self._keys[at])[rule.field]
+            value = self._values[at][rule.field]
             held[value] += count
             if not held[value]:
                 del held[value]
@@ -483,15 +488,14 @@ class _Branches:
         """Return the number of tasks that a cell can take."""
         able = min([self._rooms[at], *(self._limits.get(key, self._rooms[at]) for key in self._keys[at])])
         for rule, held in zip(self._groups, self._held, strict=True):
-            able = min(able, _may_add(rule, held, dict(self._keys[at])[rule.field]))
+            able = min(able, _may_add(rule, held, self._values[at][rule.field]))
         return able
 
     def _bound(self, at: int) -> int:
         """Return a number of tasks that this cell and those behind it cannot exceed."""
-        bounds = [sum(self._rooms[at:])]
+        bounds = [self._room_after[at]]
         after = self._after[at]
-        limited = {name for name, _ in self._limits}
-        for name in limited:
+        for name in self._limited:
             bounds.append(
                 sum(min(room, self._limits.get((name, value), room)) for value, room in after[name].items())
             )

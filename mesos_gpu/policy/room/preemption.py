@@ -39,9 +39,25 @@ class Shortage:
 
 def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model: str | None) -> int:
     """How many tasks there is room for when those victims have ended."""
-    return room_for(
-        request, node.without([held for held in node.allocations if held.job_id in ended]), model
-    ).slots
+    return room_for(request, _without(node, ended), model).slots
+
+
+def _without(node: NodeCapacity, jobs: Collection[JobId | None]) -> NodeCapacity:
+    """Return a node as it is when some jobs have ended."""
+    return node.without([held for held in node.allocations if held.job_id in jobs])
+
+
+def _dearest_first(victims: Iterable[Victim]) -> list[Victim]:
+    return sorted(victims, key=lambda victim: (-victim.priority, -victim.cost, victim.job_id))
+
+
+def _by_job(nodes: Iterable[NodeCapacity]) -> Mapping[JobId | None, Sequence[NodeCapacity]]:
+    """Return the nodes of each job that holds something there."""
+    where: dict[JobId | None, list[NodeCapacity]] = {}
+    for node in nodes:
+        for job_id in {held.job_id for held in node.allocations}:
+            where.setdefault(job_id, []).append(node)
+    return where
 
 
 def plan(
@@ -103,22 +119,22 @@ def _with_shortages(
     if first is None:
         return None
     others = {job_id: victim for job_id, victim in victims.items() if victim not in first}
-    more = plan(request, tasks, _ended(nodes, [v.job_id for v in first]), others, place=place)
+    more = plan(
+        request, tasks, [_without(node, {v.job_id for v in first}) for node in nodes], others, place=place
+    )
     if more is None:
         return None
     kept = [*first, *more]
-    for victim in sorted(kept, key=lambda v: (-v.priority, -v.cost, v.job_id)):
+    for victim in _dearest_first(kept):
         fewer = [each for each in kept if each is not victim]
-        ended = [each.job_id for each in fewer]
+        ended = {each.job_id for each in fewer}
         is_enough = all(each.lack <= sum(each.gifts.get(job_id, 0) for job_id in ended) for each in shortages)
-        if is_enough and plan(request, tasks, _ended(nodes, ended), {}, place=place) == ():
+        if (
+            is_enough
+            and plan(request, tasks, [_without(node, ended) for node in nodes], {}, place=place) == ()
+        ):
             kept = fewer
     return tuple(kept)
-
-
-def _ended(nodes: Sequence[NodeCapacity], jobs: Collection[JobId]) -> list[NodeCapacity]:
-    """Return nodes as they are when some jobs have ended."""
-    return [node.without([held for held in node.allocations if held.job_id in jobs]) for node in nodes]
 
 
 def plan_of_one(
@@ -417,12 +433,9 @@ def _thinned_on_each(
     model: str | None,
 ) -> tuple[Victim, ...]:
     """Spare one victim after the other, the dearest first, as long as each node has room for its tasks."""
-    where: dict[JobId | None, list[NodeCapacity]] = {}
-    for node in nodes:
-        for job_id in {held.job_id for held in node.allocations}:
-            where.setdefault(job_id, []).append(node)
+    where = _by_job(nodes)
     kept = {victim.job_id for victim in chosen if victim.job_id in where}
-    for victim in sorted(chosen, key=lambda v: (-v.priority, -v.cost, v.job_id)):
+    for victim in _dearest_first(chosen):
         fewer = kept - {victim.job_id}
         if all(
             _room(request, node, fewer, model) >= counts[node.agent_id]
@@ -456,8 +469,7 @@ class _Greedy:
     def _ground(self, i: int) -> _Ground:
         ground = self._now.get(i)
         if ground is None:
-            node = self._nodes[i]
-            node = node.without([held for held in node.allocations if held.job_id in self._chosen])
+            node = _without(self._nodes[i], self._chosen)
             held = [each for each in node.allocations if each.job_id in self._victims]
             ground = self._now[i] = _ground(self._request, node, self._victims, held, self._model)
         return ground
@@ -526,13 +538,8 @@ def _thinned(
     """Spare one after the other, the dearest first, as long as there is room enough without."""
     kept = {victim.job_id for victim in chosen}
     room = {node.agent_id: _room(request, node, kept, model) for node in nodes}
-    where: dict[JobId | None, list[NodeCapacity]] = {}
-    for node in nodes:
-        for job_id in {held.job_id for held in node.allocations}:
-            where.setdefault(job_id, []).append(node)
-    total = sum(room.values())
-    dearest = sorted(chosen, key=lambda v: (-v.priority, -v.cost, v.job_id))
-    for victim in dearest:
+    where, total = _by_job(nodes), sum(room.values())
+    for victim in _dearest_first(chosen):
         fewer = kept - {victim.job_id}
         now = {node.agent_id: _room(request, node, fewer, model) for node in where.get(victim.job_id, ())}
         left = total - sum(room[agent_id] - count for agent_id, count in now.items())

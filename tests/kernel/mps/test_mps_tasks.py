@@ -303,8 +303,7 @@ def test_a_client_is_drained_before_it_is_killed_however_its_task_ends(
 ) -> None:
     """The client ignores SIGTERM, and is no child of the command. None: its daemon's server is in fault."""
     monkeypatch.setattr(mps, "host_of", lambda *_: fake.host)
-    # A neighbour would close the daemon as soon as it sees the fault.
-    neighbour = None if ends is None else fake.tenant()
+    neighbour = fake.tenant()
     client = "(trap '' TERM; echo $(exec sh -c 'echo $PPID') > client; while :; do sleep 1; done) & "
     one = fake.run(client + "until [ -e end ]; do sleep 0.1; done", kill_grace_s=6.0)
     one.update("TASK_RUNNING")
@@ -315,7 +314,7 @@ def test_a_client_is_drained_before_it_is_killed_however_its_task_ends(
         ends(one)
     wait_until("it is gone", lambda: start_ticks(pid) is None, 60)
     assert fake_mps.seen(pipes)["drained"] == [pid], (one.sandbox / "executor.log").read_text()
-    assert neighbour is None or neighbour.states()[-1] == "TASK_RUNNING"
+    assert ends is None or neighbour.states()[-1] == "TASK_RUNNING"
 
 
 def one_pid(one: Host) -> int:
