@@ -17,7 +17,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from mesos_gpu.adapters.audit import host
-from mesos_gpu.local import cluster, stack, task_ports
+from mesos_gpu.local import stack, task_ports
 from mesos_gpu.local.own_ports import free_port
 from tests.property.examples import RANDOM
 from tests.runner import progress
@@ -113,11 +113,9 @@ def own_block(name: str, numbers: range, size: int) -> Iterator[range]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_ports() -> Iterator[None]:
-    """All agents offer fixed ports that the clusters of other processes of tests do not: all are on this machine."""
-    beside = range(5000, 9000)  # what clusters themselves use
-    with own_block("ports", beside, 20) as ports, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "FIXED_PORTS", (ports[0], ports[-1]))
+def own_configuration() -> Iterator[None]:
+    """Let commands read no configuration of this machine."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MESOS_GPU_CONFIG", f"{tempfile.gettempdir()}/mesos-gpu-tests-{os.getpid()}-no-config")
         free_port()  # the first one opens a file, which tests that count files would find
         yield

@@ -37,8 +37,6 @@ _LAUNCHERS: Final[dict[str, dict[str, str]]] = {
     "linux": {"launcher": "linux", "isolation": "cgroups/cpu,cgroups/mem,filesystem/posix"},
 }
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-#: First and last that every agent offers: a task that listens on its host's own address can have one on each.
-FIXED_PORTS = (9000, 9019)
 _MASTER_FLAGS: Final = {
     # Its agents are known after a kill -9 of it.
     "registry": "replicated_log",
@@ -134,6 +132,11 @@ class Cluster:
             self.agents += (self._agent(spec, len(agents)),)
 
     @property
+    def fixed_ports(self) -> tuple[int, int]:
+        """First and last of the ports that every agent offers."""
+        return self._task_ports.fixed
+
+    @property
     def master(self) -> Master:
         """The only one; of several, the first."""
         return self.masters[0]
@@ -205,12 +208,12 @@ class Cluster:
         host = self.network.add(f"a{number}") if self.network else None
         ip = host.ip if host else spec.ip or self.ip
         port = 5051 if host else self._free_port(ip)
-        ports = (FIXED_PORTS, self._task_ports.share(number, agents))
+        ports = (self._task_ports.fixed, self._task_ports.share(number, agents))
         amounts = {"disk": 10000, **spec.resources}
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             # All agents are on this machine: a task must not bind ports that another agent gives to its tasks.
-            port_ranges.SETTING: port_ranges.text_of((FIXED_PORTS, self._task_ports.block)),
+            port_ranges.SETTING: port_ranges.text_of((self._task_ports.fixed, self._task_ports.block)),
             **(self._secure.executor_environment() if self._secure else {}),
             **spec.executor_environment,
         }

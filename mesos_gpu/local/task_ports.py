@@ -17,6 +17,10 @@ _BLOCKS: Final[Sequence[tuple[int, int]]] = (
     (31000, 32000),
     *((first, first + 499) for first in range(14500, 9000, -500)),
 )
+#: First and last port of each block of fixed ports.
+_FIXED_BLOCKS: Final[Sequence[tuple[int, int]]] = tuple(
+    (first, first + 19) for first in range(9000, 9500, 20)
+)
 
 
 def ephemeral_ports() -> tuple[port_ranges.Range, ...]:
@@ -33,7 +37,7 @@ def _usable_blocks() -> Sequence[tuple[int, int]]:
         return usable
     logger.warning(
         "tasks that bind port 0 may get ports of other tasks, because the kernel chooses from %s; to prevent that: "
-        "sysctl -w net.ipv4.ip_local_reserved_ports=9000-9019,31000-32000",
+        "sysctl -w net.ipv4.ip_local_reserved_ports=9000-9499,31000-32000",
         port_ranges.text_of(chosen),
     )
     return _BLOCKS
@@ -62,40 +66,44 @@ def hold_first(prefix: str, numbers: Sequence[int]) -> tuple[int, int] | None:
 
 
 class TaskPorts:
-    """A block of ports, held as long as this object lives and is not closed.
+    """Blocks of ports that the agents of one cluster offer, held as long as this object lives and is not closed.
 
-    It is held by a name in the network namespace, so it is free again however its process ends.
+    They are held by names in the network namespace, so they are free again however their process ends.
+
+    Attributes:
+        block: First and last port of the block that the agents divide between them.
+        fixed: First and last port of the block that every agent offers: a task that listens on its host's own address
+            can use the same port on each agent.
     """
 
     def __init__(self) -> None:
-        """Take the first block that no other cluster of this machine holds; where all are held, share the first."""
-        blocks = _usable_blocks()
-        self.first, self.last = blocks[0]
-        self._let_go: weakref.finalize[..., TaskPorts] | None = None
-        held = hold_first("mesos-gpu-task-ports", [first for first, _ in blocks])
-        if held is not None:
-            at, descriptor = held
-            self.first, self.last = blocks[at]
-            self._let_go = weakref.finalize(self, os.close, descriptor)
+        """Take the first blocks that no other cluster of this machine holds; where all are held, share the first."""
+        self._held: list[weakref.finalize[..., TaskPorts]] = []
+        self.block = self._hold("mesos-gpu-task-ports", _usable_blocks())
+        self.fixed = self._hold("mesos-gpu-fixed-ports", _FIXED_BLOCKS)
 
-    @property
-    def block(self) -> tuple[int, int]:
-        """First and last port of the block that the agents share."""
-        return self.first, self.last
+    def _hold(self, prefix: str, blocks: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        held = hold_first(prefix, [first for first, _ in blocks])
+        if held is None:
+            return blocks[0]
+        at, descriptor = held
+        self._held.append(weakref.finalize(self, os.close, descriptor))
+        return blocks[at]
 
     def close(self) -> None:
-        """Let others have the block."""
-        if self._let_go is not None:
-            self._let_go()
+        """Let other clusters have the blocks."""
+        for each in self._held:
+            each()
 
     def share(self, number: int, agents: int) -> tuple[int, int]:
-        """First and last port of one agent's own, so that tasks of two agents, which all listen on this machine, do
-        not meet. An agent that is added later shares with an earlier one.
+        """Return the first and last port of one agent's own part of the block, so that tasks of two agents, which all
+        listen on this machine, do not meet. An agent that is added later shares with an earlier one.
 
         Args:
-            number: Of the agent, from 1.
-            agents: How many there are at the start.
+            number: Number of the agent, from 1.
+            agents: Number of agents at the start.
         """
-        width = max((self.last - self.first + 1) // agents, 1)
-        begin = self.first + (number - 1) % agents * width
+        first, last = self.block
+        width = max((last - first + 1) // agents, 1)
+        begin = first + (number - 1) % agents * width
         return begin, begin + width - 1

@@ -12,7 +12,6 @@ import pytest
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.cli.client import Client, ended
-from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.clients import client_of, free_all
 from tests.conftest import wait_until
@@ -130,8 +129,8 @@ def test_gang_restarts_all_members_when_one_fails(client: Client, scratch: Path)
     assert [(scratch / str(i)).read_text() for i in range(2)] == ["x\nx\n"] * 2
 
 
-def test_ports_of_the_host_are_given_to_the_task(client: Client) -> None:
-    last = cluster.FIXED_PORTS[1]
+def test_ports_of_the_host_are_given_to_the_task(stack: Stack, client: Client) -> None:
+    last = stack.cluster.fixed_ports[1]
     job = until(client, submit(client, "ports", "echo $PORT0 $PORT1 $HOST", 0, ports=[0, last]), "finished")
     (task,) = client.tasks(job["id"])
     told = client.logs(job["id"], stream="stdout", offset=0, length=100)["data"]

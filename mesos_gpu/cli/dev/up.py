@@ -270,6 +270,8 @@ def _say_where(stack: Stack, *, with_page: bool) -> None:
     output.line(f"dashboard and REST interface  {stack.url}")
     api_only = "" if with_page else "  (its API; for its page, see up --mesos-webui)"
     output.line(f"Mesos master                  {stack.cluster.master.url}{api_only}")
+    first, last = stack.cluster.fixed_ports
+    output.line(f"ports of every node           {first} to {last}, and others of each node")
     if stack.secure:
         output.line(f"name and secret for Mesos     {stack.secure.operator}")
         if os.geteuid() != 0:

@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local import cluster
 from mesos_gpu.local.cluster import Cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.jobs.permits import Root
@@ -41,9 +40,8 @@ ANY_NODE = r"127\..*"
 FIXED = ("tensorflow-train", "torch-distributed")  # have ports by number
 
 
-def values(data: Path, master: str) -> dict[str, dict[str, str]]:
-    """Return the values that a user sets; ports are among those of the agents."""
-    first = cluster.FIXED_PORTS[0]
+def values(data: Path, master: str, first: int = 9000) -> dict[str, dict[str, str]]:
+    """Return the values that a user sets; ports are those from the first that both agents offer."""
     names = ("torch", "tensorflow")
     code, out = ({name: str(data / kind / name) for name in names} for kind in ("code", "out"))
     return {
@@ -99,10 +97,10 @@ def images(open_directory: Path) -> Path:
     return directory
 
 
-def documents(data: Path, master: str) -> dict[str, dict[str, Any]]:
+def documents(data: Path, master: str, first: int = 9000) -> dict[str, dict[str, Any]]:
     """All templates, as `render` prints them."""
     printed_by_name = {}
-    for name, given in values(data, master).items():
+    for name, given in values(data, master, first).items():
         words = [word for key, value in given.items() for word in ("-s", f"{key}={value}")]
         printed = CliRunner().invoke(main, ["template", "render", name, *words])
         assert printed.exit_code == 0, printed.output
@@ -155,7 +153,7 @@ def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
         Client(stack.url) as client,
     ):
         wait_until("the nodes report", lambda: len(client.gpus()) == 24)
-        sent = documents(data, f"127.0.0.1:{other.master.port}")
+        sent = documents(data, f"127.0.0.1:{other.master.port}", stack.cluster.fixed_ports[0])
         for app in apps_of(sent):
             for check in app.get("healthChecks", []):
                 check |= {"delaySeconds": 0, "intervalSeconds": 1}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,6 @@ import pytest
 import requests
 
 from mesos_gpu.local.own_ports import free_port
-from mesos_gpu.local.processes import is_free
 from tests.certificates import Authority
 from tests.clients import command
 from tests.conftest import wait_until
@@ -192,10 +192,9 @@ def test_tasks_reach_each_other_by_their_hosts_names(home: Path) -> None:
     up(home, "--agents", "2")
     hosts = sorted(node["hostname"] for node in json.loads(mesos_gpu(home, "nodes", "--json").stdout))
     assert hosts == ["127.0.0.11", "127.0.0.12"]
-    # Tasks of other clusters on this machine may have been given one of these ports.
-    port = next(each for each in range(9019, 8999, -1) if all(is_free(host, each) for host in hosts))
+    (port,) = re.findall(r"ports of every node +(\d+) to", (home / "up.log").read_text())
     serve = "cd $MESOS_SANDBOX && echo $HOST > name && exec python3 -m http.server --bind $HOST $PORT0"
-    common = ["--detach", "--port", str(port), "--shell"]
+    common = ["--detach", "--port", port, "--shell"]
     for host in hosts:
         placed = ["--constraint", f"hostname:CLUSTER:{host}", "--name", f"on-{host}"]
         done = mesos_gpu(home, "run", *common, *placed, "--", serve)

@@ -15,7 +15,6 @@ import pytest
 from isolator.host.port_ranges import Range, of_agent
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
@@ -102,7 +101,7 @@ def tries(stack: Stack) -> list[str]:
 def test_a_squatter_binds_no_port_but_its_own(stack: Stack, client: Client, form: str) -> None:
     """Without the rules a squatter could bind each of these ports."""
     ranges = ranges_of(stack)
-    assert cluster.FIXED_PORTS in ranges
+    assert stack.cluster.fixed_ports in ranges
     assert len(ranges) == 3, "the fixed ports, and a range of each agent"
     inside = {port for first, last in ranges for port in range(first, last + 1)}
     code = "import os; print(os.environ['PORT0'])\n" + SQUAT.read_text()

@@ -17,7 +17,6 @@ from isolator.gpus.ledger import Ledger
 from isolator.host.unsealed import place_of
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.reach.failures import Unreachable
-from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
@@ -219,7 +218,7 @@ def test_a_socket_that_was_passed_on_keeps_no_port_from_the_next_task(
     stack: Stack, shared: Path, form: str, kind: str
 ) -> None:
     """Without the check before its start, each task that gets the port fails: "Address already in use"."""
-    port = cluster.FIXED_PORTS[1]
+    port = stack.cluster.fixed_ports[1]
     with client_of(stack, 1) as client:
         keeper = submit(client, shared, "keep", "shared/socket", **FORMS[form])
         lender = submit(client, shared, "lend", "shared/socket", kind, ports=[port], **FORMS[form])
@@ -238,7 +237,7 @@ def test_a_socket_that_was_passed_on_keeps_no_port_from_the_next_task(
 
 def test_port_that_is_taken_is_a_failure_of_the_host(stack: Stack, shared: Path) -> None:
     """No launch counts as an attempt of the job, and the first one after the end of the other server runs."""
-    port = cluster.FIXED_PORTS[1]
+    port = stack.cluster.fixed_ports[1]
     with client_of(stack, 1) as client, socket.create_server(("127.0.0.1", port)) as other:
         server = submit(client, shared, "serve", ports=[port])
         wait_until("it was tried again", lambda: client.job(server)["infrastructure_failures"] >= 3, 60)

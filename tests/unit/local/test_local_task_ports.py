@@ -16,6 +16,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     begin = 1_000_000 + os.getpid() * 1000
     own = [(begin, begin + 99), (begin + 100, begin + 199)]
     monkeypatch.setattr(task_ports, "_BLOCKS", own)
+    monkeypatch.setattr(task_ports, "_FIXED_BLOCKS", [(begin + 200, begin + 219), (begin + 220, begin + 239)])
     return own
 
 
@@ -31,14 +32,14 @@ def test_agents_share_a_block_without_meeting(blocks: list[tuple[int, int]]) -> 
 
 def test_two_clusters_have_different_blocks_and_give_them_back(blocks: list[tuple[int, int]]) -> None:
     first, second, third = TaskPorts(), TaskPorts(), TaskPorts()
-    assert [(each.first, each.last) for each in (first, second, third)] == [*blocks, blocks[0]], (
-        "the last shares"
-    )
+    assert [each.block for each in (first, second, third)] == [*blocks, blocks[0]], "the last shares"
+    fixed = task_ports._FIXED_BLOCKS
+    assert [each.fixed for each in (first, second, third)] == [*fixed, fixed[0]]
     third.close()
     first.close()
     first.close()
     again = TaskPorts()
-    assert again.first == blocks[0][0], "it is free again"
+    assert (again.block, again.fixed) == (blocks[0], fixed[0]), "they are free again"
     again.close()
     second.close()
 
@@ -46,12 +47,13 @@ def test_two_clusters_have_different_blocks_and_give_them_back(blocks: list[tupl
 def test_a_block_is_free_again_however_its_process_ended(blocks: list[tuple[int, int]]) -> None:
     code = (
         "import os; from mesos_gpu.local import task_ports; "
-        f"task_ports._BLOCKS = {blocks}; block = task_ports.TaskPorts(); "
-        "print(block.first, flush=True); os.kill(os.getpid(), 9)"
+        f"task_ports._BLOCKS = {blocks}; task_ports._FIXED_BLOCKS = {task_ports._FIXED_BLOCKS}; "
+        "block = task_ports.TaskPorts(); "
+        "print(block.block[0], flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     block = TaskPorts()
-    assert block.first == int(done.stdout) == blocks[0][0]
+    assert block.block[0] == int(done.stdout) == blocks[0][0]
     block.close()
 
 
