@@ -48,7 +48,8 @@ def play(pipes: str, **state: Any) -> None:
         pipes: Its directory.
         state: `servers`: by pid, as text: "ACTIVE", "INITIALIZING" or "FAULT"; `clients`: pairs of server and pid;
             `sticky`: pids that no command lets go; `absent`: UUIDs of cards that are not there; `old`: it cannot be
-            asked for a server's state, as 535; `drained`: pids that were let go while they ran.
+            asked for a server's state, as 535; `drained`: path of a file that gets the pid of each client that is let
+            go while it runs, which outlives the daemon's own directory.
     """
     part = os.path.join(pipes, ".fake.json")
     with open(part, "w") as file:
@@ -58,7 +59,7 @@ def play(pipes: str, **state: Any) -> None:
 
 def seen(pipes: str) -> dict[str, Any]:
     """What `play` has said last, less the clients that were let go."""
-    nothing = {"servers": {}, "clients": [], "sticky": [], "absent": [], "old": False, "drained": []}
+    nothing = {"servers": {}, "clients": [], "sticky": [], "absent": [], "old": False, "drained": ""}
     try:
         with open(os.path.join(pipes, "fake.json")) as file:
             return {**nothing, **json.load(file)}
@@ -270,8 +271,10 @@ def _let_go(pipes: str, pid: int) -> None:
     state = seen(pipes)
     if pid not in state["sticky"]:
         left = [each for each in state["clients"] if each[1] != pid]
-        ran = left != state["clients"] and os.path.exists(f"/proc/{pid}")
-        play(pipes, **{**state, "clients": left, "drained": state["drained"] + [pid] * ran})
+        if state["drained"] and left != state["clients"] and os.path.exists(f"/proc/{pid}"):
+            with open(state["drained"], "a") as file:
+                file.write(f"{pid}\n")
+        play(pipes, **{**state, "clients": left})
 
 
 # --- both

@@ -299,7 +299,7 @@ def without_its_executor(one: Host) -> None:
     ],
 )
 def test_a_client_is_drained_before_it_is_killed_however_its_task_ends(
-    fake: Node, ends: Callable[[Host], None] | None, monkeypatch: pytest.MonkeyPatch
+    fake: Node, ends: Callable[[Host], None] | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The client ignores SIGTERM, and is no child of the command. None: its daemon's server is in fault."""
     monkeypatch.setattr(mps, "host_of", lambda *_: fake.host)
@@ -309,11 +309,12 @@ def test_a_client_is_drained_before_it_is_killed_however_its_task_ends(
     one.update("TASK_RUNNING")
     wait_until("it has a client", lambda: (one.sandbox / "client").exists() and one_pid(one), 60)
     pid, pipes = one_pid(one), str(fake.host.pipes(fake.domain))
-    fake_mps.play(pipes, servers={"4711": "FAULT" if ends is None else "ACTIVE"}, clients=[["4711", pid]])
+    servers, drained = {"4711": "FAULT" if ends is None else "ACTIVE"}, tmp_path / "drained"
+    fake_mps.play(pipes, servers=servers, clients=[["4711", pid]], drained=str(drained))
     if ends is not None:
         ends(one)
     wait_until("it is gone", lambda: start_ticks(pid) is None, 60)
-    assert fake_mps.seen(pipes)["drained"] == [pid], (one.sandbox / "executor.log").read_text()
+    assert drained.read_text().split() == [str(pid)], (one.sandbox / "executor.log").read_text()
     assert ends is None or neighbour.states()[-1] == "TASK_RUNNING"
 
 
