@@ -339,10 +339,9 @@ class Backlog:
             return self.capacity(node)
         if self.booked.any:
             return self.capacity(node).keeping([each for each in kept if self._is_kept_from(job, each)])
-        left = self._left.get(node.id)
-        if left is None:
-            left = self._left[node.id] = self.capacity(node).keeping(kept)
-        return left
+        if node.id not in self._left:
+            self._left[node.id] = self.capacity(node).keeping(kept)
+        return self._left[node.id]
 
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
@@ -417,12 +416,13 @@ class Backlog:
             self.attained.passing(job),
             self.booked.kind(job),
             job.id in self._roomy and job.id,
+            self._barriers is not None and self._barriers.kind_of_lender(job),
         )
         numbers = self._ends.get(key)
         if numbers is None:
-            ends_at, kept = ends_by(job.spec, self._now), enumerate(self.reservations)
-            in_way = [i for i, r in kept if r.agent_id is not None and self._in_way(job, ends_at, r)]
-            numbers = self._ends[key] = tuple(in_way)
+            at, every = ends_by(job.spec, self._now), enumerate(self.reservations)
+            numbers = tuple([i for i, r in every if r.agent_id is not None and self._in_way(job, at, r)])
+            self._ends[key] = numbers
         return numbers
 
     def open_to(
@@ -543,7 +543,8 @@ class Backlog:
     def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
         """Whether a job that ends at the latest at a time may be in the way of what is kept for others."""
         if not kept.booking:
-            return self.attained.in_way(job, ends_at, kept)
+            own = self._barriers is not None and self._barriers.takes_own(job, kept)
+            return not own and self.attained.in_way(job, ends_at, kept)
         return self.booked.in_way(job, ends_at, kept)
 
     def ports_for(self, job: Job, node: Node) -> tuple[PortRange, ...] | None:

@@ -131,32 +131,44 @@ class Barriers:
         Returns:
             Shortages by pool that it may use. Empty if it waits for something else, or no end would help.
         """
+        seated = job.id in self._state.seats_given
         wait = self.wait_of(job, reservations)
-        if wait is None or wait.stage is Stage.GUARANTEE or self.wait_of_rules(job) is not None:
+        if wait is None or (wait.stage is Stage.GUARANTEE and not seated):
+            return []
+        if self.wait_of_rules(job) is not None:
             return []
         by_pool: list[list[Shortage]] = []
         for pool in sorted(self._held.pools_of(job)):
             cost = self._held.cost_of(job, pool)
             bounds = [each for each in self.bounds(job) if each.pool == pool]
             lacks = [(each, self._held.amount(each.path, pool) + cost - each.milli) for each in bounds]
-            short = [(bound, lack) for bound, lack in lacks if lack > 0]
-            if short and all(cost <= bound.milli for bound, _ in short):
-                by_pool.append(
-                    [Shortage(lack, self._held.held_below(bound.path, pool)) for bound, lack in short]
-                )
+            short = [(bound.path, lack) for bound, lack in lacks if lack > 0]
+            if any(cost > bound.milli for bound, lack in lacks if lack > 0):
+                continue
+            if seated and (lack := self._lack_of_lenders(job, pool, cost)) > 0:
+                short.append((ROOT, lack))
+            if short:
+                by_pool.append([Shortage(lack, self._held.held_below(path, pool)) for path, lack in short])
         return by_pool
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of the pools where some jobs run let another start there when they have ended."""
         freed = self._held.held_by(ended)
         pools = {pool for _, pool in freed}
-        return pools <= self._held.pools_of(job) and all(
-            self._held.amount(each.path, each.pool)
-            - freed[each.path, each.pool]
-            + self._held.cost_of(job, each.pool)
-            <= each.milli
-            for each in self.bounds(job)
-            if each.pool in pools
+        return (
+            pools <= self._held.pools_of(job)
+            and all(
+                self._held.amount(each.path, each.pool)
+                - freed[each.path, each.pool]
+                + self._held.cost_of(job, each.pool)
+                <= each.milli
+                for each in self.bounds(job)
+                if each.pool in pools
+            )
+            and all(
+                self._lack_of_lenders(job, pool, self._held.cost_of(job, pool)) <= freed[ROOT, pool]
+                for pool in pools
+            )
         )
 
     def bounds(self, job: Job) -> Sequence[Bound]:
@@ -239,14 +251,40 @@ class Barriers:
         return (-other.priority, other.sequence) > (-job.priority, job.sequence)
 
     def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
-        if pool not in self._tree.lenders or self._standing is None or job.id in self._state.seats_given:
+        if self._standing is None or self._lack_of_lenders(job, pool, cost) <= 0:
             return None
         free = self._standing.amount(pool) - self._held.amount(ROOT, pool)
-        kept = self._held.kept_from(job.spec.queue, pool)
-        if not kept or free - kept >= cost:
-            return None
+        kept = self._held.kept_from(job.spec.queue, pool, self._standing.amount(pool))
         words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
         return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus")
+
+    def _lack_of_lenders(self, job: Job, pool: str, cost: int) -> int:
+        """Return what others must give back before a job may start, thousandths of cost, for queues not to lend more
+        than their lend limits; 0 or less if it may start."""
+        if pool not in self._tree.lenders or self._standing is None:
+            return 0
+        amount = self._standing.amount(pool)
+        kept = self._held.kept_from(job.spec.queue, pool, amount)
+        return kept + cost - (amount - self._held.amount(ROOT, pool)) if kept else 0
+
+    def kind_of_lender(self, job: Job) -> Hashable:
+        """Return what jobs have in common for which `takes_own` is the same."""
+        spec = job.spec
+        of_queue = spec.queue, spec.gpu_milli_in_all, spec.gpu_model, self._held.revision
+        return of_queue if self._tree.lenders else None
+
+    def takes_own(self, job: Job, kept: Reservation) -> bool:
+        """Whether a job may take what is kept for another one that waits for queues to lend no more than they may:
+        their lend limits keep as much for the queue of the first one."""
+        other = self._state.jobs.get(kept.job_id) if self._tree.lenders else None
+        if other is None or self._standing is None:
+            return False
+        held, standing, own = self._held, self._standing, job.spec.queue
+        return any(
+            0 < held.cost_of(job, pool) <= held.kept_for(own, other.spec.queue, pool, standing.amount(pool))
+            and self._lack_of_lenders(other, pool, held.cost_of(other, pool)) > 0
+            for pool in held.pools_of(job) & self._tree.lenders & held.pools_of(other)
+        )
 
     def _holds(self, bound: Bound) -> str:
         has = number_of(self._held.amount(bound.path, bound.pool))

@@ -15,6 +15,7 @@ from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.policy.admission.limits import class_of, pools_for
+from mesos_gpu.policy.tenancy.cells import owed_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 
@@ -129,6 +130,7 @@ class Held:
         self._able: dict[AgentId, frozenset[str]] = {}  # pools that a node may be in
         self.pools = Pools(state, self.tree, now)
         self._sets: dict[tuple[str, ...], frozenset[str]] = {}
+        self._owed: dict[tuple[str, int], Mapping[str, int]] = {}
 
     @property
     def revision(self) -> int:
@@ -195,20 +197,36 @@ class Held:
             able = self._able[agent_id] = pools_of_node(self.tree, self._state.nodes.get(agent_id))
         return able.issubset(pools)
 
-    def kept_from(self, queue: str, pool: str) -> int:
-        """What of a pool is kept idle for others by their lend limits: what a job of a queue may not borrow."""
+    def kept_from(self, queue: str, pool: str, amount: int) -> int:
+        """Return what other queues keep idle of a pool by their lend limits, which no job of a queue may take.
+
+        Args:
+            queue: Path of the queue.
+            pool: Name of the pool.
+            amount: What the pool has, thousandths of cost: where guarantees are more, less is kept.
+        """
         tree = self.tree
         if pool not in tree.lenders:
             return 0
         own = set(lineage(queue))
         beside = (each for path in (*own, ROOT) for each in tree.children.get(path, ()) if each not in own)
-        return sum(self._kept_idle(each, pool) for each in beside)
+        return sum(self._kept_idle(each, pool, amount) for each in beside)
 
-    def _kept_idle(self, queue: str, pool: str) -> int:
-        spec = self.tree.specs[queue]
-        lent, owed = spec.lend_limit_gpus.get(pool), spec.guarantee_gpus.get(pool)
-        kept = 0 if lent is None or owed is None else max(0, owed.milli - lent - self.amount(queue, pool))
-        return max(kept, sum(self._kept_idle(each, pool) for each in self.tree.children.get(queue, ())))
+    def kept_for(self, queue: str, other: str, pool: str, amount: int) -> int:
+        """Return what lend limits keep idle of a pool for jobs of one queue from jobs of another, as of `kept_from`."""
+        if pool not in self.tree.lenders:
+            return 0
+        paths = set(lineage(queue)).difference(lineage(other))
+        return max((self._kept_idle(path, pool, amount) for path in paths), default=0)
+
+    def _kept_idle(self, queue: str, pool: str, amount: int) -> int:
+        owed = self._owed.get((pool, amount))
+        if owed is None:
+            owed = self._owed[pool, amount] = owed_in(self.tree, pool, amount)
+        lent = self.tree.specs[queue].lend_limit_gpus.get(pool)
+        kept = 0 if lent is None else max(0, owed.get(queue, 0) - lent - self.amount(queue, pool))
+        children = self.tree.children.get(queue, ())
+        return max(kept, sum(self._kept_idle(each, pool, amount) for each in children))
 
     # --- what a job may cost
 

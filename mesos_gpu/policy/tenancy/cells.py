@@ -31,6 +31,23 @@ def cells_of(tree: Tree, capacity: Mapping[str, int] | None = None) -> Cells:
     return made
 
 
+def owed_in(tree: Tree, pool: str, amount: int) -> Mapping[str, int]:
+    """Return by queue what it is guaranteed of a pool, with all queues below it, thousandths of cost.
+
+    Args:
+        tree: Tree of queues.
+        pool: Name of the pool.
+        amount: What the pool has; where guarantees are more, they are scaled.
+    """
+    made: dict[tuple[str, str], tuple[int, ...]] = {}
+    _divide(tree, pool, ROOT, tree.top, amount, made)
+    owed: dict[str, int] = {}
+    for (path, _), sizes in made.items():
+        for above in lineage(path):
+            owed[above] = owed.get(above, 0) + sum(sizes)
+    return owed
+
+
 @lru_cache(maxsize=4)
 def whole_cells(tree: Tree) -> Cells:
     """The cells of all queues, where nothing is scaled."""

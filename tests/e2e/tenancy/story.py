@@ -36,9 +36,14 @@ def pool(directory: Path, nodes: int = NODES) -> Iterator[tuple[Stack, Client]]:
         Stack(directory / "stack", [NodeSpec(GPUS)] * nodes, scheduler_arguments=arguments) as stack,
         client_of(stack, GPUS * nodes) as client,
     ):
-        guarantee = [{"nodes": nodes // 2, "gpus": GPUS}]
-        apply(client, {"production": {"guarantee_gpus": guarantee}, "dev": {"notice_s": NOTICE_S}})
+        apply(client, shared_by(nodes))
         yield stack, client
+
+
+def shared_by(nodes: int) -> dict[str, Any]:
+    """Return queues of which production is guaranteed half of some nodes."""
+    guarantee = [{"nodes": nodes // 2, "gpus": GPUS}]
+    return {"production": {"guarantee_gpus": guarantee}, "dev": {"notice_s": NOTICE_S}}
 
 
 def apply(client: Client, queues: Mapping[str, Any]) -> None:

@@ -9,7 +9,18 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
 from tests.clients import end_all
 from tests.conftest import wait_until
-from tests.e2e.tenancy.story import GPUS, NODES, NOTICE_S, borrow_all, notices, pool, runs, submit
+from tests.e2e.tenancy.story import (
+    GPUS,
+    NODES,
+    NOTICE_S,
+    apply,
+    borrow_all,
+    notices,
+    pool,
+    runs,
+    shared_by,
+    submit,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -30,9 +41,10 @@ def cluster(open_directory: Path, nodes: int) -> Iterator[tuple[Stack, Client]]:
 
 
 @pytest.fixture
-def client(cluster: tuple[Stack, Client]) -> Iterator[Client]:
+def client(cluster: tuple[Stack, Client], nodes: int) -> Iterator[Client]:
     yield cluster[1]
     end_all(cluster[1])
+    apply(cluster[1], shared_by(nodes))
 
 
 def test_borrowing_ends_with_a_notice_for_a_guarantee_and_borrowers_come_back(
@@ -72,3 +84,36 @@ def test_borrowing_goes_on_when_the_room_is_not_needed_any_more(client: Client, 
     wait_until("it was recalled", lambda: notices(client, job, launch)[-1]["recalled"], 60)
     runs(client, [*whole, *halves])
     assert {len(client.tasks(job)) for job in (*whole, *halves)} == {1}, "none was stopped"
+
+
+def test_team_takes_back_its_own_gpus_and_none_that_another_does_not_lend(client: Client, nodes: int) -> None:
+    gpus = nodes * GPUS
+    apply(
+        client,
+        {
+            "team": {"guarantee_gpus": gpus - 1},
+            "rest": {"guarantee_gpus": 1, "lend_limit_gpus": 0},
+            "dev": {"notice_s": NOTICE_S},
+        },
+    )
+    borrowers = [submit(client, "borrower", "dev", gpus=1, preemptible=True) for _ in range(gpus)]
+    runs(client, borrowers[:-1])
+    own = submit(client, "own", "team", "sleep 600", gpus=1)
+    told = wait_until("a borrower ends for it", lambda: ended_for(client, own), 60)
+    resting = submit(client, "resting", "rest", "sleep 600", gpus=1)
+    runs(client, [resting, own])
+    assert len(told) == 1
+    assert ended_for(client, own) == told
+    assert ended_for(client, resting) == []
+    assert client.job(borrowers[-1])["state"] == "pending"
+
+
+def ended_for(client: Client, job: str) -> list[str]:
+    """Return the jobs with a notice to end for a job."""
+    others = [each["id"] for each in client.jobs() if each["queue"] == "dev"]
+    launches = [(other, client.tasks(other)) for other in others]
+    return [
+        other
+        for other, tasks in launches
+        if any(read["by"] == job for task in tasks for read in notices(client, other, task["id"]))
+    ]

@@ -21,6 +21,7 @@ from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import Hours, Limits, Pool, QueueSpec, Stop
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation, Spare
+from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.testing.builders import World, gpu, spec
 from tests.unit.engine.tenancy.worlds import most, owed, tree_world
 
@@ -176,8 +177,11 @@ def test_lend_limit_that_leaves_no_room_is_named(gpus: int, held: int, words: st
     job = job_of("ops", gpus=gpus)
     assert known.wait_of(job, ()) == wait
     assert barriers(world)[0].wait_of(job, ()) is None, "the amount of the pool is unknown"
+    assert known.shortages(job, ()) == []
     world.state.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
-    assert known.wait_of(job, ()) is None
+    assert known.wait_of(job, ()) == wait, "also of a job within a guarantee"
+    lack = gpus * 1000 + 3000 - (8000 - held)
+    assert known.shortages(job, ()) == ([] if words is None else [[Shortage(lack, {})]])
 
 
 # --- pools

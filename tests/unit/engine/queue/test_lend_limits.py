@@ -2,8 +2,10 @@
 
 import pytest
 
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueSpec
 from mesos_gpu.testing.builders import World
+from tests.unit.engine.tenancy.lending import Tenants, queue
 from tests.unit.engine.tenancy.worlds import again, node, owed, running, tree_world
 
 LENDS_ONE = QueueSpec(guarantee_gpus=owed(4), lend_limit_gpus={DEFAULT_POOL: 1000})
@@ -55,3 +57,32 @@ def test_lend_limit_keeps_less_while_its_queue_uses_more() -> None:
     made.submit("j1", queue="ops", gpus=5, preemptible=True)
     again(made, "a1", 6)
     assert running(made) == {"own", "j1"}, "of the 6 that are left one is not lent"
+
+
+def test_lender_whose_jobs_come_back_takes_back_what_it_lent_and_nothing_else() -> None:
+    made = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    made.register()
+    made.agents(1, 8)
+    made.document(
+        team=queue(6), rest=queue(2, lend_limit_gpus={DEFAULT_POOL: 0}), borrower=queue(notice_s=30)
+    )
+    for number in range(6):
+        made.runs(f"b{number}", "borrower")
+    made.submit("b6", queue="borrower", gpus=1, preemptible=True)
+    for number in range(2):
+        made.submit(f"t{number}", queue="team", gpus=1, preemptible=True)
+    made.passes(10)
+    states = [made.job(f"t{number}").state.value for number in range(2)]
+    assert states == ["pending", "pending"], "what is free is kept for rest"
+    told = {task.preempted_for for task in made.state.tasks.values() if task.notice or task.kill_sent_at}
+    assert told == {"t0", "t1"}
+    made.submit("r0", queue="rest", gpus=2, preemptible=True)
+    made.passes(2)
+    made.starts()
+    assert made.job("r0").state.value == "running", "at once"
+    made.passes(60)
+    made.obeys()
+    made.passes(10)
+    made.starts()
+    assert [made.job(f"t{number}").state.value for number in range(2)] == ["running", "running"]
+    assert len([task for task in made.state.tasks.values() if task.job_id and not task.ended]) == 7

@@ -303,10 +303,17 @@ def test_held_knows_what_tasks_were_charged_when_it_began() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "kept"),
-    [("ops", 5000), ("dev", 5000), ("dev/x", 2000), ("dev/y", 5000), ("lab", 3000), ("free", 5000)],
+    ("queue", "kept", "of_five"),
+    [
+        ("ops", 5000, 999),
+        ("dev", 5000, 999),
+        ("dev/x", 2000, 666),
+        ("dev/y", 5000, 999),
+        ("lab", 3000, 333),
+        ("free", 5000, 999),
+    ],
 )
-def test_lend_limits_of_queues_beside_keep_what_is_idle(queue: str, kept: int) -> None:
+def test_lend_limits_of_queues_beside_keep_what_is_idle(queue: str, kept: int, of_five: int) -> None:
     world = tree_world(
         {
             "dev": QueueSpec(guarantee_gpus=owed(4)),
@@ -318,10 +325,11 @@ def test_lend_limits_of_queues_beside_keep_what_is_idle(queue: str, kept: int) -
         }
     )
     held = held_of(world)
-    assert held.kept_from(queue, "default") == kept
-    assert held.kept_from(queue, "other") == 0
+    assert held.kept_from(queue, "default", 15_000) == kept
+    assert held.kept_from(queue, "default", 5000) == of_five, "guarantees are scaled"
+    assert held.kept_from(queue, "other", 15_000) == 0
     held.sums.amounts["dev/x", "default"] = 5000
-    assert held.kept_from("ops", "default") == 2000, "no less than nothing is kept where more is held"
+    assert held.kept_from("ops", "default", 15_000) == 2000, "no less than nothing is kept where more is held"
 
 
 def test_gpu_of_an_unknown_node_is_charged_to_the_default_pool(world: World) -> None:
