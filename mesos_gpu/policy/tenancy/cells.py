@@ -59,9 +59,9 @@ def could_hold(cells: Cells, path: str, wants: Iterable[tuple[str, int]], tasks:
 
     Args:
         cells: Of all queues.
-        path: Of the job's queue.
-        wants: What each of its tasks takes of a cell, thousandths of cost, by pool.
-        tasks: How many it has.
+        path: Path of the job's queue.
+        wants: Amount that each of its tasks takes of a cell, thousandths of cost, by pool.
+        tasks: Number of its tasks.
     """
     return any(
         sum(size // max(milli, 1) for size in cells.get((above, pool), ())) >= tasks

@@ -1,0 +1,1 @@
+"""Queues, guarantees and limits."""
