@@ -203,7 +203,7 @@ class Held:
         Args:
             queue: Path of the queue.
             pool: Name of the pool.
-            amount: What the pool has, thousandths of cost: where guarantees are more, less is kept.
+            amount: Capacity of the pool, thousandths of cost; where guarantees exceed it, less is kept.
         """
         tree = self.tree
         if pool not in tree.lenders:
