@@ -102,7 +102,7 @@ def _problems_of_shares(state: State) -> list[str]:
 
 def _problems_of_agents(state: State) -> list[str]:
     """Where what is known of agents is not what a look at all of them gives."""
-    made, known = agents_of(state.nodes.values(), state.offers.values()), state.agents
+    made, known = agents_of(state.nodes.values(), state.offers.values(), ()), state.agents
     said: list[str] = []
     for name in ("reserved", "unwatched", "lost"):
         if (now := set(getattr(known, name))) != (truth := set(getattr(made, name))):

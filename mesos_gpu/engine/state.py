@@ -232,7 +232,7 @@ class State:
     def agents(self) -> Agents:
         """Agents by what a step looks for."""
         if self.made_agents is None:
-            self.made_agents = agents_of(self.nodes.values(), self.offers.values())
+            self.made_agents = agents_of(self.nodes.values(), self.offers.values(), self.tasks.values())
         return self.made_agents
 
     @property
@@ -439,6 +439,7 @@ class State:
         if task.ended:
             self.live.pop(task.id, None)
             self.restless.leave(task.id)
+            self.agents.free_ports(task)
             self.released.pop(task.id, None)
             self.notified.pop(task.id, None)
             for results in (self.healths, self.check_results, self.readiness, self.gpu_work.counts):
@@ -476,11 +477,8 @@ class State:
     def forget_task(self, task: Task) -> None:
         """Drop an ended one whose job does not exist."""
         del self.tasks[task.id]
-        others = (
-            [task_id for task_id in self.launches.pop(task.job_id, ()) if task_id != task.id]
-            if task.job_id
-            else []
-        )
+        launches = self.launches.pop(task.job_id, ()) if task.job_id else ()
+        others = [task_id for task_id in launches if task_id != task.id]
         if task.job_id and others:
             self.launches[task.job_id] = others
 

@@ -219,6 +219,12 @@ def _looked(
     from mesos_gpu.policy.times.hours import spans_of_year
 
     ours = shared(app.client())
+    if ours.lost:
+        hosts = ", ".join(sorted(ours.lost))
+        output.note(
+            f"{counted(sum(ours.lost.values()), 'GPU')} of lost nodes are counted: {hosts}; if they do not come back, "
+            "run this again when `mesos-gpu nodes` lists them no more"
+        )
     own = role_of_framework(master, ours.framework)
     if not pairs:
         pairs = tuple([(queue, role) for queue, role in own.items() if queue in ours.document.queues])

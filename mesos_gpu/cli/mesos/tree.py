@@ -1,7 +1,7 @@
 """What commands about Mesos' roles read of the scheduler: the tree, the nodes of its pools, its role."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,14 +26,17 @@ class Shared:
     Attributes:
         document: The tree of queues.
         nodes: By pool, its nodes by the ids of their agents.
-        models: By pool, how many GPUs of each model these have.
+        models: By pool, number of GPUs of each model, those of lost nodes included: their guarantees hold when they
+            are back.
         framework: The scheduler's id at the master.
+        lost: By host name, number of GPUs of nodes that are lost.
     """
 
     document: QueueDocument
     nodes: Mapping[str, Mapping[str, "Node"]]
     models: Mapping[str, Mapping[str, int]]
     framework: str
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 def shared(client: "Client") -> Shared:
@@ -55,17 +58,22 @@ def shared(client: "Client") -> Shared:
         of_agent.setdefault(gpu["agent_id"], []).append(gpu["model"])
     nodes: dict[str, dict[str, Node]] = {}
     models: dict[str, dict[str, int]] = {}
+    lost: dict[str, int] = {}
     for node in client.nodes():
-        if node["state"] == "lost":
-            continue
         has = of_agent.get(node["agent_id"], [])
+        is_lost = node["state"] == "lost"
+        if is_lost and not has:
+            continue
         place = NodeFacts((), node["attributes"], node["hostname"], node["region"], node["zone"])
         pool = pool_of(document.pools, set(has), place)
-        nodes.setdefault(pool, {})[node["agent_id"]] = node
+        if is_lost:
+            lost[node["hostname"]] = lost.get(node["hostname"], 0) + len(has)
+        else:
+            nodes.setdefault(pool, {})[node["agent_id"]] = node
         for model in has:
             counts = models.setdefault(pool, {})
             counts[model] = counts.get(model, 0) + 1
-    return Shared(document, nodes, models, framework)
+    return Shared(document, nodes, models, framework, lost)
 
 
 def roles_of_framework(master: Master, framework: str) -> tuple[str, ...]:

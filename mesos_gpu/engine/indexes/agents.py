@@ -11,6 +11,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, OfferId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.mesos.reservations import owner_of
 
 Place = tuple[str, str]  # host name and URL
@@ -49,6 +50,7 @@ class Agents:
         crowded: Places of several.
         reports: The latest of each agent, as long as its node has what it was read as.
         arrivals: How many offers have been held so far.
+        freed_ports: By agent, ports that its tasks had which have ended, with the time of the end.
     """
 
     offers: dict[AgentId, dict[OfferId, Held]] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Agents:
     crowded: dict[Place, None] = field(default_factory=dict)
     reports: dict[AgentId, Report] = field(default_factory=dict, compare=False)
     arrivals: int = field(default=0, compare=False)
+    freed_ports: dict[AgentId, dict[int, float]] = field(default_factory=dict, compare=False)
 
     def hold(self, offer: Offer) -> None:
         """An offer has come, or one that is held has become another; it keeps its place."""
@@ -77,6 +80,23 @@ class Agents:
         if not own:
             del self.offers[offer.agent_id]
         _mark(self.reserved, offer.agent_id, _is_reserved(own))
+
+    def free_ports(self, task: Task) -> None:
+        """Note the ports of a task that has ended."""
+        if not task.ports:
+            return
+        freed = self.freed_ports.setdefault(task.agent_id, {})
+        for port in task.ports:
+            freed[port] = max(task.ended_at or 0.0, freed.get(port, 0.0))
+
+    def ports_freed_since(self, agent_id: AgentId, moment: float) -> Mapping[int, float]:
+        """Return the ports of an agent that were in use at or after a moment, with the ends of their tasks."""
+        freed = self.freed_ports.get(agent_id)
+        if not freed:
+            return {}
+        for port in [port for port, ended_at in freed.items() if ended_at < moment]:
+            del freed[port]
+        return freed
 
     def drop_all(self) -> None:
         """No offer is held any more."""
@@ -152,13 +172,16 @@ class Agents:
         self.reports[agent_id] = Report(data, inventory)
 
 
-def agents_of(nodes: Iterable[Node], offers: Iterable[Offer]) -> Agents:
+def agents_of(nodes: Iterable[Node], offers: Iterable[Offer], tasks: Iterable[Task]) -> Agents:
     """The agents of a state."""
     agents = Agents()
     for node in nodes:
         agents.enter(None, node)
     for offer in offers:
         agents.hold(offer)
+    for task in tasks:
+        if task.ended:
+            agents.free_ports(task)
     return agents
 
 

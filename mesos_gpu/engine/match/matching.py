@@ -41,7 +41,7 @@ def match(turn: Turn) -> None:
         backlog = Backlog(turn.state, turn.settings, turn.now, remains.coming, standing=standing)
         if turn.state.bookings:
             choose_nodes(turn, backlog)
-            backlog.keep_booked()
+        backlog.keep_first()
         seating = seat(turn, backlog.may_be_seated)
         turn.state.seats_given = seating.given if seating else {}
         turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, pace, backlog, seating)

@@ -250,7 +250,7 @@ class Search:
     def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
         offered = self._remains.ports(chosen.agent_id)
         wishes = _ONE_PORT if job.spec.tasks > 1 else job.spec.ports
-        ports = choose(wishes, offered, task_id_of(job))
+        ports = choose(wishes, offered, task_id_of(job), self._backlog.ports_in_use_lately(chosen.agent_id))
         if ports is None:
             raise ValueError(f"agent {chosen.agent_id} does not offer the ports of job {job.id}")
         return Take(

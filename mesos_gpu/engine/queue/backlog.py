@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of, up
@@ -12,8 +12,10 @@ from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.gpus.role import is_for_others
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
+from mesos_gpu.engine.queue.given_up import given_up, precedes
 from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.hopeless import is_hopeless, note_hopeless
+from mesos_gpu.engine.queue.kept import Kept
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
@@ -51,6 +53,8 @@ from mesos_gpu.policy.room.reservation import (
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
+#: Seconds for which a port that was in use is chosen last. Linux keeps a closed connection for 60 s (TCP_TIMEWAIT_LEN).
+_PORTS_REST_S: Final = 120.0
 _SOON_S: Final = 60.0  # until those have ended who make room for a job
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
 
@@ -98,15 +102,16 @@ class Backlog:
         """
         self._state, self._settings, self._now = state, settings, now
         self._offered, self._reading, self._ends_of = offered, reading, Ends(state, now, learn)
-        self._roomy: set[JobId] = set()  # for whom room that was made is kept, before any job is tried
+        self._roomy = set[JobId]()  # for whom room that was made is kept, before any job is tried
+        self._firm = False  # whether something is kept that gangs gave up
         self.booked = Booked(state, settings, now)
-        self.reservations: list[Reservation] = []
-        self._on: tuple[Any, dict[AgentId | None, list[Reservation]]] = None, {}  # by agent, of which list
-        self._left: dict[AgentId | None, NodeCapacity] = {}  # of nodes of which something is kept
+        self._kept = Kept()
         self.neighbours = Neighbours(state, reading=reading)
         self.attained = Attained(state, now)
-        self._queues: set[str] = set()  # those whose first blocked job is known
-        self._starving: set[str] = set()  # those whose first job that starves is blocked
+        self._queues, self._starving = (
+            set[str](),
+            set[str](),
+        )  # whose first blocked, and starving, job is known
         self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[Hashable, tuple[int, ...]] = {}
         self._nodes: dict[AgentId, NodeCapacity] = {}
@@ -120,7 +125,7 @@ class Backlog:
         )
         self._waits: Waits | None = None
         if reading:
-            self.keep_booked()
+            self.keep_first()
         if self.held is not None and state.tree is not None:
             self._waits = Waits(
                 state, settings, now, self.held, self.attained, standing, held_back=self.rule_against
@@ -253,9 +258,10 @@ class Backlog:
 
     # --- reservations
 
-    def keep_booked(self) -> None:
-        """Keep what is booked, before anything is kept for jobs."""
-        self.reservations = self.booked.kept(self.capacity)
+    def keep_first(self) -> None:
+        """Keep what is booked, and what gangs gave up that start again, before anything is kept for other jobs."""
+        free = given_up(self._state, self._settings, self._now, self.rule_against, self.capacity)
+        self._kept.every, self._firm = [*self.booked.kept(self.capacity), *free], bool(free)
 
     def keep_rooms(self) -> None:
         """Keep what others ended for, for each whom they ended for, before any of these takes room of another."""
@@ -309,49 +315,32 @@ class Backlog:
         parts = self.held.parts(job, pools, pools)
         return not any(self._reserve(job, request, part, beside=False) for part in parts)
 
+    @property
+    def reservations(self) -> list[Reservation]:
+        """What is kept so far, in the order in which it was kept."""
+        return self._kept.every
+
     def _keep(self, reservations: Sequence[Reservation]) -> None:
-        on = self._on_each()
-        self.reservations = [*self.reservations, *reservations]
-        for kept in reservations:
-            on.setdefault(kept.agent_id, []).append(kept)
-            self._left.pop(kept.agent_id, None)
-        self._on = self.reservations, on
+        self._kept.add(reservations)
         self._ends.clear()
-
-    def _on_each(self) -> dict[AgentId | None, list[Reservation]]:
-        """What is kept, by agent."""
-        if self._on[0] is not self.reservations:
-            on: dict[AgentId | None, list[Reservation]] = {}
-            for kept in self.reservations:
-                on.setdefault(kept.agent_id, []).append(kept)
-            self._on = self.reservations, on
-            self._left.clear()
-        return self._on[1]
-
-    def _kept_on(self, agent_id: AgentId) -> Sequence[Reservation]:
-        """What is kept of a node."""
-        return self._on_each().get(agent_id, ())
 
     def _left_of(self, job: Job, node: Node) -> NodeCapacity:
         """The node without what is kept of it from a job."""
-        kept = self._kept_on(node.id)
+        kept = self._kept.on(node.id)
         if not kept:
             return self.capacity(node)
-        if self.booked.any:
-            return self.capacity(node).keeping([each for each in kept if self._is_kept_from(job, each)])
-        if node.id not in self._left:
-            self._left[node.id] = self.capacity(node).keeping(kept)
-        return self._left[node.id]
+        if self.booked.any or self._firm:
+            others = [each for each in kept if each.job_id != job.id and self._is_kept_from(job, each)]
+            return self.capacity(node).keeping(others)
+        if node.id not in self._kept.left:
+            self._kept.left[node.id] = self.capacity(node).keeping(kept)
+        return self._kept.left[node.id]
 
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
         pools = self.open_pools(job)
         seat = None if pools is None else self._state.seats_given.get(job.id)
         return request, self.neighbours.key(job), pools, seat and (seat.pool, job.spec.preemptible)
-
-    def reservation(self, job: Job, request: Request) -> Reservation | None:
-        """The reservation that the job would wait for longest; None: it could never start."""
-        return decisive(self.reservations_for(job, request))
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
@@ -415,7 +404,7 @@ class Backlog:
             job.spec.kill_grace_s,
             self.attained.passing(job),
             self.booked.kind(job),
-            job.id in self._roomy and job.id,
+            (job.id in self._roomy or self._firm) and job.id,
             self._barriers is not None and self._barriers.kind_of_lender(job),
         )
         numbers = self._ends.get(key)
@@ -450,7 +439,7 @@ class Backlog:
             self._count(job, charge)
         ends_at = ends_by(job.spec, self._now)
         takes = [] if charge is None else [(path, charge.pool, charge.milli) for path in up(charge.queue)]
-        self.reservations = [
+        self._kept.every = [
             after_launch(
                 kept,
                 request,
@@ -468,7 +457,7 @@ class Backlog:
     def undo(self, take: Take) -> None:
         """Be as before it."""
         self._forget(take.agent_id)
-        self.reservations = self._before.pop()
+        self._kept.every = self._before.pop()
         charge = None if self.held is None else self.held.charge_of_take(take)
         if charge is not None:
             for path in up(charge.queue):
@@ -486,7 +475,7 @@ class Backlog:
     def _forget(self, agent_id: AgentId) -> None:
         """What is known of an agent is read anew when somebody asks."""
         self._nodes.pop(agent_id, None)
-        self._left.pop(agent_id, None)
+        self._kept.left.pop(agent_id, None)
         self._tasks = None
 
     def _taken(self, job: Job, milli: int) -> Allocation:
@@ -534,14 +523,17 @@ class Backlog:
 
     def kept_by_others(self, job: Job, node: Node) -> list[Reservation]:
         """What of the node is kept for other jobs."""
-        return [r for r in self._kept_on(node.id) if r.job_id != job.id and self._is_kept_from(job, r)]
+        return [r for r in self._kept.on(node.id) if r.job_id != job.id and self._is_kept_from(job, r)]
 
     def _is_kept_from(self, job: Job, kept: Reservation) -> bool:
         """Whether a job must leave it alone that could start in a while; what is booked only if it is in its way."""
-        return not kept.booking or self._in_way(job, ends_by(job.spec, self._now + _SOON_S), kept)
+        firm = kept.booking or kept.is_given_up
+        return not firm or self._in_way(job, ends_by(job.spec, self._now + _SOON_S), kept)
 
     def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
         """Whether a job that ends at the latest at a time may be in the way of what is kept for others."""
+        if kept.is_given_up and precedes(self._state, job, kept, self._now, self._settings.aging_step_s):
+            return False
         if not kept.booking:
             own = self._barriers is not None and self._barriers.takes_own(job, kept)
             return not own and self.attained.in_way(job, ends_at, kept)
@@ -557,6 +549,10 @@ class Backlog:
             return None  # offers that may have some were given back
         taken = sorted(port for task in self._tasks_on(node.id) for port in task.ports)
         return without([PortRange(port, port) for port in taken], here)
+
+    def ports_in_use_lately(self, agent_id: AgentId) -> Mapping[int, float]:
+        """Return the ports that tasks of an agent had which ended lately, with the time of the end."""
+        return self._state.agents.ports_freed_since(agent_id, self._now - _PORTS_REST_S)
 
     def capacity(self, node: Node) -> NodeCapacity:
         """What the node has free, and what its tasks will give back."""

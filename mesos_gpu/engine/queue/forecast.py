@@ -24,6 +24,7 @@ from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of
 from mesos_gpu.policy.explain.owed import by_room
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+from mesos_gpu.policy.room.reservation import decisive
 
 #: Why a job waits, besides limits and rules.
 BACK_OFF, SECRETS, ROOM, UNASKED = "back-off", "secrets", "room", "unasked"
@@ -183,7 +184,7 @@ class Forecast:
         """When the job may start. Call `before` first."""
         position = next(i for i, other in enumerate(self.jobs) if other.id == job.id)
         if self._blocked_until == job.id and not self.learns:
-            reservation = self.backlog.reservation(job, request_of(job, self._settings))
+            reservation = decisive(self.backlog.reservations_for(job, request_of(job, self._settings)))
             return self._estimate(self.backlog, job, reservation, self._places[job.id])
         return self._estimates(position + 1, only=job.id)[job.id]
 
@@ -207,7 +208,7 @@ class Forecast:
                 limited = job.spec.queue if backlog.is_limited(job) else ""
                 key = limited, len(backlog.reservations), backlog.kind(job, request)
                 if key not in known:
-                    known[key] = backlog.reservation(job, request)
+                    known[key] = decisive(backlog.reservations_for(job, request))
                 estimates[job.id] = self._estimate(backlog, job, known[key], self._places[job.id])
             else:
                 self._ask_before(self._coming, backlog, job)

@@ -8,10 +8,14 @@ load balancers have time before a port serves another app.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import Final
 
 from mesos_gpu.model.apps.app import App, PortDefinition, PortMapping
 from mesos_gpu.model.jobs.port import PortBinding, PortWish
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
+
+_NONE_FREED: Final[Mapping[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +78,27 @@ def bindings_of(wishes: Sequence[PortWish], ports: Sequence[int]) -> tuple[PortB
     )
 
 
-def choose(wishes: Sequence[PortWish], offered: Sequence[PortRange], seed: str) -> Chosen | None:
+def choose(
+    wishes: Sequence[PortWish],
+    offered: Sequence[PortRange],
+    seed: str,
+    freed: Mapping[int, float] = _NONE_FREED,
+) -> Chosen | None:
     """Choose host ports; None: the agent lacks them. The same arguments give the same ports.
 
     Args:
         wishes: All of an app.
         offered: Of one agent; no two ranges overlap.
-        seed: Differs from launch to launch, as a task id does.
+        seed: Text that differs from launch to launch, such as a task id.
+        freed: Ports that the kernel may still hold, with the time at which each was given back; they are chosen
+            last, the one that was given back first before others.
     """
     fixed = {wish.host_port for wish in wishes if wish.host_port}
     if any(_range_of(port, offered) is None for port in fixed):
         return None
-    free = (port for port in _all_from(offered, seed) if port not in fixed)
+    every = _all_from(offered, seed)
+    ordered = sorted(every, key=lambda port: freed.get(port, -inf)) if freed else every
+    free = (port for port in ordered if port not in fixed)
     numbers: list[int | None] = []
     for wish in wishes:
         port = next(free, None) if wish.host_port == 0 else wish.host_port

@@ -75,6 +75,7 @@ class Reservation:
     shares: tuple[tuple[GpuId, Share], ...] = ()  # that are kept on GPUs that are open
     beside: tuple[GpuPart, ...] = ()  # what others may hold of those at that time
     booking: str = ""  # the id of the booking that it is for; then it is for no job
+    is_given_up: bool = False  # whether it is of tasks that have ended for their gang to start again
     words: str = ""  # of a booking: from when to when it is there, as "booked from Tue 2026-12-01 09:00 to …"
 
     @property

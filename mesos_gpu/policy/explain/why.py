@@ -72,9 +72,24 @@ def explain(
             NodeReasons(p.node.hostname, p.node.agent_id, _words(p), p.stage) for p in passed.passages
         ),
         nearest=nearest,
-        estimate=queue.estimate,
+        estimate=_estimate(queue.estimate, passed, now),
         funnel=passed.stages,
         tasks_fit=passed.tasks_fit if tasks > 1 else None,
+    )
+
+
+def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate | None:
+    """Return the estimate of a start, which counts no ports; none if ports alone keep the job off each node now."""
+    if estimate is None or estimate.at is None or estimate.at > now or passed.left:
+        return estimate
+    lacking = [
+        p for p in passed.passages if p.hurdles and {each.stage for each in p.hurdles} == {Stage.PORTS}
+    ]
+    if not lacking:
+        return estimate
+    first = lacking[0]
+    return Estimate(
+        None, f"nobody knows when {first.node.hostname} has its ports: it {first.hurdles[0].words}"
     )
 
 

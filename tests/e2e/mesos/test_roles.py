@@ -85,6 +85,22 @@ def test_quota_of_mesos_keeps_other_frameworks_off_guarantees(stack: Stack, clie
     assert shown["gpu"]["weight"] == 6.0
 
 
+def test_quota_plan_counts_the_gpus_of_a_lost_node_and_says_so(stack: Stack, client: Client) -> None:
+    before = by_role(mesos(stack, "quota", "plan", "--other", "*"))
+    (agent,) = stack.cluster.agents
+    (host,) = {node["hostname"] for node in client.nodes()}
+    agent.kill()
+    try:
+        wait_until("the node is lost", lambda: [node["state"] for node in client.nodes()] == ["lost"], 60)
+        planned = tried(stack, "quota", "plan", "--other", "*", "--json")
+        assert by_role(json.loads(planned.stdout)) == before
+        assert f"4 GPUs of lost nodes are counted: {host}" in planned.stderr
+    finally:
+        agent.start()
+    wait_until("it is back", lambda: {gpu["health"] for gpu in client.gpus()} == {"ok"}, 60)
+    assert "lost" not in tried(stack, "quota", "plan", "--other", "*").stderr
+
+
 def mesos_of_master(stack: Stack, *words: str) -> dict[str, Any]:
     done = call("mesos", *words, "--master", f"127.0.0.1:{stack.cluster.master.port}", "--json")
     assert done.exit_code == 0, done.stderr

@@ -108,6 +108,24 @@ def test_team_takes_back_its_own_gpus_and_none_that_another_does_not_lend(client
     assert client.job(borrowers[-1])["state"] == "pending"
 
 
+def test_gang_of_a_drained_node_starts_again_before_a_job_behind_it(client: Client, nodes: int) -> None:
+    fields = {"gpus": GPUS, "preemptible": True}
+    unique = {"tasks": nodes, "constraints": [["hostname", "UNIQUE"]]}
+    gang = submit(client, "gang", "dev", "sleep 600", **fields, **unique)
+    runs(client, [gang])
+    behind = submit(client, "behind", "dev", "sleep 600", **fields)
+    host = client.tasks(gang)[0]["hostname"]
+    client.drain_node(host, "a new fan", by="ann", deadline_s=1.0)
+    wait_until("the gang has ended", lambda: client.job(gang)["state"] == "pending", 60)
+    small = submit(client, "small", "dev", "true", preemptible=True)
+    wait_until("what is free was offered", lambda: client.job(small)["state"] == "finished", 60)
+    assert client.job(behind)["state"] == "pending"
+    client.undrain_node(host, by="ann")
+    runs(client, [gang])
+    assert client.job(behind)["launches"] == 0
+    assert client.job(gang)["attempts"] == 0
+
+
 def ended_for(client: Client, job: str) -> list[str]:
     """Return the jobs with a notice to end for a job."""
     others = [each["id"] for each in client.jobs() if each["queue"] == "dev"]

@@ -13,6 +13,7 @@ from mesos_gpu.model.jobs.job import JobSpec, JobState
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.policy.apps.ports import choose, enough
+from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, offer, spec
 from mesos_gpu.wire.jobs import spec_from_mapping
 
@@ -113,3 +114,36 @@ def test_ports_of_a_request_from_a_spec() -> None:
     spec = spec_from_mapping({"command": "true", "ports": [0, 80]})
     assert isinstance(spec, JobSpec)
     assert spec.ports == (ANY, wish(80))
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_port_of_a_task_that_has_just_ended_goes_last(world: World, is_loaded: bool) -> None:
+    had: list[int] = []
+    for number in range(6):
+        world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(ports=(ANY,))))
+        world.offers(replace(offer(f"o{number}"), ports=(PortRange(100, 101),)))
+        (task,) = world.state.tasks_of(JobId(f"j{number}"))
+        had += task.ports
+        world.status(task.id, "TASK_FINISHED")
+        if is_loaded:
+            world.state.made_agents = None
+        world.now += 50.0
+    assert {*had[:2]} == {100, 101}
+    assert had == had[:2] * 3, "the one that has been unused for longer"
+
+
+@pytest.mark.parametrize(("ports", "words"), [((wish(100),), "100"), ((ANY, ANY), "2")])
+def test_job_that_lacks_ports_alone_is_given_no_time_of_its_start(
+    world: World, ports: tuple[PortWish, ...], words: str
+) -> None:
+    world.submit("holder", ports=(wish(100),))
+    world.offers(replace(offer("o1"), ports=(PortRange(100, 101),)))
+    assert world.job("holder").state is JobState.STARTING
+    world.submit("late", ports=ports)
+    world.offers(replace(offer("o2"), ports=(PortRange(101, 101),)))
+    answer = StateView(world.state, world.settings, world.now).explain(JobId("late"))
+    assert answer.estimate is not None
+    assert answer.estimate.at is None
+    assert answer.estimate.basis.startswith("nobody knows when a1.example has its ports: it ")
+    assert words in answer.estimate.basis
+    assert "it fits now" not in answer.summary

@@ -31,7 +31,7 @@ def _full() -> World:
 
 def _anew(world: World, known: Backlog, job: Job) -> object:
     fresh = Backlog(world.state, world.settings, world.now, lambda _: NOTHING)
-    fresh.reservations = list(known.reservations)
+    fresh._kept.every = list(known.reservations)
     return fresh.reservations_for(job, request_of(job, world.settings))
 
 

@@ -119,3 +119,18 @@ def test_bindings_lead_to_the_ports_of_the_container() -> None:
     assert bindings_of(asked, (31000, 31001)) == (
         PortBinding(80, 31000, "tcp"), PortBinding(31001, 31001, "udp"), PortBinding(31001, 31001, "tcp"),
     )  # fmt: skip
+
+
+def test_ports_in_use_lately_are_chosen_only_when_no_others_are_left() -> None:
+    offered = (PortRange(100, 103), PortRange(200, 200))
+    for seed in map(str, range(20)):
+        three = choose([PortWish(None, 0, 0)] * 3, offered, seed, {100: 5.0, 102: 4.0})
+        assert three is not None
+        assert {*three.numbers} == {101, 103, 200}
+        four = choose([PortWish(None, 0, 0)] * 4, offered, seed, {100: 5.0, 102: 4.0})
+        assert four is not None
+        assert {*four.numbers[:3]} == {101, 103, 200}
+        assert four.numbers[3] == 102, "the one that was given back first"
+        named = choose([PortWish(None, 0, 100)], offered, seed, {100: 5.0, 102: 4.0})
+        assert named is not None
+        assert named.numbers == (100,), "one that is asked for by number is taken"
