@@ -95,6 +95,9 @@ class Target:
     in_place: bool = False  # never over capacity: an old instance ends first
     kill: frozenset[str] = frozenset()  # instances that go in any case
     gpus: float = 0  # of each instance; for words only
+    apart: tuple[
+        str, ...
+    ] = ()  # constraints that bound the instances of a value, as "hostname UNIQUE"; for words only
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Final
 
 from mesos_gpu.model.apps.app import KillSelection
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
+from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
 
@@ -32,6 +33,7 @@ class _Condition(IntEnum):
     SERVING = 7
 
 
+_BOUNDING: Final = (Operator.UNIQUE, Operator.MAX_PER)
 _NEVER_RAN = (_Condition.WAITING, _Condition.STAGING, _Condition.STARTING)
 
 
@@ -70,6 +72,7 @@ def target(action: Action, *, version: float, began_at: float, in_place: bool = 
         in_place=in_place,
         gpus=number_of(app.gpus * app.part_milli),
         kill=frozenset(action.kill),
+        apart=tuple([" ".join(each.as_list()) for each in app.constraints if each.operator in _BOUNDING]),
     )
 
 
@@ -188,13 +191,17 @@ class _Scene:
         return "waits for " + ", for ".join(reasons) + self._hint()
 
     def _hint(self) -> str:
-        """A GPU cannot be shared with the instance that is replaced: over capacity needs free ones."""
+        """Return what a new instance needs beside the old ones; "" if it needs nothing that they have."""
         stuck = any(_condition(each) is _Condition.WAITING for each in self.fresh)
-        if not (stuck and self.old and self.target.gpus) or self.target.in_place:
+        if not (stuck and self.old) or self.target.in_place:
+            return ""
+        needs = [f"{_many(self.target.gpus, 'free GPU')}"] if self.target.gpus else []
+        needs += [f"a place that {each} leaves it" for each in self.target.apart]
+        if not needs:
             return ""
         return (
-            f"; each needs {_many(self.target.gpus, 'free GPU')} beside those of the old ones, which stay until it "
-            f"runs: with the label {IN_PLACE_LABEL}=true an old one ends first"
+            f"; each needs {' and '.join(needs)} beside the old ones, which stay until it runs: with the label "
+            f"{IN_PLACE_LABEL}=true an old one ends first"
         )
 
 

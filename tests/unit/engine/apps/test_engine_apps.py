@@ -297,8 +297,7 @@ def test_rollout_with_all_gpus_in_use_ends_an_old_instance_first(
     waiting = next(job for job in instances(world, "/gpu") if job.state is JobState.PENDING)
     why = StateView(world.state, world.settings, world.now).explain(waiting.id).summary
     assert (
-        "its deployment waits for 2 new instances to be placed; each needs 1 free GPU beside those of the old"
-        in why
+        "its deployment waits for 2 new instances to be placed; each needs 1 free GPU beside the old" in why
     )
     strategy = UpgradeStrategy(0.5, 0.0)
     in_place = replace(app, cmd="new", upgrade_strategy=strategy, **how)  # type: ignore[arg-type]

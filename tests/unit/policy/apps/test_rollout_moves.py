@@ -6,6 +6,7 @@ import pytest
 
 from mesos_gpu.model.apps.app import App, KillSelection, UnreachableStrategy, UpgradeStrategy
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.policy.apps.rollout.moves import Bounds, bounds, next_moves, serves, target
 
 BEGAN = 100.0
@@ -223,10 +224,19 @@ def test_update_without_room_over_capacity_waits_unless_it_may_go_in_place() -> 
 def test_update_that_needs_gpus_says_how_it_could_do_without_more() -> None:
     stuck = [*olds(2), *(starts(f"w{n}", InstanceState.WAITING) for n in range(2))]
     waiting = next_moves(replace(aim(2), gpus=2), stuck, now=200.0).waiting
-    assert waiting.startswith(
-        "waits for 2 new instances to be placed; each needs 2 free GPUs beside those of the old"
-    )
+    assert waiting.startswith("waits for 2 new instances to be placed; each needs 2 free GPUs beside the old")
     assert "MESOS_GPU_IN_PLACE=true" in waiting
+
+
+def test_update_that_a_constraint_leaves_no_place_says_how_it_could_go_on() -> None:
+    stuck = [*olds(2), *(starts(f"w{n}", InstanceState.WAITING) for n in range(2))]
+    app = App("/a", instances=2, constraints=(Constraint("hostname", Operator.UNIQUE),))
+    goal = target(Action(ActionKind.RESTART, app), version=NEW, began_at=BEGAN)
+    words = (
+        "; each needs a place that hostname UNIQUE leaves it beside the old ones, which stay until it runs"
+    )
+    assert words in next_moves(goal, stuck, now=200.0).waiting
+    assert words not in next_moves(replace(goal, in_place=True), stuck, now=200.0).waiting
 
 
 def test_target_of_an_action() -> None:
@@ -254,7 +264,7 @@ def test_instance_serves_only_if_healthy_and_ready() -> None:
 
 
 HINT = (
-    "; each needs 1 free GPU beside those of the old ones, which stay until it runs: with the label "
+    "; each needs 1 free GPU beside the old ones, which stay until it runs: with the label "
     "MESOS_GPU_IN_PLACE=true an old one ends first"
 )
 
