@@ -15,10 +15,10 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.request import Isolation, OnExcess
 
 LOG_LIMIT_MIB: Final = 1024
-#: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it stays
-#: under 35 MiB, and the rest is room for its children's start.
+#: Resources of an executor; its processors come out of those of its task (`footprint`). They are Mesos' minimum
+#: (master/constants.hpp, MIN_CPUS); it stays under 35 MiB, and the rest is room for its children's start.
 EXECUTOR: Final = Resources(cpus=0.01, mem_mib=48)
-MONITOR: Final = Resources(cpus=0.05, mem_mib=96)  # of a node, its executor included
+MONITOR: Final = Resources(cpus=0.02, mem_mib=96)  # of a node, its executor included
 #: Of the executor that holds a node's shared cards. With the processors it is the least that a master offers
 #: (--min_allocatable_resources), so that what is reserved for it comes back in an offer.
 KEEPER: Final = Resources(cpus=0.01, mem_mib=32)

@@ -171,6 +171,10 @@ class Resources:
         """With that count of GPUs instead."""
         return _made((*self._milli[:_GPUS], gpus * _PER_UNIT, *self._milli[_GPUS + 1 :]))
 
+    def with_cpu_milli(self, milli: int) -> "Resources":
+        """Return these amounts with so many thousandths of processors instead."""
+        return _made((milli, *self._milli[1:]))
+
     def least(self, other: "Resources") -> "Resources":
         """The smaller of each amount."""
         return _made(tuple(map(min, self._milli, other._milli)))

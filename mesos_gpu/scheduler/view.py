@@ -19,6 +19,7 @@ from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.gpus.rolling import Rolling, rolling
 from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
 from mesos_gpu.engine.match.moves import problem_of
+from mesos_gpu.engine.node_amounts import NodeAmounts, amounts_of
 from mesos_gpu.engine.queue.budgets import all_periods, all_standing
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
@@ -304,6 +305,10 @@ class StateView:
     def drains(self) -> Collection[Drain]:
         """Every drain, also of what is away."""
         return self._state.drains.values()
+
+    def node_amounts(self) -> Mapping[AgentId, NodeAmounts]:
+        """Return CPUs and memory of nodes."""
+        return amounts_of(self._state, self._settings)
 
     @property
     def unused_offers(self) -> Collection[Offer]:

@@ -129,6 +129,19 @@ def test_gang_restarts_all_members_when_one_fails(client: Client, scratch: Path)
     assert [(scratch / str(i)).read_text() for i in range(2)] == ["x\nx\n"] * 2
 
 
+def test_jobs_that_ask_for_all_cpus_of_their_nodes_run_beside_the_monitors(client: Client) -> None:
+    half = NodeSpec().cpus / 2
+    jobs = [submit(client, "half", "sleep 600", 1, cpus=half) for _ in range(2 * len(NODES))]
+    wait_until("all run", lambda: states(client, *jobs) == ["running"] * len(jobs))
+    wait_until(
+        "what is left was offered", lambda: all(node["cpus_free"] is not None for node in client.nodes())
+    )
+    for node in client.nodes():
+        assert (node["cpus_total"], node["mem_mib_total"]) == (NodeSpec().cpus, NodeSpec().mem_mib)
+        assert node["cpus_free"] is not None
+        assert 0 <= node["cpus_free"] < 1
+
+
 def test_ports_of_the_host_are_given_to_the_task(stack: Stack, client: Client) -> None:
     last = stack.cluster.fixed_ports[1]
     job = until(client, submit(client, "ports", "echo $PORT0 $PORT1 $HOST", 0, ports=[0, last]), "finished")

@@ -3,7 +3,7 @@
 Times are seconds since the epoch. A field that does not apply is null, never absent.
 """
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Final, TypedDict
 
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.api.spec.gpus.idle import JobIdle
@@ -364,6 +364,9 @@ class Counted(TypedDict):
     gpus_drained: Count
 
 
+_OFFERED: Final = "null while the next offer is on its way"
+
+
 class Node(Counted):
     """An agent with its GPUs."""
 
@@ -384,6 +387,12 @@ class Node(Counted):
     source: str | None
     reported_at: Moment | None
     tasks: Annotated[int, says(minimum=0, description="that have not ended")]
+    cpus_total: Annotated[float, says(description=f"free, and of tasks of this framework; {_OFFERED}")] | None
+    cpus_free: Annotated[float, says(description=f"of the latest offers; {_OFFERED}")] | None
+    mem_mib_total: (
+        Annotated[float, says(description=f"free, and of tasks of this framework; {_OFFERED}")] | None
+    )
+    mem_mib_free: Annotated[float, says(description=f"of the latest offers; {_OFFERED}")] | None
 
 
 class Nodes(TypedDict):

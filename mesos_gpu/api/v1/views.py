@@ -13,6 +13,7 @@ from mesos_gpu.api.spec.cluster import line
 from mesos_gpu.api.spec.job_fields import ArrayCounts
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1.gpus.use import gpu_use, job_idle, job_use
+from mesos_gpu.engine.node_amounts import NodeAmounts
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.arrays.indexes import Runs, both, merged, union, without
 from mesos_gpu.model.ids import GpuId, JobId
@@ -390,8 +391,18 @@ def node_state(node: Node) -> str:
     return "up" if node.wire else "unfit"
 
 
-def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shapes.Node:
-    """An agent with its GPUs and so many live tasks."""
+def node(
+    view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int, amounts: NodeAmounts | None
+) -> shapes.Node:
+    """Return an agent with its GPUs.
+
+    Args:
+        view: View of the state.
+        node: Node.
+        gpus: GPUs of the node.
+        tasks: Number of its live tasks.
+        amounts: CPUs and memory of the node; None if its next offer is on its way.
+    """
     drained = view.drain_of(node.hostname)
     said = node.inventory or Inventory(source="")
     return {
@@ -413,6 +424,10 @@ def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shape
         "source": said.source or None,
         "reported_at": node.reported_at,
         "tasks": tasks,
+        "cpus_total": amounts.total.cpus if amounts else None,
+        "cpus_free": amounts.free.cpus if amounts else None,
+        "mem_mib_total": amounts.total.mem_mib if amounts else None,
+        "mem_mib_free": amounts.free.mem_mib if amounts else None,
     }
 
 

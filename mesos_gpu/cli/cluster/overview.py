@@ -59,6 +59,8 @@ NODES: Final[Listing["Node", "Node"]] = Listing(
         Col("USED", lambda node: node["gpus_used"]),
         Col("SICK", lambda node: node["gpus_sick"]),
         Col("TASKS", lambda node: node["tasks"]),
+        Col("CPUS", lambda node: _free_of(node["cpus_free"], node["cpus_total"])),
+        Col("MEM_GIB", lambda node: _free_of(_gib(node["mem_mib_free"]), _gib(node["mem_mib_total"]))),
         Col("DRIVER", lambda node: node["driver_version"]),
         Col("CUDA", lambda node: node["cuda_version"]),
         Col("VOLUME", lambda node: _volume(node)),
@@ -87,6 +89,8 @@ NODES: Final[Listing["Node", "Node"]] = Listing(
             "VOLUME",
             "DRIVER",
             "ISOLATION",
+            "MEM_GIB",
+            "CPUS",
             "TASKS",
             "DRAINED",
         ),
@@ -116,7 +120,11 @@ def gpus(app: App, wide: bool, asked: "Asked[Gpu, Row]") -> None:
 @list_options(NODES)
 @api_command
 def nodes(app: App, asked: "Asked[Node, Node]") -> None:
-    """List the agents of the cluster."""
+    """List the agents of the cluster.
+
+    CPUS and MEM_GIB are what is free, and all that this framework can have, of the latest offers. A task has 98 % of
+    the CPUs that it asks for: the rest is for its executor and the node's monitor.
+    """
     _show_nodes(app, asked)
 
 
@@ -124,7 +132,11 @@ def nodes(app: App, asked: "Asked[Node, Node]") -> None:
 @list_options(NODES)
 @api_command
 def list_nodes(app: App, asked: "Asked[Node, Node]") -> None:
-    """List the agents of the cluster."""
+    """List the agents of the cluster.
+
+    CPUS and MEM_GIB are what is free, and all that this framework can have, of the latest offers. A task has 98 % of
+    the CPUs that it asks for: the rest is for its executor and the node's monitor.
+    """
     _show_nodes(app, asked)
 
 
@@ -133,6 +145,15 @@ def _attributes(node: "Node") -> list[str]:
     domain = {"@region": node["region"], "@zone": node["zone"]}
     known = {**node["attributes"], **{key: value for key, value in domain.items() if value}}
     return labels_of(known)
+
+
+def _free_of(free: float | None, total: float | None) -> str | None:
+    """Return "FREE/TOTAL"; None if they are not known."""
+    return None if free is None or total is None else f"{free:g}/{total:g}"
+
+
+def _gib(mib: float | None) -> float | None:
+    return None if mib is None else round(mib / 1024, 1)
 
 
 def _volume(node: "Node") -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from mesos_gpu.engine.footprint import footprint_of
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Pace, Remains
@@ -65,7 +66,7 @@ class Search:
             self._most_gpus = self._most.gpus
         if job.spec.gpus > self._most_gpus and not job.spec.is_share:
             return None  # as below, and quicker: on a full cluster that is most of them
-        if not self._most.covers(job.spec.resources):
+        if not self._most.covers(footprint_of(job, self._settings).total):
             return None
         wait, booked = self._backlog.wait_of(job), self._backlog.booked.active_for(job)
         if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
@@ -253,12 +254,13 @@ class Search:
         ports = choose(wishes, offered, task_id_of(job), self._backlog.ports_in_use_lately(chosen.agent_id))
         if ports is None:
             raise ValueError(f"agent {chosen.agent_id} does not offer the ports of job {job.id}")
+        needs = footprint_of(job, self._settings)
         return Take(
             agent_id=chosen.agent_id,
             job=job,
             request=request,
-            task=job.spec.resources,
-            executor=self._settings.executor,
+            task=needs.task,
+            executor=needs.executor,
             gpus=chosen.gpus,
             share=chosen.share,
             opens=chosen.opens,

@@ -7,6 +7,7 @@ from typing import Final
 
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of, up
+from mesos_gpu.engine.footprint import footprint_of
 from mesos_gpu.engine.gpus.capacities import capacity_of
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.gpus.role import is_for_others
@@ -72,7 +73,7 @@ def request_of(job: Job, settings: Settings) -> Request:
     )
     # Whose a share is decides which cards it may have; jobs that ask for whole ones are alike whoever asks.
     user = None if share is None else spec.user or settings.default_user
-    return Request(spec.resources + settings.executor, gpu, job.min_driver, spec.tasks, user)
+    return Request(footprint_of(job, settings).total, gpu, job.min_driver, spec.tasks, user)
 
 
 class Backlog:
@@ -481,7 +482,7 @@ class Backlog:
     def _taken(self, job: Job, milli: int) -> Allocation:
         """What a task holds that is launched now; of its GPUs only how many."""
         ends_at, lasts_s, learnt = self._ends_of.by_itself(job, self._now)
-        resources = job.spec.resources + self._settings.executor
+        resources = footprint_of(job, self._settings).total
         return Allocation(job.id, resources, (), self._now, ends_at, lasts_s, learnt, counted_milli=milli)
 
     # --- nodes
@@ -584,7 +585,7 @@ class Backlog:
         ends_at, lasts_s, learnt = self._ends_of.of(task, job)
         return Allocation(
             job_id=job.id,
-            resources=job.spec.resources + settings.executor,
+            resources=footprint_of(job, settings).total,
             gpus=gpus,
             share=task.counted_share,
             since=task.started_at or task.launched_at,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
+from mesos_gpu.engine.footprint import footprint_of
 from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.engine.queue.leaves import rank_in_leaf
 from mesos_gpu.engine.settings import Settings
@@ -73,7 +74,7 @@ def _is_for_others(task: Task) -> bool:
 def _reservation(job: Job, settings: Settings, tasks: Iterable[Task], node: NodeCapacity) -> Reservation:
     members = list(tasks)
     gpus = list(chain.from_iterable(task.gpus[: job.spec.gpus] for task in members))
-    needs = total(job.spec.resources + settings.executor for _ in members)
+    needs = total(footprint_of(job, settings).total for _ in members)
     share = next((task.counted_share for task in members), None)
     open_now = {part.gpu_id for part in node.parts} if share is not None else set()
     shares = tuple([(gpu_id, share) for gpu_id in gpus if share is not None and gpu_id in open_now])

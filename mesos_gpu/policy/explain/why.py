@@ -163,11 +163,14 @@ def _borrows(owed: Owed, now: float) -> str:
 
 
 def _need(job: Job, request: Request) -> str:
+    executor_mib = request.resources.mem_mib - job.spec.mem_mib
     parts = [
         f"{value:g} {amount.of_request}"
-        for amount, value in zip(AMOUNTS, request.resources, strict=True)
+        for amount, value in zip(AMOUNTS, job.spec.resources, strict=True)
         if amount.of_request and (value or amount.always)
     ]
+    if executor_mib > 0:
+        parts[1] += f" and {executor_mib:g} MiB for its executor"
     want = request.gpu
     if want.count:
         memory = f" with {want.memory_mib} MiB" if want.memory_mib else ""

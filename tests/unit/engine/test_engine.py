@@ -66,7 +66,7 @@ def test_launch_is_saved_before_it_leaves(world: World) -> None:
     assert kinds.index(SaveTask) < kinds.index(fx.Launch)
     launched = only(effects, fx.Launch).tasks[0]
     assert launched.task.gpus == (GpuId("g0"),)
-    assert {r.name: r.amount for r in launched.resources} == {"cpus": 1.0, "mem": 128.0, "gpus": 1.0}
+    assert {r.name: r.amount for r in launched.resources} == {"cpus": 0.97, "mem": 128.0, "gpus": 1.0}
 
 
 def test_update_is_saved_before_it_is_acknowledged(world: World) -> None:

@@ -121,7 +121,8 @@ def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:
     hosts = {node.hostname for node in nodes}
     for status in view.gpus(None if len(nodes) == len(view.nodes) else hosts.__contains__):
         gpus[status.node.id].append(status)
-    return [views.node(view, node, gpus[node.id], live[node.id]) for node in nodes]
+    amounts = view.node_amounts()
+    return [views.node(view, node, gpus[node.id], live[node.id], amounts.get(node.id)) for node in nodes]
 
 
 def cards(view: View, on: Callable[[str], bool] | None, part: Part, sight: Sight) -> lists.GpuPage:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from mesos_gpu.engine.footprint import footprint_of
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
@@ -80,4 +81,6 @@ def test_jobs_that_ask_for_something_else_are_not_taken_for_one_kind(other: dict
     asked = request_of(world.submit("other", **{"gpus": 2, **other}), world.settings)
     assert asked != plain
     bare = replace(world.settings, executor=NOTHING)
-    assert plain.resources == request_of(world.job("plain"), bare).resources + world.settings.executor
+    job = world.job("plain")
+    assert request_of(job, bare).resources == job.spec.resources
+    assert plain.resources == footprint_of(job, world.settings).total

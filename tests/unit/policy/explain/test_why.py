@@ -14,7 +14,7 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange
-from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.resources import AMOUNTS, Resources
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.why import QueueView, explain
@@ -196,11 +196,17 @@ CASES = {
 }  # fmt: skip
 
 
+def asking(job: Job, asked: Request) -> Job:
+    """Return a job with the amounts of a request."""
+    names = [amount.name for amount in AMOUNTS if amount.name != "gpus"]
+    return replace(job, spec=replace(job.spec, **{name: getattr(asked.resources, name) for name in names}))
+
+
 @pytest.mark.parametrize(("asked", "nodes", "summary", "can"), CASES.values(), ids=CASES)
 def test_explanation_summary_names_what_is_in_the_way(
     asked: Request, nodes: list[NodeCapacity], summary: str, can: bool
 ) -> None:
-    why = explain(JOB, asked, nodes, queue=QueueView(0), now=NOW)
+    why = explain(asking(JOB, asked), asked, nodes, queue=QueueView(0), now=NOW)
     assert why.summary == summary
     assert why.can_ever_run is can
 

@@ -116,8 +116,8 @@ def test_explanation_of_a_back_off_lasts_until_it_ends(later_s: float, waits: bo
     ("asked", "spec", "words"),
     [
         (ask(), {}, "waits for 1 cpus, 128 MiB"),
-        (ask(cpus=0), {}, "waits for 0 cpus, 128 MiB"),
-        (ask(disk_mib=50), {}, "waits for 1 cpus, 128 MiB, 50 MiB of disk"),
+        (ask(cpus=0), {"cpus": 0}, "waits for 0 cpus, 128 MiB"),
+        (ask(disk_mib=50), {"disk_mib": 50}, "waits for 1 cpus, 128 MiB, 50 MiB of disk"),
         (ask(2), {"tasks": 2}, "waits for 2 tasks of 1 cpus, 128 MiB, 2 GPUs each; 0 of 2 tasks fit"),
         (ask(), {"ports": (PortWish(None, 0, 80),)}, "waits for 1 cpus, 128 MiB, port 80"),
         (

@@ -1,0 +1,42 @@
+"""Resources that one task of a job takes in Mesos: those of the task and those of its executor."""
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.resources import Resources
+
+#: Thousandths of a task's CPUs that are left for its executor and for the monitor of its node (`settings.MONITOR`): on
+#: a node with at least one CPU, tasks that ask for all of its CPUs leave as much as the monitor takes.
+OVERHEAD_PERMILLE: Final = 20
+
+
+class Footprint(NamedTuple):
+    """Resources that a launch takes of an offer."""
+
+    task: Resources
+    executor: Resources
+
+    @property
+    def total(self) -> Resources:
+        """Resources of both."""
+        return self.task + self.executor
+
+
+def footprint_of(job: Job, settings: Settings) -> Footprint:
+    """Return what a task of a job takes, without its ports.
+
+    The CPUs of the executor come out of those that the task asks for; its memory comes on top.
+    """
+    return _footprint(job.spec.resources, settings.executor)
+
+
+@lru_cache(maxsize=4096)
+def _footprint(asked: Resources, executor: Resources) -> Footprint:
+    most = executor.cpu_milli
+    if not most:
+        return Footprint(asked, executor)
+    total = max(asked.cpu_milli - asked.cpu_milli * OVERHEAD_PERMILLE // 1000, most)
+    own = max(total - asked.cpu_milli, min(most, total // 2))
+    return Footprint(asked.with_cpu_milli(total - own), executor.with_cpu_milli(own))

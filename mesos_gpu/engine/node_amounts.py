@@ -1,0 +1,50 @@
+"""CPUs and memory of nodes, as far as offers and launches show them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mesos_gpu.engine.footprint import footprint_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.offer import resources_of
+from mesos_gpu.model.resources import NOTHING, Resources, total
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAmounts:
+    """Amounts of a node without what other frameworks hold.
+
+    Attributes:
+        free: Amounts that the node's latest offers had.
+        total: Those amounts, and what tasks of this framework hold.
+    """
+
+    free: Resources
+    total: Resources
+
+
+def amounts_of(state: State, settings: Settings) -> Mapping[AgentId, NodeAmounts]:
+    """Return the amounts of each node of which an offer is known; none of a node whose next offer is on its way."""
+    free = {agent_id: resources_of(offer.resources) for agent_id, offer in state.unused.items()}
+    for agent_id, held in state.agents.offers.items():
+        free[agent_id] = total(resources_of(each.offer.resources) for each in held.values())
+    used: dict[AgentId, Resources] = {}
+    keepers = set[tuple[AgentId, str]]()
+    for task_id in state.live:
+        task = state.tasks[task_id]
+        job = state.jobs.get(task.job_id) if task.job_id else None
+        if job is not None:
+            takes = footprint_of(job, settings).total
+        elif task.covers is None:
+            takes = settings.monitor
+        elif (task.agent_id, task.executor_id) in keepers:
+            takes = settings.cover
+        else:
+            keepers.add((task.agent_id, task.executor_id))
+            takes = settings.cover + settings.keeper
+        used[task.agent_id] = used.get(task.agent_id, NOTHING) + takes
+    return {
+        agent_id: NodeAmounts(amounts, amounts + used.get(agent_id, NOTHING))
+        for agent_id, amounts in free.items()
+    }
