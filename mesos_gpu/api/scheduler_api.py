@@ -15,7 +15,7 @@ from mesos_gpu.engine.events import (
     KeepWithdrawn,
 )
 from mesos_gpu.engine.gpus.rolling import Rolling
-from mesos_gpu.engine.node_amounts import NodeAmounts
+from mesos_gpu.engine.room.node_amounts import NodeAmounts
 from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token

@@ -19,9 +19,9 @@ from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.gpus.rolling import Rolling, rolling
 from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
 from mesos_gpu.engine.match.moves import problem_of
-from mesos_gpu.engine.node_amounts import NodeAmounts, amounts_of
 from mesos_gpu.engine.queue.budgets import all_periods, all_standing
 from mesos_gpu.engine.queue.forecast import Forecast
+from mesos_gpu.engine.room.node_amounts import NodeAmounts, amounts_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.accounts import unmet

@@ -13,7 +13,7 @@ from mesos_gpu.api.spec.cluster import line
 from mesos_gpu.api.spec.job_fields import ArrayCounts
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1.gpus.use import gpu_use, job_idle, job_use
-from mesos_gpu.engine.node_amounts import NodeAmounts
+from mesos_gpu.engine.room.node_amounts import NodeAmounts
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.arrays.indexes import Runs, both, merged, union, without
 from mesos_gpu.model.ids import GpuId, JobId
@@ -398,7 +398,7 @@ def node(
 
     Args:
         view: View of the state.
-        node: Node.
+        node: Node with one agent.
         gpus: GPUs of the node.
         tasks: Number of its live tasks.
         amounts: CPUs and memory of the node; None if its next offer is on its way.

@@ -59,8 +59,6 @@ NODES: Final[Listing["Node", "Node"]] = Listing(
         Col("USED", lambda node: node["gpus_used"]),
         Col("SICK", lambda node: node["gpus_sick"]),
         Col("TASKS", lambda node: node["tasks"]),
-        Col("CPUS", lambda node: _free_of(node["cpus_free"], node["cpus_total"])),
-        Col("MEM_GIB", lambda node: _free_of(_gib(node["mem_mib_free"]), _gib(node["mem_mib_total"]))),
         Col("DRIVER", lambda node: node["driver_version"]),
         Col("CUDA", lambda node: node["cuda_version"]),
         Col("VOLUME", lambda node: _volume(node)),
@@ -70,6 +68,10 @@ NODES: Final[Listing["Node", "Node"]] = Listing(
         Col("AGENT", lambda node: node["agent_id"]),
         Col("DRAINED", lambda node: node["drain"]["reason"] if node["drain"] else None),
         Col("ATTRIBUTES", lambda node: ",".join(_attributes(node))),
+        Col("CPUS", lambda node: _free_of(node.get("cpus_free"), node.get("cpus_total"))),
+        Col(
+            "MEM_GIB", lambda node: _free_of(_gib(node.get("mem_mib_free")), _gib(node.get("mem_mib_total")))
+        ),
     ),
     id=lambda node: node["hostname"],
     rows=lambda node: (node,),

@@ -26,10 +26,10 @@ class Shared:
     Attributes:
         document: The tree of queues.
         nodes: By pool, its nodes by the ids of their agents.
-        models: By pool, number of GPUs of each model, those of lost nodes included: their guarantees hold when they
+        models: Number of GPUs by pool and model, those of lost nodes included: their guarantees hold when they
             are back.
         framework: The scheduler's id at the master.
-        lost: By host name, number of GPUs of nodes that are lost.
+        lost: Number of GPUs of lost nodes by host name.
     """
 
     document: QueueDocument

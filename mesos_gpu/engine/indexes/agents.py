@@ -50,7 +50,7 @@ class Agents:
         crowded: Places of several.
         reports: The latest of each agent, as long as its node has what it was read as.
         arrivals: How many offers have been held so far.
-        freed_ports: By agent, ports that its tasks had which have ended, with the time of the end.
+        freed_ports: Ports of ended tasks by agent, with the time of the end.
     """
 
     offers: dict[AgentId, dict[OfferId, Held]] = field(default_factory=dict)

@@ -3,12 +3,12 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mesos_gpu.engine.footprint import footprint_of
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Pace, Remains
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import Job

@@ -2,25 +2,26 @@
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of, up
-from mesos_gpu.engine.footprint import footprint_of
 from mesos_gpu.engine.gpus.capacities import capacity_of
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.gpus.role import is_for_others
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
-from mesos_gpu.engine.queue.given_up import given_up, precedes
 from mesos_gpu.engine.queue.held import Held, has_room
-from mesos_gpu.engine.queue.hopeless import is_hopeless, note_hopeless
-from mesos_gpu.engine.queue.kept import Kept
 from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.leaves import rank_in_leaf
 from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.room.footprint import footprint_of
+from mesos_gpu.engine.room.given_up import given_up, precedes
+from mesos_gpu.engine.room.hopeless import is_hopeless, note_hopeless
+from mesos_gpu.engine.room.kept import Kept
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
@@ -533,7 +534,8 @@ class Backlog:
 
     def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
         """Whether a job that ends at the latest at a time may be in the way of what is kept for others."""
-        if kept.is_given_up and precedes(self._state, job, kept, self._now, self._settings.aging_step_s):
+        rank = partial(rank_in_leaf, now=self._now, step_s=self._settings.aging_step_s)
+        if kept.is_given_up and precedes(self._state, job, kept, rank):
             return False
         if not kept.booking:
             own = self._barriers is not None and self._barriers.takes_own(job, kept)

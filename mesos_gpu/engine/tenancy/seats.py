@@ -9,10 +9,10 @@ from mesos_gpu.engine.calendar.booked import booked_for, owner_of
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Pools
-from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import Leaf, Ranked, leaf_of, leaves_of, rank_in_leaf
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.sparing import spared
 from mesos_gpu.engine.turn import Turn

@@ -89,7 +89,7 @@ def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate
         return estimate
     first = lacking[0]
     return Estimate(
-        None, f"nobody knows when {first.node.hostname} has its ports: it {first.hurdles[0].words}"
+        None, f"ports of {first.node.hostname} have no known end of use: it {first.hurdles[0].words}"
     )
 
 

@@ -66,6 +66,10 @@ NODE = {
     "source": "simulated",
     "reported_at": None,
     "tasks": 2,
+    "cpus_total": 64.0,
+    "cpus_free": 16.5,
+    "mem_mib_total": 524288.0,
+    "mem_mib_free": 131072.0,
 }
 
 

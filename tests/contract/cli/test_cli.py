@@ -117,6 +117,8 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "S0",
         "-",
         "@zone=z1,a=1,b=2",
+        "16.5/64",
+        "128/512",
     ]
     status = {
         "framework_id": "F",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.engine.footprint import footprint_of
+from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.settings import EXECUTOR, MONITOR, Settings
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job

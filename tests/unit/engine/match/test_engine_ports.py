@@ -144,6 +144,6 @@ def test_job_that_lacks_ports_alone_is_given_no_time_of_its_start(
     answer = StateView(world.state, world.settings, world.now).explain(JobId("late"))
     assert answer.estimate is not None
     assert answer.estimate.at is None
-    assert answer.estimate.basis.startswith("nobody knows when a1.example has its ports: it ")
+    assert answer.estimate.basis.startswith("ports of a1.example have no known end of use: it ")
     assert words in answer.estimate.basis
     assert "it fits now" not in answer.summary

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from mesos_gpu.engine.footprint import footprint_of
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import NOTHING

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine.explain.why import why_of
-from mesos_gpu.engine.queue.hopeless import fit_nowhere
+from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.engine.queue.ends import Ends
-from mesos_gpu.engine.queue.hopeless import (
+from mesos_gpu.engine.room.hopeless import (
     HOPELESS,
     Ground,
     Hopeless,

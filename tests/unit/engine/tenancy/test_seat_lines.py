@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine.queue.budgets import Budgets
-from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.tenancy import seats
 from mesos_gpu.engine.tenancy.seats import Asked, Ground

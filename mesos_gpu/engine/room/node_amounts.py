@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mesos_gpu.engine.footprint import footprint_of
+from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
@@ -17,7 +17,7 @@ class NodeAmounts:
 
     Attributes:
         free: Amounts that the node's latest offers had.
-        total: Those amounts, and what tasks of this framework hold.
+        total: Sum of those amounts and of those that tasks of this framework hold.
     """
 
     free: Resources

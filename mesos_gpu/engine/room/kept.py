@@ -11,7 +11,7 @@ class Kept:
 
     Attributes:
         every: Reservations in the order in which they were made; another list if some have changed.
-        left: By node, its capacity without what is kept of it, as far as somebody has asked for it.
+        left: Capacity by node, without its reservations; of nodes that were asked for.
     """
 
     def __init__(self) -> None:

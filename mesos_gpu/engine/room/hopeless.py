@@ -1,4 +1,4 @@
-"""Jobs that no node could serve, whoever ended there: for some time others of their leaf go before them."""
+"""Jobs that no node could serve even if all that runs there ended; for some time others of their leaf precede them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,14 +16,14 @@ HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
 
 
 class Hopeless(NamedTuple):
-    """No node could serve a job: by what, and until when that is not asked anew."""
+    """Record of a job that no node could serve: what there was, and until when the record holds."""
 
     by: "Ground"
     until: float
 
 
 class Ground(NamedTuple):
-    """What there is for jobs: nodes, GPUs on them, and what queues say of pools and limits, by these hours."""
+    """Nodes, their GPUs, and the version and hours of the document of queues."""
 
     nodes: int
     gpus: int
@@ -32,15 +32,15 @@ class Ground(NamedTuple):
 
 
 def ground_now(state: State) -> Ground:
-    """What there is at a moment."""
+    """Return the ground at this moment."""
     nodes = [node for node in state.nodes.values() if node.lost_at is None]
     since = state.hours.span.since
     return Ground(len(nodes), sum(len(node.gpus) for node in nodes), state.queues.version, since)
 
 
 def note_hopeless(state: State, job: Job, now: float) -> None:
-    """No node could serve who starves, or has a seat: for some time the next of his leaf is kept room in his place, or
-    has the seat."""
+    """Record that no node could serve a job that starves or has a seat: for some time the next job of its leaf has the
+    reservation or the seat."""
     notes: dict[JobId, Hopeless] = state.books.notes.setdefault(HOPELESS, {})
     for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
         del notes[job_id]
@@ -48,7 +48,7 @@ def note_hopeless(state: State, job: Job, now: float) -> None:
 
 
 def fit_nowhere(state: State, now: float) -> frozenset[JobId]:
-    """The jobs for which there was no node of late, whoever ended there."""
+    """Return the jobs for which there was no node of late, even if all that runs there ended."""
     known: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
     ground = ground_now(state) if known else None
     return frozenset([job_id for job_id, note in known.items() if note.until > now and note.by == ground])

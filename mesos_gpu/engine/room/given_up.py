@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from mesos_gpu.engine.footprint import footprint_of
-from mesos_gpu.engine.queue.hopeless import fit_nowhere
-from mesos_gpu.engine.queue.leaves import rank_in_leaf
+from mesos_gpu.engine.room.footprint import footprint_of
+from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
@@ -31,7 +30,7 @@ def given_up(
         state: State of the engine.
         settings: Settings of the scheduler.
         now: Seconds since the epoch.
-        rule_against: Rule of its queue or class that keeps a gang from starting; None if there is none.
+        rule_against: Rule of its queue or class that keeps a gang from starting; None if it may start.
         capacity: Capacity of a node now.
     """
     kept: list[Reservation] = []
@@ -96,19 +95,18 @@ def _reservation(job: Job, settings: Settings, tasks: Iterable[Task], node: Node
     )
 
 
-def precedes(state: State, job: Job, kept: Reservation, now: float, aging_step_s: float) -> bool:
+def precedes(state: State, job: Job, kept: Reservation, rank: Callable[[Job], tuple[int, ...]]) -> bool:
     """Return whether a job stands before the gang for which something is kept, and so may take it.
 
     Args:
         state: State of the engine.
         job: Job that waits.
         kept: Reservation of what the gang gave up.
-        now: Seconds since the epoch.
-        aging_step_s: Seconds of waiting that add one to a priority.
+        rank: Place of a job in its queue; the lowest is first.
     """
     gang = state.jobs[kept.job_id]
     if job.spec.queue != gang.spec.queue and state.tree is not None:
         return job.room_made_at is not None or (
             job.id in state.seats_given and gang.seat is None and gang.id not in state.seats_given
         )
-    return rank_in_leaf(job, now, aging_step_s) < rank_in_leaf(gang, now, aging_step_s)
+    return rank(job) < rank(gang)
