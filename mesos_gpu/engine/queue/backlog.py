@@ -55,8 +55,7 @@ from mesos_gpu.policy.room.reservation import (
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
-#: Seconds for which a port that was in use is chosen last. Linux keeps a closed connection for 60 s (TCP_TIMEWAIT_LEN).
-_PORTS_REST_S: Final = 120.0
+_PORTS_REST_S: Final = 120.0  # a port that was in use goes last; Linux keeps a closed connection for 60 s
 _SOON_S: Final = 60.0  # until those have ended who make room for a job
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
 
@@ -122,9 +121,8 @@ class Backlog:
         charges = charges_of(state, settings)
         self.held = None if charges is None else Held(state, charges, now)
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
-        self._barriers = (
-            None if self.held is None else Barriers(state, self.held, now, self.attained, standing)
-        )
+        of_step = now, self.attained, standing, settings.aging_step_s
+        self._barriers = None if self.held is None else Barriers(state, self.held, *of_step)
         self._waits: Waits | None = None
         if reading:
             self.keep_first()
@@ -262,7 +260,9 @@ class Backlog:
 
     def keep_first(self) -> None:
         """Keep what is booked, and what gangs gave up that start again, before anything is kept for other jobs."""
-        free = given_up(self._state, self._settings, self._now, self.rule_against, self.capacity)
+        spares_of = None if self._barriers is None else self._barriers.spares_beside
+        asked = self.rule_against, partial(request_of, settings=self._settings), spares_of
+        free = given_up(self._state, self._settings, self._now, *asked, self.capacity)
         self._kept.every, self._firm = [*self.booked.kept(self.capacity), *free], bool(free)
 
     def keep_rooms(self) -> None:

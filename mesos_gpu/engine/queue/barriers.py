@@ -1,21 +1,25 @@
 """What keeps a job waiting though there were room for it: limits, and what queues and classes say."""
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
+from functools import partial
+from math import inf
 
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.leaves import ruled_as
+from mesos_gpu.engine.queue.leaves import rank_in_leaf, ruled_as
 from mesos_gpu.engine.queue.line import Standing
+from mesos_gpu.engine.room.given_up import precedes
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.admission.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
-from mesos_gpu.policy.capacity.node import Reservation
+from mesos_gpu.policy.capacity.node import Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import ends_by
 from mesos_gpu.policy.tenancy.tree import Bound, lineage
@@ -27,9 +31,16 @@ class Barriers:
     """Valid as long as what is held changes only by what the match takes."""
 
     def __init__(
-        self, state: State, held: Held, now: float, attained: Attained, standing: Standing | None
+        self,
+        state: State,
+        held: Held,
+        now: float,
+        attained: Attained,
+        standing: Standing | None,
+        aging_step_s: float = inf,
     ) -> None:
-        """Look at nothing yet. The arguments are those of `Backlog`."""
+        """Look at nothing yet. The arguments are those of `Backlog`, and one of its settings."""
+        self._rank = partial(rank_in_leaf, now=now, step_s=aging_step_s)
         self._state, self._held, self._now, self._standing = state, held, now, standing
         self._attained = attained
         self._tree = held.tree
@@ -236,6 +247,7 @@ class Barriers:
                 spare.queue
                 for kept in reservations
                 if kept.spares and self._attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
+                if not (kept.is_given_up and precedes(self._state, job, kept, self._rank))
                 for spare in kept.spares
                 if spare.pool == pool and spare.queue in above and cost > spare.milli
             ),
@@ -266,6 +278,26 @@ class Barriers:
         amount = self._standing.amount(pool)
         kept = self._held.kept_from(job.spec.queue, pool, amount)
         return kept + cost - (amount - self._held.amount(ROOT, pool)) if kept else 0
+
+    def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...]:
+        """Return what the limits of a job leave to others if it still had ended tasks.
+
+        Args:
+            job: Job whose other tasks are being ended.
+            agents: Agent of each ended task.
+        """
+        held, tasks = self._held, Counter(map(self._held.pool_of, agents))
+        return tuple(
+            Spare(
+                each.path,
+                each.pool,
+                each.milli
+                - held.amount(each.path, each.pool)
+                - held.cost_of(job, each.pool) * tasks[each.pool] // job.spec.tasks,
+            )
+            for each in self.bounds(job)
+            if tasks[each.pool]
+        )
 
     def kind_of_lender(self, job: Job) -> Hashable:
         """Return what jobs have in common for which `takes_own` is the same."""

@@ -1,20 +1,22 @@
 """Room that the tasks of a gang gave up for the gang to start again: it is kept until the gang runs."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from mesos_gpu.engine.room.footprint import footprint_of
-from mesos_gpu.engine.room.hopeless import fit_nowhere
+from mesos_gpu.engine.room.hopeless import could_fit, ground_now, is_hopeless, known_to_fit
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.resources import total
+from mesos_gpu.model.resources import NOTHING, total
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.admission.limits import Wait
-from mesos_gpu.policy.capacity.node import ENDLESS, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.node import ENDLESS, NodeCapacity, Reservation, Spare
+from mesos_gpu.policy.capacity.request import Request
 
 
 def given_up(
@@ -22,6 +24,8 @@ def given_up(
     settings: Settings,
     now: float,
     rule_against: Callable[[Job], Wait | None],
+    request_of: Callable[[Job], Request],
+    spares_of: Callable[[Job, Sequence[AgentId]], tuple[Spare, ...]] | None,
     capacity: Callable[[Node], NodeCapacity],
 ) -> list[Reservation]:
     """Return what is kept of nodes for gangs that start again.
@@ -31,24 +35,48 @@ def given_up(
         settings: Settings of the scheduler.
         now: Seconds since the epoch.
         rule_against: Rule of its queue or class that keeps a gang from starting; None if it may start.
+        request_of: Request of each task of a gang.
+        spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these;
+            None if there are no limits.
         capacity: Capacity of a node now.
     """
     kept: list[Reservation] = []
     gangs = [job for job in _starting_again(state) if not job.room_on]
-    hopeless = fit_nowhere(state, now) if gangs else frozenset()
+    if not gangs:
+        return kept
+    ground = ground_now(state)
     for job in gangs:
         members = state.round_of(job)
-        if job.id in hopeless or any(map(_is_for_others, members)) or rule_against(job):
+        if any(map(_is_for_others, members)) or rule_against(job):
+            continue
+        if not could_fit(state, job, ground, now, partial(_fits, state, request_of(job), capacity)):
             continue
         by_agent: dict[AgentId, list[Task]] = {}
         for task in members:
             if task.ended:
                 by_agent.setdefault(task.agent_id, []).append(task)
+        if spares_of is not None:
+            spares = spares_of(job, [task.agent_id for task in members if task.ended])
+            kept.append(
+                Reservation(job.id, job.spec.queue, NOTHING, ENDLESS, spares=spares, is_given_up=True)
+            )
         for agent_id, tasks in by_agent.items():
             node = state.nodes.get(agent_id)
             if node is not None and node.lost_at is None:
                 kept.append(_reservation(job, settings, tasks, capacity(node)))
     return kept
+
+
+def keeps_seat(state: State, job: Job) -> bool:
+    """Return whether a gang waits to start again, and has its part of a guarantee before jobs behind it until then."""
+    if job.spec.tasks == 1 or not job.launches or any(map(_is_for_others, state.round_of(job))):
+        return False
+    return known_to_fit(state, job)
+
+
+def _fits(state: State, request: Request, capacity: Callable[[Node], NodeCapacity]) -> bool:
+    """Return whether all nodes, also drained and lost ones, could serve a gang if they were empty and well."""
+    return not is_hopeless(state, request, [capacity(node) for node in state.nodes.values()])
 
 
 def _starting_again(state: State) -> Iterator[Job]:

@@ -1,6 +1,6 @@
 """Jobs that no node could serve even if all that runs there ended; for some time others of their leaf precede them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.never import is_able
 
 _LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
+_FITS: Final = "fits"  # name of the notes of `Fits`, by job
 HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
 
 
@@ -52,6 +53,39 @@ def fit_nowhere(state: State, now: float) -> frozenset[JobId]:
     known: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
     ground = ground_now(state) if known else None
     return frozenset([job_id for job_id, note in known.items() if note.until > now and note.by == ground])
+
+
+class Fits(NamedTuple):
+    """Record of whether a job could run on nodes that were empty and well."""
+
+    on: "Ground"
+    until: float
+    fits: bool
+
+
+def could_fit(state: State, job: Job, ground: Ground, now: float, look: Callable[[], bool]) -> bool:
+    """Return whether nodes could serve all tasks of a job if they were empty and well, as of the last minute.
+
+    Args:
+        state: State of the engine, which remembers the answer.
+        job: Job that waits.
+        ground: Nodes and rules of this moment; where they have changed, the answer is asked for again.
+        now: Seconds since the epoch.
+        look: Looks at all nodes.
+    """
+    notes: dict[JobId, Fits] = state.books.notes.setdefault(_FITS, {})
+    known = notes.get(job.id)
+    if known is None or known.until <= now or known.on != ground:
+        for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
+            del notes[job_id]
+        known = notes[job.id] = Fits(ground, now + _LOOK_AGAIN_S, look())
+    return known.fits
+
+
+def known_to_fit(state: State, job: Job) -> bool:
+    """Return the latest answer of `could_fit` for a job; true if it was not asked for."""
+    known: Fits | None = state.books.notes.get(_FITS, {}).get(job.id)
+    return known is None or known.fits
 
 
 def is_hopeless(state: State, request: Request, nodes: Iterable[NodeCapacity]) -> bool:

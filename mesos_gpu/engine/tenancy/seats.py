@@ -12,6 +12,7 @@ from mesos_gpu.engine.queue.held import Pools
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import Leaf, Ranked, leaf_of, leaves_of, rank_in_leaf
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.room.given_up import keeps_seat
 from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.sparing import spared
@@ -254,7 +255,7 @@ def _lines(
         due: Iterable[Ranked] = (
             each
             for each in _ranked(turn, attained, jobs)
-            if _is_due(each.job, turn.now) and each.job.id not in hopeless
+            if (_is_due(each.job, turn.now) and each.job.id not in hopeless) or keeps_seat(state, each.job)
         )
         if pays:
             due = (each for each in due if not budgets.must_borrow(each.job))

@@ -8,28 +8,32 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
-from tests.unit.engine.tenancy.lending import Tenants, queue
+from tests.unit.engine.tenancy.lending import POOL, Tenants, queue
 
-QUEUES = {False: "small", True: "team/ml"}  # by whether there is a tree
+#: Queue of the jobs by what there is.
+QUEUES = {"no tree": "small", "tree": "team/ml", "guarantee": "team/ml", "limit": "team/ml"}
 AMOUNTS = {"cpus": 0.1, "mem_mib": 32}
 
 
-def cluster_of(chance: random.Random, where: str, *, has_tree: bool) -> Tenants:
+def cluster_of(chance: random.Random, kind: str) -> Tenants:
     """Return a cluster on which a gang and others run, and jobs behind the gang wait."""
     world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     world.register()
     for _ in range(chance.randint(2, 4)):
         world.agents(1, chance.randint(2, 4))
-    if has_tree:
-        world.document(team=queue(), team__ml=queue())
-    tasks, gpus = 2, chance.randint(1, 2)
+    where, tasks, gpus = QUEUES[kind], 2, chance.randint(1, 2)
+    owed = sum(world.cards.values()) if kind == "guarantee" else 0
+    limit = {POOL: tasks * gpus * 1000} if kind == "limit" else {}
+    if kind != "no tree":
+        world.document(team=queue(limit_gpus=limit), team__ml=queue(owed))
     world.runs("gang", where, gpus, tasks=tasks, max_attempts=3, preemptible=False, **AMOUNTS)
-    for number in range(chance.randint(0, 8)):
+    for number in range(0 if kind == "limit" else chance.randint(0, 8)):
         world.submit(f"beside{number}", queue=where, gpus=1, **AMOUNTS)
     world.offer_again()
     world.starts()
     for number in range(chance.randint(1, 3)):
-        world.submit(f"behind{number}", queue=where, gpus=chance.randint(1, 4), **AMOUNTS)
+        most = tasks * gpus if kind == "limit" else 4
+        world.submit(f"behind{number}", queue=where, gpus=chance.randint(1, most), **AMOUNTS)
     world.passes(2)
     world.starts()
     return world
@@ -47,13 +51,13 @@ def ends_one(world: Tenants, chance: random.Random) -> str:
     return ""
 
 
-@pytest.mark.parametrize("has_tree", [False, True])
-@pytest.mark.parametrize("count", [10, pytest.param(2000, marks=pytest.mark.long)])
-def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, has_tree: bool) -> None:
+@pytest.mark.parametrize("kind", QUEUES)
+@pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.long)])
+def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, kind: str) -> None:
     waited = 0
     for seed in range(count):
         chance = random.Random(seed)
-        world = cluster_of(chance, QUEUES[has_tree], has_tree=has_tree)
+        world = cluster_of(chance, kind)
         first = world.state.round_of(world.job("gang"))
         held = {gpu for task in first for gpu in task.gpus}
         known = {*world.state.tasks}
@@ -74,6 +78,35 @@ def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, has_tree: bool) 
             waited += gang.state is JobState.PENDING
             taken = [task.id for task in behind if held & {*task.gpus}]
             assert not taken or gang.launches > 1, (seed, taken)
+            assert not behind or kind != "limit" or gang.launches > 1, (seed, "the limit is the gang's")
             world.starts()
         assert world.job("gang").state is JobState.RUNNING, seed
     assert waited
+
+
+@pytest.mark.parametrize("kind", QUEUES)
+def test_gang_that_no_node_is_left_for_keeps_no_room(kind: str) -> None:
+    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), keep_lost_nodes_s=30.0))
+    world.register()
+    world.agents(2, 4)
+    if kind != "no tree":
+        limit = {POOL: 8000} if kind == "limit" else {}
+        world.document(team=queue(limit_gpus=limit), team__ml=queue(8 if kind == "guarantee" else 0))
+    world.runs("gang", QUEUES[kind], 4, tasks=2, max_attempts=3, preemptible=False, **AMOUNTS)
+    world.submit("behind", queue=QUEUES[kind], gpus=4, **AMOUNTS)
+    first, second = world.state.round_of(world.job("gang"))
+    world.feed(ev.AgentLost(second.agent_id))
+    world.status(second.id, "TASK_LOST", agent=second.agent_id)
+    for _ in range(5):
+        world.passes(1)
+        world.obeys()
+    assert world.job("gang").state is JobState.PENDING
+    assert world.job("behind").state is JobState.PENDING, "the host may come back"
+    world.status(str(world.state.nodes[second.agent_id].monitor), "TASK_GONE", agent=second.agent_id)
+    for _ in range(10):
+        world.passes(30)
+        world.starts()
+    assert [*world.state.nodes] == [first.agent_id]
+    assert world.job("gang").state is JobState.PENDING
+    assert world.job("behind").state is JobState.RUNNING
+    assert first.agent_id == world.state.tasks_of(world.job("behind").id)[0].agent_id

@@ -56,6 +56,8 @@ class Tenants(World):
         """Report of each node every few seconds, and offer what is free there."""
         effects = []
         for node in list(self.state.nodes.values()):
+            if node.lost_at is not None:
+                continue
             if node.monitor is not None and self.now - (node.reported_at or 0.0) >= REPORTS_S:
                 effects += self.report(node.id, *node.gpus)
             live = [t for t in self.state.tasks.values() if t.agent_id == node.id and not t.ended]
