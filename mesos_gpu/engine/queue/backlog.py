@@ -109,10 +109,8 @@ class Backlog:
         self._kept = Kept()
         self.neighbours = Neighbours(state, reading=reading)
         self.attained = Attained(state, now)
-        self._queues, self._starving = (
-            set[str](),
-            set[str](),
-        )  # whose first blocked, and starving, job is known
+        self._queues = set[str]()  # those whose first blocked job is known
+        self._starving = set[str]()  # those whose first job that starves is blocked
         self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[Hashable, tuple[int, ...]] = {}
         self._nodes: dict[AgentId, NodeCapacity] = {}
@@ -534,9 +532,10 @@ class Backlog:
 
     def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
         """Whether a job that ends at the latest at a time may be in the way of what is kept for others."""
-        rank = partial(rank_in_leaf, now=self._now, step_s=self._settings.aging_step_s)
-        if kept.is_given_up and precedes(self._state, job, kept, rank):
-            return False
+        if kept.is_given_up:
+            rank = partial(rank_in_leaf, now=self._now, step_s=self._settings.aging_step_s)
+            if precedes(self._state, job, kept, rank):
+                return False
         if not kept.booking:
             own = self._barriers is not None and self._barriers.takes_own(job, kept)
             return not own and self.attained.in_way(job, ends_at, kept)

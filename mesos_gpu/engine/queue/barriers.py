@@ -166,19 +166,17 @@ class Barriers:
         """Whether the limits of the pools where some jobs run let another start there when they have ended."""
         freed = self._held.held_by(ended)
         pools = {pool for _, pool in freed}
+        costs = {pool: self._held.cost_of(job, pool) for pool in pools}
+        amounts = (
+            (each, self._held.amount(each.path, each.pool) - freed[each.path, each.pool])
+            for each in self.bounds(job)
+            if each.pool in pools
+        )
         return (
             pools <= self._held.pools_of(job)
+            and all(left + costs[each.pool] <= each.milli for each, left in amounts)
             and all(
-                self._held.amount(each.path, each.pool)
-                - freed[each.path, each.pool]
-                + self._held.cost_of(job, each.pool)
-                <= each.milli
-                for each in self.bounds(job)
-                if each.pool in pools
-            )
-            and all(
-                self._lack_of_lenders(job, pool, self._held.cost_of(job, pool)) <= freed[ROOT, pool]
-                for pool in pools
+                self._lack_of_lenders(job, pool, cost) <= freed[ROOT, pool] for pool, cost in costs.items()
             )
         )
 

@@ -47,7 +47,8 @@ def kept(one: Host) -> list[float]:
 
 
 def runs(one: Host, command: str, **assignment: object) -> None:
-    one.launch(f"echo ready; {command}", **assignment)
+    """Run a command until it is ready: one that handles a signal says so itself, when it does."""
+    one.launch(command if "echo ready" in command else f"echo ready; {command}", **assignment)
     wait_until("it runs", lambda: "ready" in one.stdout())
     one.update("TASK_RUNNING")
 
@@ -77,7 +78,7 @@ def test_the_task_reads_who_wants_its_end_and_when_and_that_it_is_called_off(one
 
 
 def test_notice_that_comes_twice_is_answered_twice_and_done_once(one: Host) -> None:
-    handler = "trap 'echo told' USR1; while :; do sleep 0.05; done"
+    handler = "trap 'echo told' USR1; echo ready; while :; do sleep 0.05; done"
     runs(one, handler)
     give(one, signal=USR1)
     one.agent.wait_for(lambda: told(one) == [1])
@@ -92,7 +93,7 @@ def test_notice_that_comes_twice_is_answered_twice_and_done_once(one: Host) -> N
 
 
 def test_the_signal_ends_nobody_who_does_not_handle_it(one: Host) -> None:
-    inner = "trap 'echo inner; exit 75' USR1; while :; do sleep 0.05; done"
+    inner = "trap 'echo inner; exit 75' USR1; echo ready; while :; do sleep 0.05; done"
     runs(one, f'sh -c "{inner}"; code=$?; echo outer $code; exit $code')
     give(one, signal=USR1)
     message, outcome = one.end("TASK_FAILED")
