@@ -10,6 +10,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import NOTHING, total
 from mesos_gpu.model.tasks.notice import NoticeReason
@@ -47,7 +48,8 @@ def given_up(
     ground = ground_now(state)
     for job in gangs:
         members = state.round_of(job)
-        if any(map(_is_for_others, members)) or rule_against(job):
+        rule = rule_against(job)  # to lack a seat is none: the gang had one, or is the first to have one
+        if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
             continue
         if not could_fit(state, job, ground, now, partial(_fits, state, request_of(job), capacity)):
             continue
