@@ -48,7 +48,7 @@ def given_up(
     ground = ground_now(state)
     for job in gangs:
         members = state.round_of(job)
-        rule = rule_against(job)  # to lack a seat is none: the gang had one, or is the first to have one
+        rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
         if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
             continue
         if not could_fit(state, job, ground, now, partial(_fits, state, request_of(job), capacity)):
