@@ -1,6 +1,7 @@
 """Room that the tasks of a gang gave up for the gang to start again: it is kept until the gang runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -18,6 +19,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, NodeCapacity, Reservation, Spare
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.room.keeping import Kept, reservation_of
 
 
 def given_up(
@@ -110,19 +112,8 @@ def _reservation(job: Job, settings: Settings, tasks: Iterable[Task], node: Node
     beside = [part for part in node.parts if part.gpu_id in gpus]
     for gpu_id, each in shares:
         beside = [part.less(each) if part.gpu_id == gpu_id else part for part in beside]
-    return Reservation(
-        job_id=job.id,
-        queue=job.spec.queue,
-        resources=needs,
-        at=ENDLESS,
-        agent_id=node.agent_id,
-        hostname=node.hostname,
-        gpus=frozenset(gpus) - open_now,
-        spare=node.free - needs,
-        shares=shares,
-        beside=tuple(beside),
-        is_given_up=True,
-    )
+    kept = Kept(frozenset(gpus) - open_now, node.free - needs, shares, tuple(beside))
+    return replace(reservation_of(job, needs, node, kept, (), ENDLESS), is_given_up=True)
 
 
 def precedes(state: State, job: Job, kept: Reservation, rank: Callable[[Job], tuple[int, ...]]) -> bool:
