@@ -174,7 +174,7 @@ def test_mesos_has_disk_labels_and_named_ports_of_an_app(stack: Stack, client: C
             "it runs",
             lambda: [j for j in client.jobs() if j["app"] == "/shop/web" and j["state"] == "running"],
         )[0]
-        (port,) = client.tasks(job["id"])[0]["ports"]
+        (port,) = next(task for task in client.tasks(job["id"]) if task["id"] == job["task_id"])["ports"]
         state = get_json("127.0.0.1", stack.cluster.master.port, "/master/state")
         (told,) = [task for f in state["frameworks"] for task in f["tasks"] if task["id"] == job["task_id"]]
     finally:

@@ -25,6 +25,7 @@ from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
 from tests.e2e.conftest import EACH_FORM
 from tests.kernel.conftest import EACH_CGROUP, needs
+from tests.live_files import files_below
 
 pytestmark = [
     pytest.mark.cluster,
@@ -168,7 +169,7 @@ def leaks_of(stack: Stack, engine: dockerd.Dockerd) -> list[str]:
     places = [
         str(path)
         for top in (stack.directory, engine.directory)
-        for path in top.rglob("*")
+        for path in files_below(top)
         if has(path, *wanted)
     ]
     agent = stack.cluster.agents[0]

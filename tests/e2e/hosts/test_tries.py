@@ -27,6 +27,7 @@ from tests.clients import client_of
 from tests.conftest import wait_until
 from tests.e2e.conftest import EACH_FORM
 from tests.kernel.conftest import EACH_CGROUP, needs
+from tests.live_files import files_below
 
 pytestmark = [
     pytest.mark.cluster,
@@ -79,12 +80,10 @@ class Scene:
         assert stack.secure is not None
         top = stack.directory
         files = [stack.secure.directory, *stack.secure.directory.iterdir(), top / "scheduler", top / "nodes"]
-        files += [*(top / "scheduler").rglob("*"), *(top / "nodes").rglob("*")]
+        files += [*files_below(top / "scheduler"), *files_below(top / "nodes")]
         for agent in stack.cluster.agents:
             files += [agent.log, agent.directory / "work" / "meta", agent.directory / "work" / "provisioner"]
-            # Not by a pattern: that fails when a container ends meanwhile.
-            walked = os.walk(agent.directory / "run/containers")
-            files += [path for at, _, names in walked for name in names if (path := Path(at, name)).is_file()]
+            files += [path for path in files_below(agent.directory / "run/containers") if path.is_file()]
         files += [
             stack.cluster.master.log,
             *self.sandboxes(),

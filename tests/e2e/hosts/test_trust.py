@@ -4,6 +4,7 @@ They are sent from here, as a task would that reaches the agent's port.
 """
 
 import base64
+import contextlib
 import json
 import stat
 import urllib.request
@@ -25,6 +26,7 @@ from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.live_files import files_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -140,7 +142,7 @@ def test_secret_of_a_task_is_in_no_file_that_the_task_can_read(stack: Stack, cli
     stack.scheduler.start().wait(60)
     shown = [post(stack, "/state", None), post(stack, "/api/v1", {"type": "GET_STATE"})]
     assert all(task_id.encode() in text and secret.encode() not in text for text in shown)
-    files = {path: path.read_bytes() for path in readable(stack.directory)}
+    files = dict(readable(stack.directory))
     assert any(path.name == "task.updates" for path in files), "updates themselves are everybody's to read"
     assert any(path.name == "stdout" for path in files)
     assert [path for path, text in files.items() if secret.encode() in text] == []
@@ -148,12 +150,13 @@ def test_secret_of_a_task_is_in_no_file_that_the_task_can_read(stack: Stack, cli
     wait_until("it is killed", lambda: client.job(job_id)["state"] == "killed", 60)
 
 
-def readable(top: Path) -> Iterator[Path]:
-    """Files that each user of this machine can read."""
-    for path in top.rglob("*"):
-        mode = path.lstat().st_mode
-        if stat.S_ISREG(mode) and mode & stat.S_IROTH and "mesos" in path.parts:
-            yield path
+def readable(top: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files that each user of this machine can read, with their content."""
+    for path in files_below(top):
+        with contextlib.suppress(FileNotFoundError):  # its task has ended
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & stat.S_IROTH and "mesos" in path.parts:
+                yield path, path.read_bytes()
 
 
 def test_an_end_whose_message_is_no_ascii_is_believed(client: Client) -> None:
