@@ -28,6 +28,7 @@ T = TypeVar("T")
 #: These do not end a process, so there is nothing to wait for.
 _PAUSING: Final = (signal.SIGSTOP, signal.SIGCONT)
 _RARELY_S: Final = 0.1
+_LOG_END: Final = 2000  # characters of a log that an error quotes
 
 
 def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, interval_s: float = 0.02) -> T:
@@ -244,7 +245,7 @@ class Process:
         if why := re.findall(r"EXIT with status \d+: (.*)", log):
             raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="mend what it says, often a flag")
         raise Unavailable(
-            f"{self.name} ended with exit code {code}; its log ends with:\n{log[-2000:]}",
+            f"{self.name} ended with exit code {code}; its log ends with:\n{log[-_LOG_END:]}",
             remedy="mend what its last lines say",
         )
 
@@ -261,7 +262,13 @@ class Process:
         Raises:
             BadConfiguration, Unavailable: It ended, or is not ready in time.
         """
-        poll(f"{self.name} {self.url}", lambda: self.checked().ready(), timeout_s)
+        try:
+            poll(f"{self.name} {self.url}", lambda: self.checked().ready(), timeout_s)
+        except Unavailable as error:
+            if not self.running:
+                raise
+            end = self._log_since_start()[-_LOG_END:]
+            raise Unavailable(f"{error.what}; its log ends with:\n{end}", remedy=error.remedy) from None
         return self
 
     def ready(self) -> bool:
