@@ -41,7 +41,7 @@ def reclaims_of(
     standing = standing_of(trial, settings, now)
     backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
     seating = seat(Turn(trial, settings, now), backlog.may_be_seated)
-    trial.seats_given = seating.given if seating is not None else {}
+    trial.seats_given = seating.given
     coming = Coming(trial, settings, now)
     forecast = Forecast(trial, settings, now, standing, coming)
     rooms = [(job, coming.of(forecast.backlog, job)) for job in islice(forecast.jobs, _MOST_LOOKED_AT)]

@@ -42,8 +42,6 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     offered = offered_of(then.state)
     backlog = Backlog(then.state, turn.settings, turn.now, offered, reading=True, standing=standing)
     seating = seat(then, backlog.may_be_seated)
-    if seating is None:
-        return
     then.state.seats_given = seating.given
     owed = [job for job in waiting if job.id in seating.given]
     _Ahead(turn, then, backlog, seating, at).make(owed[:_MOST_TRIED])
@@ -51,7 +49,7 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
 
 def _longest_notice_s(turn: Turn) -> float:
     tree = turn.state.tree
-    given = [queue.resolved.notice_s for queue in tree.queues.values()] if tree is not None else []
+    given = [queue.resolved.notice_s for queue in tree.queues.values()]
     return max([turn.settings.most_notice_s, *given])
 
 

@@ -27,7 +27,6 @@ SEAT = Seat("prod", "default", (0,), 1000, 1.0)
 def rule_of(world: Tenants, **given: Seat) -> Reclaim:
     """The rule now. `given`: seats of jobs that wait."""
     state, settings = world.state, world.settings
-    assert state.tree is not None
     seating = Seating(
         Ground(state, state.tree, world.now), {JobId(name): seat for name, seat in given.items()}
     )
