@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from mesos_gpu.engine.match.planner import Plan, Planner
-from mesos_gpu.engine.match.reclaiming import begins_at, stoppable
+from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.preempting import begins_at, stoppable
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.idle import is_pressing
 from mesos_gpu.engine.tenancy.notices import lead_s
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Ground, Seating
 from mesos_gpu.engine.tenancy.sparing import FOR_EVER
 from mesos_gpu.engine.turn import Turn

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine.explain.coming import Coming
-from mesos_gpu.engine.match.ahead import copied
+from mesos_gpu.engine.preemption.ahead import copied
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings

@@ -5,20 +5,20 @@ from math import inf
 from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.bookings.choosing import choose_nodes
 from mesos_gpu.engine.gpus.unreserving import note_unreserve
-from mesos_gpu.engine.match.ahead import make_ahead
 from mesos_gpu.engine.match.closing import make_way
 from mesos_gpu.engine.match.covering import cover_again
 from mesos_gpu.engine.match.launching import launch, launch_monitors
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.offers import balance
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.match.reclaiming import keep_rooms, possible, reclaim
 from mesos_gpu.engine.match.remains import Launches, Pace, Remains
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
+from mesos_gpu.engine.preemption.ahead import make_ahead
+from mesos_gpu.engine.preemption.preempting import keep_rooms, possible, reclaim
+from mesos_gpu.engine.preemption.recalls import give_up_room
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.secrets import at_hand
-from mesos_gpu.engine.tenancy.recalls import give_up_room
 from mesos_gpu.engine.tenancy.seats import Seating, seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.room.hopeless import could_fit, ground_now, is_hopeless, known_to_fit
 from mesos_gpu.engine.settings import Settings
@@ -127,7 +126,7 @@ def precedes(state: State, job: Job, kept: Reservation, rank: Callable[[Job], tu
         rank: Place of a job in its queue; the lowest is first.
     """
     gang = state.jobs[kept.job_id]
-    if leaf_of(state.tree, job) != leaf_of(state.tree, gang):
+    if state.tree.leaf_of(job.spec.queue) != state.tree.leaf_of(gang.spec.queue):
         return job.room_made_at is not None or (
             job.id in state.seats_given and gang.seat is None and gang.id not in state.seats_given
         )

@@ -83,8 +83,8 @@ class Tree:
 
     Attributes:
         document: Document of the queues.
-        is_flat: Whether nobody has written a document: all jobs wait in one leaf, by priority, and the queue that a job
-            names may have any name, and counts for the limits of the command line only.
+        is_flat: Whether there is no written document yet. Then all jobs wait in one leaf, by priority, and a job may
+            name any queue: the name counts for the limits of the command line only.
     """
 
     document: QueueDocument

@@ -299,7 +299,7 @@ def test_held_knows_what_tasks_were_charged_when_it_began() -> None:
     assert held.holdings(Lack(1, "a", "default")) == {"j1": 1000, "j3": 1000}
     assert held.holdings(Lack(1, "", "default")) == {"j1": 1000, "j2": 1000, "j3": 1000}
     assert held.holdings(Lack(1, "", "other")) == {}
-    assert held.holdings(Lack(1, "a", user="nobody")) == {}
+    assert held.holdings(Lack(1, "a", user="ann")) == {}
     assert held.holdings(Lack(1, "b", counts_jobs=True)) == {"j2": 1}
     assert held.pools_of_jobs([JobId("j2")]) == {"default"}
 

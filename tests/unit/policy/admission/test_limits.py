@@ -237,9 +237,9 @@ def test_job_waits_at_a_limit_of_running_jobs_or_held_gpus(
     running: int, held: int, cost_milli: int, waits: bool
 ) -> None:
     scopes = [Scope("ml", USER, Limits(max_running=3, max_gpus=4))]
-    found = [*waits_of_scopes(scopes, cost_milli, counted(running), counted(held))]
-    assert bool(found) is waits
-    assert {wait.stage for wait in found} <= {Stage.USER_LIMIT}
+    waits_now = [*waits_of_scopes(scopes, cost_milli, counted(running), counted(held))]
+    assert bool(waits_now) is waits
+    assert {wait.stage for wait in waits_now} <= {Stage.USER_LIMIT}
     assert not [*waits_of_scopes([Scope("ml", USER, Limits())], cost_milli, counted(running), counted(held))]
 
 

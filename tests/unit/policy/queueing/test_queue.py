@@ -63,14 +63,12 @@ ORDERS = {
 
 @pytest.mark.parametrize(("jobs", "now", "want"), ORDERS.values(), ids=ORDERS)
 def test_jobs_are_in_this_order(jobs: list[Job], now: float, want: str) -> None:
-    ordered = sorted(jobs, key=lambda each: rank_in_leaf(each, now, HOUR))
-    assert "".join(each.id for each in ordered) == want
+    assert "".join(each.id for each in sorted(jobs, key=lambda each: rank_in_leaf(each, now, HOUR))) == want
 
 
 def test_aging_can_be_off_and_ends_at_the_ceiling() -> None:
     assert effective_priority(3, 1e9, inf) == 3
-    assert effective_priority(999, 50 * HOUR, HOUR) == 1000
-    assert effective_priority(1000, 50 * HOUR, HOUR) == 1000
+    assert effective_priority(999, 50 * HOUR, HOUR) == effective_priority(1000, 50 * HOUR, HOUR) == 1000
     assert position_of(JobId("b"), [job("a"), job("b")]) == 1
     assert position_of(JobId("c"), [job("a"), job("b")]) is None
 

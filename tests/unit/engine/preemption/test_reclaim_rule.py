@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.engine.match.reclaiming import stoppable
+from mesos_gpu.engine.preemption.preempting import stoppable
+from mesos_gpu.engine.preemption.rule import MOVED_AGAIN_S, Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.tenancy.reclaim import MOVED_AGAIN_S, Reclaim
 from mesos_gpu.engine.tenancy.seats import Ground, Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId, TaskId

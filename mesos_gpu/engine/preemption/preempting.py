@@ -10,12 +10,12 @@ from math import inf
 from typing import Final
 
 from mesos_gpu.engine.calendar.booked import booked_for
-from mesos_gpu.engine.match.planner import Plan, Planner
+from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import idle, notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId

@@ -12,10 +12,10 @@ from itertools import chain
 from math import inf
 from typing import Final
 
+from mesos_gpu.engine.preemption.node_order import Order
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy.node_order import Order
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId

@@ -11,13 +11,13 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from mesos_gpu.engine.indexes.arrays import Members
-from mesos_gpu.engine.match.planner import Plan, Planner
-from mesos_gpu.engine.match.reclaiming import stoppable
+from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.preempting import stoppable
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import offered_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating, seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
