@@ -98,7 +98,6 @@ class Charges:
         document: That the state had.
         tree: Its queues, and those beside them that have a limit.
         limits: Of queues that the operator's command line names, GPUs.
-        has_document: Whether jobs stand in leaves of the tree; else in the queue that each names, be it known or not.
         of_task: What each is charged.
         sums: Of these.
     """
@@ -106,7 +105,6 @@ class Charges:
     document: QueueDocument
     tree: Tree
     limits: Mapping[str, int]
-    has_document: bool
     of_task: dict[TaskId, tuple[JobId, Charge]] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)
 
@@ -123,18 +121,15 @@ class Charges:
 
     def queue_of(self, job: Job) -> str:
         """The queue that a job is charged to."""
-        return (self.has_document and self.tree.leaf_of(job.spec.queue)) or job.spec.queue
+        return self.tree.charged_queue(job.spec.queue)
 
 
-def charges_of(state: State, settings: Settings) -> Charges | None:
-    """What all tasks hold now; None: there is no tree, and no queue has a limit."""
+def charges_of(state: State, settings: Settings) -> Charges:
+    """Return what all tasks hold now."""
     document, limits = state.hours.span.document, settings.queue_limits
-    if not document.version and not limits:
-        state.charges = None
-        return None
     known: Charges | None = state.charges
     if known is None or known.document is not document or known.limits != limits:
-        known = state.charges = Charges(document, _tree(state, limits), limits, state.tree is not None)
+        known = state.charges = Charges(document, _tree(state, limits), limits)
         state.uncharged = set(state.live)
     if state.uncharged:
         for task_id in state.uncharged:
@@ -145,27 +140,21 @@ def charges_of(state: State, settings: Settings) -> Charges | None:
 
 def charges_by(state: State, tree: Tree) -> Charges:
     """What all tasks would hold now if those were the queues."""
-    charges = Charges(tree.document, tree, {}, has_document=True)
+    charges = Charges(tree.document, tree, {})
     for task_id in state.live:
         charges.put(task_id, _entry(state, charges, task_id))
     return charges
 
 
-def tree_of(state: State, settings: Settings) -> Tree | None:
-    """The document's queues, and beside them those that only the command line names; None: there is no document."""
-    if state.tree is None or not settings.queue_limits:
-        return state.tree
-    charges = charges_of(state, settings)
-    return None if charges is None else charges.tree
+def tree_of(state: State, settings: Settings) -> Tree:
+    """Return the document's queues, and beside them those that only the command line names."""
+    return charges_of(state, settings).tree if settings.queue_limits else state.tree
 
 
 def _tree(state: State, limits: Mapping[str, int]) -> Tree:
-    """The document's; queues that only the command line names are top ones that have a limit, and nothing else."""
-    tree = state.tree
-    if tree is not None and not limits:
-        return tree
+    """Return the document's queues; those that only the command line names are top queues with a limit."""
     named = {name: QueueSpec(limit_gpus={DEFAULT_POOL: gpus * WHOLE}) for name, gpus in limits.items()}
-    return Tree(QueueDocument(queues=named) if tree is None else tree.beside(named))
+    return state.tree.beside(named) if named else state.tree
 
 
 def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge] | None:

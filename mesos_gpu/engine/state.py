@@ -208,8 +208,8 @@ class State:
         return next(reversed(self.queue_versions.values())) if self.queue_versions else NO_QUEUES
 
     @property
-    def tree(self) -> Tree | None:
-        """The tree that `queues` describes, now; None while nobody has written one: then queues are names."""
+    def tree(self) -> Tree:
+        """Tree that `queues` describes, with the figures of the current hours."""
         return self.hours.tree
 
     @property

@@ -10,11 +10,12 @@ from mesos_gpu.engine.bookings import ticking as bookings
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers, role, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
+from mesos_gpu.engine.preemption import recalls
 from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
-from mesos_gpu.engine.tenancy import accounts, budgets, idle, notices, past_uses, recalls
+from mesos_gpu.engine.tenancy import accounts, budgets, idle, notices, past_uses
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.saves import ForgetJob, ForgetNode

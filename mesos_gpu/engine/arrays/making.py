@@ -44,11 +44,11 @@ def _refill(turn: Turn, array: JobArray) -> None:
 
 
 def following(turn: Turn, job: Job) -> Job | None:
-    """The draft that stands in the queue next after a member that was launched, where queues are names: nobody else
-    comes between the two. None: there is none, or its limit has no room for it."""
+    """Return the draft that stands next in line after a member that was launched, where priority alone decides; None if
+    there is none, or if other jobs may come between the two."""
     state = turn.state
     array = state.arrays.get(job.array) if job.array is not None else None
-    if array is None or state.tree is not None or state.members.drafts.get(array.id):
+    if array is None or not state.tree.is_flat or state.members.drafts.get(array.id):
         return None
     position = next(iter(state.members.next_of(array, 1)), None)
     return None if position is None else state.draft(array, position)

@@ -11,10 +11,11 @@ from math import inf
 from typing import Final
 
 from mesos_gpu.engine.bookings.beginning import begin, is_to_begin, lacking_words, lasts_words, offered_at
-from mesos_gpu.engine.bookings.ground import booked_items, ground_of, pool_in
+from mesos_gpu.engine.bookings.ground import booked_items, ground_of
 from mesos_gpu.engine.bookings.telling import SLACK_S, call_off, is_told, on_places, tell_at, tell_end_at
 from mesos_gpu.engine.bookings.using import count_used, counted_up, purged_at
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
+from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.gpus.capacities import idle_gpus
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
 from mesos_gpu.engine.gpus.role import is_asked, reserved_for_others
@@ -164,7 +165,7 @@ class _Choice:
     def _are_there(self, booking: Booking, places: Collection[Place]) -> bool:
         """Whether places are sound, and in the pool of a booking: a node may be in another one by now."""
         state = self.turn.state
-        pools = {pool_in(state.tree, state.nodes.get(place.agent_id)) for place in places}
+        pools = {pool_of_node(state.tree, state.nodes.get(place.agent_id)) for place in places}
         return pools <= {booking.spec.pool} and all(map(self._is_sound, places))
 
     def _is_obstructed(self, booking: Booking, places: Collection[Place]) -> bool:
@@ -257,7 +258,7 @@ class _Choice:
         state = self.turn.state
         if node.lost_at is not None or is_closed(state, node) or len(node.gpus) < booking.spec.gpus:
             return False
-        return pool_in(state.tree, node) == booking.spec.pool
+        return pool_of_node(state.tree, node) == booking.spec.pool
 
     def _on(
         self, booking: Booking, node: Node, taken: Collection[GpuId], ended: Collection[JobId], *, firm: bool

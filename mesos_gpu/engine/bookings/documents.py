@@ -18,15 +18,15 @@ from mesos_gpu.policy.tenancy.tree import Tree
 _MOST_NAMED: Final = 5  # bookings
 
 
-def faults_of(tree: Tree | None, document: QueueDocument, spec: BookingSpec) -> Iterator[tuple[str, str]]:
+def faults_of(tree: Tree, document: QueueDocument, spec: BookingSpec) -> Iterator[tuple[str, str]]:
     """Why there is nothing that a booking could be of: fields of it, and what is wrong.
 
     Args:
-        tree: Of the queues; None: no document was applied.
+        tree: Tree of the queues.
         document: With the hours of the queues.
         spec: What is booked.
     """
-    if tree is None:
+    if tree.is_flat:
         if spec.pool != DEFAULT_POOL:
             yield "/pool", f"there is no pool {spec.pool}: no document of queues was applied"
         if spec.from_guarantee:

@@ -12,7 +12,6 @@ from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingSpec
-from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument
 from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Guaranteed, Item, horizon, items_of
@@ -23,11 +22,6 @@ from mesos_gpu.policy.times.hours import Spans
 _SPAN_S: Final = 30 * DAY_S  # times are worked out to the end of one, so that those of many matches are alike
 
 
-def pool_in(tree: Tree | None, node: Node | None) -> str:
-    """The pool of a node; of one that is not known the default one."""
-    return DEFAULT_POOL if tree is None else pool_of_node(tree, node)
-
-
 def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
     """What there is now. What is drained or not sound is not there: unknown is not healthy. `document`: with that tree
     of queues; None: with the one that there is."""
@@ -36,12 +30,11 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
         if node.lost_at is not None or is_closed(state, node):
             continue
         models = Counter(gpu.model for gpu in sound_of(state, node, node.gpus))
-        pool = pool_in(tree, node)
+        pool = pool_of_node(tree, node)
         bins += [
-            Bin(node.id, model, pool, count, 1 if tree is None else tree.cost_milli(model, 1))
-            for model, count in models.items()
+            Bin(node.id, model, pool, count, tree.cost_milli(model, 1)) for model, count in models.items()
         ]
-    return Ground(bins) if tree is None else Ground(bins, _Guarantees(document or state.queues, bins).at)
+    return Ground(bins) if tree.is_flat else Ground(bins, _Guarantees(document or state.queues, bins).at)
 
 
 class _Guarantees:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.bookings.ground import chosen_of, pool_in
+from mesos_gpu.engine.bookings.ground import chosen_of
 from mesos_gpu.engine.calendar.booked import users_of
+from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import DAY_S, Booking, Charge
 from mesos_gpu.model.ids import JobId, TaskId
@@ -76,7 +77,7 @@ def charge(turn: Turn, booking: Booking) -> None:
     node = turn.state.nodes.get(booking.places[0].agent_id)
     span = Span(
         TaskId(f"{booking.id}.{booking.day}"), JobId(""), booking.by, booking.spec.queue, "", "",
-        pool_in(turn.state.tree, node), tuple(parts),
+        pool_of_node(turn.state.tree, node), tuple(parts),
         borrowed=False, charge_percent=_ALL, begins_ms=booking.begins * MS,
     )  # fmt: skip
     day = booking.begins // DAY_S

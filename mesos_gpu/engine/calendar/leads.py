@@ -21,8 +21,6 @@ def lead_of(state: State, settings: Settings, job: Job) -> float:
     return notice_of(state, settings, job) + job.spec.kill_grace_s
 
 
-def _of_queue(tree: Tree | None, queue: str) -> float | None:
-    if tree is None:
-        return None
+def _of_queue(tree: Tree, queue: str) -> float | None:
     specs = (tree.document.queues.get(path) for path in lineage(queue))
     return next((spec.notice_s for spec in specs if spec is not None and spec.notice_s is not None), None)

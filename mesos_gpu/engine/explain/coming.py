@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from mesos_gpu.engine.match.planner import Plan, Planner
-from mesos_gpu.engine.match.reclaiming import begins_at, stoppable
+from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.preempting import begins_at, stoppable
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.idle import is_pressing
 from mesos_gpu.engine.tenancy.notices import lead_s
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Ground, Seating
 from mesos_gpu.engine.tenancy.sparing import FOR_EVER
 from mesos_gpu.engine.turn import Turn
@@ -62,7 +62,7 @@ class Coming:
     def __init__(self, state: State, settings: Settings, now: float) -> None:
         """Look at nothing yet."""
         self._state, self._settings, self._now = state, settings, now
-        self._running = stoppable(state) if settings.preemption and state.tree is not None else {}
+        self._running = stoppable(state) if settings.preemption else {}
         self._told: list[_Told] = []
         self._made: dict[AgentId, RoomToCome] = {}  # the latest on each node
         self._in_vain = set[tuple[Request, Hashable]]()
@@ -77,13 +77,9 @@ class Coming:
         return self._known[job.id]
 
     def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
-        if (
-            not (self._running or is_pressing(self._state))
-            or self._state.tree is None
-            or job.id in backlog.ended_for
-        ):
+        if not (self._running or is_pressing(self._state)) or job.id in backlog.ended_for:
             return None
-        if not backlog.may_be_seated(job):
+        if not backlog.may_be_seated(job) and not backlog.shortages(job):
             return None
         begun_at = max(self._now, begins_at(self._state, self._settings, job))
         if job.room_made_at is not None:
@@ -115,7 +111,7 @@ class Coming:
     def owed(self, backlog: Backlog, job: Job) -> Owed | None:
         """What of a guarantee a job has, or would have; None: nothing is guaranteed to its queue, or it needs none."""
         tree = self._state.tree
-        if tree is None or not job.spec.gpus:
+        if not job.spec.gpus:
             return None
         seat, above = self._state.seats_given.get(job.id), lineage(leaf_of(tree, job))
         owners = (
@@ -172,7 +168,6 @@ class Coming:
     @cached_property
     def _seating(self) -> Seating:
         """Who had a seat in the latest match."""
-        assert self._state.tree is not None, "seats are of a tree of queues"
         return Seating(Ground(self._state, self._state.tree, self._now), self._state.seats_given)
 
     def _later(
@@ -207,7 +202,6 @@ class Coming:
         until = at
         for victim in way.chosen:
             other = self._state.jobs[victim.job_id]
-            assert self._state.tree is not None, "who may be stopped is of a tree of queues"
             givers.setdefault(leaf_of(self._state.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
         self._tell(_Told(at, job, request, way))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine.explain.coming import Coming
-from mesos_gpu.engine.match.ahead import copied
+from mesos_gpu.engine.preemption.ahead import copied
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
@@ -36,7 +36,7 @@ _WORDS: Final = {
 def next_hours(state: State, path: str) -> Span | None:
     """The next hours in which figures of a queue, or of one above it, are others; None: there are none."""
     now = span = state.hours.span
-    for _ in range(_MOST_SPANS if state.tree is not None and state.tree.has_hours(path) else 0):
+    for _ in range(_MOST_SPANS if state.tree.has_hours(path) else 0):
         if span.until == float("inf"):
             return None
         span = span_at(state.queues, span.until)
@@ -90,7 +90,7 @@ def estimate_then(state: State, settings: Settings, now: float, job: Job) -> Est
     standing = standing_of(then, settings, now)
     backlog = Backlog(then, settings, now, offered_of(then), reading=True, standing=standing)
     seating = seat(Turn(then, settings, span.since), backlog.may_be_seated)
-    then.seats_given = seating.given if seating is not None else {}
+    then.seats_given = seating.given
     forecast = Forecast(then, settings, now, standing, Coming(then, settings, now), until=job.id)
     forecast.before(job.id)
     made = forecast.estimate(then.jobs[job.id])

@@ -42,7 +42,6 @@ def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueW
         NotFound: There is no such queue.
     """
     share, tree = path_share(state, settings, path, now), state.tree
-    assert tree is not None, "a queue with a share is of a tree"
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), Coming(state, settings, now))
     waiting = [job for job in forecast.jobs if path in lineage(leaf_of(tree, job))]
     held = _seated(state, tree, path, now)

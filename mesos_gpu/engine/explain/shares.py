@@ -20,9 +20,8 @@ LIST: Final = "list them with: mesos-gpu queue list"
 
 
 def queue_shares(state: State, settings: Settings, now: float) -> tuple[QueueShare, ...]:
-    """Every queue in every pool that has GPUs, by path and pool; without a tree there is none."""
-    charges = charges_of(state, settings) if state.tree is not None else None
-    return () if charges is None else _all(state, charges, now)
+    """Return every queue of the document in every pool that has GPUs, by path and pool."""
+    return () if state.tree.is_flat else _all(state, charges_of(state, settings), now)
 
 
 def path_share(state: State, settings: Settings, path: str, now: float) -> PathShare:
@@ -31,9 +30,9 @@ def path_share(state: State, settings: Settings, path: str, now: float) -> PathS
     Raises:
         NotFound: There is no such queue.
     """
-    charges = charges_of(state, settings) if state.tree is not None else None
-    queue = charges.tree.queues.get(path) if charges is not None else None
-    if charges is None or queue is None:
+    charges = charges_of(state, settings)
+    queue = None if state.tree.is_flat else charges.tree.queues.get(path)
+    if queue is None:
         raise NotFound(f"there is no queue {path}", remedy=LIST)
     above = lineage(path)[::-1]
     steps = {(share.pool, share.path): share for share in _all(state, charges, now)}

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from mesos_gpu.engine.explain.coming import Coming
-from mesos_gpu.engine.match.ahead import copied
+from mesos_gpu.engine.preemption.ahead import copied
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
@@ -41,7 +41,7 @@ def reclaims_of(
     standing = standing_of(trial, settings, now)
     backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
     seating = seat(Turn(trial, settings, now), backlog.may_be_seated)
-    trial.seats_given = seating.given if seating is not None else {}
+    trial.seats_given = seating.given
     coming = Coming(trial, settings, now)
     forecast = Forecast(trial, settings, now, standing, coming)
     rooms = [(job, coming.of(forecast.backlog, job)) for job in islice(forecast.jobs, _MOST_LOOKED_AT)]

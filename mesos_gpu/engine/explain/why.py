@@ -55,7 +55,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     if job.state is JobState.PENDING:
         queue, kept = _queue_view(state, settings, now, job)
     neighbours = Neighbours(state)
-    pools = None if state.tree is None else Pools(state, state.tree, now)
+    pools = Pools(state, state.tree, now)
     views = _node_views(
         state, settings, now, job, state.nodes.values(), neighbours, pools, past_offers=past_offers
     )
@@ -75,7 +75,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
     if job.state is JobState.PENDING and (of_role := waits_for_role(state, settings, job)):
         answer = replace(answer, summary=f"{answer.summary}; {of_role}")
-    if pools is not None and job.state is JobState.PENDING and (later := pools.next(job)) is not None:
+    if job.state is JobState.PENDING and (later := pools.next(job)) is not None:
         here, (pool, at) = " and ".join(pools.now(job)), later
         words = f"it waits for pool {here}, and may use pool {pool} from {clock(at, now)} on"
         answer = replace(answer, summary=f"{answer.summary}; {words}")
@@ -97,7 +97,7 @@ def waits_for_turn(state: State, settings: Settings, now: float, job: Job) -> bo
     """
     under_way = state.restless.under_way
     nodes = [node for node in state.nodes.values() if node.id in under_way or node.launch_not_before > now]
-    pools = None if state.tree is None else Pools(state, state.tree, now)
+    pools = Pools(state, state.tree, now)
     request = replace(request_of(job, settings), tasks=job.spec.tasks, ports=job.spec.ports)
     views = _node_views(state, settings, now, job, nodes, Neighbours(state), pools) if nodes else ()
     return any(view.paced and hurdles(request, view, now=now)[0].stage is Stage.PACE for view in views)
@@ -110,7 +110,7 @@ def _node_views(
     job: Job,
     nodes: Iterable[Node],
     neighbours: Neighbours,
-    pools: Pools | None,
+    pools: Pools,
     *,
     past_offers: bool = False,
 ) -> Iterator[NodeCapacity]:
@@ -130,10 +130,10 @@ def _node_views(
         yield replace(view, paced=paced(node, under_way, room, job.spec.tasks, now))
 
 
-def _off_pool(state: State, job: Job, node: Node, pools: Pools | None) -> str:
+def _off_pool(state: State, job: Job, node: Node, pools: Pools) -> str:
     """Say in which pool a node is, if the job's class or its queue is for others; "": it may go there."""
     tree, name = state.tree, job.spec.job_class
-    if tree is None or pools is None or pools_of_node(tree, node) & {*pools.every(job)}:
+    if pools_of_node(tree, node) & {*pools.every(job)}:
         return ""
     pool = pool_of_node(tree, node)
     known = class_of(tree, name) if name is not None else None
@@ -142,11 +142,9 @@ def _off_pool(state: State, job: Job, node: Node, pools: Pools | None) -> str:
     return f"{OF_POOL}{pool}, and queue {job.spec.queue} uses {', '.join(tree.pools_of(job.spec.queue))}"
 
 
-def _not_yet(state: State, job: Job, node: Node, pools: Pools | None, now: float) -> str:
+def _not_yet(state: State, job: Job, node: Node, pools: Pools, now: float) -> str:
     """Say in which pool a node is, if the job may use that only later: when it has waited longer, or when it is known
     that the node is in no other one."""
-    if state.tree is None or pools is None:
-        return ""
     every, able = pools.every(job), pools_of_node(state.tree, node)
     if not able <= {*every}:
         names = " or ".join(sorted(able))
@@ -215,7 +213,7 @@ def _queue_view(
     view = QueueView(
         position=forecast.place_of(job.id),
         limit=wait.words if wait is not None else "",
-        stage=wait.stage if wait is not None else Stage.LIMIT,
+        stage=wait.stage if wait is not None else Stage.QUEUE_LIMIT,
         never=forecast.beyond_limit(job),
         estimate=estimate,
         ending=tuple(sorted({str(other.id) for _, other in ending})),

@@ -21,6 +21,6 @@ class HoursNow:
         return span_at(self.written, self.at)
 
     @cached_property
-    def tree(self) -> Tree | None:
-        """The queues; None while nobody has written a document."""
-        return Tree(self.span.document) if self.written.version else None
+    def tree(self) -> Tree:
+        """Tree of the queues, which is flat while nobody has written a document."""
+        return Tree(self.span.document, is_flat=not self.written.version)

@@ -5,21 +5,20 @@ from math import inf
 from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.bookings.choosing import choose_nodes
 from mesos_gpu.engine.gpus.unreserving import note_unreserve
-from mesos_gpu.engine.match.ahead import make_ahead
 from mesos_gpu.engine.match.closing import make_way
 from mesos_gpu.engine.match.covering import cover_again
 from mesos_gpu.engine.match.launching import launch, launch_monitors
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.offers import balance
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.match.preemption import possible, preempt
-from mesos_gpu.engine.match.reclaiming import keep_rooms, reclaim
 from mesos_gpu.engine.match.remains import Launches, Pace, Remains
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
+from mesos_gpu.engine.preemption.ahead import make_ahead
+from mesos_gpu.engine.preemption.preempting import keep_rooms, possible, reclaim
+from mesos_gpu.engine.preemption.recalls import give_up_room
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.secrets import at_hand
-from mesos_gpu.engine.tenancy.recalls import give_up_room
 from mesos_gpu.engine.tenancy.seats import Seating, seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
@@ -43,7 +42,7 @@ def match(turn: Turn) -> None:
             choose_nodes(turn, backlog)
         backlog.keep_first()
         seating = seat(turn, backlog.may_be_seated)
-        turn.state.seats_given = seating.given if seating else {}
+        turn.state.seats_given = seating.given
         turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, pace, backlog, seating)
         turn.state.matched_at = turn.now
     for effect in launches.effects(remains):
@@ -87,25 +86,23 @@ def _launch_jobs(
     launches: Launches,
     pace: Pace,
     backlog: Backlog,
-    seating: Seating | None,
+    seating: Seating,
 ) -> bool:
-    """Place each job, or reserve for it; then let those of lower priority make room. Whether a match that follows at
+    """Place each job, or reserve for it; then make room for jobs by preemption. Return whether a match that follows at
     once may launch, or plan, more."""
     state, settings = turn.state, turn.settings
     if not state.queue:
         return False
-    index, may_preempt = table_of(state, settings, turn.now, remains, pace).index, possible(turn, seating)
+    index, may_preempt = table_of(state, settings, turn.now, remains, pace).index, possible(turn)
     if not index.nodes and not may_preempt:
         make_way(turn, backlog)
         return False
     placing = Placing(state, settings, index)
-    held = [backlog.held] if backlog.held is not None else []
-    ledger.register(Index(index, remains, pace), placing, *held, backlog, backlog.neighbours)
+    ledger.register(Index(index, remains, pace), placing, backlog.held, backlog, backlog.neighbours)
     search = Search(settings, ledger, remains, pace, index, placing, backlog)
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
-    if seating is not None:
-        keep_rooms(turn, backlog)
+    keep_rooms(turn, backlog)
     for job in backlog.jobs():
         if job.id in running or not _is_ready(turn, backlog, job):
             continue
@@ -117,13 +114,11 @@ def _launch_jobs(
                 backlog.block(job)
                 blocked.append(job)
                 break
-            launch(turn, job, takes, remains, launches, seating.at_launch(job, takes) if seating else None)
+            launch(turn, job, takes, remains, launches, seating.at_launch(job, takes))
             following = arrays.following(turn, job)
     make_way(turn, backlog, blocked)
     more = False
-    if may_preempt and blocked and seating is not None:
+    if may_preempt and blocked:
         more = reclaim(turn, backlog, blocked, seating)
         make_ahead(turn, blocked)
-    elif may_preempt and blocked:
-        preempt(turn, backlog, blocked)
     return more or backlog.neighbours.verdicts.is_behind

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.charges import tree_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -45,14 +44,12 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
         TooMuch: As many jobs of its queue or user wait or run as may.
     """
     tree = tree_of(state, settings)
-    if tree is None:
-        if spec.job_class is not None:
-            why = f"there is no class {spec.job_class}: no document of queues was applied"
-            raise NotAccepted(
-                [("/class", why)], remedy="leave it out, or apply one: mesos-gpu queue apply FILE"
-            )
-        return spec if spec.priority is not None else changed(spec, priority=0)
+    if tree.is_flat and spec.job_class is not None:
+        why = f"there is no class {spec.job_class}: no document of queues was applied"
+        raise NotAccepted([("/class", why)], remedy="leave it out, or apply one: mesos-gpu queue apply FILE")
     spec = as_given(tree, spec)
+    if tree.is_flat:
+        return spec
     cost = _cheapest(state, tree, spec)
     wrong = [(each.path, each.reason) for each in faults(tree, spec, user, cost)]
     if wrong and not _may_in_other_hours(state, tree, spec, user, cost):
@@ -77,18 +74,16 @@ def _may_in_other_hours(state: State, tree: Tree, spec: JobSpec, user: str, cost
     return any(next(faults(other, spec, user, cost), None) is None for other in others)
 
 
-def of_app(tree: Tree | None, spec: JobSpec, app_id: str) -> JobSpec:
+def of_app(tree: Tree, spec: JobSpec, app_id: str) -> JobSpec:
     """What an instance of an app asks for, with what its queue and class give it.
 
     The queue is the one that the app or its label names, else the leaf named as its top group.
 
     Args:
-        tree: The queues; None: queues are names.
+        tree: Tree of the queues.
         spec: As the app has it.
         app_id: As /shop/web.
     """
-    if tree is None:
-        return replace(spec, priority=spec.priority or 0)
     return as_given(tree, replace(spec, queue=queue_of_app(tree, spec.queue, app_id)))
 
 
@@ -105,7 +100,7 @@ def check_app(
         spec: What an instance runs.
     """
     tree = tree_of(state, settings)
-    if tree is None:
+    if tree.is_flat:
         return
     spec, user = of_app(tree, spec, app.id), app.owner or app.user or ""
     cost, changed = _cheapest(state, tree, spec), old is None or not same_but_scale(old, app)

@@ -40,7 +40,6 @@ from mesos_gpu.policy.capacity.altered import Altered
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
-from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import (
     Leave,
@@ -99,7 +98,7 @@ class Backlog:
             offered: What is left of an agent's offers.
             reading: It is a reader's backlog: the state remembers nothing of it.
             learn: The run time of jobs without a limit, for estimates.
-            standing: What queues of a tree are due.
+            standing: What queues are due.
         """
         self._state, self._settings, self._now = state, settings, now
         self._offered, self._reading, self._ends_of = offered, reading, Ends(state, now, learn)
@@ -116,38 +115,24 @@ class Backlog:
         self._nodes: dict[AgentId, NodeCapacity] = {}
         self._tasks: dict[AgentId, list[Task]] | None = None
         self._before: list[list[Reservation]] = []  # reservations before each take that stands
-        charges = charges_of(state, settings)
-        self.held = None if charges is None else Held(state, charges, now)
+        self.held = Held(state, charges_of(state, settings), now)
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
         of_step = now, self.attained, standing, settings.aging_step_s
-        self._barriers = None if self.held is None else Barriers(state, self.held, *of_step)
-        self._waits: Waits | None = None
+        self._barriers = Barriers(state, self.held, *of_step)
         if reading:
             self.keep_first()
-        if self.held is not None and state.tree is not None:
-            self._waits = Waits(
-                state, settings, now, self.held, self.attained, standing, held_back=self.rule_against
-            )
+        self._waits = Waits(
+            state, settings, now, self.held, self.attained, standing, held_back=self.rule_against
+        )
 
     def jobs(self) -> Iterable[Job]:
-        """Every pending job, the first to be tried first. With a tree of queues the next follows from what became of
-        those before it."""
-        if self._waits is not None:
-            return self._waits.jobs()
-        state = self._state
-        pending = [state.jobs[job_id] for _, job_id in state.queue]
-        ordered = in_order(pending, self._now, self._settings.aging_step_s)
-        first = [job for job in pending if job.room_made_at is not None]
-        if not first:
-            return ordered
-        # Others were ended for those: nobody may take their room.
-        return sorted(ordered, key=lambda job: job.room_made_at is None)
+        """Yield every pending job, the first to be tried first; the next one depends on what became of those before."""
+        return self._waits.jobs()
 
     def starving_as(self, other: "Backlog") -> None:
         """Take from another backlog, whose line was asked for at the same moment, who is kept room for having waited
         too long."""
-        if self._waits is not None and other._waits is not None:
-            self._waits.heads = other._waits.heads
+        self._waits.heads = other._waits.heads
 
     # --- limits
 
@@ -159,25 +144,26 @@ class Backlog:
         """Why a job waits though there were room for it; None: limits and rules let it start."""
         if job.spec.booking is not None and (wait := self.booked.wait_of(job)):
             return wait
-        return None if self._barriers is None else self._barriers.wait_of(job, self.reservations)
+        return self._barriers.wait_of(job, self.reservations)
 
     def rule_against(self, job: Job) -> Wait | None:
         """Why a job waits that no reservation could help; None: nothing of that kind."""
         if job.spec.booking is not None:
             return self.booked.rule_against(job)
-        return None if self._barriers is None else self._barriers.wait_of_rules(job)
+        return self._barriers.wait_of_rules(job)
 
     def helps_no_more(self, job: Job) -> bool:
         """Whether room that was made for a job is of no use: a rule or a limit keeps it from starting whoever ends, or
         some of the room is in a pool that it may not use any more."""
-        if self.held is not None and not self.held.may_use_room(job):
+        if not self.held.may_use_room(job):
             return True
         wait = self.rule_against(job)
         if job.room_made_at is not None and job.room_made_at > self._now:
             return False  # hours are to change
         if wait is None:
             return bool(self.beyond_limit(job))
-        return wait.stage is not Stage.GUARANTEE or job.id not in self.ended_for
+        ends_help = wait.stage is Stage.GUARANTEE or wait.lack is not None
+        return not ends_help or job.id not in self.ended_for
 
     @cached_property
     def ended_for(self) -> frozenset[JobId | None]:
@@ -186,32 +172,32 @@ class Backlog:
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of GPUs let a job start when some jobs that run have ended."""
-        return self._barriers is None or self._barriers.has_room_without(job, ended)
+        return self._barriers.has_room_without(job, ended)
 
     def is_limited(self, job: Job) -> bool:
         """Return whether any limit of GPUs holds for a job."""
-        return self._barriers is not None and bool(self._barriers.bounds(job))
+        return bool(self._barriers.bounds(job))
 
-    def shortages(self, job: Job) -> Sequence[Sequence[Shortage]]:
-        """Return what a job lacks of limits of GPUs, as of `Barriers.shortages`."""
-        return [] if self._barriers is None else self._barriers.shortages(job, self.reservations)
+    def shortages(self, job: Job) -> Mapping[str, Sequence[Shortage]]:
+        """Return what a job lacks of limits by pool, as of `Barriers.shortages`."""
+        return self._barriers.shortages(job, self.reservations)
 
     def may_be_seated(self, job: Job, pool: str | None = None) -> bool:
         """Whether it could start if it had a seat, in any pool or in that one."""
         if job.spec.booking is not None:
             return False  # what is booked is no part of a guarantee while it lasts
-        return self._barriers is None or self._barriers.may_be_seated(job, pool, self.reservations)
+        return self._barriers.may_be_seated(job, pool, self.reservations)
 
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""
-        return "" if self._barriers is None else self._barriers.beyond(job)
+        return self._barriers.beyond(job)
 
     def in_pools(
         self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
     ) -> Sequence[Mapping[AgentId, NodeCapacity]]:
         """Keep those of some nodes that are in pools whose limits leave room for all of a job: by `Pools.preferred`."""
         pools, held = self.open_pools(job), self.held
-        if pools is None or held is None:
+        if pools is None:
             return (nodes,)
         parts = held.pools.preferred(job, pools, self._state.seats_given.get(job.id))
         able = {key: node for key, node in nodes.items() if held.is_in(key, pools)}
@@ -219,7 +205,7 @@ class Backlog:
 
     def open_pools(self, job: Job) -> frozenset[str] | None:
         """The pools whose limits leave room for it; None: there are no pools."""
-        if self._barriers is None or self.held is None or not self.held.tree.document.pools:
+        if not self.held.tree.document.pools:
             return None
         if not job.spec.gpus:
             return self.held.pools_of(job)
@@ -228,20 +214,18 @@ class Backlog:
     def booked_for(self, job: Job, nodes: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
         """What is booked for a job on some nodes, where its queue and class, and limits of their pools, let it be."""
         booked, held = self.booked.only(job, nodes), self.held
-        if self._barriers is None or held is None:
-            return booked
         pools = self._barriers.pools_of_booked(job, self.reservations)
         return {key: node for key, node in booked.items() if held.is_in(key, pools)}
 
     def _limits(self, job: Job, pool: str) -> list[Limit]:
         """The limits that hold for a job in a pool, and what counts against them."""
-        bounds = () if self._barriers is None else self._barriers.bounds(job)
+        bounds = self._barriers.bounds(job)
         return [Limit(b.path, pool, b.milli, self._held_below(b)) for b in bounds if b.pool == pool]
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
         """What counts against a limit: found when somebody asks, and kept up to date then."""
         key = bound.path, bound.pool
-        if key not in self._below and self.held is not None:
+        if key not in self._below:
             held = self.held
             self._below[key] = [
                 replace(self.allocation(task), counted_milli=charge.milli)
@@ -258,8 +242,11 @@ class Backlog:
 
     def keep_first(self) -> None:
         """Keep what is booked, and what gangs gave up that start again, before anything is kept for other jobs."""
-        spares_of = None if self._barriers is None else self._barriers.spares_beside
-        asked = self.rule_against, partial(request_of, settings=self._settings), spares_of
+        asked = (
+            self.rule_against,
+            partial(request_of, settings=self._settings),
+            self._barriers.spares_beside,
+        )
         free = given_up(self._state, self._settings, self._now, *asked, self.capacity)
         self._kept.every, self._firm = [*self.booked.kept(self.capacity), *free], bool(free)
 
@@ -280,7 +267,7 @@ class Backlog:
                 request, ahead = request_of(job, self._settings), job.room_made_at > self._now
                 self._keep(self._reserve(job, request) if ahead else self.reservations_for(job, request))
             return
-        starves = self._waits is not None and job.id in self._waits.heads
+        starves = job.id in self._waits.heads
         served = self._starving if starves else self._queues
         if queue in served or len(served) >= self._settings.most_reservations:
             return
@@ -297,19 +284,19 @@ class Backlog:
                 note_hopeless(self._state, job, self._now)
             return
         served.add(queue)
-        borrows = self._waits is not None and job.spec.gpus and self._waits.seat_for(job) is None
+        borrows = not self.held.tree.is_flat and job.spec.gpus and self._waits.seat_for(job) is None
         # For who borrows nothing is idle of which nobody knows how long, before it starves.
         if starves or not borrows or all(each.at < ENDLESS for each in reservations):
             self._keep(reservations)
 
     def _is_lost(self, job: Job, request: Request, *, starves: bool) -> bool:
         """Whether no node could serve who starves, or has a seat; not while there are pools that he may use later."""
-        if self.held is not None and self.held.pools.next(job) is not None:
+        if self.held.pools.next(job) is not None:
             return False
         if job.id in self._state.seats_given:
             able = (self.capacity(node) for node in self._state.nodes.values() if self.serves(job, node))
             return is_hopeless(self._state, request, able)
-        if not starves or self.held is None or self._barriers is None:
+        if not starves:
             return False
         pools = self._barriers.may_hold(job)
         parts = self.held.parts(job, pools, pools)
@@ -345,7 +332,7 @@ class Backlog:
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
         held = self.held
-        if held is None or not held.tree.document.pools or not job.spec.gpus:
+        if not held.tree.document.pools or not job.spec.gpus:
             return self._reservations_in(job, request, (DEFAULT_POOL,))
         pools = held.pools.every(job) if self._reading else held.pools_of(job)
         parts = held.parts(job, pools, self.open_pools(job) or ())
@@ -357,7 +344,7 @@ class Backlog:
         leaves: list[tuple[Leave, Sequence[Limit], int]] = []
         for pool in pools:
             limits = self._limits(job, pool)
-            if not limits or self.held is None:
+            if not limits:
                 continue
             cost = self.held.cost_of(job, pool)
             granted = leave_of_all(limits, cost, self._now)
@@ -370,7 +357,7 @@ class Backlog:
                 return [Reservation(job.id, job.spec.queue, needs, leave.at, spares=spares, awaited=awaited)]
             leaves.append((leave, limits, cost))
         there = self._reserve(job, request, pools)
-        opens = [self.held.pools.opens_at(job, pool) for pool in pools] if self.held else []
+        opens = [self.held.pools.opens_at(job, pool) for pool in pools]
         if opens_at := max(opens, default=0.0):  # not before the job may use them
             there = [replace(each, at=max(each.at, opens_at)) for each in there]
         return [with_leaves(each, leaves) for each in there]
@@ -384,8 +371,8 @@ class Backlog:
         # What others are ended for is kept for whom they are ended.
         there = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
         able = [node for node in there if self.serves(job, node, ever=self._reading)]
-        if pools and (held := self.held) is not None and held.tree.document.pools and job.spec.gpus:
-            able = [node for node in able if held.pool_of(node.id) in pools]
+        if pools and self.held.tree.document.pools and job.spec.gpus:
+            able = [node for node in able if self.held.pool_of(node.id) in pools]
         nodes = [self._left_of(job, node) if beside else self.capacity(node) for node in able]
         if job.spec.tasks > 1:
             place = self.neighbours.placing_of(job)
@@ -405,7 +392,7 @@ class Backlog:
             self.attained.passing(job),
             self.booked.kind(job),
             (job.id in self._roomy or self._firm) and job.id,
-            self._barriers is not None and self._barriers.kind_of_lender(job),
+            self._barriers.kind_of_lender(job),
         )
         numbers = self._ends.get(key)
         if numbers is None:
@@ -434,7 +421,7 @@ class Backlog:
         job, request = take.job, take.request
         if job is None or request is None:
             return
-        charge = None if self.held is None else self.held.charge_of_take(take)
+        charge = self.held.charge_of_take(take)
         if charge is not None:
             self._count(job, charge)
         ends_at = ends_by(job.spec, self._now)
@@ -458,7 +445,7 @@ class Backlog:
         """Be as before it."""
         self._forget(take.agent_id)
         self._kept.every = self._before.pop()
-        charge = None if self.held is None else self.held.charge_of_take(take)
+        charge = self.held.charge_of_take(take)
         if charge is not None:
             for path in up(charge.queue):
                 if (path, charge.pool) in self._below:
@@ -490,10 +477,8 @@ class Backlog:
         """Whether the job may go there at all, now; with `ever` also where it may go only when it has waited longer."""
         if node.lost_at is not None or is_closed(self._state, node):
             return False
-        if self.held is not None:
-            pools = self.held.pools.every(job) if ever else self.held.pools_of(job)
-            if not self.held.is_in(node.id, pools):
-                return False
+        if not self.held.is_in(node.id, self.held.pools.every(job) if ever else self.held.pools_of(job)):
+            return False
         if self._settings.role_of and is_for_others(self._state, self._settings, job, node.id):
             return False
         return not self.neighbours.barred(job, node)
@@ -537,8 +522,7 @@ class Backlog:
             if precedes(self._state, job, kept, rank):
                 return False
         if not kept.booking:
-            own = self._barriers is not None and self._barriers.takes_own(job, kept)
-            return not own and self.attained.in_way(job, ends_at, kept)
+            return not self._barriers.takes_own(job, kept) and self.attained.in_way(job, ends_at, kept)
         return self.booked.in_way(job, ends_at, kept)
 
     def ports_for(self, job: Job, node: Node) -> tuple[PortRange, ...] | None:

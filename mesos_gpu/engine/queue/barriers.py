@@ -1,8 +1,9 @@
 """What keeps a job waiting though there were room for it: limits, and what queues and classes say."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from math import inf
 
 from mesos_gpu.engine.queue.budgets import Budgets
@@ -18,7 +19,7 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.admission.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
+from mesos_gpu.policy.admission.limits import Lack, Scope, Wait, scopes_of, wait_of_queue, waits_of_scopes
 from mesos_gpu.policy.capacity.node import Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import ends_by
@@ -44,7 +45,6 @@ class Barriers:
         self._state, self._held, self._now, self._standing = state, held, now, standing
         self._attained = attained
         self._tree = held.tree
-        self._has_document = state.tree is not None
         self._budgets = Budgets(state, now)
         self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
         self._known: dict[Hashable, Wait | None] = {}
@@ -63,7 +63,7 @@ class Barriers:
         if revision != self._held.revision or last is not reservations:
             self._known.clear()
             self._known_at = self._held.revision, reservations
-        if not self._has_document and not self.bounds(job):
+        if self._tree.is_flat and not self.bounds(job):
             return None
         key = self._kind(job)
         if key not in self._known:
@@ -72,43 +72,57 @@ class Barriers:
 
     def wait_of_rules(self, job: Job) -> Wait | None:
         """Why it may not start that no reservation could help; None: nothing of that kind."""
-        if not self._has_document:
+        if self._tree.is_flat:
             return None
         if self._rules_at != self._held.revision:
             self._rules.clear()
             self._rules_at = self._held.revision
         key = self._kind(job)
         if key not in self._rules:
-            self._rules[key] = self._wait_of_rules(job)
+            self._rules[key] = next(self._blockers(job), None)
         return self._rules[key]
 
     def _kind(self, job: Job) -> Hashable:
         """Jobs of one kind wait for the same."""
         own = None if job.room_made_at is None else job.id  # something may be kept for it itself
-        opened = self._held.pools.count(job) if self._has_document else 0
-        return ruled_as(job), job.id in self._state.seats_given, own, opened
+        return ruled_as(job), job.id in self._state.seats_given, own, self._held.pools.count(job)
 
-    def _wait_of_rules(self, job: Job) -> Wait | None:
-        """Who only lacks a seat waits for that: whatever else keeps a job waiting comes first, as no seat helps it."""
-        seated = job.id in self._state.seats_given
-        wait = wait_of_queue(self._tree, job.spec, seated=seated)
-        if wait is None or wait.stage is Stage.GUARANTEE:
-            return self._wait_of_budgets_and_scopes(job, lacks_seat=wait is not None) or wait
-        return wait
+    # --- the list of blockers
 
-    def _wait_of_budgets_and_scopes(self, job: Job, *, lacks_seat: bool) -> Wait | None:
+    def _blockers(self, job: Job) -> Iterator[Wait]:
+        """Yield what keeps a job waiting in every pool, the most decisive first; a seat helps only if it comes last."""
+        of_queue = wait_of_queue(self._tree, job.spec, seated=job.id in self._state.seats_given)
+        lacks_seat = of_queue is not None and of_queue.stage is Stage.GUARANTEE
+        if of_queue is not None and not lacks_seat:
+            yield of_queue
         if lacks_seat and (wait := self._budgets.wait_for_seat(job)):
-            return wait
+            yield wait
         cost = max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
         if wait := self._budgets.refuses(job, cost, self._held.taken_below):
-            return wait
-        scopes = self._scopes_of(job)
-        if not scopes:
-            return None
-        sums = self._held.sums
-        return wait_of_scopes(
-            scopes, cost, lambda path, user: sums.jobs[path, user], lambda path, user: sums.users[path, user]
-        )
+            yield wait
+        if scopes := self._scopes_of(job):
+            sums = self._held.sums
+            yield from waits_of_scopes(
+                scopes, cost, lambda *owner: sums.jobs[owner], lambda *owner: sums.users[owner]
+            )
+        if of_queue is not None and lacks_seat:
+            yield of_queue
+
+    def _blockers_in(self, job: Job, pool: str, reservations: Reservations) -> Iterator[Wait]:
+        """Yield what keeps a job waiting in one pool, the most decisive first."""
+        held, cost = self._held, self._held.cost_of(job, pool)
+        bounds = [each for each in self.bounds(job) if each.pool == pool]
+        for bound in bounds:
+            lack = held.amount(bound.path, pool) + cost - bound.milli
+            if lack > 0:
+                of_bound = Lack(lack, bound.path, pool) if cost <= bound.milli else None
+                yield Wait(Stage.QUEUE_LIMIT, self._holds(bound), lack=of_bound)
+        kept = self._kept_in(job, pool, reservations, cost) if bounds else None
+        if kept is not None:
+            bound = next(each for each in bounds if each.path == kept)
+            yield Wait(Stage.QUEUE_LIMIT, f"{self._holds(bound)}; the rest is kept for a job before it")
+        if wait := self._wait_of_lenders(job, pool, cost):
+            yield wait
 
     def open_pools(self, job: Job, reservations: Reservations) -> frozenset[str]:
         """The pools whose limits leave room for all of a job."""
@@ -132,52 +146,35 @@ class Barriers:
         waits = (self._wait_in(job, each, reservations) for each in pools)
         return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
 
-    def shortages(self, job: Job, reservations: Reservations) -> list[list[Shortage]]:
-        """Return what a job lacks of limits of GPUs, and which jobs would give it back by their ends.
+    def shortages(self, job: Job, reservations: Reservations) -> dict[str, list[Shortage]]:
+        """Return what a job lacks of limits, and which jobs would give it back by their ends.
 
         Args:
             job: Job that waits.
             reservations: Reservations of jobs before it.
 
         Returns:
-            Shortages by pool that it may use. Empty if it waits for something else, or no end would help.
+            Shortages by pool that it may use. Empty if no limit keeps it waiting, or if no end would help.
         """
-        seated = job.id in self._state.seats_given
-        wait = self.wait_of(job, reservations)
-        if wait is None or (wait.stage is Stage.GUARANTEE and not seated):
-            return []
-        if self.wait_of_rules(job) is not None:
-            return []
-        by_pool: list[list[Shortage]] = []
+        if self.wait_of(job, reservations) is None:
+            return {}
+        everywhere = list(self._blockers(job))
+        by_pool: dict[str, list[Shortage]] = {}
         for pool in sorted(self._held.pools_of(job)):
-            cost = self._held.cost_of(job, pool)
-            bounds = [each for each in self.bounds(job) if each.pool == pool]
-            lacks = [(each, self._held.amount(each.path, pool) + cost - each.milli) for each in bounds]
-            short = [(bound.path, lack) for bound, lack in lacks if lack > 0]
-            if any(cost > bound.milli for bound, lack in lacks if lack > 0):
-                continue
-            if seated and (lack := self._lack_of_lenders(job, pool, cost)) > 0:
-                short.append((ROOT, lack))
-            if short:
-                by_pool.append([Shortage(lack, self._held.held_below(path, pool)) for path, lack in short])
+            lacks = [wait.lack for wait in (*everywhere, *self._blockers_in(job, pool, reservations))]
+            known = [lack for lack in lacks if lack is not None]
+            if len(known) == len(lacks):
+                by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
         return by_pool
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
-        """Whether the limits of the pools where some jobs run let another start there when they have ended."""
-        freed = self._held.held_by(ended)
-        pools = {pool for _, pool in freed}
-        costs = {pool: self._held.cost_of(job, pool) for pool in pools}
-        amounts = (
-            (each, self._held.amount(each.path, each.pool) - freed[each.path, each.pool])
-            for each in self.bounds(job)
-            if each.pool in pools
-        )
-        return (
-            pools <= self._held.pools_of(job)
-            and all(left + costs[each.pool] <= each.milli for each, left in amounts)
-            and all(
-                self._lack_of_lenders(job, pool, cost) <= freed[ROOT, pool] for pool, cost in costs.items()
-            )
+        """Return whether all limits let a job that lacks a seat start where some jobs run, when these have ended."""
+        pools = self._held.pools_of_jobs(ended)
+        waits = chain(self._blockers(job), *(self._blockers_in(job, pool, ()) for pool in pools))
+        lacks = [wait.lack for wait in waits if wait.stage is not Stage.GUARANTEE or wait.lack is not None]
+        return pools <= self._held.pools_of(job) and all(
+            lack is not None and sum(self._held.holdings(lack).get(each, 0) for each in ended) >= lack.amount
+            for lack in lacks
         )
 
     def bounds(self, job: Job) -> Sequence[Bound]:
@@ -224,17 +221,7 @@ class Barriers:
         return Wait(Stage.POOL, "; ".join(wait.words for wait in waits))
 
     def _wait_in(self, job: Job, pool: str, reservations: Reservations) -> Wait | None:
-        held, cost = self._held, self._held.cost_of(job, pool)
-        bounds = [each for each in self.bounds(job) if each.pool == pool]
-        stage = Stage.QUEUE_LIMIT if self._has_document else Stage.LIMIT
-        for bound in bounds:
-            if held.amount(bound.path, pool) + cost > bound.milli:
-                return Wait(stage, self._holds(bound))
-        kept = self._kept_in(job, pool, reservations, cost) if bounds else None
-        if kept is not None:
-            bound = next(each for each in bounds if each.path == kept)
-            return Wait(stage, f"{self._holds(bound)}; the rest is kept for a job before it")
-        return self._wait_of_lenders(job, pool, cost)
+        return next(self._blockers_in(job, pool, reservations), None)
 
     def _kept_in(self, job: Job, pool: str, reservations: Reservations, cost: int) -> str | None:
         """The queue of whose limit others before it have the rest; None: there is none."""
@@ -261,12 +248,13 @@ class Barriers:
         return (-other.priority, other.sequence) > (-job.priority, job.sequence)
 
     def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
-        if self._standing is None or self._lack_of_lenders(job, pool, cost) <= 0:
+        lack = self._lack_of_lenders(job, pool, cost)
+        if self._standing is None or lack <= 0:
             return None
         free = self._standing.amount(pool) - self._held.amount(ROOT, pool)
-        kept = self._held.kept_from(job.spec.queue, pool, self._standing.amount(pool))
+        kept = lack - cost + free
         words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
-        return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus")
+        return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus", lack=Lack(lack, ROOT, pool))
 
     def _lack_of_lenders(self, job: Job, pool: str, cost: int) -> int:
         """Return what others must give back before a job may start, thousandths of cost, for queues not to lend more

@@ -89,8 +89,6 @@ def standing_of(state: State, tree: Tree, key: Key, budget: Budget, now_ms: int)
 def all_standing(state: State, now: float) -> list[Standing]:
     """How all budgets stand that somebody has paid from, or that are of a queue."""
     tree = state.tree
-    if tree is None:
-        return []
     known = (standing_of(state, tree, key, budget, int(now * MS)) for key, budget in _known(state, tree))
     return [each for each in known if each is not None]
 
@@ -98,8 +96,6 @@ def all_standing(state: State, now: float) -> list[Standing]:
 def all_periods(state: State, now: float) -> list[Standing]:
     """How each period of all budgets ended that is kept, and how the current one stands; the latest last."""
     tree = state.tree
-    if tree is None:
-        return []
     periods, now_ms = list[Standing](), int(now * MS)
     for key, budget in _known(state, tree):
         current = standing_of(state, tree, key, budget, now_ms)
@@ -180,7 +176,7 @@ class Budgets:
         return Wait(Stage.BUDGET, f"{words}; {_again(empty)}", _opens_at(empty))
 
     def _paid_by(self, job: Job) -> Iterable[Standing]:
-        if self._tree is None or not self._tree.has_budgets:
+        if not self._tree.has_budgets:
             return
         for key, budget in paid_by(self._tree, job.spec.queue, job.charged_to):
             if key not in self._known:
@@ -225,7 +221,6 @@ class Budgets:
 
     def _of_running(self, standing: Standing) -> tuple[int, int]:
         """What those that run may use still, and of that what they may use after the period."""
-        assert self._tree is not None, "budgets are of a tree"
         key = standing.use.queue, standing.use.user
         known = self._promised.get(key)
         if known is None:

@@ -1,8 +1,8 @@
 """What queues and users hold during a match: a book of its ledger over the tree of queues, in thousandths of cost. And
 which pools a job may use: as its queue and class say, and while it waits, as far as it has waited for each."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from mesos_gpu.engine.charges import Charges, charged_with, pool_of_node, pools_of_node, up
@@ -13,8 +13,8 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
-from mesos_gpu.policy.admission.limits import class_of, pools_for
+from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, ROOT
+from mesos_gpu.policy.admission.limits import Lack, class_of, pools_for
 from mesos_gpu.policy.tenancy.cells import owed_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
@@ -125,7 +125,7 @@ class Held:
         self.sums = charges.sums.copied()
         self._taken: list[tuple[Job, Charge] | None] = []
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
-        self._below: dict[tuple[str, str], dict[JobId, int]] = {}
+        self._holdings: dict[Lack, dict[JobId, int]] = {}
         self._pools: dict[AgentId, str] = {}
         self._able: dict[AgentId, frozenset[str]] = {}  # pools that a node may be in
         self.pools = Pools(state, self.tree, now)
@@ -158,23 +158,20 @@ class Held:
         """What a task is charged."""
         return self._of_task[task.id][1]
 
-    def held_by(self, jobs: Collection[JobId]) -> Counter[tuple[str, str]]:
-        """What some jobs held when the match began, by each queue that they are in or below, and pool."""
-        sums = Counter[tuple[str, str]]()
-        for job_id, charge in self._of_task.values():
-            if job_id in jobs:
-                for path in up(charge.queue):
-                    sums[path, charge.pool] += charge.milli
-        return sums
+    def pools_of_jobs(self, jobs: Collection[JobId]) -> set[str]:
+        """Return the pools in which some jobs held anything when the match began."""
+        return {charge.pool for job_id, charge in self._of_task.values() if job_id in jobs}
 
-    def held_below(self, queue: str, pool: str) -> Mapping[JobId, int]:
-        """Return by job what it held of a pool when the match began, of jobs charged to a queue or below it."""
-        known = self._below.get((queue, pool))
+    def holdings(self, lack: Lack) -> Mapping[JobId, int]:
+        """Return by job what it held of a limit when the match began, in the unit of what the limit lacks."""
+        key = replace(lack, amount=0)
+        known = self._holdings.get(key)
         if known is None:
-            known = self._below[queue, pool] = {}
+            known = self._holdings[key] = {}
             for job_id, charge in self._of_task.values():
-                if charge.pool == pool and queue in up(charge.queue):
-                    known[job_id] = known.get(job_id, 0) + charge.milli
+                in_pool = not lack.pool or charge.pool == lack.pool
+                if in_pool and lack.path in up(charge.queue) and lack.user in (EVERYBODY, charge.user):
+                    known[job_id] = 1 if lack.counts_jobs else known.get(job_id, 0) + charge.milli
         return known
 
     def taken_below(self, queue: str) -> list[tuple[Job, Charge]]:

@@ -17,8 +17,7 @@ class Attained:
     def __init__(self, state: State, now: float) -> None:
         """Nothing is computed before it is asked for."""
         self._state, self._now = state, now
-        tree = state.tree
-        leaves = () if tree is None else tree.leaves()
+        leaves = state.tree.leaves()
         self._queues = {each.path for each in leaves if each.resolved.order is LineOrder.LAS}
         self._ranks: dict[JobId, Rank] = {}
 

@@ -88,7 +88,7 @@ class Leaf:
         if self.ranked is not None and since <= now < until and step_s == known_step_s:
             return self.ranked
         kinds: dict[Hashable, int] = {}
-        jobs = [job for job_id in self.members if (job := state.jobs[job_id]).spec.gpus]
+        jobs = [job for job in self._submitted(state) if job.spec.gpus]
         self.ranked = [
             Ranked(
                 rank_in_leaf(job, now, step_s),
@@ -102,6 +102,12 @@ class Leaf:
         self.ranked_in = now, min((_worth_more_at(job, now, step_s) for job in jobs), default=inf), step_s
         return self.ranked
 
+    def _submitted(self, state: State) -> list[Job]:
+        """Return the jobs in the order of submission; those of one moment, as instances of an app, by their ids."""
+        return [
+            state.jobs[job_id] for _, job_id in sorted((place, id_) for id_, place in self.members.items())
+        ]
+
     def forget(self) -> None:
         """Put its jobs in order anew when somebody asks: one of them has changed."""
         self.jobs = self.ranked = None
@@ -111,8 +117,7 @@ class Leaf:
         fresh = self.jobs is not None and now < self.until and places == self.places and step_s == self.step_s
         if self.jobs is not None and fresh:
             return self.jobs
-        submitted = sorted(self.members, key=self.members.__getitem__)
-        jobs = [state.jobs[job_id] for job_id in submitted]
+        jobs = self._submitted(state)
 
         def place(job: Job) -> tuple[int, int]:
             priority = effective_priority(job.priority, now - in_line_since(job), step_s)

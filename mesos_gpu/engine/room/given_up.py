@@ -126,7 +126,7 @@ def precedes(state: State, job: Job, kept: Reservation, rank: Callable[[Job], tu
         rank: Place of a job in its queue; the lowest is first.
     """
     gang = state.jobs[kept.job_id]
-    if job.spec.queue != gang.spec.queue and state.tree is not None:
+    if state.tree.leaf_of(job.spec.queue) != state.tree.leaf_of(gang.spec.queue):
         return job.room_made_at is not None or (
             job.id in state.seats_given and gang.seat is None and gang.id not in state.seats_given
         )

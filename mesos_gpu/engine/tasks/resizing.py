@@ -151,7 +151,7 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
         Conflict: It may not.
     """
     charges, more = charges_of(turn.state, turn.settings), spec.counted_milli - job.spec.counted_milli
-    if charges is None or more <= 0:
+    if more <= 0:
         return
     document, grows = charges.tree.document, Counter[str]()  # by pool
     for task in turn.state.round_of(job):

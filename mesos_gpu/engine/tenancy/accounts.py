@@ -155,7 +155,7 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
 def _pool_of(state: State, task: Task) -> str:
     """The pool that it is in; "": there are none."""
     node = state.nodes.get(task.agent_id)
-    if state.tree is None or not state.queues.pools or node is None:
+    if not state.queues.pools or node is None:
         return ""
     return pool_of_node(state.tree, node)
 

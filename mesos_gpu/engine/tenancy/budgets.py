@@ -42,8 +42,6 @@ from mesos_gpu.policy.tenancy.tree import Tree
 def keep(turn: Turn, changes: Sequence[Change]) -> None:
     """Charge budgets for what the step has begun and ended."""
     tree = turn.state.tree
-    if tree is None:
-        return
     changed = any(isinstance(effect, SaveQueues) for effect in turn.effects)
     if changed:
         book_of(turn.state).meters = None
@@ -85,10 +83,8 @@ def _count(turn: Turn, tree: Tree, changes: Sequence[Change]) -> None:
 def on_tick(turn: Turn) -> None:
     """Look at the budgets when the first of them has to be."""
     tree = turn.state.tree
-    if (
-        tree is not None
-        and tree.has_budgets
-        and (book_of(turn.state).meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms)
+    if tree.has_budgets and (
+        book_of(turn.state).meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms
     ):
         look(turn, tree)
     _call_off(turn)
@@ -101,8 +97,8 @@ def _call_off(turn: Turn) -> None:
         notice, span = state.tasks[task_id].notice, state.spans.get(task_id)
         if notice is None or notice.reason is not NoticeReason.BUDGET or not notice.stands or span is None:
             continue
-        paying_now = paid_by(tree, span.queue, user_of(span)) if tree is not None else ()
-        known = (standing_of(state, tree, *each, now_ms(turn)) for each in paying_now if tree is not None)
+        paying_now = paid_by(tree, span.queue, user_of(span))
+        known = (standing_of(state, tree, *each, now_ms(turn)) for each in paying_now)
         if not any(each is not None and stops(each) for each in known):
             job = state.jobs[span.job_id]
             notices.recall(
@@ -149,7 +145,7 @@ def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
     """
     tree = turn.state.tree
     key = event.queue, event.user
-    if tree is None or key not in {**budgets_of(tree), **dict(paid_by(tree, event.queue, event.user))}:
+    if key not in {**budgets_of(tree), **dict(paid_by(tree, event.queue, event.user))}:
         whose = f"user {event.user} in queue {event.queue}" if event.user != "*" else f"queue {event.queue}"
         raise NotFound(f"{whose} has no budget", remedy="see which there are with: mesos-gpu budget list")
     look(turn, tree)

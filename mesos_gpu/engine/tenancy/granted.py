@@ -18,11 +18,11 @@ from mesos_gpu.model.tenancy import NO_QUEUES, Fairness
 
 
 def settle(turn: Turn) -> None:
-    """Charge what the step has granted, and take back what it has ended. Without a tree nothing is looked at."""
+    """Charge what the step has granted, and take back what it has ended; nothing while there is no document."""
     state = turn.state
-    charges = charges_of(state, turn.settings) if state.tree is not None else None
-    if charges is None:
+    if state.tree.is_flat:
         return
+    charges = charges_of(state, turn.settings)
     changed = any(isinstance(effect, SaveQueues) for effect in turn.effects)
     if changed:
         past_uses.on_document(turn, state.queue_versions.get(state.queues.version - 1, NO_QUEUES))

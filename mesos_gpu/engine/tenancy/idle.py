@@ -55,7 +55,7 @@ def _declared(tree: Tree, job_class: str | None, queue: str) -> Idle:
 def idle_of(state: State, job: Job, now: float) -> tuple[Idleness, Idle] | None:
     """What is shown of a job: how idle it is known to be, and its rules; None: there is nothing to show."""
     known, tree = state.idlenesses.get(job.id), state.tree
-    if known is None or tree is None:
+    if known is None:
         return None
     if known.keep_until is not None and (now >= known.keep_until or job.state.ended):
         known = replace(known, keep_until=None, kept_by="")
@@ -71,7 +71,7 @@ def on_tick(turn: Turn) -> None:
     state, tree = turn.state, turn.state.tree
     work = state.gpu_work
     reported, work.reported = sorted(work.reported), set()
-    if tree is None:
+    if tree.is_flat:
         work.counts.clear()
         return
     looked: dict[JobId, None] = {}
@@ -184,8 +184,6 @@ def is_pressing(state: State) -> bool:
 def returnable(turn: Turn) -> dict[JobId, Job]:
     """Jobs that end now if somebody waits whom their GPUs would serve: warned long enough, and known to do nothing."""
     state, tree, jobs = turn.state, turn.state.tree, dict[JobId, Job]()
-    if tree is None:
-        return jobs
     for known in state.idlenesses.values():
         job = state.jobs.get(known.job_id)
         if known.state is IdleState.WARNED and job is not None and _is_returnable(turn, tree, job, known):
@@ -209,7 +207,6 @@ def _is_returnable(turn: Turn, tree: Tree, job: Job, known: Idleness) -> bool:
 
 def give_up(turn: Turn, job: Job, by: JobId) -> None:
     """Give one of those jobs notice, for one that waits."""
-    assert turn.state.tree is not None, "only in a tree is a job returned"
     rules = rules_of(turn.state.tree, job)
     remember(turn, give(turn, job, known_of(turn, job), rules, _lead_s(turn, job, rules), by))
 
@@ -366,7 +363,7 @@ def _kept_job(turn: Turn, job_id: JobId) -> tuple[Job, Idle]:
     job, tree = turn.state.jobs.get(job_id), turn.state.tree
     if job is None:
         raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps")
-    if tree is None:
+    if tree.is_flat:
         raise Conflict(
             "nothing is done about idle GPUs, as there is no document of queues",
             remedy="nothing need be done",

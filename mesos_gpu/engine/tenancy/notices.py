@@ -154,14 +154,14 @@ def on_tick(turn: Turn) -> None:
     heard."""
     state, tree = turn.state, turn.state.tree
     drains = {key: drain for key, drain in state.drains.items() if drain.deadline_at is not None}
-    draining = tree is not None and any(queue.stop is Stop.DRAIN for queue in tree.queues.values())
+    draining = any(queue.stop is Stop.DRAIN for queue in tree.queues.values())
     seen, known = set[JobId](), state.restless
     for task_id in list(state.live) if drains or draining else known.in_order(known.tasks | known.limited):
         task = state.tasks[task_id]
         job = state.jobs.get(task.job_id) if task.job_id is not None else None
         if job is None or job.id in seen:
             continue
-        limited = job.spec.timeout_s is not None and (tree is not None or job.spec.notice_s is not None)
+        limited = job.spec.timeout_s is not None and lead_s(turn, job) > 0
         if task.notice is None and not (drains or draining or limited):
             continue
         seen.add(job.id)
@@ -170,7 +170,7 @@ def on_tick(turn: Turn) -> None:
     notices.on_tick(turn)
 
 
-def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree | None) -> None:
+def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree) -> None:
     notice = stands(turn, job)
     if notice is not None and notice.reason is NoticeReason.TIME_LIMIT:
         return  # its executor ends it
@@ -203,11 +203,11 @@ def _look_after_drained(
 
 
 def _drained(
-    turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree | None
+    turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree
 ) -> tuple[str, float | None] | None:
     """Why a job is to be told now that its place or its queue is taken out, and how long before its end, as its notice
     says (None) or a deadline; None: it is not, or there is time yet."""
-    queue = tree.queues.get(job.spec.queue) if tree is not None else None
+    queue = tree.queues.get(job.spec.queue)
     if queue is not None and queue.stop is Stop.DRAIN:
         return f"its queue {queue.path} is drained", None
     ends: list[tuple[float, str]] = []

@@ -104,7 +104,7 @@ def drop_gone(turn: Turn, tree: Tree) -> None:
 def on_tick(turn: Turn) -> None:
     """Forget, from time to time, of whom nothing is left."""
     state, tree = turn.state, turn.state.tree
-    if tree is None or turn.now - state.past_uses_swept_at < SWEEP_S:
+    if turn.now - state.past_uses_swept_at < SWEEP_S:
         return
     state.past_uses_swept_at = turn.now
     now = micro(turn.now)

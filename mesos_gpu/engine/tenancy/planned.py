@@ -1,7 +1,6 @@
 """What a change of the tree of queues would do: who would be due more, who less, and whose jobs would borrow."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from mesos_gpu.engine.charges import Charges, charges_by
 from mesos_gpu.engine.state import State
@@ -16,29 +15,28 @@ from mesos_gpu.policy.tenancy.tree import Tree, with_above
 from mesos_gpu.policy.times.hours import span_at
 
 Amounts = dict[tuple[str, str], int]  # by path and pool
-_NONE: Final[Mapping[tuple[str, str], int]] = {}
 
 
 def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
     """What would change at once, if the document were the next version, for what is held and asked for now."""
     before, after = state.tree, Tree(span_at(document, now).document)
-    old = _Figures(state, charges_by(state, before), now) if before is not None else None
+    old = _Figures(state, charges_by(state, before), now)
     new = _Figures(state, charges_by(state, after), now)
-    fresh = {path for path in document.queues if before is None or path not in before.queues}
+    fresh = {path for path in document.queues if path not in before.queues}
     asked = new.dues_if_asked(fresh)
-    paths = {*after.queues, *(before.queues if before is not None else ())}
-    pools = {*new.shares.pools, *(old.shares.pools if old else ())}
+    paths = {*after.queues, *before.queues}
+    pools = {*new.shares.pools, *old.shares.pools}
     queues = tuple(
         PlannedQueue(
             path,
             pool,
-            _of(old.guarantees if old else _NONE, before, path, pool),
+            _of(old.guarantees, before, path, pool),
             _of(new.guarantees, after, path, pool),
-            _of(old.dues if old else _NONE, before, path, pool),
+            _of(old.dues, before, path, pool),
             _of(new.dues, after, path, pool),
             asked.get((path, pool)) if path in fresh and after.queues[path].is_leaf else None,
-            max(new.held.get((path, pool), 0), old.held.get((path, pool), 0) if old else 0),
-            max(new.pending.get((path, pool), 0), old.pending.get((path, pool), 0) if old else 0),
+            max(new.held.get((path, pool), 0), old.held.get((path, pool), 0)),
+            max(new.pending.get((path, pool), 0), old.pending.get((path, pool), 0)),
         )
         for path in sorted(paths, key=lambda path: path.split("/"))
         for pool in sorted(pools)
@@ -46,9 +44,9 @@ def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
     return QueuePlan(queues, _unseated(state, after, now))
 
 
-def _of(figures: Mapping[tuple[str, str], int], tree: Tree | None, path: str, pool: str) -> int | None:
-    """A figure of a queue; None: it is not in the tree."""
-    return figures.get((path, pool), 0) if tree is not None and path in tree.queues else None
+def _of(figures: Mapping[tuple[str, str], int], tree: Tree, path: str, pool: str) -> int | None:
+    """Return a figure of a queue, or None if the tree lacks it."""
+    return figures.get((path, pool), 0) if path in tree.queues else None
 
 
 class _Figures:

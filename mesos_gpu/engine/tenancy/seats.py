@@ -171,7 +171,7 @@ class Seating:
         return replace(seat, milli=milli) if pool == seat.pool and milli <= seat.milli else None
 
 
-def seat(turn: Turn, may_start: MayStart) -> Seating | None:
+def seat(turn: Turn, may_start: MayStart) -> Seating:
     """Give free cells to the next in each queue: seats of running jobs are saved, those of jobs that wait last as long
     as the match.
 
@@ -179,14 +179,11 @@ def seat(turn: Turn, may_start: MayStart) -> Seating | None:
         turn: The step.
         may_start: Whether a job that waits may have a seat in a pool: it has none where a limit keeps it waiting. It is
             asked of one of those that are alike for limits and rules.
-
-    Returns:
-        None: There is no tree, and nobody has a seat.
     """
     tree = tree_of(turn.state, turn.settings)
-    if tree is None:
-        return None
     ground = Ground(turn.state, tree, turn.now)
+    if tree.is_flat:
+        return Seating(ground)  # nothing is guaranteed, and no document ever was
     running = _running(turn.state)
     held = [_held(ground, job) for job in running if job.seat is not None]
     room, changed = kept(ground.cells, held)

@@ -6,6 +6,7 @@ is at the last full minute. It is worked out when one of them has changed, and r
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -55,13 +56,16 @@ class Shares:
         tree = charges.tree
         self._state, self._tree, self._sums = state, tree, charges.sums
         self.minute = int(now * MICRO) // _MINUTE * _MINUTE
-        notes = state.books.notes
-        known: _Known | None = notes.get(_NOTE)
-        if known is None or known.tree is not tree:
-            known = notes[_NOTE] = _Known(tree)
-        self._known = known
         self._capacities: Mapping[str, PoolCapacity] | None = None
         self._dues: dict[str, list[int]] | None = None
+
+    @cached_property
+    def _known(self) -> _Known:
+        notes = self._state.books.notes
+        known: _Known | None = notes.get(_NOTE)
+        if known is None or known.tree is not self._tree:
+            known = notes[_NOTE] = _Known(self._tree)
+        return known
 
     def due(self, path: str, pool: str) -> int:
         """What a queue is due of a pool; of what is in no tree, or has no GPUs, nothing."""
@@ -164,6 +168,8 @@ class Shares:
         """Places of a leaf's users by what they have used for their shares, the first is 0; a user of whom nothing is
         known is not in it, and stands where the first does."""
         state, tree = self._state, self._tree
+        if tree.is_flat:
+            return {}
         users = state.books.users.get(leaf, {})
         if len(users) < 3 or leaf not in tree.queues:  # all together, and one
             return {}
@@ -209,10 +215,9 @@ class Shares:
         return [explained[path].due if path in explained else amount[0] for path in layout.paths]
 
 
-def standing_of(state: State, settings: Settings, now: float) -> Shares | None:
-    """What queues are due; None: there is no tree."""
-    charges = charges_of(state, settings) if state.tree is not None else None
-    return None if charges is None else Shares(state, charges, now)
+def standing_of(state: State, settings: Settings, now: float) -> Shares:
+    """Return what queues are due."""
+    return Shares(state, charges_of(state, settings), now)
 
 
 def branch_of(tree: Tree, pool: str, path: str = ROOT) -> Branch:

@@ -34,7 +34,6 @@ class Stage(Enum):
     OFFER = "offer"  # none of it is held
     KEPT = "kept"  # for a job before it
     TASKS = "tasks"  # there is room for some of its tasks only
-    LIMIT = "limit"  # of its queue
     HOLD = "hold"  # its queue, or one above it, starts nothing
     CLASS = "class"  # its class is not for its queue any more
     POOL = "pool"  # not for it, or none that it may use has room in its limits
@@ -49,7 +48,7 @@ class Stage(Enum):
 
 #: What keeps it waiting though there be room.
 OF_LIMITS: Final = (
-    Stage.LIMIT, Stage.HOLD, Stage.CLASS, Stage.POOL, Stage.QUEUE_LIMIT, Stage.USER_LIMIT, Stage.BUDGET,
+    Stage.HOLD, Stage.CLASS, Stage.POOL, Stage.QUEUE_LIMIT, Stage.USER_LIMIT, Stage.BUDGET,
     Stage.BOOKING, Stage.GUARANTEE,
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Limits of queues and users, and classes of jobs: what is refused, and what must wait. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
@@ -52,18 +52,39 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Why a job may not start now, though there were room for it.
+class Lack:
+    """Amount that a limit lacks for a job to start.
 
     Attributes:
-        stage: The kind of reason.
-        words: The reason itself.
-        until: When it ends by itself, seconds since the epoch; None: it does not, or nobody knows.
+        amount: Thousandths of cost, or number of jobs if `counts_jobs`.
+        path: Queue whose holdings count, with those of all queues below it.
+        pool: Pool of these holdings; "": all pools together.
+        user: User whose holdings count; `EVERYBODY`: all users.
+        counts_jobs: Whether each job that holds anything counts as one.
+    """
+
+    amount: int
+    path: str
+    pool: str = ""
+    user: str = EVERYBODY
+    counts_jobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Blocker of a job: why it may not start now, though there were room for it.
+
+    Attributes:
+        stage: Kind of the reason.
+        words: Reason, for people.
+        until: Time at which it ends by itself, seconds since the epoch; None if it does not, or if that is unknown.
+        lack: Amount that running jobs give back by their ends for it to end; None if the end of no job helps.
     """
 
     stage: Stage
     words: str
     until: float | None = None
+    lack: Lack | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +205,7 @@ def faults_together(tree: Tree, spec: JobSpec, user: str, cost_milli: int, count
 
 
 def queue_of_app(tree: Tree, queue: str, app_id: str) -> str:
-    """Where the instances of an app wait: in the queue that it names, else in the leaf named as its top group.
+    """Return the queue of an app's instances: the one that it names, else the document's leaf named as its top group.
 
     Args:
         tree: The queues.
@@ -192,7 +213,7 @@ def queue_of_app(tree: Tree, queue: str, app_id: str) -> str:
         app_id: As /shop/web.
     """
     group, _, rest = app_id.strip("/").partition("/")
-    by_group = queue == DEFAULT_QUEUE and rest and group in tree.queues and tree.queues[group].is_leaf
+    by_group = queue == DEFAULT_QUEUE and rest and not tree.is_flat and tree.leaf_of(group) == group
     return group if by_group else queue
 
 
@@ -285,24 +306,27 @@ def too_many_submitted(scopes: Sequence[Scope], submitted: Count) -> str:
 # --- when it might start
 
 
-def wait_of_scopes(scopes: Sequence[Scope], cost_milli: int, running: Count, held: Count) -> Wait | None:
-    """Which limit keeps a job waiting that holds nothing yet; None: none does.
+def waits_of_scopes(scopes: Sequence[Scope], cost_milli: int, running: Count, held: Count) -> Iterator[Wait]:
+    """Yield the limits of queues and users that keep a job waiting.
 
     Args:
-        scopes: Whose limits hold for it.
-        cost_milli: What all its tasks cost at most.
-        running: Jobs that hold anything.
-        held: Thousandths of cost that are held, of all pools together.
+        scopes: Scopes whose limits hold for the job.
+        cost_milli: Cost of all its tasks at most, thousandths.
+        running: Number of jobs that hold anything, by queue and user.
+        held: Thousandths of cost that are held in all pools together, by queue and user.
     """
     for scope in scopes:
         most, now = scope.limits.max_running, running(scope.path, scope.user)
         if most is not None and now >= most:
-            return Wait(scope.stage, f"{scope.words} may have {counted(most, 'job')} that run, and has {now}")
+            words = f"{scope.words} may have {counted(most, 'job')} that run, and has {now}"
+            lack = Lack(now + 1 - most, scope.path, user=scope.user, counts_jobs=True) if most else None
+            yield Wait(scope.stage, words, lack=lack)
         milli = _milli(scope.limits.max_gpus)
         if milli is not None and cost_milli and (has := held(scope.path, scope.user)) + cost_milli > milli:
             gpus = counted(number_of(milli), "GPU")
-            return Wait(scope.stage, f"{scope.words} may hold {gpus}, and holds {number_of(has)}")
-    return None
+            words = f"{scope.words} may hold {gpus}, and holds {number_of(has)}"
+            missing = Lack(has + cost_milli - milli, scope.path, user=scope.user)
+            yield Wait(scope.stage, words, lack=missing if cost_milli <= milli else None)
 
 
 def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:

@@ -49,7 +49,7 @@ def funnel(
     *,
     now: float,
     limit: str = "",
-    stage: Stage = Stage.LIMIT,
+    stage: Stage = Stage.QUEUE_LIMIT,
     apart: Apart | None = None,
     owed: Owed | None = None,
 ) -> Funnel:

@@ -17,7 +17,7 @@ from mesos_gpu.policy.explain.hurdles import asked_for, clock, free_here, of_mod
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
 from mesos_gpu.policy.explain.owed import owed_words, room_words
 
-_OF_QUEUE: Final = (Stage.LIMIT, Stage.QUEUE_LIMIT, Stage.HOLD)
+_OF_QUEUE: Final = (Stage.QUEUE_LIMIT, Stage.HOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class QueueView:
 
     position: int | None = None  # from 0
     limit: str = ""  # which limit or rule of its queue, user or class keeps it waiting
-    stage: Stage = Stage.LIMIT  # of that
+    stage: Stage = Stage.QUEUE_LIMIT  # of that
     never: str = ""  # why that limit would keep it waiting for ever
     estimate: Estimate | None = None
     ending: tuple[str, ...] = ()  # jobs that are being ended for it

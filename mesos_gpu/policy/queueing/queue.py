@@ -23,15 +23,6 @@ def in_line_since(job: Job) -> float:
     return job.submitted_at if job.in_line_since is None else job.in_line_since
 
 
-def in_order(jobs: Iterable[Job], now: float, aging_step_s: float) -> list[Job]:
-    """Jobs, given in the order of submission, in that in which they are tried: effective priority, then FIFO."""
-
-    def lowest(job: Job) -> int:
-        return -effective_priority(job.priority, now - in_line_since(job), aging_step_s)
-
-    return sorted(jobs, key=lowest)  # a stable sort: equals stay as they were submitted
-
-
 def position_of(job_id: JobId, ordered: Iterable[Job]) -> int | None:
     """Place in that order, from 0."""
     return next((i for i, job in enumerate(ordered) if job.id == job_id), None)

@@ -105,7 +105,7 @@ class Line(Generic[J]):
             node.known_at = -1
             node = node.parent
 
-    def _branch(self, path: str, children: Mapping[str, Sequence[str]]) -> "_Branch[J] | None":
+    def _branch(self, path: str, children: Mapping[str, Sequence[str]]) -> "_Branch[J] | _Leaf[J] | None":
         below: list[_Branch[J] | _Leaf[J]] = []
         for child in children.get(path, ()):
             node = self._branch(child, children) if child in children else self._leaves.get(child)
@@ -113,6 +113,8 @@ class Line(Generic[J]):
                 below.append(node)
         if not below:
             return None
+        if path == ROOT and len(below) == 1:
+            return below[0]  # without a sibling it is compared with none
         branch = _Branch(path, below)
         for each in below:
             each.parent = branch

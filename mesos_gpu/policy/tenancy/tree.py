@@ -3,11 +3,22 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from typing import Final
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
-from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT, OnEmpty, QueueDocument, QueueSpec, Resolved, Stop
+from mesos_gpu.model.tenancy import (
+    DEFAULT_POOL,
+    LONGEST_S,
+    ROOT,
+    OnEmpty,
+    QueueDocument,
+    QueueSpec,
+    Resolved,
+    Stop,
+)
 
 _INHERITED = tuple(each.name for each in fields(Resolved))
+_FLAT_SPEC: Final = QueueSpec(starve_after_s=LONGEST_S)  # priority alone decides
 
 
 def parent_of(path: str) -> str:
@@ -66,17 +77,23 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """All queues of a document, by path. Nothing in it changes; each is equal to itself alone.
+    """All queues of a document, by path. Immutable, and compared by identity.
 
-    The queue of jobs that name none is there even if the document has it not: with no guarantee, and no limit.
+    The queue of jobs that name none always exists; if the document lacks it, it has no guarantee and no limit.
+
+    Attributes:
+        document: Document of the queues.
+        is_flat: Whether there is no written document yet. Then all jobs wait in one leaf, by priority, and a job may
+            name any queue: the name counts for the limits of the command line only.
     """
 
     document: QueueDocument
+    is_flat: bool = False
 
     @cached_property
     def specs(self) -> Mapping[str, QueueSpec]:
         """What is written of each queue."""
-        return {DEFAULT_QUEUE: QueueSpec(), **self.document.queues}
+        return {DEFAULT_QUEUE: _FLAT_SPEC if self.is_flat else QueueSpec(), **self.document.queues}
 
     @cached_property
     def queues(self) -> Mapping[str, Queue]:
@@ -163,9 +180,9 @@ class Tree:
             return None
         return queue.resolved.overflow_after_s
 
-    def beside(self, named: Mapping[str, QueueSpec]) -> QueueDocument:
-        """The document, with top queues that it lacks."""
-        return replace(self.document, queues={**named, **self.document.queues})
+    def beside(self, named: Mapping[str, QueueSpec]) -> "Tree":
+        """Return the tree with top queues that its document lacks."""
+        return Tree(replace(self.document, queues={**named, **self.document.queues}), self.is_flat)
 
     def leaves(self) -> Iterator[Queue]:
         """The queues that take jobs."""
@@ -174,9 +191,13 @@ class Tree:
     def leaf_of(self, queue: str) -> str:
         """The leaf where jobs of a queue wait; of one that takes none any more: that of jobs that name none; "": there
         is no such queue in the tree."""
-        if queue in self._leaves:
+        if queue in self._leaves and not self.is_flat:
             return queue
         return DEFAULT_QUEUE if DEFAULT_QUEUE in self._leaves else ""
+
+    def charged_queue(self, queue: str) -> str:
+        """Return the queue whose limits count what a job holds that names a queue."""
+        return queue if self.is_flat else self.leaf_of(queue) or queue
 
     @cached_property
     def _leaves(self) -> frozenset[str]:

@@ -132,7 +132,9 @@ def test_the_funnel_adds_up(
     assert why.can_ever_run or not left
     assert (why.tasks_fit is None) == (tasks == 1)
     if why.tasks_fit is not None:
-        assert (why.tasks_fit == tasks) == (left > 0 or [r.reason for r in why.funnel][-1:] == [Stage.LIMIT])
+        assert (why.tasks_fit == tasks) == (
+            left > 0 or [r.reason for r in why.funnel][-1:] == [Stage.QUEUE_LIMIT]
+        )
     assert why.nearest is None or why.nearest.missing == "has room for it" or left == 0 or limit or tasks > 1
 
 

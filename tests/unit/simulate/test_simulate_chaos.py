@@ -11,10 +11,11 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.engine.gpus import covers
-from mesos_gpu.engine.match import covering, matching, preemption, reclaiming
+from mesos_gpu.engine.match import covering, matching
 from mesos_gpu.engine.match.ledger import Book, Ledger
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.table import Index
+from mesos_gpu.engine.preemption import preempting
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
@@ -178,8 +179,7 @@ def _members_start_when_they_like(patch: pytest.MonkeyPatch) -> None:
 
 
 def _anybody_makes_room(patch: pytest.MonkeyPatch) -> None:
-    for module in (preemption, reclaiming):
-        patch.setattr(module, "may_be_ended", lambda job: True)
+    patch.setattr(preempting, "may_be_ended", lambda job: True)
 
 
 def _members_do_not_see_each_other(patch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from mesos_gpu.engine.match import reclaiming
-from mesos_gpu.engine.match.planner import Plan, Planner
+from mesos_gpu.engine.preemption import preempting
+from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import budgets, notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Budget
@@ -25,7 +25,7 @@ from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, 
 
 REAL_WAIT_OF = Backlog.wait_of
 REAL_BLOCK = Backlog.block
-REAL_STOPPABLE = reclaiming.stoppable
+REAL_STOPPABLE = preempting.stoppable
 
 
 def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def _seats_protect_nobody(patch: pytest.MonkeyPatch) -> None:
     def stoppable(state: State) -> dict[JobId, Job]:
         return {job_id: replace(job, seat=None) for job_id, job in REAL_STOPPABLE(state).items()}
 
-    patch.setattr(reclaiming, "stoppable", stoppable)
+    patch.setattr(preempting, "stoppable", stoppable)
 
 
 def _notices_are_short(patch: pytest.MonkeyPatch) -> None:

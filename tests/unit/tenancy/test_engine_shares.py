@@ -43,13 +43,11 @@ def made(document: QueueDocument = DOCUMENT, count: int = 8) -> World:
 
 def shares(world: World) -> Shares:
     charges = charges_of(world.state, world.settings)
-    assert charges is not None
     return Shares(world.state, charges, world.now)
 
 
 def held(world: World) -> dict[tuple[str, str], tuple[int, int, int]]:
     charges = charges_of(world.state, world.settings)
-    assert charges is not None
     return charges.sums.leaves
 
 

@@ -265,8 +265,6 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
     state = State.restored(now, account.disk.load())
     state.hours_at = account.watch.at
     standing = standing_of(state, Settings("", ""), now)
-    if standing is None:
-        return
     given = [
         each
         for each in _givers(account, now)

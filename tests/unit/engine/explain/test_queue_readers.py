@@ -212,9 +212,9 @@ def test_waiting_jobs_are_told_apart_by_what_they_wait_for(bare: World) -> None:
     bare.submit("due", gpus=9)
     bare.state.put(replace(bare.job("due"), not_before=bare.now))
     reasons = Forecast(*asked(bare)).reasons(9)
-    assert reasons == Counter({Stage.LIMIT.value: 1, SECRETS: 1, ROOM: 2, BACK_OFF: 1, UNASKED: 0})
+    assert reasons == Counter({Stage.QUEUE_LIMIT.value: 1, SECRETS: 1, ROOM: 2, BACK_OFF: 1, UNASKED: 0})
     assert reasons.keys() >= {UNASKED}
-    assert Forecast(*asked(bare)).reasons(2) == Counter({Stage.LIMIT.value: 1, SECRETS: 1, UNASKED: 3})
+    assert Forecast(*asked(bare)).reasons(2) == Counter({Stage.QUEUE_LIMIT.value: 1, SECRETS: 1, UNASKED: 3})
 
 
 def test_first_jobs_that_somebody_sees_are_listed(bare: World) -> None:

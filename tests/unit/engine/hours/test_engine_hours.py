@@ -195,7 +195,6 @@ def test_scheduler_that_starts_believes_its_clock() -> None:
     goes_to(world, evening + 2)
     for now, guarantee in ((evening + 2, owed(4)), (evening - 60, {})):
         tree = State.restored(now, saved_of(world.state)).tree
-        assert tree is not None
         assert tree.specs["batch"].guarantee_gpus == guarantee
 
 
@@ -204,7 +203,6 @@ def test_clock_that_was_far_ahead_is_believed_when_it_is_right_again() -> None:
     world = world_at(evening - 3600, night_and_day())
     world.now = evening + 60
     world.tick(1.0)
-    assert world.state.tree is not None
     assert world.state.tree.specs["batch"].guarantee_gpus == owed(4)
     world.now = evening - 3600
     world.tick(1.0)

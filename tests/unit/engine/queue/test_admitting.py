@@ -45,7 +45,7 @@ def admit(world: World, user: str = "ann", **fields: Any) -> JobSpec:
 def test_job_without_a_document_keeps_its_priority_or_has_none(asked: int | None, given: int) -> None:
     bare = World()
     assert admit(bare, priority=asked).priority == given
-    made = of_app(None, spec(queue="shop", priority=asked), "/shop/web")
+    made = of_app(bare.state.tree, spec(queue="shop", priority=asked), "/shop/web")
     assert (made.priority, made.queue) == (given, "shop")
 
 

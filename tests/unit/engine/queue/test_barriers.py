@@ -56,7 +56,6 @@ class Amounts:
 def barriers(world: World, standing: Amounts | None = None, **held: int) -> tuple[Barriers, Held]:
     """Make the barriers of a match; `held`: thousandths that queues hold of the default pool."""
     charges = charges_of(world.state, world.settings)
-    assert charges is not None
     known = Held(world.state, charges, NOW)
     for name, milli in held.items():
         known.sums.amounts[name.replace("__", "/"), "default"] = milli
@@ -101,7 +100,9 @@ def test_limit_that_leaves_no_room_is_named(held: dict[str, int], gpus: int, wor
 def test_limit_of_the_command_line_is_named_without_a_document() -> None:
     world = World(Settings("e", "m", queue_limits={"lab": 1}))
     known, held = barriers(world, lab=1000)
-    assert known.wait_of(job_of("lab"), ()) == Wait(Stage.LIMIT, "queue lab may hold 1 GPU, and holds 1")
+    assert known.wait_of(job_of("lab"), ()) == Wait(
+        Stage.QUEUE_LIMIT, "queue lab may hold 1 GPU, and holds 1"
+    )
     assert known.wait_of(job_of("other"), ()) is None
     assert known.wait_of_rules(job_of("lab")) is None
     held.sums.add(JobId("gone"), Charge("lab", "", "default", -1000, 0))
@@ -177,11 +178,12 @@ def test_lend_limit_that_leaves_no_room_is_named(gpus: int, held: int, words: st
     job = job_of("ops", gpus=gpus)
     assert known.wait_of(job, ()) == wait
     assert barriers(world)[0].wait_of(job, ()) is None, "the amount of the pool is unknown"
-    assert known.shortages(job, ()) == []
+    lack = gpus * 1000 + 3000 - (8000 - held)
+    shortages = {} if words is None else {"default": [Shortage(lack, {})]}
+    assert known.shortages(job, ()) == shortages
     world.state.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
     assert known.wait_of(job, ()) == wait, "also of a job within a guarantee"
-    lack = gpus * 1000 + 3000 - (8000 - held)
-    assert known.shortages(job, ()) == ([] if words is None else [[Shortage(lack, {})]])
+    assert known.shortages(job, ()) == shortages
 
 
 # --- pools
@@ -278,7 +280,6 @@ def test_limit_that_other_hours_change_is_no_limit_for_ever() -> None:
 def test_limits_have_room_when_others_have_ended(gpus: int, ended: tuple[str, ...], fits: bool) -> None:
     world = tree_world(LAB)
     charges = charges_of(world.state, world.settings)
-    assert charges is not None
     for name in ("r1", "r2"):
         charges.put(TaskId(name), (JobId(name), Charge("lab/x", "", "default", 1000, 1000)))
     charges.put(TaskId("r3"), (JobId("r3"), Charge("lab/x", "", "default", 1000, 1000)))

@@ -283,7 +283,6 @@ def test_budget_stands_with_what_open_spans_have_used_in_its_period() -> None:
     late = (NOON + DAY) * 1000
     after = Standing(given, use, (4 + 24 + 24) * GPU_HOUR, 3000, 11 * GPU_HOUR, late)
     tree = made.state.tree
-    assert tree is not None
     assert budgets.standing_of(made.state, tree, ("ml", "*"), given, late) == after, (
         "up to the end of its period"
     )

@@ -132,7 +132,6 @@ def test_jobs_that_differ_in_what_rules_see_are_of_two_kinds(field: dict[str, An
 def test_leaves_have_the_jobs_that_wait_in_them() -> None:
     world = tree_world({"dev": QueueSpec(), "dev/x": QueueSpec(), "ops": QueueSpec()})
     tree = world.state.tree
-    assert tree is not None
     leaves = Leaves(tree)
     first, second, lost = (
         job_of("a", queue="ops"),
@@ -163,7 +162,6 @@ def test_leaves_follow_the_state_and_are_made_anew_for_another_tree() -> None:
     world = tree_world({"dev": QueueSpec(), "ops": QueueSpec()})
     world.submit("j1", queue="dev", gpus=1)
     tree = world.state.tree
-    assert tree is not None
     known = leaves_of(world.state, tree)
     world.submit("j2", queue="ops", gpus=1)
     assert leaves_of(world.state, tree) is known

@@ -17,6 +17,7 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import JobClass, Pool, QueueSpec
+from mesos_gpu.policy.admission.limits import Lack
 from mesos_gpu.testing.builders import World, gpu, request, spec
 from tests.unit.engine.tenancy.worlds import again, node, owed, tree_world
 
@@ -49,13 +50,11 @@ def world() -> World:
 
 
 def pools_of(world: World) -> Pools:
-    assert world.state.tree is not None
     return Pools(world.state, world.state.tree, NOW)
 
 
 def held_of(world: World) -> Held:
     charges = charges_of(world.state, world.settings)
-    assert charges is not None
     return Held(world.state, charges, NOW)
 
 
@@ -297,9 +296,12 @@ def test_held_knows_what_tasks_were_charged_when_it_began() -> None:
     assert held.tasks_below("a") == [tasks[JobId("j1")], tasks[JobId("j3")]]
     assert held.tasks_below("b") == [tasks[JobId("j2")]]
     assert held.charge_of(tasks[JobId("j2")]).queue == "b"
-    jobs = (JobId("j1"), JobId("j2"))
-    sums = {("a/x", "default"): 1000, ("a", "default"): 1000, ("b", "default"): 1000, ("", "default"): 2000}
-    assert held.held_by(jobs) == sums
+    assert held.holdings(Lack(1, "a", "default")) == {"j1": 1000, "j3": 1000}
+    assert held.holdings(Lack(1, "", "default")) == {"j1": 1000, "j2": 1000, "j3": 1000}
+    assert held.holdings(Lack(1, "", "other")) == {}
+    assert held.holdings(Lack(1, "a", user="ann")) == {}
+    assert held.holdings(Lack(1, "b", counts_jobs=True)) == {"j2": 1}
+    assert held.pools_of_jobs([JobId("j2")]) == {"default"}
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def looked_at(known: dict[TaskId, tuple[JobId, Charge]]) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", range(3))
 def test_sums_of_charges_equal_a_look_at_all_tasks(seed: int) -> None:
     chance = random.Random(seed)
-    charges = Charges(QueueDocument(), Tree(QueueDocument()), {}, has_document=True)
+    charges = Charges(QueueDocument(), Tree(QueueDocument()), {})
     known = dict[TaskId, tuple[JobId, Charge]]()
     for _ in range(300):
         number = chance.randrange(12)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.preemption import recalls
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.tenancy import past_uses, recalls
+from mesos_gpu.engine.tenancy import past_uses
 from mesos_gpu.engine.tenancy.document import found_of, keep_hours, leaves_of
 from mesos_gpu.engine.tenancy.past_uses import (
     MOST_USERS,

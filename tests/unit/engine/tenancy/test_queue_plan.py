@@ -90,11 +90,11 @@ def test_queue_plan_says_what_each_queue_is_due_before_and_after() -> None:
     assert plan.borrowers == (JobId("j1"),)
 
 
-def test_queue_plan_of_the_first_document_has_nothing_before() -> None:
+def test_queue_plan_of_the_first_document_has_the_default_queue_alone_before() -> None:
     world = busy(None)
     plan = planned(world.state, replace(AFTER, gpu_cost={}, pools=()), world.now)
     assert rows(plan) == {
-        "default": PlannedQueue("default", "default", None, 0, None, 0, None, 0, 0),
+        "default": PlannedQueue("default", "default", 0, 0, 8000, 0, None, 0, 8000),
         "ml": PlannedQueue("ml", "default", None, 2000, None, 3500, None, 4000, 0),
         "ml/a": PlannedQueue("ml/a", "default", None, 0, None, 3500, 875, 4000, 0),
         "ml/c": PlannedQueue("ml/c", "default", None, 0, None, 0, 2625, 0, 0),
@@ -122,14 +122,12 @@ def test_queue_plan_counts_what_is_held_in_pools_that_are_no_more() -> None:
 
 def shares_of(world: World) -> Shares:
     charges = charges_of(world.state, world.settings)
-    assert charges is not None
     return Shares(world.state, charges, world.now)
 
 
 def test_capacities_are_those_of_nodes_that_are_there_by_pool_and_cost() -> None:
     world = made()
     tree = world.state.tree
-    assert tree is not None
     assert capacities(world.state, tree) == {
         "default": PoolCapacity(6000, {"A100": 1}), "fast": PoolCapacity(6000, {"H100": 3}),
     }  # fmt: skip
@@ -218,9 +216,8 @@ def test_branches_have_the_figures_of_a_pool_and_what_those_below_are_guaranteed
     assert [limit_of(free, "a", pool) for pool in ("p", "q")] == [3000, 7500]
 
 
-def test_standing_is_that_of_a_tree_alone() -> None:
+def test_standing_of_a_flat_tree_owes_all_to_its_one_leaf() -> None:
     world, bare = busy(), busy(None)
-    standing = standing_of(world.state, world.settings, world.now)
-    assert standing is not None
-    assert standing.due("web", "default") == 2000
-    assert standing_of(bare.state, bare.settings, bare.now) is None
+    assert standing_of(world.state, world.settings, world.now).due("web", "default") == 2000
+    standing = standing_of(bare.state, bare.settings, bare.now)
+    assert standing.due("default", "default") == standing.amount("default") > 0

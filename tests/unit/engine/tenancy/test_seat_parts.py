@@ -38,7 +38,6 @@ def made(queues: dict[str, QueueSpec] | None = None, **more: Any) -> World:
 
 
 def ground_of(world: World) -> Ground:
-    assert world.state.tree is not None
     return Ground(world.state, world.state.tree, world.now)
 
 
@@ -186,7 +185,6 @@ def test_cells_are_scaled_where_the_document_says_so() -> None:
 def seated(world: World, **more: Any) -> tuple[dict[str, Seat], dict[str, Seat | None]]:
     """The seats that jobs which wait are given, and those of all jobs then."""
     seating = seat(Turn(world.state, world.settings, world.now), **{"may_start": lambda *_: True, **more})
-    assert seating is not None
     given = {str(job_id): each for job_id, each in seating.given.items()}
     return given, {
         str(job.id): job.seat for job in world.state.jobs.values() if job.state is JobState.RUNNING

@@ -31,7 +31,7 @@ from mesos_gpu.policy.admission.limits import (
     scopes_of,
     too_many_submitted,
     wait_of_queue,
-    wait_of_scopes,
+    waits_of_scopes,
 )
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.testing.builders import spec
@@ -255,12 +255,12 @@ def test_job_that_waits_for_a_limit_says_what_is_held(
     limits: Limits, running: int, held: int, words: str | None
 ) -> None:
     free = Scope("ml", EVERYBODY, Limits(max_submitted=0))
-    wait = wait_of_scopes(
+    waits = waits_of_scopes(
         [free, Scope("ml", USER, limits)], 2000,
         lambda path, user: running if user == USER else 99,
         lambda path, user: held if user == USER else 99_000,
     )  # fmt: skip
-    assert wait == (None if words is None else Wait(Stage.USER_LIMIT, words))
+    assert [*waits] == ([] if words is None else [Wait(Stage.USER_LIMIT, words)])
 
 
 NO_SEAT = "it is not preemptible, so it starts only within what its queue is guaranteed; nothing of that is free for it"

@@ -18,6 +18,7 @@ from mesos_gpu.model.tenancy import (
     Stop,
 )
 from mesos_gpu.policy.admission.limits import (
+    Lack,
     Scope,
     as_given,
     charge_percent,
@@ -28,7 +29,7 @@ from mesos_gpu.policy.admission.limits import (
     scopes_of,
     too_many_submitted,
     wait_of_queue,
-    wait_of_scopes,
+    waits_of_scopes,
 )
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.testing.builders import spec
@@ -236,10 +237,27 @@ def test_job_waits_at_a_limit_of_running_jobs_or_held_gpus(
     running: int, held: int, cost_milli: int, waits: bool
 ) -> None:
     scopes = [Scope("ml", USER, Limits(max_running=3, max_gpus=4))]
-    wait = wait_of_scopes(scopes, cost_milli, counted(running), counted(held))
-    assert (wait is not None) is waits
-    assert wait is None or wait.stage is Stage.USER_LIMIT
-    assert wait_of_scopes([Scope("ml", USER, Limits())], cost_milli, counted(running), counted(held)) is None
+    waits_now = [*waits_of_scopes(scopes, cost_milli, counted(running), counted(held))]
+    assert bool(waits_now) is waits
+    assert {wait.stage for wait in waits_now} <= {Stage.USER_LIMIT}
+    assert not [*waits_of_scopes([Scope("ml", USER, Limits())], cost_milli, counted(running), counted(held))]
+
+
+@pytest.mark.parametrize(
+    ("limits", "cost_milli", "lack"),
+    [
+        (Limits(max_running=3), 1000, Lack(2, "ml", user=USER, counts_jobs=True)),
+        (Limits(max_gpus=4), 1500, Lack(1500, "ml", user=USER)),
+        (Limits(max_gpus=4), 4000, Lack(4000, "ml", user=USER)),
+        (Limits(max_gpus=4), 4001, None),
+        (Limits(max_running=0), 1000, None),
+    ],
+)
+def test_job_at_a_limit_lacks_what_ends_of_jobs_give_back(
+    limits: Limits, cost_milli: int, lack: Lack | None
+) -> None:
+    (wait,) = waits_of_scopes([Scope("ml", USER, limits)], cost_milli, counted(4), counted(4000))
+    assert wait.lack == lack
 
 
 @pytest.mark.parametrize(

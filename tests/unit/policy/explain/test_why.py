@@ -364,7 +364,7 @@ def test_explanation_counts_room_beside_what_is_kept() -> None:
 
 def test_explanation_funnel_of_a_limit_removes_all_that_is_left() -> None:
     why = explain(JOB, ask(1), [BIG, SMALL, PLAIN], queue=QueueView(0, limit="lab is full"), now=NOW)
-    assert funnel_of(why) == [("size", 1, 2, "plain has only 0 GPUs"), ("limit", 2, 0, "lab is full")]
+    assert funnel_of(why) == [("size", 1, 2, "plain has only 0 GPUs"), ("queue-limit", 2, 0, "lab is full")]
     assert why.summary == "waits for its queue: lab is full"
 
 

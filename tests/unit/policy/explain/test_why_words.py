@@ -80,7 +80,7 @@ def test_explanation_of_a_limit_for_ever_is_that_it_never_runs() -> None:
     assert why == Why(
         JOB.id, JobState.PENDING, "too small", 2, can_ever_run=False, nodes=(reasons,),
         nearest=Nearest("big", "has room for it"), estimate=estimate,
-        funnel=(Removed(Stage.LIMIT, 1, 0, "too small"),),
+        funnel=(Removed(Stage.QUEUE_LIMIT, 1, 0, "too small"),),
     )  # fmt: skip
 
 

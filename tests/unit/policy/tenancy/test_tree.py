@@ -156,7 +156,7 @@ def test_pools_of_a_queue_are_named_by_it_or_above_it_else_all_that_are_shared()
 def test_document_beside_others_keeps_its_own_queues() -> None:
     made = tree(a=QueueSpec(weight=2))
     beside = made.beside({"a": QueueSpec(weight=9), "b": QueueSpec(weight=3)})
-    assert beside == QueueDocument(1, queues={"b": QueueSpec(weight=3), "a": QueueSpec(weight=2)})
+    assert beside.document == QueueDocument(1, queues={"b": QueueSpec(weight=3), "a": QueueSpec(weight=2)})
 
 
 def test_cost_of_a_model_is_one_where_the_document_says_none() -> None:

@@ -37,7 +37,6 @@ def uses(made: World) -> list[BudgetUse]:
 def look(made: World) -> list[SaveBudgetUse]:
     """A look at all budgets now, and what it saves."""
     turn = Turn(made.state, made.settings, made.now)
-    assert made.state.tree is not None
     budgets.look(turn, made.state.tree)
     return every(turn.effects, SaveBudgetUse)
 

@@ -79,8 +79,7 @@ def test_held_sums_are_those_of_tasks_not_undone(count: int) -> None:
 
 
 def _charged(world: World) -> list[Entry]:
-    tree, state = world.state.tree, world.state
-    assert tree is not None
+    state = world.state
     live = [state.tasks[task_id] for task_id in state.live]
     held = [(task, job) for task in live if (job := state.holding_job(task)) is not None]
     entries = []
@@ -126,7 +125,6 @@ def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(count: int) ->
             free = 8 - len(world.state.holders)
             again(world, "n1", free)
             charges = charges_of(world.state, world.settings)
-            assert charges is not None
             same(charges.sums, plain(_charged(world)))
             _leaves_are_those_of_the_queue(world)
 
@@ -135,7 +133,6 @@ def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(count: int) ->
 
 def _leaves_are_those_of_the_queue(world: World) -> None:
     tree = world.state.tree
-    assert tree is not None
     leaves = {path: set(leaf.members) for path, leaf in leaves_of(world.state, tree)}
     pending = [job for job in world.state.jobs.values() if job.state is JobState.PENDING]
     wanted: dict[str, set[JobId]] = {}

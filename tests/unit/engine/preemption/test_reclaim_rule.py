@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.engine.match.reclaiming import stoppable
+from mesos_gpu.engine.preemption.preempting import stoppable
+from mesos_gpu.engine.preemption.rule import MOVED_AGAIN_S, Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.tenancy.reclaim import MOVED_AGAIN_S, Reclaim
 from mesos_gpu.engine.tenancy.seats import Ground, Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId, TaskId
@@ -27,7 +27,6 @@ SEAT = Seat("prod", "default", (0,), 1000, 1.0)
 def rule_of(world: Tenants, **given: Seat) -> Reclaim:
     """The rule now. `given`: seats of jobs that wait."""
     state, settings = world.state, world.settings
-    assert state.tree is not None
     seating = Seating(
         Ground(state, state.tree, world.now), {JobId(name): seat for name, seat in given.items()}
     )

@@ -1,7 +1,7 @@
-"""In a tree of queues, jobs make room for those that are owed it: a plan is whole, and saved, before the first word.
+"""Preemption in a match: running jobs make room for jobs that wait, by guarantees, shares and priorities.
 
-A step saves all of a plan before it tells anybody: when room was made for the job, and for each task for whom it ends.
-Until the job runs it stands first in the line, and what it waits for is kept for it.
+A step saves a whole plan before the first victim has its notice: when room was made for the job, and for each task the
+job for which it ends. Until that job runs it stands first in line, and the room is kept for it.
 """
 
 from collections.abc import Hashable, Iterable
@@ -10,23 +10,49 @@ from math import inf
 from typing import Final
 
 from mesos_gpu.engine.calendar.booked import booked_for
-from mesos_gpu.engine.match.planner import Plan, Planner
-from mesos_gpu.engine.match.preemption import just_launched, may_be_ended
+from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import idle, notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.room.knapsack import Victim
 
 _MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
 _MOST_PLANS: Final = 100  # in one match, and
 _MOST_LOOKED_AT: Final = 40_000  # nodes for them: so long all others wait
+
+
+def possible(turn: Turn) -> bool:
+    """Return whether any running job could make room for one that waits."""
+    state = turn.state
+    if not turn.settings.preemption or not state.queue:
+        return False
+    if idle.is_pressing(state):
+        return True
+    current = (state.current(state.tasks[task_id]) for task_id in state.restless.preemptible)
+    priorities = [job.priority for job in current if job is not None and job.spec.preemptible]
+    if not priorities or not state.tree.is_flat:
+        return bool(priorities)
+    return any(state.jobs[job_id].priority > min(priorities) for _, job_id in state.queue)
+
+
+def may_be_ended(job: Job) -> bool:
+    """Return whether a job runs, and may make room for others."""
+    runs = job.state in (JobState.STARTING, JobState.RUNNING) and not job.kill_requested
+    return runs and job.spec.preemptible
+
+
+def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
+    """Return whether this very match launches one of some victims: no job is ended in the step of its launch."""
+    jobs = (turn.state.jobs[victim.job_id] for victim in chosen)
+    return any(task.launched_at >= turn.now for job in jobs for task in turn.state.round_of(job))
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
@@ -95,7 +121,7 @@ class _Plans:
         turn, backlog, rule = self._turn, self._backlog, self._rule
         if job.spec.queue in self._queues and self._key(job) in self._tried:
             return True
-        if self._waits(job):
+        if not rule.could_take(job) or self._waits(job):
             return True
         limits = backlog.shortages(job)
         if not limits and not backlog.may_be_seated(job):

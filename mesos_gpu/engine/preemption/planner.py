@@ -12,20 +12,21 @@ from itertools import chain
 from math import inf
 from typing import Final
 
-from mesos_gpu.engine.match.preemption import ending, may_have_ports
+from mesos_gpu.engine.preemption.node_order import Order
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
-from mesos_gpu.engine.tenancy.node_order import Order
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.apps.ports import enough
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import chosen as place_on
 from mesos_gpu.policy.room.knapsack import Bound, Victim, worth
-from mesos_gpu.policy.room.preemption import grounds, plan, plan_of_one
+from mesos_gpu.policy.room.preemption import Shortage, grounds, plan, plan_of_one
 
 MOST_LOST_S: Final = 600  # for who borrows: what moves cost, times the GPUs that he asks for
 _MOST_NODES: Final = 16  # that are looked at for moves, those first that lack least
@@ -111,8 +112,7 @@ class Planner:
         place = self._backlog.neighbours.placing_of(job)
         ways = [
             (plan(request, job.spec.tasks, part, victims, allowed, place, short), part)
-            for part in self.parts(job, nodes)
-            for short in limits or [[]]
+            for part, short in self._parts_with_shortages(job, nodes, limits)
         ]
         able = [(chosen, part) for chosen, part in ways if chosen is not None]
         chosen, part = min(able, key=lambda way: worth(way[0]), default=((), []))
@@ -127,6 +127,15 @@ class Planner:
         for node in nodes:
             by_pool.setdefault(self._rule.pool_of(node.agent_id), []).append(node)
         return list(by_pool.values())
+
+    def _parts_with_shortages(
+        self, job: Job, nodes: Sequence[NodeCapacity], limits: Mapping[str, Sequence[Shortage]]
+    ) -> Iterator[tuple[Sequence[NodeCapacity], Sequence[Shortage]]]:
+        """Yield nodes on which all tasks of a job may be together, with what limits of their pool lack."""
+        if not limits:
+            yield from ((part, ()) for part in self.parts(job, nodes))
+        for pool, short in limits.items():
+            yield [node for node in nodes if self._rule.pool_of(node.agent_id) == pool], short
 
     # --- jobs of one task that ask for whole GPUs
 
@@ -273,14 +282,18 @@ class Planner:
         return capacity.keeping(kept) if kept else capacity
 
     def _pools(self, job: Job, victims: Iterable[JobId]) -> frozenset[str] | None:
-        """The pools whose limits leave room for a job, and the one where it runs. Of one that waits for the end of
-        somebody with a seat those where somebody ends: `_seats` knows whether there is room in their limits then. None:
-        there are no pools."""
+        """Return the pools in which room may be made for a job; None if there are no pools.
+
+        These are pools whose limits leave room for it, the one where it runs, and pools whose limits would leave room
+        if jobs ended. For a job that waits for a seat they are all pools of its victims; `_seats` checks their limits.
+        """
         pools = self._backlog.open_pools(job)
         if pools is None:
             return None
         if job.state is not JobState.PENDING:
             return pools | {self._seating.ground.granted(job)[0]}
+        if limits := self._backlog.shortages(job):
+            return frozenset(limits)
         if self._backlog.over_limit(job):
             return frozenset(self._rule.pool_where(job_id) for job_id in victims)
         return pools
@@ -303,7 +316,25 @@ class Planner:
 
     @cached_property
     def _ending(self) -> frozenset[JobId]:
-        return ending(self._turn.state, for_others=True)
+        return ending(self._turn.state)
+
+
+def may_have_ports(job: Job, node: NodeCapacity) -> bool:
+    """Return whether the ports that a job asks for by number are free on a node when all victims there have ended."""
+    if node.ports is None or job.spec.tasks > 1:
+        return True
+    return enough(job.spec.ports, (*node.ports, *(port for held in node.allocations for port in held.ports)))
+
+
+def ending(state: State) -> frozenset[JobId]:
+    """Return the jobs that end, from their notice on, for whatever reason."""
+    tasks = (state.tasks[task_id] for task_id in state.live)
+    jobs = (
+        state.current(task)
+        for task in tasks
+        if task.preempted_for or task.kill_sent_at is not None or (task.notice and task.notice.stands)
+    )
+    return frozenset(job.id for job in jobs if job is not None and job.state is not JobState.UNREACHABLE)
 
 
 @dataclass

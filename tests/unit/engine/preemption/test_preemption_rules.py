@@ -7,7 +7,8 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.match.preemption import ending, just_launched, may_be_ended, may_have_ports, possible
+from mesos_gpu.engine.preemption.planner import ending, may_have_ports
+from mesos_gpu.engine.preemption.preempting import just_launched, may_be_ended, possible
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -37,26 +38,23 @@ def state_of(state: JobState = JobState.RUNNING, *, preemptible: bool = True, **
 
 
 @pytest.mark.parametrize(
-    ("job_state", "task", "ends", "leaves"),
+    ("job_state", "task", "ends"),
     [
-        (JobState.RUNNING, {}, False, False),
-        (JobState.KILLING, {"kill_sent_at": 990.0}, True, True),
-        (JobState.KILLING, {"kill_sent_at": 990.0, "preempted_for": JobId("w")}, False, True),
-        (JobState.RUNNING, {"preempted_for": JobId("w")}, False, True),
-        (JobState.RUNNING, {"notice": NOTICE}, False, True),
-        (JobState.RUNNING, {"notice": replace(NOTICE, recalled_at=990.0)}, False, False),
-        (JobState.RUNNING, {"notice": replace(NOTICE, warning=True)}, False, False),
-        (JobState.UNREACHABLE, {"kill_sent_at": 990.0, "notice": NOTICE}, False, False),
+        (JobState.RUNNING, {}, False),
+        (JobState.KILLING, {"kill_sent_at": 990.0}, True),
+        (JobState.KILLING, {"kill_sent_at": 990.0, "preempted_for": JobId("w")}, True),
+        (JobState.RUNNING, {"preempted_for": JobId("w")}, True),
+        (JobState.RUNNING, {"notice": NOTICE}, True),
+        (JobState.RUNNING, {"notice": replace(NOTICE, recalled_at=990.0)}, False),
+        (JobState.RUNNING, {"notice": replace(NOTICE, warning=True)}, False),
+        (JobState.UNREACHABLE, {"kill_sent_at": 990.0, "notice": NOTICE}, False),
     ],
 )
-def test_job_is_ending_when_it_was_told_to(
-    job_state: JobState, task: dict[str, Any], ends: bool, leaves: bool
-) -> None:
+def test_job_is_ending_when_it_was_told_to(job_state: JobState, task: dict[str, Any], ends: bool) -> None:
     state = state_of(job_state, **task)
     assert ending(state) == ({"j"} if ends else set())
-    assert ending(state, for_others=True) == ({"j"} if leaves else set())
     state.put(replace(state.jobs[JobId("j")], task_id=TaskId("later")))
-    assert ending(state, for_others=True) == set(), "that launch was given up"
+    assert ending(state) == set(), "that launch was given up"
 
 
 @pytest.mark.parametrize(

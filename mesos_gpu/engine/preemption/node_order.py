@@ -3,9 +3,9 @@
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation

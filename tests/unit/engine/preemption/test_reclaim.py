@@ -7,7 +7,7 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.shares import queue_shares
-from mesos_gpu.engine.match import reclaiming
+from mesos_gpu.engine.preemption import preempting
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
@@ -160,7 +160,7 @@ def test_reclaim_makes_a_bounded_number_of_plans_a_match(
 ) -> None:
     whole = owed_five_nodes(gpus)
     assert not whole.state.unmatched
-    monkeypatch.setattr(reclaiming, bound, 1)
+    monkeypatch.setattr(preempting, bound, 1)
     world = owed_five_nodes(gpus)
     counts = list[int]()
     while world.state.unmatched:

@@ -14,13 +14,12 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any, Final
 
-from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.held import waits_since
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.tenancy.idle import returnable
 from mesos_gpu.engine.tenancy.seats import Seating
-from mesos_gpu.engine.tenancy.shares import Shares
+from mesos_gpu.engine.tenancy.shares import Shares, standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
@@ -153,9 +152,7 @@ class Reclaim:
 
     @cached_property
     def _shares(self) -> Shares:
-        charges = charges_of(self._turn.state, self._turn.settings)
-        assert charges is not None, "there is a tree"
-        return Shares(self._turn.state, charges, self._turn.now)
+        return standing_of(self._turn.state, self._turn.settings, self._turn.now)
 
     @cached_property
     def _leaves(self) -> Mapping[str, list[Job]]:
@@ -201,6 +198,14 @@ class Reclaim:
         return ran(job.started_at, job.checkpoint_at, now, milli, job.stopped)
 
     # --- who may be stopped
+
+    def could_take(self, job: Job) -> bool:
+        """Return whether any running job might be stopped, or moved, for a job; True where that takes a closer look."""
+        return not self._tree.is_flat or job.priority > self._lowest_priority
+
+    @cached_property
+    def _lowest_priority(self) -> int:
+        return min((other.priority for other in self._running.values()), default=HIGHEST_PRIORITY)
 
     def kind(self, job: Job) -> Hashable:
         """Jobs of one kind may take the same from the same."""
@@ -303,7 +308,7 @@ class Reclaim:
         """
         queue = self._tree.queues[leaf_of(self._tree, job)]
         victims: dict[JobId, Victim] = {}
-        for path, jobs in self._leaves.items():
+        for path, jobs in self._leaves.items() if not self._tree.is_flat else ():
             owner = self._tree.queues[path]
             if queue.resolved.reclaim is Whose.NEVER or self._tree.is_fenced(queue, owner):
                 continue
@@ -415,7 +420,6 @@ class Reclaim:
     def _may_take(self, job: Job, chosen: Sequence[Runner]) -> bool:
         """Whether a job without a seat may take what borrowers of other queues hold."""
         leaf, held = leaf_of(self._tree, job), self._backlog.held
-        assert held is not None, "a tree of queues has no book"
         freed: dict[tuple[str, str, str], int] = {}
         for each in chosen:
             if each.leaf != leaf and each.job.id not in self._idle:
@@ -430,7 +434,6 @@ class Reclaim:
     def _side(self, path: str, pool: str) -> Side:
         """What a queue holds when all plans that there are have come true, and what it is due."""
         held = self._backlog.held
-        assert held is not None, "a tree of queues has no book"
         return Side(held.amount(path, pool) + self._to_come[path, pool], self._shares.due(path, pool))
 
     @cached_property

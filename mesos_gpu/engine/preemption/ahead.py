@@ -11,13 +11,13 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from mesos_gpu.engine.indexes.arrays import Members
-from mesos_gpu.engine.match.planner import Plan, Planner
-from mesos_gpu.engine.match.reclaiming import stoppable
+from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.preempting import stoppable
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import offered_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating, seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
@@ -42,8 +42,6 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     offered = offered_of(then.state)
     backlog = Backlog(then.state, turn.settings, turn.now, offered, reading=True, standing=standing)
     seating = seat(then, backlog.may_be_seated)
-    if seating is None:
-        return
     then.state.seats_given = seating.given
     owed = [job for job in waiting if job.id in seating.given]
     _Ahead(turn, then, backlog, seating, at).make(owed[:_MOST_TRIED])
@@ -51,7 +49,7 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
 
 def _longest_notice_s(turn: Turn) -> float:
     tree = turn.state.tree
-    given = [queue.resolved.notice_s for queue in tree.queues.values()] if tree is not None else []
+    given = [queue.resolved.notice_s for queue in tree.queues.values()]
     return max([turn.settings.most_notice_s, *given])
 
 
