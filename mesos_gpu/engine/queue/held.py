@@ -124,6 +124,7 @@ class Held:
         self._of_task = dict(charges.of_task)
         self.sums = charges.sums.copied()
         self._taken: list[tuple[Job, Charge] | None] = []
+        self._charged: tuple[Take, Charge] | None = None  # of which the charge was asked last
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
         self._holdings: dict[Lack, dict[JobId, int]] = {}
         self._pools: dict[AgentId, str] = {}
@@ -290,10 +291,14 @@ class Held:
 
     def charge_of_take(self, take: Take) -> Charge | None:
         """What it is charged; None: it is no job's."""
+        if self._charged is not None and self._charged[0] is take:
+            return self._charged[1]
         job = take.job
         if job is None or take.request is None:
             return None
         node, counted = self._state.nodes.get(take.agent_id), job.spec.counted_milli
         granted = counted if take.share is None else max(counted, len(take.gpus) * take.share.compute_milli)
         pool = self.pool_of(take.agent_id)
-        return charged_with(self._charges, job, pool, node, take.gpus, counted, granted)
+        charge = charged_with(self._charges, job, pool, node, take.gpus, counted, granted)
+        self._charged = take, charge
+        return charge

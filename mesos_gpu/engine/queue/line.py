@@ -1,7 +1,8 @@
 """The line of all jobs that wait, through the tree of queues, as things stand now."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Protocol
 
 from mesos_gpu.engine.queue.budgets import Budgets
@@ -69,9 +70,12 @@ class Waits:
         self._standing = standing
         self._due = self._plain_due if standing is None else standing.due
         self._is_by_model = bool(self.tree.document.pools or self.tree.document.gpu_cost)
-        self._hopeless = fit_nowhere(state, now)
         self._budgets = Budgets(state, now) if self.tree.lets_borrow else None
         self._seated = set[str]()  # leaves in which a job that waits has a seat
+
+    @cached_property
+    def _hopeless(self) -> Collection[JobId]:
+        return fit_nowhere(self._state, self._now)
 
     def jobs(self) -> Iterator[Job]:
         """Each job, when its turn has come by what is held at that moment."""

@@ -42,6 +42,8 @@ from mesos_gpu.policy.tenancy.tree import Tree
 def keep(turn: Turn, changes: Sequence[Change]) -> None:
     """Charge budgets for what the step has begun and ended."""
     tree = turn.state.tree
+    if tree.is_flat:
+        return
     changed = any(isinstance(effect, SaveQueues) for effect in turn.effects)
     if changed:
         book_of(turn.state).meters = None
