@@ -10,7 +10,7 @@ from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus.capacities import capacity_of
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.gpus.role import is_for_others
-from mesos_gpu.engine.queue.barriers import Barriers
+from mesos_gpu.engine.queue.barriers import GIVEN_BACK, Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.las import Attained
@@ -26,7 +26,6 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import PortRange
@@ -137,15 +136,13 @@ class Backlog:
         state = self._state
         pending = [state.jobs[job_id] for _, job_id in state.queue]
         ordered = in_order(pending, self._now, self._settings.aging_step_s)
-        first = [job for job in pending if job.room_made_at is not None]
-        if not first:
+        if all(job.room_made_at is None for job in pending):
             return ordered
         # Others were ended for those: nobody may take their room.
         return sorted(ordered, key=lambda job: job.room_made_at is None)
 
     def starving_as(self, other: "Backlog") -> None:
-        """Take from another backlog, whose line was asked for at the same moment, who is kept room for having waited
-        too long."""
+        """Take over the jobs that starve from another backlog of the same moment, whose line was asked for."""
         if self._waits is not None and other._waits is not None:
             self._waits.heads = other._waits.heads
 
@@ -172,12 +169,12 @@ class Backlog:
         some of the room is in a pool that it may not use any more."""
         if self.held is not None and not self.held.may_use_room(job):
             return True
-        wait = self.rule_against(job)
         if job.room_made_at is not None and job.room_made_at > self._now:
             return False  # hours are to change
+        wait = self.rule_against(job)
         if wait is None:
             return bool(self.beyond_limit(job))
-        return wait.stage is not Stage.GUARANTEE or job.id not in self.ended_for
+        return wait.stage not in GIVEN_BACK or job.id not in self.ended_for
 
     @cached_property
     def ended_for(self) -> frozenset[JobId | None]:
@@ -201,6 +198,10 @@ class Backlog:
         if job.spec.booking is not None:
             return False  # what is booked is no part of a guarantee while it lasts
         return self._barriers is None or self._barriers.may_be_seated(job, pool, self.reservations)
+
+    def wait_of_lenders(self, job: Job, pool: str, milli: int) -> Wait | None:
+        """Return why lend limits leave no room for a job to hold more, as of `Barriers.wait_of_lenders`."""
+        return None if self._barriers is None else self._barriers.wait_of_lenders(job, pool, milli)
 
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 from math import inf
+from typing import Final
 
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held, has_room
@@ -18,13 +19,23 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.admission.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
+from mesos_gpu.policy.admission.limits import (
+    Count,
+    Scope,
+    Wait,
+    lacks_of,
+    scopes_of,
+    wait_of_queue,
+    wait_of_scopes,
+)
 from mesos_gpu.policy.capacity.node import Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import ends_by
 from mesos_gpu.policy.tenancy.tree import Bound, lineage
 
 Reservations = Sequence[Reservation]
+#: Stages of the rules that ends of other jobs help with.
+GIVEN_BACK: Final = (Stage.GUARANTEE, Stage.QUEUE_LIMIT, Stage.USER_LIMIT)
 
 
 class Barriers:
@@ -90,25 +101,30 @@ class Barriers:
 
     def _wait_of_rules(self, job: Job) -> Wait | None:
         """Who only lacks a seat waits for that: whatever else keeps a job waiting comes first, as no seat helps it."""
+        wait = self._wait_but_of_scopes(job)
+        return self._wait_of_scopes(job) or wait if wait is None or wait.stage is Stage.GUARANTEE else wait
+
+    def _wait_but_of_scopes(self, job: Job) -> Wait | None:
         seated = job.id in self._state.seats_given
         wait = wait_of_queue(self._tree, job.spec, seated=seated)
-        if wait is None or wait.stage is Stage.GUARANTEE:
-            return self._wait_of_budgets_and_scopes(job, lacks_seat=wait is not None) or wait
-        return wait
+        if wait is not None and wait.stage is not Stage.GUARANTEE:
+            return wait
+        if wait is not None and (of_budget := self._budgets.wait_for_seat(job)):
+            return of_budget
+        return self._budgets.refuses(job, self._dearest(job), self._held.taken_below) or wait
 
-    def _wait_of_budgets_and_scopes(self, job: Job, *, lacks_seat: bool) -> Wait | None:
-        if lacks_seat and (wait := self._budgets.wait_for_seat(job)):
-            return wait
-        cost = max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
-        if wait := self._budgets.refuses(job, cost, self._held.taken_below):
-            return wait
+    def _wait_of_scopes(self, job: Job) -> Wait | None:
         scopes = self._scopes_of(job)
-        if not scopes:
-            return None
+        return wait_of_scopes(scopes, self._dearest(job), *self._counts) if scopes else None
+
+    @property
+    def _counts(self) -> tuple[Count, Count]:
+        """Jobs that hold anything, and the thousandths of cost that they hold, by queue and user."""
         sums = self._held.sums
-        return wait_of_scopes(
-            scopes, cost, lambda path, user: sums.jobs[path, user], lambda path, user: sums.users[path, user]
-        )
+        return lambda path, user: sums.jobs[path, user], lambda path, user: sums.users[path, user]
+
+    def _dearest(self, job: Job) -> int:
+        return max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
 
     def open_pools(self, job: Job, reservations: Reservations) -> frozenset[str]:
         """The pools whose limits leave room for all of a job."""
@@ -133,7 +149,7 @@ class Barriers:
         return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
 
     def shortages(self, job: Job, reservations: Reservations) -> list[list[Shortage]]:
-        """Return what a job lacks of limits of GPUs, and which jobs would give it back by their ends.
+        """Return what a job lacks of limits of queues and users, and which jobs would give it back by their ends.
 
         Args:
             job: Job that waits.
@@ -142,12 +158,11 @@ class Barriers:
         Returns:
             Shortages by pool that it may use. Empty if it waits for something else, or no end would help.
         """
-        seated = job.id in self._state.seats_given
-        wait = self.wait_of(job, reservations)
-        if wait is None or (wait.stage is Stage.GUARANTEE and not seated):
+        if self.wait_of(job, reservations) is None:
             return []
-        if self.wait_of_rules(job) is not None:
+        if self.wait_of_rules(job) is not None and self._wait_but_of_scopes(job) is not None:
             return []
+        scopes = self._shortages_of_scopes(job) if self._has_document else []
         by_pool: list[list[Shortage]] = []
         for pool in sorted(self._held.pools_of(job)):
             cost = self._held.cost_of(job, pool)
@@ -156,11 +171,23 @@ class Barriers:
             short = [(bound.path, lack) for bound, lack in lacks if lack > 0]
             if any(cost > bound.milli for bound, lack in lacks if lack > 0):
                 continue
-            if seated and (lack := self._lack_of_lenders(job, pool, cost)) > 0:
+            if (lack := self._lack_of_lenders(job, pool, cost)) > 0:
                 short.append((ROOT, lack))
-            if short:
-                by_pool.append([Shortage(lack, self._held.held_below(path, pool)) for path, lack in short])
+            if short or scopes:
+                of_pool = [Shortage(lack, self._held.held_below(path, pool)) for path, lack in short]
+                by_pool.append([*of_pool, *scopes])
         return by_pool
+
+    def _shortages_of_scopes(self, job: Job) -> list[Shortage]:
+        short: list[Shortage] = []
+        for scope in self._scopes_of(job):
+            jobs, milli = lacks_of(scope, self._dearest(job), *self._counts)
+            held = self._held.held_by_user(scope.path, scope.user) if max(jobs, milli) > 0 else {}
+            if jobs > 0:
+                short.append(Shortage(jobs, dict.fromkeys(held, 1)))
+            if milli > 0:
+                short.append(Shortage(milli, held))
+        return short
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of the pools where some jobs run let another start there when they have ended."""
@@ -234,7 +261,7 @@ class Barriers:
         if kept is not None:
             bound = next(each for each in bounds if each.path == kept)
             return Wait(stage, f"{self._holds(bound)}; the rest is kept for a job before it")
-        return self._wait_of_lenders(job, pool, cost)
+        return self.wait_of_lenders(job, pool, cost)
 
     def _kept_in(self, job: Job, pool: str, reservations: Reservations, cost: int) -> str | None:
         """The queue of whose limit others before it have the rest; None: there is none."""
@@ -260,7 +287,14 @@ class Barriers:
             return False
         return (-other.priority, other.sequence) > (-job.priority, job.sequence)
 
-    def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
+    def wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
+        """Return why lend limits leave no room for a job to hold more of a pool; None if they do.
+
+        Args:
+            job: Job that waits, or that runs and grows.
+            pool: Name of the pool.
+            cost: Thousandths of cost that the job takes beyond what it holds.
+        """
         if self._standing is None or self._lack_of_lenders(job, pool, cost) <= 0:
             return None
         free = self._standing.amount(pool) - self._held.amount(ROOT, pool)

@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
+from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, ROOT
 from mesos_gpu.policy.admission.limits import class_of, pools_for
 from mesos_gpu.policy.tenancy.cells import owed_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
@@ -176,6 +176,19 @@ class Held:
                 if charge.pool == pool and queue in up(charge.queue):
                     known[job_id] = known.get(job_id, 0) + charge.milli
         return known
+
+    def held_by_user(self, queue: str, user: str) -> Mapping[JobId, int]:
+        """Return by job what it held of all pools when the match began, of a user's jobs in a queue or below it.
+
+        Args:
+            queue: Path of the queue; `ROOT` for all queues.
+            user: Name of the user; `EVERYBODY` for all users.
+        """
+        held: dict[JobId, int] = {}
+        for job_id, charge in self._of_task.values():
+            if queue in up(charge.queue) and user in (EVERYBODY, charge.user):
+                held[job_id] = held.get(job_id, 0) + charge.milli
+        return held
 
     def taken_below(self, queue: str) -> list[tuple[Job, Charge]]:
         """What this match has taken so far for a queue or one below it, with whose it is."""

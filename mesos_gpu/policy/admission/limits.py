@@ -298,11 +298,38 @@ def wait_of_scopes(scopes: Sequence[Scope], cost_milli: int, running: Count, hel
         most, now = scope.limits.max_running, running(scope.path, scope.user)
         if most is not None and now >= most:
             return Wait(scope.stage, f"{scope.words} may have {counted(most, 'job')} that run, and has {now}")
-        milli = _milli(scope.limits.max_gpus)
-        if milli is not None and cost_milli and (has := held(scope.path, scope.user)) + cost_milli > milli:
-            gpus = counted(number_of(milli), "GPU")
-            return Wait(scope.stage, f"{scope.words} may hold {gpus}, and holds {number_of(has)}")
+        if wait := wait_of_gpus(scope, cost_milli, held):
+            return wait
     return None
+
+
+def lacks_of(scope: Scope, cost_milli: int, running: Count, held: Count) -> tuple[int, int]:
+    """Return the jobs, and the thousandths of cost, by which one more job would exceed limits; none if 0 or less.
+
+    Args:
+        scope: Owner of the limits.
+        cost_milli: Thousandths of cost of the job.
+        running: Jobs that hold anything.
+        held: Thousandths of cost that are held, of all pools together.
+    """
+    most, milli = scope.limits.max_running, _milli(scope.limits.max_gpus)
+    jobs = 0 if most is None else running(scope.path, scope.user) + 1 - most
+    return jobs, 0 if milli is None or not cost_milli else held(scope.path, scope.user) + cost_milli - milli
+
+
+def wait_of_gpus(scope: Scope, cost_milli: int, held: Count) -> Wait | None:
+    """Return why a limit of GPUs leaves no room for more; None if it does.
+
+    Args:
+        scope: Owner of the limit.
+        cost_milli: Thousandths of cost that are asked for.
+        held: Thousandths of cost that are held, of all pools together.
+    """
+    milli = _milli(scope.limits.max_gpus)
+    if milli is None or not cost_milli or (has := held(scope.path, scope.user)) + cost_milli <= milli:
+        return None
+    gpus = counted(number_of(milli), "GPU")
+    return Wait(scope.stage, f"{scope.words} may hold {gpus}, and holds {number_of(has)}")
 
 
 def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:

@@ -177,10 +177,10 @@ def test_lend_limit_that_leaves_no_room_is_named(gpus: int, held: int, words: st
     job = job_of("ops", gpus=gpus)
     assert known.wait_of(job, ()) == wait
     assert barriers(world)[0].wait_of(job, ()) is None, "the amount of the pool is unknown"
-    assert known.shortages(job, ()) == []
+    lack = gpus * 1000 + 3000 - (8000 - held)
+    assert known.shortages(job, ()) == ([] if words is None else [[Shortage(lack, {})]])
     world.state.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
     assert known.wait_of(job, ()) == wait, "also of a job within a guarantee"
-    lack = gpus * 1000 + 3000 - (8000 - held)
     assert known.shortages(job, ()) == ([] if words is None else [[Shortage(lack, {})]])
 
 
