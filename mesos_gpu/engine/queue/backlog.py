@@ -236,8 +236,8 @@ class Backlog:
 
     def _limits(self, job: Job, pool: str) -> list[Limit]:
         """The limits that hold for a job in a pool, and what counts against them."""
-        bounds = () if self._barriers is None else self._barriers.bounds(job)
-        return [Limit(b.path, pool, b.milli, self._held_below(b)) for b in bounds if b.pool == pool]
+        bounds = () if self._barriers is None else self._barriers.bounds_in(job, pool)
+        return [Limit(b.path, pool, b.milli, self._held_below(b)) for b in bounds]
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
         """What counts against a limit: found when somebody asks, and kept up to date then."""
@@ -365,7 +365,7 @@ class Backlog:
             if granted is None:
                 return []
             leave, spares = granted
-            if leave.awaited:  # a node may idle no longer than for the node's own sake
+            if leave.awaited and job.room_made_at is None:  # a node may idle no longer than for its own sake
                 needs = request.resources.with_gpus(request.resources.gpus * job.spec.tasks)
                 awaited = leave.awaited
                 return [Reservation(job.id, job.spec.queue, needs, leave.at, spares=spares, awaited=awaited)]

@@ -102,7 +102,10 @@ class Barriers:
     def _wait_of_rules(self, job: Job) -> Wait | None:
         """Who only lacks a seat waits for that: whatever else keeps a job waiting comes first, as no seat helps it."""
         wait = self._wait_but_of_scopes(job)
-        return self._wait_of_scopes(job) or wait if wait is None or wait.stage is Stage.GUARANTEE else wait
+        if wait is not None and wait.stage is not Stage.GUARANTEE:
+            return wait
+        costs = (self._held.cost_of(job, pool) for pool in self._held.pools_with(job))
+        return self._wait_of_scopes(job, min(costs, default=self._dearest(job))) or wait
 
     def _wait_but_of_scopes(self, job: Job) -> Wait | None:
         seated = job.id in self._state.seats_given
@@ -113,9 +116,9 @@ class Barriers:
             return of_budget
         return self._budgets.refuses(job, self._dearest(job), self._held.taken_below) or wait
 
-    def _wait_of_scopes(self, job: Job) -> Wait | None:
-        scopes = self._scopes_of(job)
-        return wait_of_scopes(scopes, self._dearest(job), *self._counts) if scopes else None
+    def _wait_of_scopes(self, job: Job, cost: int) -> Wait | None:
+        scopes = self._scopes_of(job) if self._has_document else ()
+        return wait_of_scopes(scopes, cost, *self._counts) if scopes else None
 
     @property
     def _counts(self) -> tuple[Count, Count]:
@@ -162,7 +165,6 @@ class Barriers:
             return []
         if self.wait_of_rules(job) is not None and self._wait_but_of_scopes(job) is not None:
             return []
-        scopes = self._shortages_of_scopes(job) if self._has_document else []
         by_pool: list[list[Shortage]] = []
         for pool in sorted(self._held.pools_of(job)):
             cost = self._held.cost_of(job, pool)
@@ -173,15 +175,16 @@ class Barriers:
                 continue
             if (lack := self._lack_of_lenders(job, pool, cost)) > 0:
                 short.append((ROOT, lack))
+            scopes = self._shortages_of_scopes(job, cost) if self._has_document else []
             if short or scopes:
                 of_pool = [Shortage(lack, self._held.held_below(path, pool)) for path, lack in short]
                 by_pool.append([*of_pool, *scopes])
         return by_pool
 
-    def _shortages_of_scopes(self, job: Job) -> list[Shortage]:
+    def _shortages_of_scopes(self, job: Job, cost: int) -> list[Shortage]:
         short: list[Shortage] = []
         for scope in self._scopes_of(job):
-            jobs, milli = lacks_of(scope, self._dearest(job), *self._counts)
+            jobs, milli = lacks_of(scope, cost, *self._counts)
             held = self._held.held_by_user(scope.path, scope.user) if max(jobs, milli) > 0 else {}
             if jobs > 0:
                 short.append(Shortage(jobs, dict.fromkeys(held, 1)))
@@ -211,6 +214,14 @@ class Barriers:
         """The limits of GPUs that hold for a job: of its queue, and of those above it."""
         return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
 
+    def bounds_in(self, job: Job, pool: str) -> list[Bound]:
+        """Return the limits of GPUs that hold for a job in a pool, and one of all queues where others lend a part alone."""
+        bounds = [each for each in self.bounds(job) if each.pool == pool]
+        if pool in self._tree.lenders and self._standing is not None and job.spec.gpu_milli_in_all:
+            amount = self._standing.amount(pool)
+            bounds.append(Bound(ROOT, pool, amount - self._held.kept_from(job.spec.queue, pool, amount)))
+        return bounds
+
     def beyond(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so, or in other hours it is another."""
         if self._tree.has_hours(self._held.queue_of(job)):
@@ -220,7 +231,16 @@ class Barriers:
 
     def may_hold(self, job: Job) -> list[str]:
         """The pools that it may use now of which limits let it hold what it asks for, whatever others hold."""
-        return [pool for pool in self._held.pools_of(job) if not self._beyond_in(job, pool)]
+        pools = self._held.pools_of(job)
+        return [pool for pool in pools if not self._beyond_in(job, pool) and self._is_lent(job, pool)]
+
+    def _is_lent(self, job: Job, pool: str) -> bool:
+        """Return whether the lend limits of other queues leave a job what it asks for while they hold nothing."""
+        if pool not in self._tree.lenders or self._standing is None:
+            return True
+        amount = self._standing.amount(pool)
+        kept = self._held.kept_from(job.spec.queue, pool, amount, at_most=True)
+        return not kept or kept + self._held.cost_of(job, pool) <= amount
 
     def _beyond_in(self, job: Job, pool: str) -> str:
         wanted = self._held.cost_of(job, pool)
@@ -257,16 +277,18 @@ class Barriers:
         for bound in bounds:
             if held.amount(bound.path, pool) + cost > bound.milli:
                 return Wait(stage, self._holds(bound))
-        kept = self._kept_in(job, pool, reservations, cost) if bounds else None
+        kept = self._kept_in(job, pool, reservations, cost) if bounds or pool in self._tree.lenders else None
+        if kept == ROOT:
+            return Wait(Stage.GUARANTEE, f"what other queues lend{_of(pool)} is kept for a job before it")
         if kept is not None:
             bound = next(each for each in bounds if each.path == kept)
             return Wait(stage, f"{self._holds(bound)}; the rest is kept for a job before it")
-        return self.wait_of_lenders(job, pool, cost)
+        return self._wait_of_scopes(job, cost) or self.wait_of_lenders(job, pool, cost)
 
     def _kept_in(self, job: Job, pool: str, reservations: Reservations, cost: int) -> str | None:
         """The queue of whose limit others before it have the rest; None: there is none."""
         ends_at = ends_by(job.spec, self._now)
-        above = lineage(job.spec.queue)
+        above = (*lineage(job.spec.queue), ROOT)
         return next(
             (
                 spare.queue
@@ -275,6 +297,7 @@ class Barriers:
                 if not (kept.is_given_up and precedes(self._state, job, kept, self._rank))
                 for spare in kept.spares
                 if spare.pool == pool and spare.queue in above and cost > spare.milli
+                if spare.queue != ROOT or not self.takes_own(job, kept)
             ),
             None,
         )
@@ -311,14 +334,16 @@ class Barriers:
         kept = self._held.kept_from(job.spec.queue, pool, amount)
         return kept + cost - (amount - self._held.amount(ROOT, pool)) if kept else 0
 
-    def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...]:
-        """Return what the limits of a job leave to others if it still had ended tasks.
+    def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
+        """Return what the limits of a job leave to others if it still had ended tasks; None if they never let it again.
 
         Args:
             job: Job whose other tasks are being ended.
             agents: Agent of each ended task.
         """
         held, tasks = self._held, Counter(map(self._held.pool_of, agents))
+        if any(self._beyond_in(job, pool) for pool in tasks) and not self._tree.has_hours(held.queue_of(job)):
+            return None
         return tuple(
             Spare(
                 each.path,

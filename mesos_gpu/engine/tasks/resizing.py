@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mesos_gpu.engine.charges import charges_of, cost_of_granted, up
+from mesos_gpu.engine.charges import charges_of, cost_of_granted
 from mesos_gpu.engine.effects import AskResize
 from mesos_gpu.engine.events import ResizeRequested, ResizeWithdrawn
 from mesos_gpu.engine.gpus.covers import compute_milli
@@ -26,6 +26,7 @@ from mesos_gpu.policy.capacity.node import Reservation
 from mesos_gpu.policy.queueing.backoff import patience_s
 from mesos_gpu.policy.room.reservation import beyond, ends_by, outlasts
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
+from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.wire.mesos.resize import decode_answer
 
 Kept = Callable[[], Sequence[Reservation]]  # what is kept for jobs that wait
@@ -206,7 +207,7 @@ def _check_kept(
             continue  # it has ended by then
         whys = (beyond(each, gpu_id, more_mib[gpu_id], more_milli[gpu_id]) for gpu_id in more_mib)
         why = next(filter(None, whys), "")
-        beside = [spare for spare in each.spares if spare.queue in up(job.spec.queue)]
+        beside = [spare for spare in each.spares if spare.queue in lineage(job.spec.queue)]
         short = next((spare for spare in beside if 0 < queued_milli > spare.milli), None)
         if not why and short is not None:
             left = max(short.milli, 0) / WHOLE
