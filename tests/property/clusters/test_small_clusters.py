@@ -13,11 +13,13 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import Limits
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import spec
-from tests.property.clusters.drawn import KINDS, Drawn, Racks, drawn, fields_of, world_of
+from tests.property.clusters.drawn import KINDS, Drawn, Racks, Terms, Work, drawn, fields_of, world_of
 from tests.property.clusters.oracle import oracle_of
 
 GATE: Final = 12  # clusters of a kind in `make test`
@@ -25,6 +27,7 @@ ALL: Final = int(os.environ.get("MESOS_GPU_TEST_CLUSTERS", "1000000"))  # cluste
 PIECES: Final = 20  # tests of a kind in long runs
 NOTICE_S: Final = 12  # until the others have ended: three seconds before their notice, and the grace
 OPENED_S: Final = 3  # until a GPU is opened for shares
+UNIQUE: Final = Constraint("hostname", Operator.UNIQUE)
 
 
 def pieces() -> list[object]:
@@ -106,3 +109,36 @@ def test_job_starts_in_a_small_cluster_exactly_if_it_fits(seeds: range, kind: st
         later += after
     assert started >= len(seeds) // 6
     assert later >= len(seeds) // 40 or kind == "behind"
+
+
+#: Clusters in which a job once waited for ever: it starts after the end of others.
+FOUND: Final = {
+    "share of a victim beside a limit": Drawn(
+        ("r0",), (3,),
+        ((Work("j0", "small", milli=250), 0), (Work("j1", "small", gpus=2), 0)),
+        Work("job", "small", gpus=3, priority=1),
+        names={"small": 4},
+    ),
+    "gang whose tasks are compared, and an idle card": Drawn(
+        ("r0", "r0"), (2, 1),
+        ((Work("j0", "default", milli=250), 1),),
+        Work("job", "default", tasks=2, priority=1, constraints=(UNIQUE,)),
+    ),
+    "lower priority beside GPUs that are not lent": Drawn(
+        ("r0",), (2,),
+        ((Work("j0", "rest"), 0),),
+        Work("job", "rest", priority=1),
+        terms={"team": Terms(1), "team/a": Terms(1, lends=0), "team/b": Terms(), "rest": Terms()},
+    ),
+    "lower priority at the limit of a user": Drawn(
+        ("r0",), (2,),
+        ((Work("j0", "rest"), 0),),
+        Work("job", "rest", priority=1),
+        terms={"rest": Terms()}, users={"ann": Limits(max_running=1)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", FOUND.values(), ids=FOUND)
+def test_job_starts_after_the_end_of_others_where_it_once_waited(made: Drawn) -> None:
+    assert check(made) == (False, True)

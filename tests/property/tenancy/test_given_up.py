@@ -109,3 +109,18 @@ def test_gang_that_no_node_is_left_for_keeps_no_room(kind: str) -> None:
     assert world.job("gang").state is JobState.PENDING
     assert world.job("behind").state is JobState.RUNNING
     assert first.agent_id == world.state.tasks_of(world.job("behind").id)[0].agent_id
+
+
+def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
+    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world.register()
+    world.agents(1, 2)
+    world.document(team=queue(), team__ml=queue())
+    world.runs("gang", "team/ml", 1, tasks=2, max_attempts=3, **AMOUNTS)
+    world.submit("behind", queue="team/ml", gpus=1, preemptible=True, **AMOUNTS)
+    world.document(team=queue(), team__ml=queue(limit_gpus={POOL: 1000}))
+    first, *_ = world.state.round_of(world.job("gang"))
+    world.status(first.id, "TASK_FAILED", agent=first.agent_id)
+    world.obeys()
+    world.passes(5)
+    assert [world.job(name).state.value for name in ("gang", "behind")] == ["pending", "starting"]
