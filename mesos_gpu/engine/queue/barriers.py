@@ -215,7 +215,7 @@ class Barriers:
         return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
 
     def bounds_in(self, job: Job, pool: str) -> list[Bound]:
-        """Return the limits of GPUs that hold for a job in a pool, and one of all queues where others lend a part alone."""
+        """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
         bounds = [each for each in self.bounds(job) if each.pool == pool]
         if pool in self._tree.lenders and self._standing is not None and job.spec.gpu_milli_in_all:
             amount = self._standing.amount(pool)

@@ -51,7 +51,7 @@ def given_up(
     for job in gangs:
         members = state.round_of(job)
         rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
-        if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
+        if any(map(_is_for_others, members)) or (rule is not None and _is_kept_nothing(rule)):
             continue
         if not could_fit(state, job, ground, now, partial(_fits, state, request_of(job), capacity)):
             continue
@@ -71,6 +71,10 @@ def given_up(
             if node is not None and node.lost_at is None:
                 kept.append(_reservation(job, settings, tasks, capacity(node)))
     return kept
+
+
+def _is_kept_nothing(rule: Wait) -> bool:
+    return rule.stage is not Stage.GUARANTEE or rule.is_final
 
 
 def keeps_seat(state: State, job: Job) -> bool:

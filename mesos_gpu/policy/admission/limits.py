@@ -59,11 +59,13 @@ class Wait:
         stage: The kind of reason.
         words: The reason itself.
         until: When it ends by itself, seconds since the epoch; None: it does not, or nobody knows.
+        is_final: Whether it ends by a change of the document alone, as far as that is known.
     """
 
     stage: Stage
     words: str
     until: float | None = None
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +355,8 @@ def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
         return None
     why = "it is not preemptible, so it starts only within what its queue is guaranteed"
     never = "" if tree.has_hours(queue.path) else _never_seated(tree, queue, spec, spec.counted_milli)
-    return Wait(Stage.GUARANTEE, never or f"{why}; nothing of that is free for it")
+    words = never or f"{why}; nothing of that is free for it"
+    return Wait(Stage.GUARANTEE, words, is_final=bool(never))
 
 
 def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:

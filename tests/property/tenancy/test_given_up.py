@@ -124,3 +124,18 @@ def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
     world.obeys()
     world.passes(5)
     assert [world.job(name).state.value for name in ("gang", "behind")] == ["pending", "starting"]
+
+
+def test_gang_that_no_guarantee_lets_in_again_keeps_no_room() -> None:
+    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world.register()
+    world.agents(1, 4)
+    world.document(team=queue(), team__ml=queue())
+    world.runs("gang", "team/ml", 1, tasks=2, max_attempts=3, **{**AMOUNTS, "preemptible": False})
+    world.document(other=queue(1), team=queue(), team__ml=queue(limit_gpus={POOL: 2000}))
+    world.submit("behind", queue="team/ml", gpus=1, preemptible=True, **AMOUNTS)
+    first, *_ = world.state.round_of(world.job("gang"))
+    world.status(first.id, "TASK_FAILED", agent=first.agent_id)
+    world.obeys()
+    world.passes(5)
+    assert [world.job(name).state.value for name in ("gang", "behind")] == ["pending", "starting"]
