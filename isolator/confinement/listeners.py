@@ -52,12 +52,14 @@ class Found(NamedTuple):
         cgroup: Id of the cgroup v2 in which the socket was created; None if the kernel does not report one, as for a
             connection that has not been accepted yet.
         inode: Inode number of the socket, as in /proc/PID/fd; 0 if no descriptor refers to it.
+        address: IP address to which the socket is bound; "" for all addresses.
     """
 
     state: int
     uid: int
     cgroup: int | None
     inode: int = 0
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,11 +369,17 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _found(body: bytes) -> Found:
-    _, state, _, _, _, _, _, _, uid, inode = _ANSWER.unpack_from(body)
+    family, state, _, _, ends, _, _, _, uid, inode = _ANSWER.unpack_from(body)
     rest, cgroup = body[_ANSWER.size :], None
     while len(rest) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(rest)
         if kind == _CGROUP_ID:
             cgroup = struct.unpack_from("=Q", rest, _ATTRIBUTE.size)[0]
         rest = rest[max((length + 3) & ~3, _ATTRIBUTE.size) :]
-    return Found(state, uid, cgroup, inode)
+    return Found(state, uid, cgroup, inode, _source(family, ends))
+
+
+def _source(family: int, ends: bytes) -> str:
+    """Return the address to which a socket is bound, of its ends (struct inet_diag_sockid); "" for all addresses."""
+    address = ends[4:8] if family == socket.AF_INET else ends[4:20]
+    return socket.inet_ntop(family, address).removeprefix("::ffff:") if any(address) else ""

@@ -54,8 +54,8 @@ def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, conta
     """
     if not is_wanted(own):
         return
-    deadline, before = time.monotonic() + END_S, frozenset[Taken]()
-    while taken := _taken(ports):
+    deadline, before, address = time.monotonic() + END_S, frozenset[Taken](), _address_of(own)
+    while taken := _taken(ports, address):
         tasks = processes_of_others(ledger, container)
         holders = _holders({_inode_of(each) for each in taken}, tasks, deadline)
         ended = [_end(each, _of_tasks(each, holders), deadline) for each in taken]
@@ -67,10 +67,23 @@ def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, conta
         before = frozenset(taken)
 
 
-def _taken(ports: Iterable[int]) -> list[Taken]:
+def _address_of(own: Mapping[str, str]) -> str:
+    """Return the address of loopback that this agent alone has on its machine; "" for an agent of any other address.
+
+    Tasks of such an agent listen at its address, and programs of the machine at 127.0.0.1.
+    """
+    address = own.get("MESOS_AGENT_ENDPOINT", "").rpartition(":")[0]
+    return address if address.startswith("127.") and address != "127.0.0.1" else ""
+
+
+def _taken(ports: Iterable[int], address: str) -> list[Taken]:
     """Return the sockets that keep ports from being bound, but those of living tasks.
 
     Another agent of this machine may give the same port to its tasks, which listen at different addresses.
+
+    Args:
+        ports: Ports of the host.
+        address: IP address at which the task listens; "" for all addresses.
     """
     taken: list[Taken] = []
     paths: Mapping[int, Path] | None = None
@@ -85,6 +98,8 @@ def _taken(ports: Iterable[int]) -> list[Taken]:
         for each in sockets:
             if not each.inode:
                 continue  # no process has it: the kernel removes it soon
+            if address and each.address not in ("", address):
+                continue  # the task can listen beside it
             if paths is None:
                 paths = _cgroups()
             path = paths.get(each.cgroup or 0)

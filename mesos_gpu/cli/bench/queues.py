@@ -325,9 +325,7 @@ def _divide_anew(state: State, settings: Settings, now: float) -> None:
 
 
 def _shares(state: State, settings: Settings, now: float) -> Shares:
-    standing = standing_of(state, settings, now)
-    assert standing is not None, "there is a tree"
-    return standing
+    return standing_of(state, settings, now)
 
 
 def _document(gpus: int) -> QueueDocument:

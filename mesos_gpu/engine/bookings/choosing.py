@@ -15,6 +15,7 @@ from mesos_gpu.engine.bookings.ground import booked_items, ground_of
 from mesos_gpu.engine.bookings.telling import SLACK_S, call_off, is_told, on_places, tell_at, tell_end_at
 from mesos_gpu.engine.bookings.using import count_used, counted_up, purged_at
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
+from mesos_gpu.engine.calendar.leads import has_ended_by
 from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.gpus.capacities import idle_gpus
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
@@ -269,7 +270,8 @@ class _Choice:
         free = []
         for held in capacity.allocations:
             job = None if held.job_id is None else self.turn.state.jobs.get(held.job_id)
-            if job is None or held.ends_at <= booking.begins or job.id in ended or may_use(booking, job):
+            is_gone = has_ended_by(self.turn.state, self.turn.now, held, booking.begins)
+            if job is None or is_gone or job.id in ended or may_use(booking, job):
                 free.append(held)
             elif (victim := self._victim(booking, job)).priority < _STAYS or not firm:
                 victims[job.id] = victim

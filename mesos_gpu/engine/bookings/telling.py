@@ -5,7 +5,7 @@ from math import inf
 from typing import Final
 
 from mesos_gpu.engine.calendar.booked import booking_called, jobs_of, others_on, unfinished
-from mesos_gpu.engine.calendar.leads import lead_of
+from mesos_gpu.engine.calendar.leads import ends_by_limit, lead_of
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import Booking, Place
@@ -14,19 +14,6 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
 
 SLACK_S: Final = 2.0  # so late may a match be
-
-
-def ends_of(turn: Turn, jobs: Collection[Job]) -> dict[JobId, float]:
-    """When jobs that run end for certain, by their time limits, seconds since the epoch. Of one that has not started
-    yet the limit begins when it does; of one that should have ended already nobody knows when it will."""
-    ends = {}
-    for job in jobs:
-        started = [task.started_at or turn.now for task in turn.state.round_of(job)]
-        if job.spec.timeout_s is not None and started:
-            ends_at = max(started) + job.spec.timeout_s + job.spec.kill_grace_s
-            if ends_at > turn.now:
-                ends[job.id] = ends_at
-    return ends
 
 
 def tell_at(turn: Turn, booking: Booking, job: Job) -> float:
@@ -42,8 +29,7 @@ def tell_end_at(turn: Turn, booking: Booking, job: Job) -> float:
 def on_places(turn: Turn, booking: Booking, places: Collection[Place]) -> dict[JobId, Job]:
     """The jobs that hold GPUs at some places, may not use the booking, and are not sure to end before it begins."""
     held = others_on(turn.state, booking, [gpu for place in places for gpu in place.gpus])
-    ends = ends_of(turn, held)
-    return {job.id: job for job in held if ends.get(job.id, inf) > booking.begins}
+    return {job.id: job for job in held if ends_by_limit(turn.state, turn.now, job) > booking.begins}
 
 
 def goes_on(booking: Booking, job: Job) -> bool:

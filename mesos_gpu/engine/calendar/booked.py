@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
-from mesos_gpu.engine.calendar.leads import lead_of
+from mesos_gpu.engine.calendar.leads import has_ended_by, lead_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotAccepted
@@ -255,29 +255,29 @@ class Booked:
             for place in booking.places if booking.state.has_nodes else later.get(booking.id, ()):
                 node = self._state.nodes.get(place.agent_id)
                 if node is not None and node.lost_at is None:
-                    kept.append(_reservation(booking, place, capacity(node)))
+                    kept.append(self._reservation(booking, place, capacity(node)))
         return kept
+
+    def _reservation(self, booking: Booking, place: Place, node: NodeCapacity) -> Reservation:
+        """What is kept of a node: the GPUs, and their part of everything else that it has."""
+        gpus = frozenset(place.gpus)
+        part = part_of(node, len(gpus))
+        goes = [
+            held
+            for held in node.allocations
+            if has_ended_by(self._state, self._now, held, booking.begins)
+            or any(gpu.id in gpus for gpu in held.gpus)
+        ]
+        spare = node.free + total(held.resources for held in goes) - part
+        return Reservation(
+            JobId(""), booking.spec.queue, part.with_gpus(len(gpus)), float(booking.begins),
+            agent_id=node.agent_id, hostname=node.hostname, gpus=gpus, spare=spare, booking=booking.id,
+            words=f"booked from {_moment(booking)} to {shown(booking.ends, booking.spec.zone)} ({booking.spec.zone})",
+        )  # fmt: skip
 
 
 def _moment(booking: Booking) -> str:
     return shown(booking.begins, booking.spec.zone)
-
-
-def _reservation(booking: Booking, place: Place, node: NodeCapacity) -> Reservation:
-    """What is kept of a node: the GPUs, and their part of everything else that it has."""
-    gpus = frozenset(place.gpus)
-    part = part_of(node, len(gpus))
-    goes = [
-        held
-        for held in node.allocations
-        if held.ends_at <= booking.begins or any(gpu.id in gpus for gpu in held.gpus)
-    ]
-    spare = node.free + total(held.resources for held in goes) - part
-    return Reservation(
-        JobId(""), booking.spec.queue, part.with_gpus(len(gpus)), float(booking.begins),
-        agent_id=node.agent_id, hostname=node.hostname, gpus=gpus, spare=spare, booking=booking.id,
-        words=f"booked from {_moment(booking)} to {shown(booking.ends, booking.spec.zone)} ({booking.spec.zone})",
-    )  # fmt: skip
 
 
 def part_of(node: NodeCapacity, gpus: int) -> Resources:

@@ -51,14 +51,16 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         job: One that the state has.
         past_offers: Whether an agent that offers nothing now counts by what it offered last.
     """
-    queue, kept = QueueView(), dict[AgentId, list[Reservation]]()
+    queue, kept, open_pools = QueueView(), dict[AgentId, list[Reservation]](), None
     if job.state is JobState.PENDING:
-        queue, kept = _queue_view(state, settings, now, job)
+        queue, kept, open_pools = _queue_view(state, settings, now, job)
     neighbours = Neighbours(state)
     pools = Pools(state, state.tree, now)
     views = _node_views(
         state, settings, now, job, state.nodes.values(), neighbours, pools, past_offers=past_offers
     )
+    if open_pools is not None and not queue.limit:
+        views = (_in_limits(state, view, open_pools) for view in views)
     nodes = [
         replace(view, kept=tuple([_kept_of(view, job, each) for each in its]))
         if (its := kept.get(view.agent_id))
@@ -154,6 +156,14 @@ def _not_yet(state: State, job: Job, node: Node, pools: Pools, now: float) -> st
     return f"{OF_POOL}{pool}, which it may use from {clock(at, now)} on" if at else ""
 
 
+def _in_limits(state: State, view: NodeCapacity, open_pools: frozenset[str]) -> NodeCapacity:
+    """Return a node as a job sees it that may start in some pools alone; limits of the other pools leave no room."""
+    pool = pool_of_node(state.tree, state.nodes[view.agent_id])
+    if pool in open_pools or view.barred:
+        return view
+    return replace(view, barred=f"{OF_POOL}{pool}, whose limits leave no room for the job")
+
+
 def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
     """A card that is open, and idle, is not closed for a job that wants all of it while a share of it is kept."""
     if job.spec.is_share or not kept.shares:
@@ -201,7 +211,7 @@ class _Apart:
 
 def _queue_view(
     state: State, settings: Settings, now: float, job: Job
-) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
+) -> tuple[QueueView, dict[AgentId, list[Reservation]], frozenset[str] | None]:
     coming = Coming(state, settings, now)
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming, until=job.id)
     forecast.before(job.id)
@@ -220,7 +230,7 @@ def _queue_view(
         ended_by=max((_ends_by(task, other) for task, other in ending), default=None),
         owed=coming.owed(forecast.backlog, job),
     )
-    return view, forecast.kept_from(job)
+    return view, forecast.kept_from(job), forecast.backlog.open_pools(job)
 
 
 def _ending_for(state: State, job: Job) -> list[tuple[Task, Job]]:

@@ -1,6 +1,6 @@
 """Cards that are open and have no share are closed at once for jobs that start on whole ones then."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +13,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.capacity.fit import Misfit, beside_all, fit
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.room.together import Place
 
 Nodes = dict[AgentId, NodeCapacity]
 _MOST_TRIED: Final = 16  # kinds of jobs in one match that it does not help: each is a look at nodes
@@ -68,7 +69,9 @@ class _Way:
         nodes = self._open_to(job)
         # The tasks of a gang get GPUs of one model, and so does each of them.
         models = request.gpu.models or sorted({model for node in nodes.values() for model in node.models})
-        plan = next(filter(None, (self._plan(request.of_model(model), nodes) for model in models)), None)
+        place = self._backlog.neighbours.placing_of(job)
+        plans = (self._plan(request.of_model(model), nodes, place) for model in models)
+        plan = next(filter(None, plans), None)
         if plan is None:
             self._hopeless.add(kind)
             return
@@ -89,19 +92,37 @@ class _Way:
                 nodes[node.id] = replace(now, kept=tuple(kept))
         return nodes
 
-    def _plan(self, request: Request, nodes: Nodes) -> tuple[Nodes, list[GpuId]] | None:
+    def _plan(self, request: Request, nodes: Nodes, place: Place | None) -> tuple[Nodes, list[GpuId]] | None:
         """The nodes on which its tasks start, as they are after that, and the cards to be closed before; None: not all
         of them start."""
         after, closes, left = Nodes(), list[GpuId](), request.tasks
-        for agent_id, node in sorted(nodes.items(), key=lambda item: -_slots(request, item[1])):
-            while left and (way := self._shortest(request, node)) is not None:
+        for agent_id, most in self._counts(request, nodes, place):
+            node, here = nodes[agent_id], min(most, left)
+            while here and (way := self._shortest(request, node)) is not None:
                 node, gpu_ids = way
                 groups = beside_all(node).usable(request.gpu)
                 group = next(each for each in groups if len(each) >= request.gpu.count)
                 node = node.minus(request.resources, [gpu.id for gpu in group[: request.gpu.count]])
-                after[agent_id], left = node, left - 1
+                after[agent_id], left, here = node, left - 1, here - 1
                 closes += gpu_ids
         return None if left else (after, closes)
+
+    def _counts(self, request: Request, nodes: Nodes, place: Place | None) -> list[tuple[AgentId, int]]:
+        """Return the most tasks of each node; without a rule that compares tasks, nodes with room now come first."""
+        if place is None:
+            ordered = sorted(nodes.items(), key=lambda item: -_slots(request, item[1]))
+            return [(agent_id, request.tasks) for agent_id, _ in ordered]
+        closed = {
+            each: self._closed(node, [gpu.id for gpu in self._idle(node)]) for each, node in nodes.items()
+        }
+        able = {agent_id: room for agent_id, node in closed.items() if (room := _slots(request, node))}
+        return list(zip(able, place(able) or (), strict=False))
+
+    def _closed(self, node: NodeCapacity, closes: Collection[GpuId]) -> NodeCapacity:
+        closed = node.closed(closes)
+        if closes and not closed.parts:  # the keeper of the last one ends with it
+            closed = replace(closed, free=closed.free + self._turn.settings.keeper)
+        return closed
 
     def _shortest(self, request: Request, node: NodeCapacity) -> tuple[NodeCapacity, list[GpuId]] | None:
         """The node with room for a task, and the cards that are closed for it, as few as will do; None: it has none."""
@@ -110,9 +131,7 @@ class _Way:
             return node, closes
         for gpu in request.gpu.suited(self._idle(node)):
             closes.append(gpu.id)
-            closed = node.closed(closes)
-            if not closed.parts:  # the keeper of the last one ends with it
-                closed = replace(closed, free=closed.free + self._turn.settings.keeper)
+            closed = self._closed(node, closes)
             if _slots(request, closed):
                 return closed, closes
         return None

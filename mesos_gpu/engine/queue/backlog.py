@@ -130,8 +130,7 @@ class Backlog:
         return self._waits.jobs()
 
     def starving_as(self, other: "Backlog") -> None:
-        """Take from another backlog, whose line was asked for at the same moment, who is kept room for having waited
-        too long."""
+        """Take over the jobs that starve from another backlog of the same moment, whose line was asked for."""
         self._waits.heads = other._waits.heads
 
     # --- limits
@@ -157,9 +156,9 @@ class Backlog:
         some of the room is in a pool that it may not use any more."""
         if not self.held.may_use_room(job):
             return True
-        wait = self.rule_against(job)
         if job.room_made_at is not None and job.room_made_at > self._now:
             return False  # hours are to change
+        wait = self.rule_against(job)
         if wait is None:
             return bool(self.beyond_limit(job))
         ends_help = wait.stage is Stage.GUARANTEE or wait.lack is not None
@@ -187,6 +186,10 @@ class Backlog:
         if job.spec.booking is not None:
             return False  # what is booked is no part of a guarantee while it lasts
         return self._barriers.may_be_seated(job, pool, self.reservations)
+
+    def wait_of_lenders(self, job: Job, pool: str, milli: int) -> Wait | None:
+        """Return why lend limits leave no room for a job to hold more, as of `Barriers.wait_of_lenders`."""
+        return self._barriers.wait_of_lenders(job, pool, milli)
 
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""
@@ -219,8 +222,8 @@ class Backlog:
 
     def _limits(self, job: Job, pool: str) -> list[Limit]:
         """The limits that hold for a job in a pool, and what counts against them."""
-        bounds = self._barriers.bounds(job)
-        return [Limit(b.path, pool, b.milli, self._held_below(b)) for b in bounds if b.pool == pool]
+        bounds = self._barriers.bounds_in(job, pool)
+        return [Limit(b.path, pool, b.milli, self._held_below(b)) for b in bounds]
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
         """What counts against a limit: found when somebody asks, and kept up to date then."""
@@ -351,7 +354,7 @@ class Backlog:
             if granted is None:
                 return []
             leave, spares = granted
-            if leave.awaited:  # a node may idle no longer than for the node's own sake
+            if leave.awaited and job.room_made_at is None:  # a node may idle no longer than for its own sake
                 needs = request.resources.with_gpus(request.resources.gpus * job.spec.tasks)
                 awaited = leave.awaited
                 return [Reservation(job.id, job.spec.queue, needs, leave.at, spares=spares, awaited=awaited)]

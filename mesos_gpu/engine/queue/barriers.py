@@ -97,14 +97,11 @@ class Barriers:
             yield of_queue
         if lacks_seat and (wait := self._budgets.wait_for_seat(job)):
             yield wait
-        cost = max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
-        if wait := self._budgets.refuses(job, cost, self._held.taken_below):
+        dearest = max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
+        if wait := self._budgets.refuses(job, dearest, self._held.taken_below):
             yield wait
-        if scopes := self._scopes_of(job):
-            sums = self._held.sums
-            yield from waits_of_scopes(
-                scopes, cost, lambda *owner: sums.jobs[owner], lambda *owner: sums.users[owner]
-            )
+        costs = (self._held.cost_of(job, pool) for pool in self._held.pools_with(job))
+        yield from self._blockers_of_scopes(job, min(costs, default=dearest))
         if of_queue is not None and lacks_seat:
             yield of_queue
 
@@ -117,12 +114,22 @@ class Barriers:
             if lack > 0:
                 of_bound = Lack(lack, bound.path, pool) if cost <= bound.milli else None
                 yield Wait(Stage.QUEUE_LIMIT, self._holds(bound), lack=of_bound)
-        kept = self._kept_in(job, pool, reservations, cost) if bounds else None
-        if kept is not None:
+        kept = self._kept_in(job, pool, reservations, cost) if bounds or pool in self._tree.lenders else None
+        if kept == ROOT:
+            yield Wait(Stage.GUARANTEE, f"what other queues lend{_of(pool)} is kept for a job before it")
+        elif kept is not None:
             bound = next(each for each in bounds if each.path == kept)
             yield Wait(Stage.QUEUE_LIMIT, f"{self._holds(bound)}; the rest is kept for a job before it")
-        if wait := self._wait_of_lenders(job, pool, cost):
+        yield from self._blockers_of_scopes(job, cost)
+        if wait := self.wait_of_lenders(job, pool, cost):
             yield wait
+
+    def _blockers_of_scopes(self, job: Job, cost: int) -> Iterator[Wait]:
+        if not self._tree.is_flat and (scopes := self._scopes_of(job)):
+            sums = self._held.sums
+            yield from waits_of_scopes(
+                scopes, cost, lambda *owner: sums.jobs[owner], lambda *owner: sums.users[owner]
+            )
 
     def open_pools(self, job: Job, reservations: Reservations) -> frozenset[str]:
         """The pools whose limits leave room for all of a job."""
@@ -181,6 +188,14 @@ class Barriers:
         """The limits of GPUs that hold for a job: of its queue, and of those above it."""
         return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
 
+    def bounds_in(self, job: Job, pool: str) -> list[Bound]:
+        """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
+        bounds = [each for each in self.bounds(job) if each.pool == pool]
+        if pool in self._tree.lenders and self._standing is not None and job.spec.gpu_milli_in_all:
+            amount = self._standing.amount(pool)
+            bounds.append(Bound(ROOT, pool, amount - self._held.kept_from(job.spec.queue, pool, amount)))
+        return bounds
+
     def beyond(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so, or in other hours it is another."""
         if self._tree.has_hours(self._held.queue_of(job)):
@@ -190,7 +205,16 @@ class Barriers:
 
     def may_hold(self, job: Job) -> list[str]:
         """The pools that it may use now of which limits let it hold what it asks for, whatever others hold."""
-        return [pool for pool in self._held.pools_of(job) if not self._beyond_in(job, pool)]
+        pools = self._held.pools_of(job)
+        return [pool for pool in pools if not self._beyond_in(job, pool) and self._is_lent(job, pool)]
+
+    def _is_lent(self, job: Job, pool: str) -> bool:
+        """Return whether the lend limits of other queues leave a job what it asks for while they hold nothing."""
+        if pool not in self._tree.lenders or self._standing is None:
+            return True
+        amount = self._standing.amount(pool)
+        kept = self._held.kept_from(job.spec.queue, pool, amount, at_most=True)
+        return not kept or kept + self._held.cost_of(job, pool) <= amount
 
     def _beyond_in(self, job: Job, pool: str) -> str:
         wanted = self._held.cost_of(job, pool)
@@ -226,7 +250,7 @@ class Barriers:
     def _kept_in(self, job: Job, pool: str, reservations: Reservations, cost: int) -> str | None:
         """The queue of whose limit others before it have the rest; None: there is none."""
         ends_at = ends_by(job.spec, self._now)
-        above = lineage(job.spec.queue)
+        above = (*lineage(job.spec.queue), ROOT)
         return next(
             (
                 spare.queue
@@ -235,6 +259,7 @@ class Barriers:
                 if not (kept.is_given_up and precedes(self._state, job, kept, self._rank))
                 for spare in kept.spares
                 if spare.pool == pool and spare.queue in above and cost > spare.milli
+                if spare.queue != ROOT or not self.takes_own(job, kept)
             ),
             None,
         )
@@ -247,7 +272,14 @@ class Barriers:
             return False
         return (-other.priority, other.sequence) > (-job.priority, job.sequence)
 
-    def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
+    def wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
+        """Return why lend limits leave no room for a job to hold more of a pool; None if they do.
+
+        Args:
+            job: Job that waits, or that runs and grows.
+            pool: Name of the pool.
+            cost: Thousandths of cost that the job takes beyond what it holds.
+        """
         lack = self._lack_of_lenders(job, pool, cost)
         if self._standing is None or lack <= 0:
             return None
@@ -265,14 +297,16 @@ class Barriers:
         kept = self._held.kept_from(job.spec.queue, pool, amount)
         return kept + cost - (amount - self._held.amount(ROOT, pool)) if kept else 0
 
-    def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...]:
-        """Return what the limits of a job leave to others if it still had ended tasks.
+    def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
+        """Return what the limits of a job leave to others if it still had ended tasks; None if they never let it again.
 
         Args:
             job: Job whose other tasks are being ended.
             agents: Agent of each ended task.
         """
         held, tasks = self._held, Counter(map(self._held.pool_of, agents))
+        if any(self._beyond_in(job, pool) for pool in tasks) and not self._tree.has_hours(held.queue_of(job)):
+            return None
         return tuple(
             Spare(
                 each.path,

@@ -195,20 +195,21 @@ class Held:
             able = self._able[agent_id] = pools_of_node(self.tree, self._state.nodes.get(agent_id))
         return able.issubset(pools)
 
-    def kept_from(self, queue: str, pool: str, amount: int) -> int:
+    def kept_from(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
         """Return what other queues keep idle of a pool by their lend limits, which no job of a queue may take.
 
         Args:
             queue: Path of the queue.
             pool: Name of the pool.
             amount: Capacity of the pool, thousandths of cost; where guarantees exceed it, less is kept.
+            at_most: Whether all queues are taken to hold nothing.
         """
         tree = self.tree
         if pool not in tree.lenders:
             return 0
         own = set(lineage(queue))
         beside = (each for path in (*own, ROOT) for each in tree.children.get(path, ()) if each not in own)
-        return sum(self._kept_idle(each, pool, amount) for each in beside)
+        return sum(self._kept_idle(each, pool, amount, at_most=at_most) for each in beside)
 
     def kept_for(self, queue: str, other: str, pool: str, amount: int) -> int:
         """Return what lend limits keep idle of a pool for jobs of one queue from jobs of another, as of `kept_from`."""
@@ -217,14 +218,15 @@ class Held:
         paths = set(lineage(queue)).difference(lineage(other))
         return max((self._kept_idle(path, pool, amount) for path in paths), default=0)
 
-    def _kept_idle(self, queue: str, pool: str, amount: int) -> int:
+    def _kept_idle(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
         owed = self._owed.get((pool, amount))
         if owed is None:
             owed = self._owed[pool, amount] = owed_in(self.tree, pool, amount)
         lent = self.tree.specs[queue].lend_limit_gpus.get(pool)
-        kept = 0 if lent is None else max(0, owed.get(queue, 0) - lent - self.amount(queue, pool))
+        held = 0 if at_most else self.amount(queue, pool)
+        kept = 0 if lent is None else max(0, owed.get(queue, 0) - lent - held)
         children = self.tree.children.get(queue, ())
-        return max(kept, sum(self._kept_idle(each, pool, amount) for each in children))
+        return max(kept, sum(self._kept_idle(each, pool, amount, at_most=at_most) for each in children))
 
     # --- what a job may cost
 

@@ -28,7 +28,7 @@ def given_up(
     now: float,
     rule_against: Callable[[Job], Wait | None],
     request_of: Callable[[Job], Request],
-    spares_of: Callable[[Job, Sequence[AgentId]], tuple[Spare, ...]] | None,
+    spares_of: Callable[[Job, Sequence[AgentId]], tuple[Spare, ...] | None] | None,
     capacity: Callable[[Node], NodeCapacity],
 ) -> list[Reservation]:
     """Return what is kept of nodes for gangs that start again.
@@ -39,8 +39,8 @@ def given_up(
         now: Seconds since the epoch.
         rule_against: Rule of its queue or class that keeps a gang from starting; None if it may start.
         request_of: Request of each task of a gang.
-        spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these;
-            None if there are no limits.
+        spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these,
+            or None if limits never let the gang have them again; None if there are no limits.
         capacity: Capacity of a node now.
     """
     kept: list[Reservation] = []
@@ -51,7 +51,7 @@ def given_up(
     for job in gangs:
         members = state.round_of(job)
         rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
-        if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
+        if any(map(_is_for_others, members)) or (rule is not None and _is_kept_nothing(rule)):
             continue
         if not could_fit(state, job, ground, now, partial(_fits, state, request_of(job), capacity)):
             continue
@@ -61,6 +61,8 @@ def given_up(
                 by_agent.setdefault(task.agent_id, []).append(task)
         if spares_of is not None:
             spares = spares_of(job, [task.agent_id for task in members if task.ended])
+            if spares is None:
+                continue
             kept.append(
                 Reservation(job.id, job.spec.queue, NOTHING, ENDLESS, spares=spares, is_given_up=True)
             )
@@ -69,6 +71,10 @@ def given_up(
             if node is not None and node.lost_at is None:
                 kept.append(_reservation(job, settings, tasks, capacity(node)))
     return kept
+
+
+def _is_kept_nothing(rule: Wait) -> bool:
+    return rule.stage is not Stage.GUARANTEE or rule.is_final
 
 
 def keeps_seat(state: State, job: Job) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mesos_gpu.engine.charges import charges_of, cost_of_granted, up
+from mesos_gpu.engine.charges import charges_of, cost_of_granted
 from mesos_gpu.engine.effects import AskResize
 from mesos_gpu.engine.events import ResizeRequested, ResizeWithdrawn
 from mesos_gpu.engine.gpus.covers import compute_milli
@@ -21,18 +21,26 @@ from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.resize import Resize, Resized, Resizing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.admission.limits import Wait, scopes_of, wait_of_gpus
 from mesos_gpu.policy.capacity.node import Reservation
 from mesos_gpu.policy.queueing.backoff import patience_s
 from mesos_gpu.policy.room.reservation import beyond, ends_by, outlasts
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
+from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.wire.mesos.resize import decode_answer
 
 Kept = Callable[[], Sequence[Reservation]]  # what is kept for jobs that wait
+Lenders = Callable[[Job, str, int], Wait | None]  # why lend limits leave a job no more of a pool
 
 
-def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept) -> None:
-    """Ask the executors of a job for other shares, or start it again where that is wanted and the only way. `kept`: for
-    jobs that wait.
+def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept, lenders: Lenders) -> None:
+    """Ask the executors of a job for other shares, or start it again where that is wanted and the only way.
+
+    Args:
+        turn: Step.
+        event: Request.
+        kept: Reservations of the jobs that wait.
+        lenders: Reason why lend limits leave a job no more of a pool.
 
     Raises:
         NotFound: There is no such job.
@@ -42,7 +50,7 @@ def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept) -> None:
     tasks = _changeable(turn, job)
     spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
     wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
-    _check_limit(turn, job, spec)
+    _check_limit(turn, job, spec, lenders)
     why, remedy = _cannot(turn, tasks, wanted)
     if why:
         _check_ever(turn, spec)
@@ -144,11 +152,11 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
     return tasks
 
 
-def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
-    """See that its queue may hold so much.
+def _check_limit(turn: Turn, job: Job, spec: JobSpec, lenders: Lenders) -> None:
+    """Check that limits of queues and users leave room for a larger share.
 
     Raises:
-        Conflict: It may not.
+        Conflict: A limit of a queue or a user, or a lend limit of another queue, leaves no room.
     """
     charges, more = charges_of(turn.state, turn.settings), spec.counted_milli - job.spec.counted_milli
     if more <= 0:
@@ -166,6 +174,12 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
         raise Conflict(
             f"job {job.id} cannot be resized: {what}", remedy="ask for less, or wait until others end"
         )
+    scopes, users = scopes_of(charges.tree, job.spec.queue, job.charged_to), charges.sums.users
+    waits = [lenders(job, pool, milli) for pool, milli in grows.items()]
+    waits += [wait_of_gpus(each, grows.total(), lambda path, user: users[path, user]) for each in scopes]
+    if wait := next(filter(None, waits), None):
+        what = f"job {job.id} cannot be resized: {wait.words}"
+        raise Conflict(what, remedy="ask for less, or wait until others end")
 
 
 def _check_kept(
@@ -193,7 +207,7 @@ def _check_kept(
             continue  # it has ended by then
         whys = (beyond(each, gpu_id, more_mib[gpu_id], more_milli[gpu_id]) for gpu_id in more_mib)
         why = next(filter(None, whys), "")
-        beside = [spare for spare in each.spares if spare.queue in up(job.spec.queue)]
+        beside = [spare for spare in each.spares if spare.queue in lineage(job.spec.queue)]
         short = next((spare for spare in beside if 0 < queued_milli > spare.milli), None)
         if not why and short is not None:
             left = max(short.milli, 0) / WHOLE

@@ -79,12 +79,14 @@ class Wait:
         words: Reason, for people.
         until: Time at which it ends by itself, seconds since the epoch; None if it does not, or if that is unknown.
         lack: Amount that running jobs give back by their ends for it to end; None if the end of no job helps.
+        is_final: Whether it ends by a change of the document alone, as far as that is known.
     """
 
     stage: Stage
     words: str
     until: float | None = None
     lack: Lack | None = field(default=None, compare=False)
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,12 +323,24 @@ def waits_of_scopes(scopes: Sequence[Scope], cost_milli: int, running: Count, he
             words = f"{scope.words} may have {counted(most, 'job')} that run, and has {now}"
             lack = Lack(now + 1 - most, scope.path, user=scope.user, counts_jobs=True) if most else None
             yield Wait(scope.stage, words, lack=lack)
-        milli = _milli(scope.limits.max_gpus)
-        if milli is not None and cost_milli and (has := held(scope.path, scope.user)) + cost_milli > milli:
-            gpus = counted(number_of(milli), "GPU")
-            words = f"{scope.words} may hold {gpus}, and holds {number_of(has)}"
-            missing = Lack(has + cost_milli - milli, scope.path, user=scope.user)
-            yield Wait(scope.stage, words, lack=missing if cost_milli <= milli else None)
+        if wait := wait_of_gpus(scope, cost_milli, held):
+            yield wait
+
+
+def wait_of_gpus(scope: Scope, cost_milli: int, held: Count) -> Wait | None:
+    """Return why a limit of GPUs leaves no room for more; None if it does.
+
+    Args:
+        scope: Owner of the limit.
+        cost_milli: Thousandths of cost that are asked for.
+        held: Thousandths of cost that are held, of all pools together.
+    """
+    milli = _milli(scope.limits.max_gpus)
+    if milli is None or not cost_milli or (has := held(scope.path, scope.user)) + cost_milli <= milli:
+        return None
+    words = f"{scope.words} may hold {counted(number_of(milli), 'GPU')}, and holds {number_of(has)}"
+    lack = Lack(has + cost_milli - milli, scope.path, user=scope.user)
+    return Wait(scope.stage, words, lack=lack if cost_milli <= milli else None)
 
 
 def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
@@ -350,7 +364,8 @@ def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
         return None
     why = "it is not preemptible, so it starts only within what its queue is guaranteed"
     never = "" if tree.has_hours(queue.path) else _never_seated(tree, queue, spec, spec.counted_milli)
-    return Wait(Stage.GUARANTEE, never or f"{why}; nothing of that is free for it")
+    words = never or f"{why}; nothing of that is free for it"
+    return Wait(Stage.GUARANTEE, words, is_final=bool(never))
 
 
 def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:

@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.simulate.chaos import apps, queues, switches, terms
 from mesos_gpu.simulate.chaos.account import job_of
 from mesos_gpu.simulate.chaos.choice import choose
-from mesos_gpu.simulate.chaos.documents import bookings, timetable
+from mesos_gpu.simulate.chaos.documents import bookings, lending, timetable
 from mesos_gpu.simulate.chaos.settle import go_on, settle
 from mesos_gpu.simulate.chaos.virtual import Agent, Facts, Run
 from mesos_gpu.simulate.chaos.world import DRIVERS, MODELS, World
@@ -544,6 +544,7 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "submit for booking": (0.0, _submit_for_booking),
     **switches.ACTS,
     "submit in class": (0.0, _submit_in_class),
+    **lending.ACTS,
 }
 
 

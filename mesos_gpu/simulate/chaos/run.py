@@ -197,6 +197,18 @@ _TOGETHER: Final = {
     "go on": 16.0,
 }
 TOGETHER: Final = _mix(_TOGETHER, QUEUES)
+#: Queues that lend parts of their guarantees, limits above limits and of users, and shares that grow in them.
+_LENDING: Final = {
+    **_RECLAIMS,
+    "change queues": 0.0,
+    "change lending": 0.6,
+    "submit to queue": 7.0,
+    "submit in class": 2.0,
+    "submit share": 3.0,
+    "resize": 3.0,
+    "go on": 16.0,
+}
+LENDING: Final = _mix(_LENDING, QUEUES)
 #: How often what happens, by chance one of them for each episode.
 MIXES = (
     WEIGHTS,
@@ -212,6 +224,7 @@ MIXES = (
     HOURS,
     BOOKINGS,
     TOGETHER,
+    LENDING,
 )
 
 
@@ -281,7 +294,7 @@ def replay(
             done += 1
         if quiet:
             world.flush()
-            settle(world)
+            settle(world, stands=True)
             world.witness.inspect(world.state)
     except Violation as violation:
         return world, done, violation

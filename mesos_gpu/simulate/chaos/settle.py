@@ -25,13 +25,18 @@ _ROUND_S: Final = 4.0
 _PATIENCE: Final = 50
 _ROLLED_OUT: Final = 200  # rounds until apps are as they are wanted
 _QUIET: Final = 60  # rounds until all has been said
+_STILL: Final = 6  # rounds in which nothing starts or ends, and matches have been made
 _MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
 _MOST_SMALL: Final = 16
 _OF_SMALL: Final = ("default", "small")  # their queues
 
 
-def settle(world: World) -> None:
+def settle(world: World, *, stands: bool = False) -> None:
     """Mend all that is broken; let all be said; then let all commands end.
+
+    Args:
+        world: World.
+        stands: Whether nothing ends for a while before, so that jobs which wait for limits can be looked at.
 
     Raises:
         Violation: Ledgers and engine differ when all was said, or a job that could run does not end.
@@ -44,9 +49,29 @@ def settle(world: World) -> None:
             break
     else:
         raise Violation("at a quiet time, engine and world agree", _difference(world))
+    if stands:
+        _stand(world)
     _roll_out(world)
     _run_out(world)
     _replace_monitors(world)
+
+
+def _stand(world: World) -> None:
+    """Let time pass until nothing starts or ends for some rounds; then no limit may keep a job waiting without need."""
+    still = 0
+    for _ in range(_QUIET):
+        before = _holding(world)
+        go_on(world)
+        still = still + 1 if _holding(world) == before else 0
+        if still == _STILL:
+            limits.give_way(world.witness, world.now)
+            return
+
+
+def _holding(world: World) -> list[object]:
+    """Return the tasks that hold something, with their states and notices."""
+    tasks = (world.state.tasks[task_id] for task_id in world.state.live)
+    return [(task.id, task.state, task.notice, task.kill_sent_at) for task in tasks]
 
 
 def _replace_monitors(world: World) -> None:

@@ -215,6 +215,7 @@ class Witness(Account):
                 rollouts.judge(self, before, now)
         rollouts.locked_once(self.disk)
         gangs.whole(self, self.launched)
+        gangs.kept(self, self.launched)
         stops.room_is_made(self, self.takers, now)
         stops.freed_is_kept(self, self.launched, now)
         bookings.kept(self, self.launched, now)
@@ -333,6 +334,7 @@ class Witness(Account):
                 self._quota(task, task.job_id, now)
                 arrays.launched(self, task, task.job_id, now)
                 limits.limited(self, task, task.job_id, now)
+                limits.lent(self, task, task.job_id, now)
                 bookings.launched(self, task, task.job_id, now)
                 self._place(item, task.job_id, now)
                 gangs.bound(self, item, task.job_id, now)
@@ -477,7 +479,7 @@ class Witness(Account):
     def _ask_resize(self, ask: fx.AskResize, now: float) -> None:
         task = self.disk.tasks[ask.task_id]
         shares.may_have(self, task, ask.resize)
-        self.asked[task.id] = ask.resize
+        limits.resized(self, task, ask.resize, now)
         if task.job_id is not None:
             self._quota(task, task.job_id, now)
 

@@ -72,10 +72,10 @@ def outlived(kind: str = "listening") -> tuple[socket.socket, int]:
     return socket.socket(fileno=passed[0]), int(port)
 
 
-def refused(port: int, ledger: Ledger) -> str:
-    """Return why a task with a port does not start."""
+def refused(port: int, ledger: Ledger, agent: str = "10.0.0.5:5051") -> str:
+    """Return why a task with a port does not start. `agent`: endpoint of the agent of the task."""
     with pytest.raises(NotStarted) as caught:
-        vacate([port], {}, ledger, OWN)
+        vacate([port], {"MESOS_AGENT_ENDPOINT": agent}, ledger, OWN)
     assert caught.value.outcome.infrastructure
     return str(caught.value)
 
@@ -199,6 +199,21 @@ def test_the_operator_sets_it_off_with_the_proof(ledger: Ledger) -> None:
             vacate([port], own, ledger, OWN)
         with pytest.raises(BadConfiguration, match="MESOS_GPU_PORT_PROOF is 'of'"):
             vacate([port], {"MESOS_GPU_PORT_PROOF": "of"}, ledger, OWN)
+
+
+@pytest.mark.parametrize("at", ["127.0.0.1", "::ffff:127.0.0.1", "", "127.0.0.12"])
+def test_a_socket_at_another_address_leaves_the_port_of_an_agent_with_its_own_address(
+    ledger: Ledger, at: str
+) -> None:
+    family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    with socket.create_server((at, 0), family=family, dualstack_ipv6=":" in at) as server:
+        port = server.getsockname()[1]
+        if at in ("", "127.0.0.12"):
+            assert "is bound by a socket of another process" in refused(port, ledger, "127.0.0.12:5051")
+            return
+        vacate([port], {"MESOS_AGENT_ENDPOINT": "127.0.0.12:5051"}, ledger, OWN)
+        with socket.create_server(("127.0.0.12", port)):
+            assert "is bound by a socket of another process" in refused(port, ledger, "127.0.0.1:5051")
 
 
 @pytest.mark.parametrize("proof", ["on", "off"])

@@ -8,6 +8,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.simulate.chaos.rules.gangs import taken
 from tests.unit.engine.tenancy.lending import POOL, Tenants, queue
 
 #: Queue of the jobs by what there is.
@@ -59,7 +60,6 @@ def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, kind: str) -> No
         chance = random.Random(seed)
         world = cluster_of(chance, kind)
         first = world.state.round_of(world.job("gang"))
-        held = {gpu for task in first for gpu in task.gpus}
         known = {*world.state.tasks}
         host = ends_one(world, chance)
         for second in range(40):
@@ -76,8 +76,7 @@ def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, kind: str) -> No
             if gang.state is JobState.RUNNING and gang.launches > 1:
                 break
             waited += gang.state is JobState.PENDING
-            taken = [task.id for task in behind if held & {*task.gpus}]
-            assert not taken or gang.launches > 1, (seed, taken)
+            assert gang.launches > 1 or not taken(first, behind), seed
             assert not behind or kind != "limit" or gang.launches > 1, (seed, "the limit is the gang's")
             world.starts()
         assert world.job("gang").state is JobState.RUNNING, seed
@@ -110,3 +109,33 @@ def test_gang_that_no_node_is_left_for_keeps_no_room(kind: str) -> None:
     assert world.job("gang").state is JobState.PENDING
     assert world.job("behind").state is JobState.RUNNING
     assert first.agent_id == world.state.tasks_of(world.job("behind").id)[0].agent_id
+
+
+def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
+    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world.register()
+    world.agents(1, 2)
+    world.document(team=queue(), team__ml=queue())
+    world.runs("gang", "team/ml", 1, tasks=2, max_attempts=3, **AMOUNTS)
+    world.submit("behind", queue="team/ml", gpus=1, preemptible=True, **AMOUNTS)
+    world.document(team=queue(), team__ml=queue(limit_gpus={POOL: 1000}))
+    first, *_ = world.state.round_of(world.job("gang"))
+    world.status(first.id, "TASK_FAILED", agent=first.agent_id)
+    world.obeys()
+    world.passes(5)
+    assert [world.job(name).state.value for name in ("gang", "behind")] == ["pending", "starting"]
+
+
+def test_gang_that_no_guarantee_lets_in_again_keeps_no_room() -> None:
+    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world.register()
+    world.agents(1, 4)
+    world.document(team=queue(), team__ml=queue())
+    world.runs("gang", "team/ml", 1, tasks=2, max_attempts=3, **{**AMOUNTS, "preemptible": False})
+    world.document(other=queue(1), team=queue(), team__ml=queue(limit_gpus={POOL: 2000}))
+    world.submit("behind", queue="team/ml", gpus=1, preemptible=True, **AMOUNTS)
+    first, *_ = world.state.round_of(world.job("gang"))
+    world.status(first.id, "TASK_FAILED", agent=first.agent_id)
+    world.obeys()
+    world.passes(5)
+    assert [world.job(name).state.value for name in ("gang", "behind")] == ["pending", "starting"]

@@ -6,6 +6,7 @@ import pytest
 
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.simulate.chaos.rules.limits import kept_from
 from tests.unit.engine.tenancy.lending import POOL, Tenants, queue
 
 Plan = dict[str, tuple[int, int | None]]  # guarantee and lend limit by queue, GPUs
@@ -43,13 +44,10 @@ def counts(world: Tenants, plan: Plan, *states: JobState) -> dict[str, int]:
     return {name: sum(job.spec.queue == name for job in jobs) for name in plan}
 
 
-def kept_from(name: str, plan: Plan, held: dict[str, int]) -> int:
-    """Return what other queues keep idle."""
-    return sum(
-        max(0, owed - lent - held[other])
-        for other, (owed, lent) in plan.items()
-        if other != name and lent is not None
-    )
+def kept(name: str, plan: Plan, held: dict[str, int]) -> int:
+    """Return the GPUs that other queues keep idle."""
+    lent = {each: most for each, (_, most) in plan.items() if most is not None}
+    return kept_from(name, {each: owed for each, (owed, _) in plan.items()}, lent, held)
 
 
 HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.KILLING)
@@ -79,7 +77,7 @@ def test_queues_lend_no_more_than_their_limits_and_get_their_guarantees(count: i
                 held = counts(world, plan, *HOLDING)
                 for each in plan:
                     free = gpus - sum(held.values())
-                    assert held[each] <= before[each] or free >= kept_from(each, plan, held), (seed, each)
+                    assert held[each] <= before[each] or free >= kept(each, plan, held), (seed, each)
                 before = held
                 stopped += len(world.obeys())
                 before = counts(world, plan, *HOLDING)
@@ -87,5 +85,5 @@ def test_queues_lend_no_more_than_their_limits_and_get_their_guarantees(count: i
             for each, (owed, _) in plan.items():
                 assert before[each] >= min(owed, before[each] + waiting[each]), (seed, each)
                 free = gpus - sum(before.values())
-                assert not waiting[each] or free <= kept_from(each, plan, before), (seed, each)
+                assert not waiting[each] or free <= kept(each, plan, before), (seed, each)
     assert stopped >= count // 8

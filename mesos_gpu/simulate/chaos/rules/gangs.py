@@ -1,12 +1,16 @@
 """What must hold of gangs, of jobs that make room for others, and of constraints; told by what the witness knows."""
 
+from collections.abc import Iterable
+
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.constraint import Operator
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import LineOrder, Stop
 from mesos_gpu.simulate.chaos.account import Account
-from mesos_gpu.simulate.chaos.rules import stops
+from mesos_gpu.simulate.chaos.rules import bookings, stops, tree
 from mesos_gpu.simulate.chaos.violation import Violation
 
 
@@ -80,3 +84,65 @@ def _neighbours(account: Account, task: Task, now: float) -> list[Task]:
                 if other.hostname == task.hostname and task_id != task.id and not gone:
                     neighbours.append(other)
     return neighbours
+
+
+def taken(gang: Iterable[Task], others: Iterable[Task]) -> list[Task]:
+    """Return the tasks of other jobs that have GPUs of a gang's tasks."""
+    gpus = {gpu for task in gang for gpu in task.gpus}
+    return [task for task in others if gpus & {*task.gpus}]
+
+
+def kept(account: Account, launched: set[JobId]) -> None:
+    """Check that no job behind a gang which starts again has the GPUs that the gang gave up."""
+    waiting = (job for job in account.disk.jobs.values() if job.state is JobState.PENDING and job.launches)
+    for gang in [job for job in waiting if launched and job.spec.tasks > 1 and _keeps(account, job)]:
+        ended = [
+            account.disk.tasks[task_id]
+            for task_id in account.latest(gang.id)
+            if account.words[task_id].ended and not account.is_replaced(task_id)
+        ]
+        behind = [job_id for job_id in launched if _is_behind(account, account.disk.jobs[job_id], gang)]
+        latest = [account.disk.tasks[task_id] for job_id in behind for task_id in account.latest(job_id)]
+        for task in taken(ended, latest):
+            words = f"{task.id} has {task.gpus}, of which {gang.id} gave up some before it starts again"
+            raise Violation("no job behind a gang has what the gang gave up", words, task.id, gang.id)
+
+
+def _keeps(account: Account, gang: Job) -> bool:
+    """Return whether GPUs are kept for a gang: nothing but room keeps the gang waiting, and nodes could serve it."""
+    tasks, document = [account.disk.tasks[each] for each in account.latest(gang.id)], account.queues
+    if gang.room_on or gang.room_made_at is not None or stops.is_choosy(gang) or not gang.spec.gpus:
+        return False
+    if any(map(_is_for_others, tasks)):
+        return False
+    if tree.limits_for(document, gang) or tree.budgets_for(document, gang) or gang.spec.job_class:
+        return False
+    if any(spec.stop is not Stop.NONE for spec in tree.specs_of(document, gang.spec.queue)):
+        return False
+    pools = tree.pools_for(document, gang.spec)
+    nodes = [node for node in account.disk.nodes.values() if tree.pool_of(document, node) in pools]
+    models = {gpu.model for node in nodes for gpu in node.gpus}
+    wanted = models & {*gang.spec.gpu_model} if gang.spec.gpu_model else models
+    return any(
+        sum(sum(gpu.model == model for gpu in node.gpus) // gang.spec.gpus for node in nodes)
+        >= gang.spec.tasks
+        for model in wanted
+    )
+
+
+def _is_for_others(task: Task) -> bool:
+    told = task.notice is not None and task.notice.stands and task.notice.reason is not NoticeReason.DRAIN
+    return told or task.preempted_for is not None
+
+
+def _is_behind(account: Account, job: Job, gang: Job) -> bool:
+    """Return whether a job surely comes after a gang: in the same line by priority and time, else by guarantees."""
+    document, same = account.queues, job.spec.queue == gang.spec.queue
+    if job.id == gang.id or job.room_made_at is not None or bookings.used(account, job) is not None:
+        return False
+    if document.version and not same:
+        lends = any(spec.lend_limit_gpus for spec in document.queues.values())
+        return job.seat is None and not lends
+    if tree.inherited(document, job.spec.queue, "order") is LineOrder.LAS:
+        return False
+    return tree.comes_after(job, gang)

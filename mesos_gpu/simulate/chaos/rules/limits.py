@@ -1,14 +1,17 @@
 """What must hold of a tree's limits and seats, and which jobs it lets start one day."""
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import OnEmpty
+from mesos_gpu.model.tasks.resize import Resize
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tenancy import NO_LIMITS, LineOrder, OnEmpty, QueueDocument, Stop
 from mesos_gpu.simulate.chaos.account import Account, launch_of
-from mesos_gpu.simulate.chaos.rules import bookings, tree
+from mesos_gpu.simulate.chaos.rules import bookings, stops, tree
 from mesos_gpu.simulate.chaos.violation import Violation
 
 _PLENTY = 10**9  # thousandths of cost times seconds: more than is used in an episode
@@ -49,6 +52,10 @@ def _lets_in(account: Account, job: Job, pool: str) -> bool:
     for each in tree.limits_for(document, job):
         if each.max_running == 0 or (each.max_gpus is not None and cost > each.max_gpus * WHOLE):
             return False
+    amount = tree.capacity(account, pool)
+    kept = kept_from(job.spec.queue, tree.scaled(document, pool, amount), _lend_limits(document, pool), {})
+    if cost + kept > amount:
+        return False
     shapes = any(guarantee.shapes for spec in specs for guarantee in spec.guarantee_gpus.values())
     # Else what it is guaranteed may be less, or in pieces.
     sure = not shapes and not _is_scaled(account, pool)
@@ -71,8 +78,12 @@ def limited(account: Account, task: Task, job_id: JobId, now: float) -> None:
         return
     job, pool = account.disk.jobs[job_id], tree.pool_where(account, task)
     _in_its_pools(account, job, task, pool, now)
-    if not task.gpus:
-        return
+    if task.gpus:
+        _within(account, job, task, pool, now)
+
+
+def _within(account: Account, job: Job, task: Task, pool: str, now: float) -> None:
+    document = account.queues
     for path in tree.lineage(job.spec.queue):
         limit = tree.most(document.queues[path], pool) if path in document.queues else None
         if limit is not None and (held := tree.held(account, path, pool, now)) > limit:
@@ -136,3 +147,177 @@ def seated(account: Account) -> None:
         if milli > own:
             words = f"of {path}, which has {own} thousandths of pool {pool} to give, {milli} are taken"
             raise Violation("seats are what is guaranteed", words)
+
+
+# --- lend limits
+
+
+def kept_from(queue: str, owed: Mapping[str, int], lent: Mapping[str, int], held: Mapping[str, int]) -> int:
+    """Return what other queues keep idle of a pool by their lend limits, which no job of a queue may take.
+
+    Args:
+        queue: Path of the queue.
+        owed: Guarantee of each queue.
+        lent: Lend limit of each queue that has one.
+        held: Amount that each queue holds, with all queues below it.
+    """
+
+    def keeps(path: str) -> int:
+        own = max(0, owed.get(path, 0) - lent[path] - held.get(path, 0)) if path in lent else 0
+        return max(own, sum(map(keeps, tree.below(path, owed))))
+
+    own = {*tree.lineage(queue)}
+    return sum(keeps(each) for path in (*own, "") for each in tree.below(path, owed) if each not in own)
+
+
+def _lend_limits(document: QueueDocument, pool: str) -> Mapping[str, int]:
+    limits = ((path, spec.lend_limit_gpus.get(pool)) for path, spec in document.queues.items())
+    return {path: milli for path, milli in limits if milli is not None}
+
+
+def resized(account: Account, task: Task, wanted: Resize, now: float) -> None:
+    """Take in the share that a task is asked to have; check that limits leave room for a larger one."""
+    before = 0 if task.job_id is None else tree.cost_of(account, task)
+    account.asked[task.id] = wanted
+    if task.job_id is not None and tree.cost_of(account, task) > before and account.queues.version:
+        _within(account, account.disk.jobs[task.job_id], task, tree.pool_where(account, task), now)
+        lent(account, task, task.job_id, now)
+
+
+def lent(account: Account, task: Task, job_id: JobId, now: float) -> None:
+    """Check that what queues do not lend stays free beside a task that is launched, or that gets a larger share."""
+    job, pool, document = account.disk.jobs[job_id], tree.pool_where(account, task), account.queues
+    given = _lend_limits(document, pool)
+    if not given or not task.gpus or bookings.is_on(account, task, job):
+        return
+    amount = tree.sound(account, pool)
+    held = {path: tree.held(account, path, pool, now) for path in document.queues}
+    free = amount - sum(milli for path, milli in held.items() if "/" not in path)
+    kept = kept_from(job.spec.queue, tree.scaled(document, pool, amount), given, held)
+    if kept and free < kept:
+        words = f"{free} thousandths of pool {pool} are free beside {task.id} of {job.spec.queue}, and {kept} are kept"
+        raise Violation("nothing is lent beyond a lend limit", words, task.id)
+
+
+# --- jobs that wait for limits
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A limit that holds for a job.
+
+    Attributes:
+        most: Limit, as an amount or as a number of jobs.
+        wanted: What the job takes of the limit.
+        held: What other jobs hold of the limit.
+    """
+
+    most: int
+    wanted: int
+    held: Mapping[JobId, int] | Mapping[str, int]
+
+
+def leave_room(bounds: Iterable[Bound], ended: Collection[str]) -> bool:
+    """Return whether limits leave room for a job when some jobs have ended."""
+    return all(
+        sum(amount for job_id, amount in each.held.items() if job_id not in ended) + each.wanted <= each.most
+        for each in bounds
+    )
+
+
+def give_way(account: Account, now: float) -> None:
+    """Check that no limit keeps a job waiting that jobs of lower priority in its queue could give room to.
+
+    Only for a time in which nothing starts or ends any more. Jobs of which GPUs alone do not say where they have room
+    are left out.
+    """
+    if any(array.ended_at is None for array in account.disk.arrays.values()):
+        return  # members of arrays wait that are not on disk
+    pending = [job for job in account.disk.jobs.values() if job.state is JobState.PENDING and job.spec.gpus]
+    for job in pending:
+        if not _is_plain(account, job, now) or not _is_first(job, pending):
+            continue
+        beside = [each for each in pending if each.spec.queue != job.spec.queue]
+        lower = {each.id for each in account.disk.jobs.values() if _gives_way(account, each, job)}
+        for pool in tree.pools_for(account.queues, job.spec):
+            bounds = list(_bounds(account, job, pool, now))
+            if leave_room(bounds, ()):
+                break
+            agents = tree.agents_in(account, pool) if leave_room(bounds, lower) else []
+            if any(stops.has_room_without(account, each, job, beside, lower, now) for each in agents):
+                words = (
+                    f"{job.id} of {job.spec.queue} waits for a limit, and {sorted(lower)} have lower priority"
+                )
+                raise Violation("no limit keeps a job waiting that others give way to", words, job.id, *lower)
+
+
+def _is_first(job: Job, pending: Iterable[Job]) -> bool:
+    """Return whether all jobs of the same top queue that wait stand after a job."""
+    top = job.spec.queue.partition("/")[0]
+    others = (each for each in pending if each is not job and each.spec.queue.partition("/")[0] == top)
+    return all(each.spec.queue == job.spec.queue and tree.comes_after(each, job) for each in others)
+
+
+def _is_plain(account: Account, job: Job, now: float) -> bool:
+    """Return whether nothing but limits of queues and users, and room for one task, can keep a job waiting."""
+    document, spec = account.queues, job.spec
+    if (
+        spec.tasks > 1
+        or stops.is_choosy(job)
+        or spec.booking
+        or spec.job_class
+        or job.app_version is not None
+    ):
+        return False
+    if job.not_before > now or job.room_made_at is not None or tree.budgets_for(document, job):
+        return False
+    above = tree.specs_of(document, spec.queue)
+    if any(each.stop is not Stop.NONE or each.limits != NO_LIMITS or each.users for each in above):
+        return False
+    is_ordered = tree.inherited(document, spec.queue, "order") is LineOrder.LAS
+    if is_ordered or tree.order_of(document, spec.queue) or (document.version and not above):
+        return False
+    every = document.queues.values()
+    owed = any(each.guarantee_gpus for each in every)
+    return not any(each.lend_limit_gpus for each in every) and (spec.preemptible or not owed)
+
+
+def _gives_way(account: Account, other: Job, job: Job) -> bool:
+    """Return whether a job that runs may be stopped for one of its queue, by its priority."""
+    if other.spec.queue != job.spec.queue or other.priority >= job.priority or not other.spec.preemptible:
+        return False
+    if other.state is not JobState.RUNNING or other.kill_requested or bookings.used(account, other):
+        return False
+    tasks = [account.disk.tasks[task_id] for task_id in account.latest(other.id)]
+    return all(task.state is TaskState.RUNNING and not task.evicted for task in tasks)
+
+
+def _bounds(account: Account, job: Job, pool: str, now: float) -> Iterator[Bound]:
+    document, limit = account.queues, account.settings.queue_limits.get(job.spec.queue)
+    cost = tree.dearest(account, job.spec, pool)
+    for path, spec in document.queues.items():
+        if path in tree.lineage(job.spec.queue) and (most := tree.most(spec, pool)) is not None:
+            yield Bound(most, cost, _held_by(account, tree.holding(account, path, now), pool))
+    if limit is not None and job.spec.queue not in document.queues:
+        holding = tree.holding(account, job.spec.queue, now)
+        yield Bound(limit * WHOLE, job.spec.gpu_milli_in_all, _held_by(account, holding, pool))
+    user = _user(job)
+    limits = document.users.get(user) or document.users.get("*")
+    if limits is None:
+        return
+    tops = (path for path in document.queues if "/" not in path)
+    tasks = [each for path in tops for each in tree.holding(account, path, now)]
+    own = [each for each in tasks if each.job_id and _user(account.disk.jobs[each.job_id]) == user]
+    if limits.max_running is not None:
+        yield Bound(limits.max_running, 1, {each.job_id: 1 for each in own if each.job_id})
+    if limits.max_gpus is not None:
+        yield Bound(round(limits.max_gpus * WHOLE), cost, _held_by(account, own, None))
+
+
+def _held_by(account: Account, tasks: Iterable[Task], pool: str | None) -> Mapping[JobId, int]:
+    """Return the thousandths of cost that jobs hold with some tasks. `pool`: name of the pool; None for all pools."""
+    held = Counter[JobId]()
+    for task in tasks:
+        if task.job_id is not None and pool in (None, tree.pool_where(account, task)):
+            held[task.job_id] += tree.cost_of(account, task)
+    return held

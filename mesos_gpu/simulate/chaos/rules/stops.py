@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.shares import standing_of
-from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
@@ -23,6 +23,7 @@ from mesos_gpu.simulate.chaos.virtual import PORTS, Agent
 _LATE_S = 120.0  # until then the engine may take for another framework's what is free again
 _CLOCKS_S = 0.001  # to which moments are rounded
 _FLAP_S = 60.0
+_EXECUTOR = 0.2, 128  # CPUs and MiB of an executor at most
 
 
 def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
@@ -334,7 +335,7 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         if agent.others:
             account.lent[agent.hostname] = now
     for job in list(account.disk.jobs.values()) if launched else ():
-        if not job.room_on or job.state is not JobState.PENDING or job.id in launched or _is_choosy(job):
+        if not job.room_on or job.state is not JobState.PENDING or job.id in launched or is_choosy(job):
             continue
         if job.room_made_at is None or job.room_made_at >= now:
             continue  # by this batch
@@ -388,7 +389,8 @@ def _is_at_limit(account: Account, job: Job, agents: list[Agent], launched: set[
     return False
 
 
-def _is_choosy(job: Job) -> bool:
+def is_choosy(job: Job) -> bool:
+    """Return whether GPUs alone do not say where a job has room."""
     spec = job.spec
     return bool(spec.is_share or spec.constraints or spec.away or spec.app or job.min_driver)
 
@@ -396,13 +398,34 @@ def _is_choosy(job: Job) -> bool:
 def _free(account: Account, agent: Agent, job: Job, but: set[JobId], now: float) -> int:
     """For how many tasks of a job there are GPUs on an agent, as the engine knows of it; `but`: jobs that were not
     launched then."""
+    runs = (run for run in account.mesos.alive() if run.agent is agent)
+    held = {gpu_id for run in runs for gpu_id in run.item.task.gpus}
+    return _able(account, agent, job, but, held, now) // job.spec.gpus
+
+
+def has_room_without(
+    account: Account, agent: Agent, job: Job, beside: Iterable[Job], ended: set[JobId], now: float
+) -> bool:
+    """Return whether an agent has room for a job of one task and for all tasks of others, when some jobs have ended."""
+    stays = [run.item.task for run in account.mesos.alive() if run.agent is agent and run.job_id not in ended]
+    held = {gpu_id for task in stays for gpu_id in (*task.gpus, *filter(None, (task.covers,)))}
+    specs = [job.spec, *(each.spec for each in beside for _ in range(each.spec.tasks))]
+    cpus, mem = (
+        sum(each.cpus + _EXECUTOR[0] for each in specs),
+        sum(each.mem_mib + _EXECUTOR[1] for each in specs),
+    )
+    if agent.free["cpus"] < cpus or agent.free["mem"] < mem or agent.others:
+        return False
+    return _able(account, agent, job, ended, held, now) >= sum(each.gpus for each in specs)
+
+
+def _able(account: Account, agent: Agent, job: Job, but: set[JobId], held: set[GpuId], now: float) -> int:
+    """Return how many GPUs of an agent a job could have beside those that are held, as the engine knows of them."""
     told = account.agents.get(agent.id)
     if told is None or agent.cut or (Target.NODE, agent.hostname) in account.drained:
         return 0
     if now - told.at > account.settings.report_stale_s:
         return 0
-    runs = (run for run in account.mesos.alive() if run.agent is agent)
-    held = {gpu_id for run in runs for gpu_id in run.item.task.gpus}
     held.update(card.id for card in account.disk.cards.values() if card.reset is not None)
     held.update(bookings.kept_from(account, job))
     for task in account.disk.tasks.values():
@@ -418,4 +441,4 @@ def _free(account: Account, agent: Agent, job: Job, but: set[JobId], now: float)
         and (Target.GPU, gpu.id) not in account.drained
         and (not job.spec.gpu_model or gpu.model in job.spec.gpu_model)
     ]
-    return len(able) // job.spec.gpus
+    return len(able)

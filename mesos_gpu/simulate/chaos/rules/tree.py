@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import (
@@ -106,7 +109,7 @@ def limits_for(document: QueueDocument, job: Job) -> list[Limits]:
 # --- pools
 
 
-def pool_of(document: QueueDocument, agent: Agent) -> str:
+def pool_of(document: QueueDocument, agent: Agent | Node) -> str:
     """The first pool, by name, of which an agent is."""
     models = {gpu.model for gpu in agent.gpus}
     able = (pool.name for pool in document.pools if models <= set(pool.models) and models)
@@ -204,3 +207,59 @@ def held(account: Account, path: str, pool: str, now: float) -> int:
     """Thousandths of cost that a queue holds of a pool."""
     tasks = holding(account, path, now)
     return sum(cost_of(account, task) for task in tasks if pool_where(account, task) == pool)
+
+
+# --- guarantees
+
+
+def below(path: str, queues: Iterable[str]) -> list[str]:
+    """Return the queues directly below one; "" for the top queues."""
+    return [each for each in queues if each.rpartition("/")[0] == path]
+
+
+def scaled(document: QueueDocument, pool: str, amount: int) -> dict[str, int]:
+    """Return what each queue is guaranteed of a pool, in thousandths of cost; less where guarantees exceed the pool.
+
+    Args:
+        document: Queues.
+        pool: Name of the pool.
+        amount: What the pool has, in thousandths of cost.
+    """
+
+    def whole(path: str) -> int:
+        return owed(document.queues[path], pool) or sum(map(whole, below(path, document.queues)))
+
+    made: dict[str, int] = {}
+
+    def divide(path: str, most: int) -> None:
+        wanted = {each: whole(each) for each in below(path, document.queues)}
+        total = sum(wanted.values())
+        for each, milli in wanted.items():
+            made[each] = milli * most // total if total > most else milli
+            divide(each, made[each])
+
+    divide("", amount)
+    return made
+
+
+def sound(account: Account, pool: str) -> int:
+    """Return the thousandths of cost of the GPUs of a pool that are well and not drained, as the scheduler was told."""
+    costs, disk = account.queues.gpu_cost, account.disk
+    resets = {card.id for card in disk.cards.values() if card.reset is not None}
+    return sum(
+        WHOLE * costs.get(gpu.model, _COST)
+        for node in disk.nodes.values()
+        if node.lost_at is None and node.wire and (Target.NODE, node.hostname) not in disk.drains
+        for gpu in node.gpus
+        if gpu.health is Health.OK and (Target.GPU, gpu.id) not in disk.drains
+        if gpu.id not in resets and pool_of(account.queues, node) == pool
+    )
+
+
+# --- the line
+
+
+def comes_after(job: Job, other: Job) -> bool:
+    """Return whether a job stands after another one of the same line at any time, however long both wait."""
+    since = [each.submitted_at if each.in_line_since is None else each.in_line_since for each in (job, other)]
+    return job.priority <= other.priority and job.sequence > other.sequence and since[0] >= since[1]

@@ -7,6 +7,7 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.calendar.booked import Booked as Bookings
+from mesos_gpu.engine.calendar.booked import Provisional
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.errors import Conflict, NotAccepted
 from mesos_gpu.model.bookings.booking import BookingState, Charge, Repeat
@@ -108,6 +109,19 @@ def test_booking_displaces_the_job_that_loses_the_least_work(one: Booked) -> Non
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(("timeout_s", "node"), [(HOUR - 10.0, "n1"), (HOUR - 9.0, "n2")])
+def test_booking_waits_for_no_job_whose_grace_ends_after_its_begin(timeout_s: float, node: str) -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.run("ends", gpus=4, timeout_s=timeout_s, kill_grace_s=10.0)
+    world.up("n2", 4)
+    world.book()
+    world.go(1)
+    provisional: Provisional | None = world.state.provisional
+    assert provisional is not None
+    assert [place.agent_id for place in provisional.places["exam"]] == [node]
 
 
 def test_booking_replaces_a_node_that_is_lost_before_its_begin(one: Booked) -> None:

@@ -86,3 +86,30 @@ def test_lender_whose_jobs_come_back_takes_back_what_it_lent_and_nothing_else() 
     made.starts()
     assert [made.job(f"t{number}").state.value for number in range(2)] == ["running", "running"]
     assert len([task for task in made.state.tasks.values() if task.job_id and not task.ended]) == 7
+
+
+def test_job_larger_than_what_is_lent_keeps_no_room_from_the_next_job() -> None:
+    lender = QueueSpec(guarantee_gpus=owed(1), lend_limit_gpus={DEFAULT_POOL: 0})
+    made = tree_world({"dev": lender, "ops": QueueSpec()})
+    node(made, "a1", 2)
+    made.submit("large", queue="ops", gpus=2, preemptible=True)
+    made.submit("small", queue="ops", gpus=1, preemptible=True)
+    again(made, "a1", 2)
+    assert running(made) == {"small"}
+
+
+def test_what_is_lent_is_kept_for_the_first_job_that_waits_for_more() -> None:
+    lender = QueueSpec(guarantee_gpus=owed(2), lend_limit_gpus={DEFAULT_POOL: 0})
+    made = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    made.register()
+    made.agents(2, 2)
+    made.document(dev=lender, ops=queue(starve_after_s=10), rest=queue())
+    made.runs("one", "rest")
+    made.submit("two", queue="ops", gpus=2, preemptible=True)
+    made.passes(20)
+    made.submit("three", queue="rest", gpus=1, preemptible=True)
+    made.passes(3)
+    assert made.job("three").state.value == "pending", "else one of rest could always run"
+    made.ends("one")
+    made.passes(3)
+    assert made.job("two").state.value == "starting"

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.queue.held import Held, Pools, has_room, waits_since
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -16,10 +17,10 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.model.tenancy import JobClass, Pool, QueueSpec
+from mesos_gpu.model.tenancy import JobClass, Limits, Pool, QueueSpec
 from mesos_gpu.policy.admission.limits import Lack
 from mesos_gpu.testing.builders import World, gpu, request, spec
-from tests.unit.engine.tenancy.worlds import again, node, owed, tree_world
+from tests.unit.engine.tenancy.worlds import again, most, node, owed, running, tree_world
 
 NOW: Final = 1000.0
 THREE: Final = ("fast", "slow", "old")
@@ -340,3 +341,25 @@ def test_gpu_of_an_unknown_node_is_charged_to_the_default_pool(world: World) -> 
     charge = held.charge_of_take(take)
     assert charge is not None
     assert (charge.pool, charge.milli) == ("default", 8000)
+
+
+def test_limit_of_a_user_counts_models_that_nodes_have() -> None:
+    world = tree_world(
+        {"ops": QueueSpec()},
+        pools=(Pool("fast", models=("H100",)),), gpu_cost={"H100": 2}, users={"ann": Limits(max_gpus=1)},
+    )  # fmt: skip
+    node(world, "a1", 1, "T4")
+    world.submit("j1", queue="ops", gpus=1, user="ann", preemptible=True)
+    again(world, "a1", 1)
+    assert running(world) == {"j1"}
+
+
+def test_why_names_a_pool_whose_limits_leave_no_room() -> None:
+    world = tree_world({"ops": QueueSpec(limit_gpus=most(1))}, pools=(Pool("fast", models=("H100",)),))
+    node(world, "a1", 2, "T4")
+    for name in ("j1", "j2"):
+        world.submit(name, queue="ops", gpus=1, preemptible=True)
+        again(world, "a1", 2)
+    assert running(world) == {"j1"}
+    why = why_of(world.state, world.settings, world.now, world.job("j2"))
+    assert "a1.example, which is in pool default, whose limits leave no room for the job" in why.summary

@@ -19,6 +19,7 @@ from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee, Limits, QueueDocument, QueueSpec
 from mesos_gpu.testing.builders import World, every, gpu, only, saved_of, spec
 from mesos_gpu.wire.mesos.resize import encode_answer
 
@@ -220,6 +221,31 @@ def test_share_grows_within_its_card_only(world: World, patch: dict[str, Any], w
     ask(world, gpu_memory_mib=60000, gpu_compute_pct=75)
     with pytest.raises(Conflict, match="g0 has 0 MiB free"):
         ask(world, "j2", gpu_memory_mib=20001)
+
+
+def with_queues(world: World, queues: dict[str, QueueSpec], **more: Any) -> None:
+    """Let an operator write a tree of queues."""
+    document = QueueDocument(queues=queues, **more)
+    world.feed(ev.QueuesChanged(document, world.state.queues.version))
+
+
+def test_share_grows_into_nothing_that_another_queue_does_not_lend(world: World) -> None:
+    owed, lent = {DEFAULT_POOL: Guarantee(500)}, {DEFAULT_POOL: 0}
+    with_queues(world, {"dev": QueueSpec(guarantee_gpus=owed, lend_limit_gpus=lent), "lab": QueueSpec()})
+    running(world, queue="lab", preemptible=True)
+    with pytest.raises(
+        Conflict, match=r"0\.75 GPUs are free, and of these queues keep 0\.5 .* lend_limit_gpus"
+    ):
+        ask(world, gpu_compute_pct=60)
+    assert every(ask(world, gpu_compute_pct=50), fx.AskResize)
+
+
+def test_share_grows_within_the_limit_of_its_user(world: World) -> None:
+    with_queues(world, {"lab": QueueSpec()}, users={"ann": Limits(max_gpus=0.5)})
+    running(world, queue="lab", user="ann")
+    with pytest.raises(Conflict, match=r"user ann may hold 0\.5 GPUs, and holds 0\.25"):
+        ask(world, gpu_compute_pct=60)
+    assert every(ask(world, gpu_compute_pct=50), fx.AskResize)
 
 
 def test_share_grows_within_the_limit_of_its_queue(world: World) -> None:

@@ -90,7 +90,9 @@ def test_share_does_not_grow_into_what_is_kept_for_a_job_that_waits(
     reserved = [kept(**reservation)]
 
     def ask() -> None:
-        on_resize_requested(turn, ResizeRequested(JobId("j1"), patch), lambda: reserved)
+        on_resize_requested(
+            turn, ResizeRequested(JobId("j1"), patch), lambda: reserved, lambda job, pool, milli: None
+        )
 
     if why:
         with pytest.raises(Conflict) as refused:

@@ -78,8 +78,8 @@ def test_booking_of_several_nodes_has_each_once() -> None:
 
 WHO: dict[str, tuple[dict[str, Any], list[str]]] = {
     "ends before": ({"timeout_s": 3000.0}, cards("n1", 0, 1)),
-    "ends at the very begin": ({"timeout_s": float(HOUR)}, cards("n1", 0, 1)),
-    "ends after the begin": ({"timeout_s": HOUR + 1.0}, cards("n2", 0, 1)),
+    "ends at the very begin": ({"timeout_s": HOUR - 5.0, "kill_grace_s": 5.0}, cards("n1", 0, 1)),
+    "grace ends after the begin": ({"timeout_s": HOUR - 4.0, "kill_grace_s": 5.0}, cards("n2", 0, 1)),
     "has no end": ({}, cards("n2", 0, 1)),
     "has notice before": (STOPPABLE, cards("n2", 0, 1)),
     "may use it": ({"queue": "exam", "timeout_s": 2.0 * HOUR}, cards("n1", 0, 1)),

@@ -9,7 +9,7 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.bookings.beginning import begin, is_to_begin, lacking_words, offered_at
-from mesos_gpu.engine.bookings.telling import ends_of, goes_on, on_places, tell_at, tell_end_at
+from mesos_gpu.engine.bookings.telling import goes_on, on_places, tell_at, tell_end_at
 from mesos_gpu.engine.bookings.using import charge, count_used, counted_up, idle_gpu_ms, purged_at
 from mesos_gpu.engine.calendar.booked import (
     Booked as Bookings,
@@ -30,7 +30,7 @@ from mesos_gpu.engine.calendar.booked import (
     unfinished,
     users_of,
 )
-from mesos_gpu.engine.calendar.leads import lead_of, notice_of
+from mesos_gpu.engine.calendar.leads import ends_by_limit, lead_of, notice_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Charge, Place
@@ -330,11 +330,12 @@ def test_job_ends_by_its_time_limit_from_its_last_start_on(world: Booked) -> Non
     limited = running(world, "a", "n1-0", timeout_s=50.0, kill_grace_s=10.0)
     endless, waits = running(world, "b", "n1-1"), job_of("c", timeout_s=50.0)
     world.state.jobs[waits.id] = waits
-    assert ends_of(turn_of(world, NOON + 59.5), [limited, endless, waits]) == {"a": NOON + 60.0}
-    assert ends_of(turn_of(world, NOON + 60.0), [limited]) == {}, "it should have ended already"
+    ends = [ends_by_limit(world.state, NOON + 59.5, job) for job in (limited, endless, waits)]
+    assert ends == [NOON + 60.0, inf, inf]
+    assert ends_by_limit(world.state, NOON + 60.0, limited) == inf, "it should have ended already"
     late = replace(world.state.tasks[TaskId("a.1")], started_at=None)
     world.state.set_task(late)
-    assert ends_of(turn_of(world, NOON + 100.0), [limited]) == {"a": NOON + 160.0}
+    assert ends_by_limit(world.state, NOON + 100.0, limited) == NOON + 160.0
 
 
 def test_jobs_on_places_are_those_that_may_still_be_there_at_the_begin(world: Booked) -> None:
