@@ -33,13 +33,15 @@ from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
-from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.saves import Saved
+from mesos_gpu.policy.nodes.levels import fabric_of
 from mesos_gpu.ports import Store
 from mesos_gpu.scheduler import logs, look_briefly
 from mesos_gpu.scheduler.access.first import begin_with, read_first
@@ -181,6 +183,8 @@ def _run(
     store, key = (part.store, part.key) if part else _own_store(options)
     trail = AuditLog(options.audit.settings(options.state), version=__version__)
     saved = without_revoked(store.load(), store, trail)
+    if part is None:  # a scheduler that takes over warns
+        _refuse_unnested(options.levels, saved)
     secrets = options.secrets.store()
     own_url = part.url if part else f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
     webui_url = options.webui_url or own_url
@@ -264,6 +268,18 @@ def _deliveries(hooks: HookStore, sender: Sender, daemon: Daemon, handed_over: H
 def _standby_settings(options: Options, exposure: Exposure, who: Who | None) -> ApiSettings:
     """What is served while this one stands by, of the state alone."""
     return _api_settings(options, options.webui_url or "", None, None, exposure, None, None, who)
+
+
+def _refuse_unnested(levels: Sequence[str], saved: Saved) -> None:
+    """Refuse levels of which agents have attributes that do not lie within each other.
+
+    Raises:
+        BadConfiguration: An agent that is there contradicts others.
+    """
+    there = [node for node in saved.nodes if node.lost_at is None]
+    if problem := fabric_of(levels, there).problem:
+        remedy = "give the agents attributes of groups within each other, or leave a level out"
+        raise BadConfiguration(f"--topology {','.join(levels)}: {problem}", remedy=remedy)
 
 
 def _own_store(options: Options) -> tuple[Store, bytes]:

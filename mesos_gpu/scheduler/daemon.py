@@ -89,7 +89,7 @@ class Daemon:
         self._waiting: list[Request] = []  # those of the batch in hand
         self._watching = Watching(self.put, outward or Outward(), settings.control_ports)
         self.meter = Meter()  # what is counted and timed here, for any thread
-        self._narrator = Narrator(self._state, self.meter)
+        self._narrator = Narrator(self._state, self.meter, settings.levels)
         self.happened = EventLog(store.events())  # for any thread
         self._happenings = Happenings(self._state, self.happened)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master

@@ -11,7 +11,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.catalog import Deployment
-from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Drain
 from mesos_gpu.model.nodes.gpu import Health
@@ -29,8 +29,15 @@ _BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)
 class Narrator:
     """Remembers what was said last, and counts it. Only for the engine's thread."""
 
-    def __init__(self, state: State, meter: Meter | None = None) -> None:
-        """What holds now needs no word. `meter`: None: nobody reads what is counted."""
+    def __init__(self, state: State, meter: Meter | None = None, levels: Sequence[str] = ()) -> None:
+        """Take what holds now as told.
+
+        Args:
+            state: State of the engine.
+            meter: Counters; None if they are not read.
+            levels: Names of the levels of the fabric, as of the settings.
+        """
+        self._state, self._levels, self._outside = state, levels, dict[AgentId, str]()
         self._counted = Counted(state, meter or Meter())
         self._jobs = {job.id: job.state for job in state.jobs.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
@@ -172,6 +179,13 @@ class Narrator:
             logger.log(
                 level, "node %s (agent %s): %s", node.hostname, node.id, words, extra={"fields": fields}
             )
+        outside = self._state.agents.fabric(self._levels, self._state.nodes).outside.get(node.id, "")
+        if outside != self._outside.get(node.id, ""):
+            self._outside[node.id] = outside
+            level = logging.WARNING if outside else logging.INFO
+            words = f"outside of the levels of the fabric: {outside}" if outside else "in the levels of the fabric"
+            fields = {"node": node.hostname, "agent": node.id}
+            logger.log(level, "node %s: %s", node.hostname, words, extra={"fields": fields})
         for gpu in node.gpus:
             old = self._cards.get(gpu.id)
             if old is not gpu.health:

@@ -97,8 +97,8 @@ class _Places:
 
     def __init__(self, state: State, settings: Settings, request: Job) -> None:
         """`request`: the job that room is made for."""
-        self._nodes, self._request = dict(state.nodes), request
-        self.neighbours, self._placing = Neighbours(state), Placing(state, settings)
+        self._nodes, self._request, self._levels = dict(state.nodes), request, settings.levels
+        self.neighbours, self._placing = Neighbours(state, settings.levels), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
         self._company: list[tuple[Job, Task]] = []  # those that are of account to others
         self._waiting = [state.jobs[job_id] for _, job_id in state.queue if state.jobs[job_id].spec.app]
@@ -153,7 +153,7 @@ class _Places:
             queue=[(other.sequence, other.id) for other in waiting.values()],
             live={task.id: None for task in tasks},
         )
-        neighbours = Neighbours(state)
+        neighbours = Neighbours(state, self._levels)
         if members:
             neighbours.barred(
                 job, self._nodes[members[0]]
