@@ -375,7 +375,8 @@ class Node(Counted):
     state: Annotated[str, says(enum=["up", "unmonitored", "unfit", "backed-off", "lost"])]
     launch_problem: Annotated[str, says(description="why it gets no launches, and until when")] | None
     level_problem: (
-        Annotated[str, says(description="contradiction that has it outside of the levels of the fabric")] | None
+        Annotated[str, says(description="contradiction that has it outside of the levels of the fabric")]
+        | None
     )
     attributes: dict[str, str]
     region: str | None

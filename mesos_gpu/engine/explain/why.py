@@ -35,7 +35,6 @@ from mesos_gpu.policy.explain.hurdles import clock, hurdles
 from mesos_gpu.policy.explain.levels import NeededLevel
 from mesos_gpu.policy.explain.silence import lost, paced, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.policy.nodes.levels import Fabric
 
 _NOT_FOUND: Final = (
     "no placement was found within the bound of the search; constraints on fields whose values lie within each other, "
@@ -69,7 +68,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     ]
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
     apart = _Apart(job, neighbours) if bound else None
-    level = _level_of(job, neighbours.fabric)
+    level = _level_of(job, neighbours)
     answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart, level=level)
     if apart is not None and not apart.is_proven:
         answer = replace(answer, summary=f"{answer.summary}; {_NOT_FOUND}")
@@ -89,11 +88,12 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
 
 
-def _level_of(job: Job, fabric: Fabric) -> NeededLevel | None:
+def _level_of(job: Job, neighbours: Neighbours) -> NeededLevel | None:
     """Return the level of the fabric that a gang requires, with the groups of the nodes that have one."""
     topology, tasks = job.spec.topology, job.spec.tasks
-    if tasks == 1 or topology is None or not topology.is_required or topology.level not in fabric.levels:
+    if tasks == 1 or topology is None or not topology.is_required:
         return None
+    fabric = neighbours.fabric
     able = [agent_id for agent_id in fabric.groups if not fabric.absence(agent_id, topology)]
     groups = {agent_id: fabric.name(agent_id, topology.level) for agent_id in able}
     return NeededLevel(topology.level, job.spec.segment or tasks, groups)

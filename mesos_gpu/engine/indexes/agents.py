@@ -52,7 +52,7 @@ class Agents:
         reports: The latest of each agent, as long as its node has what it was read as.
         arrivals: How many offers have been held so far.
         freed_ports: Ports of ended tasks by agent, with the time of the end.
-        made_fabric: Groups of all nodes; None if they are to be made anew.
+        made_fabric: Groups of all nodes; None before they are asked for.
     """
 
     offers: dict[AgentId, dict[OfferId, Held]] = field(default_factory=dict)

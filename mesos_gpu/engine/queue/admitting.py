@@ -45,8 +45,8 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
         NotAccepted: It could never start; all reasons at once.
         TooMuch: As many jobs of its queue or user wait or run as may.
     """
-    if wrong := topology_fault(state, settings, spec):
-        raise NotAccepted([("/topology", wrong)], remedy="ask for a level that agents have: mesos-gpu nodes")
+    if fault := topology_fault(state, settings, spec):
+        raise NotAccepted([("/topology", fault)], remedy="ask for a level that agents have: mesos-gpu nodes")
     tree = tree_of(state, settings)
     if tree is None:
         if spec.job_class is not None:

@@ -24,7 +24,7 @@ class Neighbours:
     """Nothing is computed before a bound job asks. A launch that was given up as unreachable holds no place."""
 
     def __init__(self, state: State, levels: Sequence[str] = (), *, reading: bool = True) -> None:
-        """Look at nothing yet; valid as long as the state changes only by launches that are told to it.
+        """Look at nothing yet; valid as long as the state changes only by launches that are taken here.
 
         Args:
             state: State of the engine.
@@ -233,7 +233,8 @@ class Neighbours:
             return []
         placed = self._of(_group(job))
         rules = [*rules_of(spec.constraints, placed, self._instances.get(_group(job), spec.tasks))]
-        rules += level_rules(spec, self.fabric.levels)
+        if spec.topology is not None:
+            rules += level_rules(spec, self.fabric.levels)
         if spec.app is not None and spec.near == spec.app and not placed:
             rules.append(Together(HOSTNAME[0]))
         if spec.app is not None and spec.away == spec.app:
@@ -270,7 +271,9 @@ class Neighbours:
         if topology is None or topology.is_required or topology.level not in fabric.levels:
             return lambda _: ()
         levels = range(fabric.levels.index(topology.level), -1, -1)
-        used = {(at, fabric.groups[node.id][at]) for node in placed if node.id in fabric.groups for at in levels}
+        used = {
+            (at, fabric.groups[node.id][at]) for node in placed if node.id in fabric.groups for at in levels
+        }
         return lambda agent_id: tuple([(at, fabric.groups[agent_id][at]) not in used for at in levels])
 
     def _read(self) -> None:

@@ -51,7 +51,9 @@ class NodeIndex:
             GpuRequest, npt.NDArray[np.int64]
         ] = {}  # by what GPUs must have: by row, those that do
         self._shares: ShareRows | None = None  # since somebody has asked for some
-        self._by_use: tuple[Mapping[AgentId, int], list[Mask]] | None = None  # of the groups that were given last
+        self._by_use: tuple[Mapping[AgentId, int], list[Mask]] | None = (
+            None  # of the groups that were given last
+        )
 
     def _state(self, row: int, *, shares: bool) -> Row:
         agent_id, model = self._rows[row]

@@ -43,7 +43,8 @@ def never_at(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]
     group, room = _largest(best)
     asks = f"asks for {level.segment} tasks of {asked_for(request.gpu)} each in one {level.name}"
     times = "" if wanted == 1 else f", {wanted} times"
-    return f"{asks}{times}, and the largest {level.name}, {group}, has room for {room}, even when nothing else runs there"
+    largest = f"the largest {level.name}, {group}, has room for {room}"
+    return f"{asks}{times}, and {largest}, even when nothing else runs there"
 
 
 def _empty(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) -> Counter[str]:

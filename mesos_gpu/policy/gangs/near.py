@@ -2,9 +2,9 @@
 
 Racks are the groups of one level, and blocks are groups outside of it: each rack is in one block. Under limits that are
 nested with the racks, taking the rack next that adds most gives the fewest racks, for the reason that holds of nodes
-(`search`). Of the choices with so few racks, the one in the fewest blocks is found by tables of the most tasks that some
-racks of some blocks have room for. Tables that are too large (`MAX_PAIRS`) are not made: then the number of racks is the
-least, and the number of blocks may not be.
+(`search`). Of the choices with so few racks, the one in the fewest blocks is found by tables of the most tasks that
+some racks of some blocks have room for. Tables that are too large (`MAX_PAIRS`) are not made, nor tables of racks of
+which several are under one limit: then the number of racks is the least, and the number of blocks may not be.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +17,10 @@ from typing import Final
 from mesos_gpu.policy.gangs.ground import UNUSED, Ground, Limits, Room
 
 MAX_PAIRS: Final = 20_000  # of entries of two tables, at one level: about 20 ms
-_Table = dict[tuple[int, ...], tuple[int, tuple[str, ...]]]  # by numbers of groups: the most room, and where it is
+_Above = tuple[str, str]  # a field, and the value of it that contains a group
+_Table = dict[
+    tuple[int, ...], tuple[int, tuple[str, ...]]
+]  # by numbers of groups: the most room, and where it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,9 @@ class Near:
     def groups(self, ground: Ground, counts: Mapping[int, int]) -> tuple[int, ...]:
         """Return how many values of each field a placement uses, in the order in which few are preferred."""
         values = [ground.sites[i].values for i in counts]
-        return tuple([len({each[name] for each in values}) for name in (self.field, *self.above, *self.below)])
+        return tuple(
+            [len({each[name] for each in values}) for name in (self.field, *self.above, *self.below)]
+        )
 
 
 def choices(ground: Ground, limits: Limits, near: Near) -> Iterator[tuple[Ground, Limits]]:
@@ -70,9 +75,7 @@ def choices(ground: Ground, limits: Limits, near: Near) -> Iterator[tuple[Ground
     yield ground, limits
 
 
-def _within(
-    ground: Ground, limits: Limits, near: Near, chosen: Collection[str]
-) -> tuple[Ground, Limits]:
+def _within(ground: Ground, limits: Limits, near: Near, chosen: Collection[str]) -> tuple[Ground, Limits]:
     """Return the ground of some groups, and of the fewest groups within them at each level below."""
     ground = _of_groups(ground, near.field, chosen)
     for name in near.below:
@@ -104,13 +107,14 @@ class _Level:
         self._ground, self._limits, self._segment = ground, limits, segment
         self._sites, sites = ground.values(name), ground.sites
         self._above = {
-            group: tuple([sites[there[0]].values[each] for each in above])
+            group: tuple([(each, sites[there[0]].values[each]) for each in above])
             for group, there in self._sites.items()
         }
         room = Room(ground, limits)
         self.rooms = {group: self._able(room, group) for group in self._sites}
         self._keys = {group: min(sites[i].key for i in there) for group, there in self._sites.items()}
-        self._rooms_above = dict[str, int]()
+        self._free = {group: sum(sites[i].room for i in there) for group, there in self._sites.items()}
+        self._rooms_above = dict[_Above, int]()
         for group, chain in self._above.items():
             for each in chain:
                 self._rooms_above[each] = self._rooms_above.get(each, 0) + self.rooms[group]
@@ -132,7 +136,7 @@ class _Level:
 
     def _rank(self, group: str) -> tuple[int, int, int, str]:
         """Return the order in which groups are preferred: those in use, then those with the least room."""
-        return self._keys[group] // UNUSED, self.rooms[group], self._keys[group], group
+        return self._keys[group] // UNUSED, self._free[group], self._keys[group], group
 
     def chosen(self) -> dict[str, int]:
         """Return the most tasks of each of the fewest groups that have room for all; empty if all have not."""
@@ -181,18 +185,18 @@ class _Level:
         )
 
     def _fewest_above(self, taken: Sequence[str]) -> Sequence[str]:
-        """Return as many groups as are taken, with room for all tasks, that lie in the fewest groups further outside."""
+        """Return as many groups as are taken, with room for all tasks, in the fewest groups further outside."""
         above = {self._above[group] for group in taken}
         if len(above) == 1:
             return taken
         most = len(taken), len({chain[0] for chain in above})
-        by_chain = dict[tuple[str, ...], list[str]]()
+        by_chain = dict[tuple[_Above, ...], list[str]]()
         for group, chain in self._above.items():
             by_chain.setdefault(chain, []).append(group)
         tables = {chain: self._table(groups, len(taken)) for chain, groups in by_chain.items()}
         pairs = MAX_PAIRS
         for _ in range(len(next(iter(above)))):
-            joined = dict[tuple[str, ...], _Table]()
+            joined = dict[tuple[_Above, ...], _Table]()
             for chain, table in tables.items():
                 counted = {(*key, int(key[0] > 0)): best for key, best in table.items()}
                 beside = joined.get(chain[1:])

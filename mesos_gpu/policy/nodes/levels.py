@@ -21,8 +21,8 @@ class Fabric:
     Attributes:
         levels: Names of the levels, the outermost first; the last one is the node itself.
         groups: Groups of each node, in the order of the levels; a node has one of its own where it names none.
-        outside: Contradiction of each node whose attributes do not lie within each other, without nodes that are lost. The
-            node has no group but its own.
+        outside: Contradiction of each node whose attributes do not lie within each other, but of no lost node. The node
+            has no group but its own.
         hosts: Host name of each node.
     """
 
@@ -33,7 +33,7 @@ class Fabric:
 
     @property
     def problem(self) -> str:
-        """The first contradiction, with the number of nodes outside of the levels; "" if there is none."""
+        """The first contradiction, with the number of nodes outside of the levels; "" if all are within them."""
         if not self.outside:
             return ""
         nodes = "1 node is" if len(self.outside) == 1 else f"{len(self.outside)} nodes are"
