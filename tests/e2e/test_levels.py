@@ -42,7 +42,9 @@ def submit(client: Client, name: str, tasks: int, **more: object) -> Job:
 def running(client: Client, job: Job) -> list[str]:
     """Wait until a gang runs; return the racks of its tasks by rank."""
     wait_until("the gang runs", lambda: client.job(job["id"])["state"] == "running", 60)
-    return [RACKS[host] for host in client.job(job["id"])["hostnames"]]
+    latest = client.job(job["id"])["task_ids"]
+    tasks = {task["rank"]: task["hostname"] for task in client.tasks(job["id"]) if task["id"] in latest}
+    return [RACKS[tasks[rank]] for rank in range(job["tasks"])]
 
 
 def test_gang_runs_in_one_rack_and_the_next_waits_for_it(client: Client) -> None:
