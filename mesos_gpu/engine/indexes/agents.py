@@ -73,7 +73,7 @@ class Agents:
 
         Args:
             levels: Names of the levels, as of the settings, which do not change.
-            nodes: All nodes of the state.
+            nodes: Nodes of the state.
         """
         if self.made_fabric is None:
             self.made_fabric = fabric_of(levels, nodes.values())

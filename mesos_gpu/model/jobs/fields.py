@@ -317,7 +317,7 @@ SEGMENT: Final[Any] = asks(
     None,
     Whole(1, 1024),
     about="tasks with consecutive ranks that stay together in one group of the level; it divides tasks",
-    option=Option("--segment", "Tasks with consecutive ranks in one group of --topology", "all or any"),
+    option=Option("--segment", "Tasks with consecutive ranks in one group of --topology", ""),
     shown="segment",
     needs="topology",
     places=True,

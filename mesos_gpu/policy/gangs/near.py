@@ -25,7 +25,7 @@ _Table = dict[
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """As few values of a field as the tasks of a gang fit on, then as few of the fields outside of it and within it.
+    """Fewest values of a field that the tasks of a gang fit on, then of the fields outside of it and within it.
 
     Attributes:
         field: Name of the field.

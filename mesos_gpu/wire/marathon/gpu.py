@@ -17,7 +17,7 @@ class _LevelKind:
     """A level of the fabric, required or preferred."""
 
     def read(self, value: object, report: Report) -> Topology | None:
-        """See `Kind`."""
+        """Read an object with one of the keys "required" and "preferred"."""
         topology = topology_of(value)
         if isinstance(topology, str):
             report.wrong(topology)
@@ -25,7 +25,7 @@ class _LevelKind:
         return topology
 
     def write(self, value: Topology) -> dict[str, str]:
-        """See `Kind`."""
+        """Write the level as `read` reads it."""
         return topology_to_json(value)
 
 

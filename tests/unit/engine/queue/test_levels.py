@@ -115,7 +115,7 @@ def test_level_is_taken_on_trust_before_agents_come() -> None:
     assert world.job("gang").state is JobState.STARTING
 
 
-def test_why_names_the_largest_group_and_what_is_lacking_there() -> None:
+def test_gang_too_large_for_a_rack_names_the_largest_and_what_is_lacking_there() -> None:
     world = fabric("b1/r1", "b1/r2", "b1/r2")
     assert submit(world, "small") == ["a0"]
     assert submit(world, "large", 5, topology=ONE_RACK) == []
