@@ -13,7 +13,7 @@ from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, Kind, ListOf, Map
 from mesos_gpu.wire.marathon.problems import Report
 
 
-class _LevelKind:
+class LevelKind:
     """A level of the fabric, required or preferred."""
 
     def read(self, value: object, report: Report) -> Topology | None:
@@ -38,7 +38,7 @@ _KINDS: Final[Mapping[type[of.Kind], Callable[[Any], Kind]]] = {
     of.SomeOf: lambda kind: ListOf(Choice(kind.of), distinct=True),
     of.Models: lambda _: ListOf(Text(least=1), distinct=True),
     of.Strings: lambda _: MapOf(Text()),
-    of.Level: lambda _: _LevelKind(),
+    of.Level: lambda _: LevelKind(),
 }
 _OF_APPS: Final[Mapping[str, Kind]] = {"in_place": Flag()}
 

@@ -26,6 +26,7 @@ from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.job_fields import write
 from mesos_gpu.wire.jobs import spec_from_mapping
 from mesos_gpu.wire.marathon.app import app_of, app_to_json
+from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.marathon.problems import Problems
 from mesos_gpu.wire.mesos.v1 import offer_from_json
 
@@ -334,6 +335,10 @@ def test_topology_of_an_app_is_passed_on_to_its_instances() -> None:
     assert str(job.topology) == "required:rack"
     written: Any = app_to_json(app)
     assert written["gpu"]["topology"] == {"required": "rack"}
+    labels = {"MESOS_GPU_TOPOLOGY": "preferred:rack"}
+    by_label = app_of({"id": "/a", "cmd": "sleep 1", "labels": labels})
+    assert isinstance(by_label, App), by_label
+    assert str(gpu_options(by_label).topology) == "preferred:rack"
     problems = app_of({"id": "/a", "cmd": "sleep 1", "gpu": {"topology": "rack"}})
     assert isinstance(problems, Problems)
     assert [each["path"] for each in problems.as_json()["details"]] == ["/gpu/topology"]
