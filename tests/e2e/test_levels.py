@@ -77,10 +77,14 @@ def test_level_that_is_not_declared_is_refused_with_the_attributes(client: Clien
     assert "attributes of agents: block, gpu_model, rack" in problem["reason"]
 
 
-def test_scheduler_refuses_levels_that_are_not_nested_in_the_cluster(stack: Stack, client: Client) -> None:
+@pytest.mark.parametrize("is_new", [False, True])
+def test_scheduler_refuses_levels_that_are_not_nested_in_the_cluster(
+    stack: Stack, client: Client, is_new: bool, tmp_path: Path
+) -> None:
     wait_until("all nodes are known", lambda: len(client.nodes()) == len(NODES), 30)
     stack.scheduler.end()
-    stack.scheduler.start("--topology", "rack,block")
+    more = ("--state", str(tmp_path / "state.sqlite")) if is_new else ()
+    stack.scheduler.start("--topology", "rack,block", *more)
     wait_until("the scheduler has ended", lambda: not stack.scheduler.running, 30)
     tail = stack.scheduler.tail()
     assert "block b1 is in rack r1" in tail

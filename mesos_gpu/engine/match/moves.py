@@ -54,7 +54,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
         # A GPU that is open, with no share on it, is a whole one as soon as it is waited for.
         return CandidateNode(backlog.capacity(node).without(()), tasks, able=node.id in able)
 
-    hopeless = ""
+    hopeless = "" if job.spec.segment is None else "moves are not planned for jobs with segments"
     if not able:
         hopeless = "no node meets its constraints" if nodes else "no node may be given work"
     elif reserve(job, request, (backlog.capacity(node) for node in able.values()), now=now) is None:

@@ -175,11 +175,13 @@ class Neighbours:
         return lambda rooms: self.place(job, rooms).counts
 
     def most(self, job: Job, rooms: Mapping[AgentId, int]) -> list[int]:
-        """Return tasks by node, of as many tasks of a gang as there is a place for together."""
-        low, high, best = 0, job.spec.tasks, [0] * len(rooms)
+        """Return tasks by node, of as many tasks of a gang, or segments of it, as there is a place for together."""
+        topology = job.spec.topology
+        segment = (job.spec.segment or 1) if topology is not None and topology.is_required else 1
+        low, high, best = 0, job.spec.tasks // segment, [0] * len(rooms)
         while low < high:
             middle = (low + high + 1) // 2
-            counts = self.place(job, rooms, tasks=middle, apart=True).counts
+            counts = self.place(job, rooms, tasks=middle * segment, apart=True).counts
             if counts is None:
                 high = middle - 1
             else:

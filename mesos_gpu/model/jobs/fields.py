@@ -320,5 +320,4 @@ SEGMENT: Final[Any] = asks(
     option=Option("--segment", "Tasks with consecutive ranks in one group of --topology", ""),
     shown="segment",
     needs="topology",
-    places=True,
 )

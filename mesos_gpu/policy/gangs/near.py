@@ -57,9 +57,9 @@ def choices(ground: Ground, limits: Limits, near: Near) -> Iterator[tuple[Ground
         limits: Tasks that may be added, by field and value.
         near: Fields whose values are the groups.
     """
-    if near.segment > 1 and ground.tasks % near.segment == 0:
+    if near.segment > 1:
         level = _Level(ground, limits, near.field, near.above, near.segment)
-        if chosen := level.chosen():
+        if ground.tasks % near.segment == 0 and (chosen := level.chosen()):
             quotas = {(near.field, group): tasks for group, tasks in chosen.items()}
             yield _within(ground, limits | quotas, near, chosen)
         if near.is_required:

@@ -13,8 +13,9 @@ from mesos_gpu.model.jobs.constraint import Topology
 from mesos_gpu.model.jobs.job import JobState, Placement
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.room.defrag import plan
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.testing.builders import gpu
+from mesos_gpu.testing.builders import gpu, spec
 from tests.property.placement.test_gang_search import Racks
 
 ONE_RACK: Final = Topology("rack", True)
@@ -232,3 +233,19 @@ def test_reservation_of_a_gang_is_in_one_rack() -> None:
     world.feed(ev.Tick())
     world.ends("long")
     assert world.job("gang").state is JobState.STARTING
+
+
+def test_plan_of_moves_makes_room_in_one_rack() -> None:
+    world = fabric("b1/r1", "b1/r1", "b2/r2")
+    for number in range(3):
+        assert submit(world, f"small{number}", preemptible=True) != ["a2"]
+        world.starts()
+    for wish, moves in ((ONE_RACK, 2), (FEW_RACKS, 0)):
+        asked = spec(tasks=3, gpus=1, cpus=0.1, mem_mib=32, topology=wish)
+        made = plan(StateView(world.state, world.settings, world.now).defrag(asked))
+        assert len(made.moves) == moves, made
+        assert len(made.targets) == 3
+        assert ("a2.example" in {target.hostname for target in made.targets}) == (wish is FEW_RACKS)
+    asked = spec(tasks=4, gpus=1, cpus=0.1, mem_mib=32, topology=ONE_RACK, segment=2)
+    made = plan(StateView(world.state, world.settings, world.now).defrag(asked))
+    assert made.reason == "no plan: moves are not planned for jobs with segments"

@@ -2,12 +2,13 @@
 
 import logging
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from isolator.node.findings import Level
+from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.api.spec.shapes import Status
 from mesos_gpu.api.v1.cluster.nodes import all_nodes
 from mesos_gpu.cli import main
@@ -18,8 +19,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.saves import Saved
 from mesos_gpu.scheduler import __main__ as command
+from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.view import StateView
 from tests.unit.scheduler.test_share_options import settings_of
@@ -65,14 +66,62 @@ def test_topology_option_that_is_malformed_is_refused(text: str, words: str) -> 
 
 
 def test_scheduler_refuses_to_start_with_levels_that_are_not_nested() -> None:
-    with pytest.raises(BadConfiguration) as refused:
-        command._refuse_unnested(LEVELS, Saved(None, (), (), NODES))
-    assert WORDS in refused.value.what
-    assert "leave a level out" in refused.value.remedy
-    command._refuse_unnested(("rack", "block"), Saved(None, (), (), NODES[:2]))
-    command._refuse_unnested((), Saved(None, (), (), NODES))
-    gone = replace(NODES[2], lost_at=1.0)
-    command._refuse_unnested(LEVELS, Saved(None, (), (), (*NODES[:2], gone)))
+    refused = command.unnested_levels(LEVELS, NODES)
+    assert isinstance(refused, BadConfiguration)
+    assert WORDS in refused.what
+    assert "leave a level out" in refused.remedy
+    assert command.unnested_levels(("rack", "block"), NODES[:2]) is None
+    assert command.unnested_levels((), NODES) is None
+    assert command.unnested_levels(LEVELS, (*NODES[:2], replace(NODES[2], lost_at=1.0))) is None
+
+
+class FailedDaemon:
+    """A daemon that keeps what it is given."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.given: list[object] = []
+        self.failures: list[Exception] = []
+
+    def put(self, event: object) -> None:
+        """Keep an event."""
+        self.given.append(event)
+
+    def fail(self, error: Exception) -> None:
+        """Keep an error."""
+        self.failures.append(error)
+
+
+@pytest.mark.parametrize(("levels", "blocks", "fails"), [
+    (LEVELS, ("b1", "b2"), True), (LEVELS, ("b1", "b1"), False), ((), ("b1", "b2"), False),
+])  # fmt: skip
+def test_first_offers_of_a_new_scheduler_end_it_where_levels_are_not_nested(
+    levels: tuple[str, ...], blocks: tuple[str, ...], fails: bool
+) -> None:
+    daemon, sink = FailedDaemon(), command.Sink(lambda: 1.0, levels=levels)
+    sink.daemon = cast(Daemon, daemon)
+    offers = [offer_of(f"a{i}", block) for i, block in enumerate(blocks)]
+    sink(pd.Offers(offers))
+    assert [str(error).partition(": ")[0] for error in daemon.failures] == ["--topology block,rack"] * fails
+    assert len(daemon.given) == (not fails)
+    sink(pd.Offers([offer_of("a8", "b8"), offer_of("a9", "b9")]))
+    assert len(daemon.failures) == fails, "agents that come later are outside of the levels"
+
+
+def offer_of(agent: str, block: str) -> dict[str, Any]:
+    """Return an offer as the master writes it."""
+    attributes = {"block": block, "rack": "r1"}
+    return {
+        "id": {"value": f"o-{agent}"},
+        "agent_id": {"value": agent},
+        "framework_id": {"value": "f"},
+        "hostname": agent,
+        "url": {"scheme": "http", "address": {"hostname": agent, "ip": "127.0.0.1", "port": 5051}},
+        "resources": [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 1.0}}],
+        "attributes": [
+            {"name": name, "type": "TEXT", "text": {"value": value}} for name, value in attributes.items()
+        ],
+    }
 
 
 def test_narrator_warns_once_of_a_node_outside_of_the_levels(caplog: pytest.LogCaptureFixture) -> None:
