@@ -7,6 +7,7 @@ some racks of some blocks have room for. Tables that are too large (`MAX_PAIRS`)
 which several are under one limit: then the number of racks is the least, and the number of blocks may not be.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -40,6 +41,11 @@ class Near:
     below: tuple[str, ...] = ()
     segment: int = 1
     is_required: bool = False
+
+    @property
+    def within(self) -> "Near | None":
+        """The fewest values of the fields within one value of the field; None if there are no such fields."""
+        return Near(self.below[0], below=self.below[1:]) if self.below else None
 
     def groups(self, ground: Ground, counts: Mapping[int, int]) -> tuple[int, ...]:
         """Return how many values of each field a placement uses, in the order in which few are preferred."""
@@ -113,7 +119,11 @@ class _Level:
         room = Room(ground, limits)
         self.rooms = {group: self._able(room, group) for group in self._sites}
         self._keys = {group: min(sites[i].key for i in there) for group, there in self._sites.items()}
-        self._free = {group: sum(sites[i].room for i in there) for group, there in self._sites.items()}
+        ordered = {
+            group: sorted((sites[i].room for i in there), reverse=True)
+            for group, there in self._sites.items()
+        }
+        self._sums = {group: [*accumulate(rooms)] for group, rooms in ordered.items()}
         self._rooms_above = dict[_Above, int]()
         for group, chain in self._above.items():
             for each in chain:
@@ -132,11 +142,12 @@ class _Level:
     def order(self, group: str) -> tuple[object, ...]:
         """Return the order of groups with as much room: those that are beside each other further outside."""
         outside = [(-self._rooms_above[each], each) for each in reversed(self._above[group])]
-        return (*outside, *self._rank(group))
+        return (*outside, *self._rank(group, self.rooms[group]))
 
-    def _rank(self, group: str) -> tuple[int, int, int, str]:
-        """Return the order in which groups are preferred: those in use, then those with the least room."""
-        return self._keys[group] // UNUSED, self._free[group], self._keys[group], group
+    def _rank(self, group: str, tasks: int) -> tuple[int, int, int, int, str]:
+        """Return the order in which groups are preferred for some tasks: by nodes, those in use, by room, by key."""
+        sums, key = self._sums[group], self._keys[group]
+        return bisect_left(sums, tasks), key // UNUSED, sums[-1], key, group
 
     def chosen(self) -> dict[str, int]:
         """Return the most tasks of each of the fewest groups that have room for all; empty if all have not."""
@@ -152,7 +163,7 @@ class _Level:
             return taken
         best = self._tightened(self._fewest_above([*taken]))
         missing, taken = self._ground.tasks, {}
-        for group in sorted(best, key=lambda group: (-self.rooms[group], self._rank(group))):
+        for group in sorted(best, key=lambda group: (-self.rooms[group], group)):
             taken[group] = min(self.rooms[group], missing)
             missing -= taken[group]
         return taken
@@ -211,7 +222,9 @@ class _Level:
 
     def _table(self, groups: Sequence[str], most: int) -> _Table:
         """Return the most room of 0, 1, 2 and more groups."""
-        ordered = sorted(groups, key=lambda group: (-self.rooms[group], self._rank(group)))[:most]
+        ordered = sorted(
+            groups, key=lambda group: (-self.rooms[group], self._rank(group, self.rooms[group]))
+        )[:most]
         sums = accumulate((self.rooms[group] for group in ordered), initial=0)
         return {(count,): (room, tuple(ordered[:count])) for count, room in enumerate(sums)}
 
@@ -219,18 +232,16 @@ class _Level:
         """Exchange groups for preferred ones beside them that leave room for all tasks."""
         best = list(taken)
         spare = sum(self.rooms[group] for group in best) - self._ground.tasks
-        for group in sorted(taken, key=self._rank, reverse=True):
+        for group in sorted(taken, key=lambda group: self._rank(group, self.rooms[group]), reverse=True):
+            needed = self.rooms[group] - spare
             others = [
                 other
                 for other, room in self.rooms.items()
-                if room >= self.rooms[group] - spare
-                and self._above[other] == self._above[group]
-                and other not in best
+                if room >= needed and self._above[other] == self._above[group] and other not in best
             ]
-            other = min(others, key=self._rank, default=group)
-            if self._rank(other) < self._rank(group):
-                best[best.index(group)] = other
-                spare += self.rooms[other] - self.rooms[group]
+            other = min((group, *others), key=lambda other: self._rank(other, needed))
+            best[best.index(group)] = other
+            spare += self.rooms[other] - self.rooms[group]
         return best
 
 

@@ -55,9 +55,5 @@ def level_rules(spec: JobSpec, levels: Sequence[str]) -> Iterator[Rule]:
     at = levels.index(topology.level)
     fields = [level_field(level) for level in levels]
     above, below = tuple(reversed(fields[:at])), tuple(fields[at + 1 : -1])
-    if topology.is_required and spec.segment is None:
-        yield Together(fields[at])
-        if below:
-            yield Near(below[0], below=below[1:])
-    else:
-        yield Near(fields[at], above, below, spec.segment or 1, topology.is_required)
+    segment = spec.segment or (spec.tasks if topology.is_required else 1)
+    yield Near(fields[at], above, below, segment, topology.is_required)

@@ -9,14 +9,14 @@ nodes, with limits for each group (`near`).
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from math import inf
 from typing import Final
 
-from mesos_gpu.policy.gangs.ground import Counts, Ground, Limits, Room, Site
+from mesos_gpu.policy.gangs.ground import UNUSED, Counts, Ground, Limits, Room, Site
 from mesos_gpu.policy.gangs.near import Near, choices
 
 MAX_LOOKS: Final = 100_000  # at cells, in a search by branch and bound: about 50 ms
@@ -115,26 +115,49 @@ def search(
     for i, site in enumerate(sites):
         if site.room > 0:
             parts.setdefault(tuple([site.values[name] for name in fields]), []).append(i)
-    best: tuple[tuple[int, ...], Mapping[int, int]] | None = None
-    is_proven = True
-    for part in parts.values():
-        if sum(sites[i].room for i in part) < tasks:
-            continue
-        ground = Ground(tasks, sites, part, apart)
-        counts, complete = _near(ground, others, near, max_looks)
-        is_proven = is_proven and complete
-        if counts is not None:
-            groups = () if near is None else near.groups(ground, counts)
-            nodes = -len(counts) if apart else len(counts)
-            worth = *groups, nodes, sum(sites[i].key for i in counts)
-            if best is None or worth < best[0]:
-                best = worth, counts
-    if best is None:
+    grounds = (Ground(tasks, sites, part, apart) for part in parts.values())
+    counts, is_proven = _best(grounds, others, near, max_looks)
+    if counts is None:
         return Outcome(None, is_proven)
-    return Outcome(tuple([best[1].get(i, 0) for i in range(len(sites))]))
+    return Outcome(tuple([counts.get(i, 0) for i in range(len(sites))]))
 
 
 _Plain = Most | Groups | Even  # what limits the tasks at each value of a field
+
+
+def _best(
+    grounds: Iterable[Ground],
+    rules: Sequence[_Plain],
+    near: Near | None,
+    max_looks: int,
+    *,
+    tight: bool = False,
+) -> tuple[Counts | None, bool]:
+    """Return as `_placed` does, of the best of several grounds.
+
+    Args:
+        grounds: Grounds, each with sites for all tasks.
+        rules: Rules of the tasks.
+        near: Fields of whose values few are preferred; None if there are none.
+        max_looks: Looks at cells after which the search of a ground ends.
+        tight: Whether a ground with groups in use, and then with little room, comes before the keys of its sites.
+    """
+    best: tuple[tuple[int, ...], Counts] | None = None
+    is_complete = True
+    for ground in grounds:
+        if sum(ground.sites[i].room for i in ground.part) < ground.tasks:
+            continue
+        counts, complete = _near(ground, rules, near, max_looks)
+        is_complete = is_complete and complete
+        if counts is not None:
+            groups = () if near is None else near.groups(ground, counts)
+            nodes = -len(counts) if ground.apart else len(counts)
+            key = sum(ground.sites[i].key for i in counts)
+            fit = (key // UNUSED, sum(ground.sites[i].room for i in ground.part)) if tight else ()
+            worth = *groups, nodes, *fit, key
+            if best is None or worth < best[0]:
+                best = worth, counts
+    return (None, is_complete) if best is None else (best[1], True)
 
 
 def _near(
@@ -149,10 +172,17 @@ def _near(
                 limits[rule.field, value] = min(left, limits.get((rule.field, value), left))
     if near is None:
         return _placed(ground, rules, limits, max_looks)
+    alone = [
+        Ground(ground.tasks, ground.sites, part, ground.apart)
+        for part in ground.values(near.field).values()
+        if sum(ground.sites[i].room for i in part) >= ground.tasks
+    ]
+    counts, complete = _best(alone, rules, near.within, max_looks // max(1, len(alone)), tight=True)
+    if counts is not None or (near.is_required and near.segment >= ground.tasks):
+        return counts, complete
     is_nested = not any(isinstance(rule, Groups) for rule in rules) and _are_nested(
         ground, [near.field, *(name for name, _ in limits)]
     )
-    complete = True
     for part, limited in choices(ground, limits, near):
         counts, complete = _placed(part, rules, limited, max_looks)
         if counts is not None:

@@ -123,6 +123,10 @@ def test_levels_of_a_search_take_the_fewest_groups_of_all_placements(count: int)
             assert mine == least, (seed, inner)
             used_inner = set(tasks_at(places, outcome.counts, inner))
             wanted = [each for each in alike if set(tasks_at(places, each, inner)) <= used_inner]
+        if fewest[0] == 1 and level == "rack":  # then the fewest nodes of all racks
+            alone = [each for each in every if groups_used(places, each, outward) == fewest]
+            nodes = min(groups_used(places, each, [HOST]) for each in alone)
+            assert groups_used(places, outcome.counts, [HOST]) == nodes, seed
         feasible += 1
         divided += segment > 1 and outcome.counts not in whole
         limited += bool(most)

@@ -5,7 +5,7 @@ import pytest
 from mesos_gpu.policy.gangs import near as module
 from mesos_gpu.policy.gangs.ground import UNUSED, Site
 from mesos_gpu.policy.gangs.near import Near
-from mesos_gpu.policy.gangs.search import Groups, Most, Rule, Together, search
+from mesos_gpu.policy.gangs.search import Groups, Most, Rule, search
 
 RACKS = Near("rack", above=("block",))
 
@@ -29,18 +29,22 @@ def racks_of(tasks: int, there: list[Site], *rules: Rule, apart: bool = False) -
     return used
 
 
-def test_search_takes_the_rack_that_leaves_the_least_room() -> None:
-    there = sites(("a1", (4, 4)), ("a2", (3, 1)), ("a3", (2, 1)))
-    assert racks_of(3, there, RACKS) == {"a3": 3}
-    assert racks_of(4, there, RACKS) == {"a2": 4}
-    assert racks_of(5, there, RACKS) == {"a1": 5}
+def test_search_takes_the_rack_with_the_fewest_nodes_and_then_the_least_room() -> None:
+    there = sites(("a1", (4, 4)), ("a2", (4, 1)), ("a3", (2, 1)), ("a4", (2, 2)))
+    assert racks_of(2, there, RACKS) == {"a3": 2}
+    assert racks_of(3, there, RACKS) == {"a2": 3}
+    assert racks_of(5, there, RACKS) == {"a2": 5}
+    assert racks_of(6, there, RACKS) == {"a1": 6}
 
 
 def test_search_takes_a_rack_in_use_before_a_free_one() -> None:
-    there = sites(("a1", (4,)), ("a2", (3, 3)), keys={"a1": UNUSED})
+    there = sites(("a1", (3,)), ("a2", (3, 3)), keys={"a1": UNUSED})
+    assert racks_of(3, there, RACKS) == {"a2": 3}
     assert racks_of(4, there, RACKS) == {"a2": 4}
-    assert racks_of(4, there, Together("rack"), Near("host")) == {"a1": 4}, "fewer nodes come first"
-    assert set(racks_of(7, there, RACKS)) == {"a1", "a2"}
+    there = sites(("a1", (4,)), ("a2", (3, 3)), keys={"a1": UNUSED})
+    assert racks_of(4, there, RACKS) == {"a1": 4}, "fewer nodes come first"
+    there = sites(("a1", (4,)), ("a2", (4,)), ("a3", (2,)), ("a4", (2,)), keys={"a3": UNUSED})
+    assert racks_of(10, there, RACKS).keys() == {"a1", "a2", "a4"}
 
 
 def test_search_takes_the_fewest_racks_and_of_these_the_fewest_blocks() -> None:
@@ -61,14 +65,14 @@ def test_segments_stay_in_a_rack_each() -> None:
     assert racks_of(8, there, Near("rack", segment=4, is_required=True)) == {"a1": 4, "a2": 4}
     assert racks_of(12, there, Near("rack", segment=4, is_required=True)) == {}
     assert racks_of(12, there, Near("rack", segment=4)).keys() == {"a1", "a2", "a3"}
-    assert racks_of(9, there, Near("rack", segment=3, is_required=True)) == {"a2": 6, "a3": 3}
+    assert racks_of(9, there, Near("rack", segment=3, is_required=True)) == {"a1": 3, "a2": 6}
 
 
 def test_spread_gang_uses_all_nodes_of_the_fewest_racks() -> None:
     there = sites(("a1", (4, 4)), ("b1", (4, 4, 4)))
     counts = search(6, there, [RACKS], apart=True).counts
     assert counts is not None
-    assert counts == (3, 3, 0, 0, 0)
+    assert counts == (0, 0, 2, 2, 2)
 
 
 def test_limits_of_hosts_count_in_the_room_of_a_rack() -> None:
