@@ -89,6 +89,7 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench store
 	@$(BIN)/mesos-gpu bench scale --seconds 5
 	@$(BIN)/mesos-gpu bench scale --agents 10000 --jobs 4000 --seconds 5
+	@$(BIN)/mesos-gpu bench levels
 	@$(BIN)/mesos-gpu bench volume
 	@$(BIN)/mesos-gpu bench api
 	@$(BIN)/mesos-gpu bench access

@@ -46,6 +46,7 @@ from mesos_gpu.model.tenancy import Idle, QueueDocument
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.accounts.sums import Row
 from mesos_gpu.policy.gpus.use_series import UseHistory
+from mesos_gpu.policy.nodes.levels import Fabric
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
 from mesos_gpu.policy.times.hours import Span
@@ -79,6 +80,8 @@ class View(Protocol):
     def now(self) -> float: ...
     @property
     def use_history(self) -> UseHistory: ...
+    @property
+    def fabric(self) -> Fabric: ...
     @property
     def default_user(self) -> str | None: ...
     @property

@@ -194,6 +194,28 @@ class ConstraintText(click.ParamType[list[str]]):
         return constraint.as_list()
 
 
+class TopologyText(click.ParamType[dict[str, str]]):
+    """required:LEVEL or preferred:LEVEL, checked as the scheduler does."""
+
+    name = "required|preferred:level"
+
+    def convert(
+        self, value: str | dict[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, str]:
+        """Read the wish and the level as an object of a request."""
+        from mesos_gpu.wire.constraints import topology_of, topology_to_json
+
+        if isinstance(value, dict):
+            return value
+        wish, _, level = value.partition(":")
+        topology = topology_of({wish: level})
+        if isinstance(topology, str):
+            self.fail(
+                f"{value!r} is neither required:LEVEL nor preferred:LEVEL, as required:rack", param, ctx
+            )
+        return topology_to_json(topology)
+
+
 class SecretText(click.ParamType[tuple[str, dict[str, str | None]]]):
     """NAME=PATH[:FILE], checked as the scheduler will."""
 
@@ -375,6 +397,7 @@ DEADLINE: Final = Duration(zero=True)
 ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
 LABEL: Final = Pair(r"[^=\s]+", "team=vision")
 CONSTRAINT: Final = ConstraintText()
+TOPOLOGY: Final = TopologyText()
 CONTROLS: Final = Controls()
 SECRET: Final = SecretText()
 URL: Final = Url()

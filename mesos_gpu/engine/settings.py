@@ -97,6 +97,7 @@ class Settings:
     max_infrastructure_failures: int = 50
     placement: Placement = Placement.BUNDLE  # of jobs that ask for none
     placement_of: Mapping[str, Placement] = field(default_factory=dict)  # by app, before the former
+    levels: tuple[str, ...] = ()  # attributes of agents that are levels of the fabric, the outermost first
     isolation: Isolation = Isolation.SHARED  # of shares whose jobs ask for none
     gpu_compute_overcommit: float = (
         1.0  # how often the compute of a shared card may be promised; memory never is

@@ -33,13 +33,15 @@ from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
-from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.users import Users
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.policy.nodes.levels import fabric_of
 from mesos_gpu.ports import Store
 from mesos_gpu.scheduler import logs, look_briefly
 from mesos_gpu.scheduler.access.first import begin_with, read_first
@@ -97,9 +99,15 @@ def _readable(offers: Sequence[Mapping[str, Any]], now: float) -> Iterator[Offer
 class Sink:
     """Where the driver's thread puts its events. It only translates and enqueues."""
 
-    def __init__(self, now: Callable[[], float], key: bytes = b"") -> None:
-        """The daemon is set later: it needs the driver first. `key`: as of `translate`."""
-        self._now, self._key = now, key
+    def __init__(self, now: Callable[[], float], key: bytes = b"", levels: Sequence[str] = ()) -> None:
+        """Begin without a daemon, which is set later: it needs the driver first.
+
+        Args:
+            now: Function that returns the seconds since the epoch.
+            key: Key of the secrets of launches, as of `translate`.
+            levels: Levels of the fabric that the agents of the first offers are compared with; empty for none.
+        """
+        self._now, self._key, self._levels = now, key, levels
         self.daemon: Daemon | None = None
 
     def __call__(self, event: pd.DriverEvent) -> None:
@@ -113,6 +121,14 @@ class Sink:
         except Exception as error:  # Mesos would repeat it for ever: it is passed over
             logger.exception("an event of Mesos is passed over: %s: %.500r", error, event)
             return
+        if isinstance(translated, ev.OffersArrived) and self._levels:
+            levels, self._levels = self._levels, ()
+            there = [
+                Node(each.agent_id, each.hostname, attributes=each.attributes) for each in translated.offers
+            ]
+            if (unnested := unnested_levels(levels, there)) is not None:
+                self.daemon.fail(unnested)
+                return
         if translated is not None:
             self.daemon.put(translated)
 
@@ -181,11 +197,14 @@ def _run(
     store, key = (part.store, part.key) if part else _own_store(options)
     trail = AuditLog(options.audit.settings(options.state), version=__version__)
     saved = without_revoked(store.load(), store, trail)
+    levels = () if part else options.levels  # a scheduler that takes over warns
+    if (unnested := unnested_levels(levels, saved.nodes)) is not None:
+        raise unnested
     secrets = options.secrets.store()
     own_url = part.url if part else f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
     webui_url = options.webui_url or own_url
     framework = _framework(options, webui_url, saved.framework_id, credential)
-    sink = Sink(clock.now, key)
+    sink = Sink(clock.now, key, () if saved.nodes else levels)
     mesos_tls = options.mesos_tls.context(options.master)
     driver = pd.PymesosDriver(
         framework, options.master, sink, **_credential(options, credential), tls=mesos_tls
@@ -264,6 +283,15 @@ def _deliveries(hooks: HookStore, sender: Sender, daemon: Daemon, handed_over: H
 def _standby_settings(options: Options, exposure: Exposure, who: Who | None) -> ApiSettings:
     """What is served while this one stands by, of the state alone."""
     return _api_settings(options, options.webui_url or "", None, None, exposure, None, None, who)
+
+
+def unnested_levels(levels: Sequence[str], nodes: Sequence[Node]) -> BadConfiguration | None:
+    """Return the error of levels whose groups do not lie within each other on some nodes; None if all do."""
+    problem = fabric_of(levels, nodes).problem
+    if not problem:
+        return None
+    remedy = "give the agents attributes of groups within each other, or leave a level out"
+    return BadConfiguration(f"--topology {','.join(levels)}: {problem}", remedy=remedy)
 
 
 def _own_store(options: Options) -> tuple[Store, bytes]:

@@ -89,7 +89,7 @@ class Daemon:
         self._waiting: list[Request] = []  # those of the batch in hand
         self._watching = Watching(self.put, outward or Outward(), settings.control_ports)
         self.meter = Meter()  # what is counted and timed here, for any thread
-        self._narrator = Narrator(self._state, self.meter)
+        self._narrator = Narrator(self._state, self.meter, settings.levels)
         self.happened = EventLog(store.events())  # for any thread
         self._happenings = Happenings(self._state, self.happened)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
@@ -395,7 +395,7 @@ class Daemon:
         """Give up what is in memory, which may be half of a step, for what is on disk, as a restart does. Mesos tells
         the rest after the next subscription."""
         self._state = State.restored(self._clock.now(), self._store.load())
-        self._narrator = Narrator(self._state, self.meter)
+        self._narrator = Narrator(self._state, self.meter, self._settings.levels)
         self._snapshots = Snapshots(self._state, self._store.load)
         self._ports, self._happenings = ClusterPorts(self._state), Happenings(self._state, self.happened)
         self._follower = None

@@ -11,7 +11,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.catalog import Deployment
-from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Drain
 from mesos_gpu.model.nodes.gpu import Health
@@ -29,8 +29,15 @@ _BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)
 class Narrator:
     """Remembers what was said last, and counts it. Only for the engine's thread."""
 
-    def __init__(self, state: State, meter: Meter | None = None) -> None:
-        """What holds now needs no word. `meter`: None: nobody reads what is counted."""
+    def __init__(self, state: State, meter: Meter | None = None, levels: Sequence[str] = ()) -> None:
+        """Take what holds now as told.
+
+        Args:
+            state: State of the engine.
+            meter: Counters; None if they are not read.
+            levels: Names of the levels of the fabric, as of the settings.
+        """
+        self._levels, self._outside = levels, dict[AgentId, str]()
         self._counted = Counted(state, meter or Meter())
         self._jobs = {job.id: job.state for job in state.jobs.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
@@ -95,6 +102,8 @@ class Narrator:
         and when it is over."""
         if state.rolls.under_way or self._rolls:
             self._look_at_rolls(state, now, roll_s)
+        if self._levels:
+            self._look_at_levels(state)
         for gpu in self._uncovered.keys() - state.uncovered.keys():
             del self._uncovered[gpu]
             _say("GPU %s: its shares are counted in Mesos again", gpu, gpu=gpu)
@@ -113,6 +122,22 @@ class Narrator:
                 level = logging.ERROR if late else logging.WARNING
                 text = "GPU %s: no task holds it in Mesos %s; it is shared by %s, and takes no more%s"
                 logger.log(level, text, gpu, words, tenants, remedy, extra={"fields": fields})
+
+    def _look_at_levels(self, state: State) -> None:
+        outside = dict(state.agents.fabric(self._levels, state.nodes).outside)
+        for agent_id in sorted(outside.keys() | self._outside.keys()):
+            was, why = self._outside.get(agent_id), outside.get(agent_id)
+            if was == why:
+                continue
+            host = state.nodes[agent_id].hostname if agent_id in state.nodes else agent_id
+            words = (
+                "within the levels of the fabric"
+                if why is None
+                else f"outside of the levels of the fabric: {why}"
+            )
+            level = logging.INFO if why is None else logging.WARNING
+            logger.log(level, "node %s: %s", host, words, extra={"fields": {"node": host}})
+        self._outside = outside
 
     def _look_at_rolls(self, state: State, now: float, roll_s: float) -> None:
         hosts = {state.nodes[each].hostname for each in state.rolls.under_way if each in state.nodes}

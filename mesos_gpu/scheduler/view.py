@@ -55,6 +55,7 @@ from mesos_gpu.model.tenancy import Idle, QueueDocument
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.accounts.sums import Row
 from mesos_gpu.policy.gpus.use_series import UseHistory
+from mesos_gpu.policy.nodes.levels import Fabric
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
 from mesos_gpu.policy.times.hours import Span, span_at
@@ -100,6 +101,11 @@ class StateView:
     def nodes(self) -> Mapping[AgentId, Node]:
         """Every agent that ever offered something, until it is lost for a day."""
         return self._state.nodes
+
+    @property
+    def fabric(self) -> Fabric:
+        """The groups of nodes at the levels of the fabric."""
+        return self._state.agents.fabric(self._settings.levels, self._state.nodes)
 
     @property
     def default_user(self) -> str | None:

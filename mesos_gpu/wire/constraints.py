@@ -1,9 +1,10 @@
-"""Constraints as Marathon writes them: `["rack", "GROUP_BY", "3"]`. Pure."""
+"""Constraints as Marathon writes them, `["rack", "GROUP_BY", "3"]`, and levels of a fabric. Pure."""
 
 import re
 from typing import Final
 
-from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.constraint import Constraint, Operator, Topology
+from mesos_gpu.model.jobs.fields import LEVEL, LEVEL_FORM
 from mesos_gpu.model.jobs.pattern import problem_of
 
 LONGEST_WORD: Final = 256
@@ -29,6 +30,22 @@ def constraint_of(value: object) -> Constraint | str:
         return f"has no operator {name}; there are {', '.join(Operator.__members__)}"
     problem = _problem(operator, rest[0] if rest else None)
     return problem or Constraint(field, operator, rest[0] if rest else "")
+
+
+def topology_of(value: object) -> Topology | str:
+    """Return the level of a request, `{"required": "rack"}` or `{"preferred": "rack"}`; else the fault in words."""
+    given = {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else {}
+    ((key, level),) = given.items() if len(given) == 1 else (("", ""),)
+    if key not in ("required", "preferred"):
+        return 'must be {"required": LEVEL} or {"preferred": LEVEL}'
+    if not isinstance(level, str) or not LEVEL.fullmatch(level):
+        return f"must have {LEVEL_FORM}"
+    return Topology(level, key == "required")
+
+
+def topology_to_json(topology: Topology) -> dict[str, str]:
+    """Write the level of a request as `topology_of` reads it."""
+    return {topology.key: topology.level}
 
 
 def _is_word(word: object) -> bool:

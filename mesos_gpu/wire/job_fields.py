@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.artifact import Artifact
-from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.constraint import Constraint, Topology
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
@@ -17,7 +17,7 @@ from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.shares.units import cards_of, number_of
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.checking import Check, escaped, is_command, is_text, show
-from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
+from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of, topology_of, topology_to_json
 from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
 from mesos_gpu.wire.mounts import mount_of, text_of
@@ -210,6 +210,15 @@ def _mounts(check: Check, field: Field) -> tuple[Mount, ...]:
     return tuple(made)
 
 
+def _level(check: Check, field: Field) -> Topology | None:
+    got = check.given[field.key]
+    topology = topology_of(got)
+    if isinstance(topology, str):
+        check.problem(field.key, f"{topology}, got {show(got)}")
+        return None
+    return topology
+
+
 def _secrets(check: Check, field: Field) -> tuple[Secret, ...]:
     key, env = field.key, check.given.get("env")
     made, problems = secrets_from_json(check.given[key], env if isinstance(env, dict) else {})
@@ -278,6 +287,7 @@ _READERS: Final[Mapping[type[Kind], Reader]] = {
     of.Argv: _argv,
     of.Args: _args,
     of.Constraints: _constraints,
+    of.Level: _level,
     of.Ports: _ports,
     of.Artifacts: _artifacts,
     of.Mounts: _mounts,
@@ -300,6 +310,7 @@ _WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     of.Argv: _list_or_none,
     of.Args: _list_or_none,
     of.Constraints: lambda constraints: [each.as_list() for each in constraints],
+    of.Level: topology_to_json,
     of.Ports: lambda wishes: [wish.host_port for wish in wishes if wish.host_port is not None],
     of.Artifacts: lambda artifacts: [_written_artifact(each) for each in artifacts],
     of.Mounts: lambda mounts: [text_of(mount) for mount in mounts],

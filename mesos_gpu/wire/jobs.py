@@ -17,7 +17,11 @@ from mesos_gpu.wire.checking import Check, Problem, escaped, object_of, show
 from mesos_gpu.wire.shares import OF_JOBS, share_problems
 
 _NO_MODELS: Final[Mapping[str, int]] = MappingProxyType({})
-_NEEDS: Final = {"gpus": "needs gpus of at least 1", "image": "needs an image"}
+_NEEDS: Final = {
+    "gpus": "needs gpus of at least 1",
+    "image": "needs an image",
+    "topology": 'needs topology, as {"required": "rack"}',
+}
 
 
 def decode(
@@ -57,6 +61,8 @@ def spec_from_mapping(
         _report_unpermitted(check, spec, permits)
     if spec.near is not None and spec.near == spec.away:
         check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
+    if spec.segment and spec.tasks % spec.segment and not {"segment", "tasks"} & check.failed:
+        check.problem("segment", f"must divide tasks, which is {spec.tasks}, got {spec.segment}")
     return check.problems or spec
 
 

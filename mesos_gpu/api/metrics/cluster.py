@@ -44,6 +44,11 @@ def _backed_off(view: View) -> int:
     return sum(bool(node.launch_not_before) and node.lost_at is None for node in view.nodes.values())
 
 
+def _outside_levels(view: View) -> int:
+    """Return the number of agents that are outside of the levels of the fabric."""
+    return len(view.fabric.outside)
+
+
 def _rolling(view: View) -> Rolling:
     return view.rolling()
 
@@ -231,6 +236,13 @@ CLUSTER: Final = (
         "gauge",
         "Agents whose executors did not register in time, and which get few launches or none until one does.",
         _backed_off,
+        _one,
+    ),
+    Family(
+        "mesos_gpu_nodes_outside_levels",
+        "gauge",
+        "Agents whose attributes contradict those of others, which have them outside of the levels of the fabric.",
+        _outside_levels,
         _one,
     ),
     Family(

@@ -9,7 +9,7 @@ from mesos_gpu.api.spec.schema import Says, one_of, says
 from mesos_gpu.model.arrays.indexes import FORM, HIGHEST, MOST, TEXT
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.constraint import Operator
-from mesos_gpu.model.jobs.fields import MOST_RECEIVERS, RECEIVER, Field, Kind, entry
+from mesos_gpu.model.jobs.fields import LEVEL, MOST_RECEIVERS, RECEIVER, Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
 from mesos_gpu.model.secret import ENV_NAME, FILE, FILE_FORM, MOST_SECRETS, SOURCE, SOURCE_FORM
 from mesos_gpu.wire.checking import MOST_ENTRIES
@@ -49,6 +49,7 @@ _Uri = Annotated[str, like(_WORD)]
 _Mount = Annotated[str, like(MOUNT_SHAPE, description=MOUNT_FORM)]
 _EnvName = Annotated[str, like(ENV_NAME)]
 _Source = Annotated[str, like(SOURCE, description=SOURCE_FORM)]
+_Level = Annotated[str, like(LEVEL)]
 _Index = Annotated[int, says(minimum=0, maximum=HIGHEST)]
 _Indexes = Annotated[str, like(TEXT, description=FORM)]
 _Port = Annotated[int, says(minimum=0, maximum=65535)]
@@ -57,6 +58,13 @@ ConstraintAsked = Annotated[
     list[_Part],
     says(minItems=2, maxItems=3, description=f"field, operator ({_OPERATORS}), and what it compares with"),
 ]
+
+
+class Topology(TypedDict, total=False):
+    """A level of the fabric, in one of both: all tasks in one group of it, or on as few groups as fit."""
+
+    required: _Level
+    preferred: _Level
 
 
 class HealthCheckRequest(TypedDict, total=False):
@@ -179,6 +187,7 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Argv: lambda _: Annotated[list[_Text], says(minItems=1)],
     of.Args: lambda _: list[_Text],
     of.Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MOST_CONSTRAINTS)],
+    of.Level: lambda _: Annotated[Topology, says(minProperties=1, maxProperties=1)],
     of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
     of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],
     of.Mounts: lambda _: Annotated[list[_Mount], says(maxItems=MOST_MOUNTS)],
@@ -208,6 +217,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Argv: lambda _: list[str] | None,
     of.Args: lambda _: list[str] | None,
     of.Constraints: lambda _: list[list[str]],
+    of.Level: lambda _: Topology,
     of.Ports: lambda _: Annotated[list[int], says(description="as asked for; 0: any")],
     of.Artifacts: lambda _: list[Artifact],
     of.Mounts: lambda _: list[str],

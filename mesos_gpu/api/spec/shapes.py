@@ -374,6 +374,10 @@ class Node(Counted):
     hostname: str
     state: Annotated[str, says(enum=["up", "unmonitored", "unfit", "backed-off", "lost"])]
     launch_problem: Annotated[str, says(description="why it gets no launches, and until when")] | None
+    level_problem: (
+        Annotated[str, says(description="contradiction that has it outside of the levels of the fabric")]
+        | None
+    )
     attributes: dict[str, str]
     region: str | None
     zone: str | None
@@ -440,6 +444,10 @@ class Status(Counted, Secured):
     unsaved: Annotated[str, says(description="why no change can be saved, so that none is taken")] | None
     journal_problem: (
         Annotated[str, says(description="why the journal is larger than it should be, or has ended")] | None
+    )
+    level_problem: (
+        Annotated[str, says(description="contradiction that has agents outside of the levels of the fabric")]
+        | None
     )
     tasks_unknown: Annotated[
         int, says(minimum=0, description="held until an operator says what becomes of them")

@@ -410,6 +410,7 @@ def node(
         "hostname": node.hostname,
         "state": node_state(node),
         "launch_problem": backed_off(node) or None,
+        "level_problem": view.fabric.outside.get(node.id),
         "attributes": dict(node.attributes),
         "region": node.region,
         "zone": node.zone,
@@ -459,6 +460,7 @@ def status(
         "tasks_unknown": len(view.unknown),
         "unsaved": view.unsaved or None,
         "journal_problem": journal_problem or None,
+        "level_problem": view.fabric.problem or None,
         "drains": [drain(each) for each in view.drains],
         "isolation_off": sorted(host for host, inventory in said.items() if inventory.isolation == "off"),
         "control_ports_off": sorted(

@@ -20,7 +20,8 @@ from mesos_gpu.cli.bench.exits import listener
 from mesos_gpu.cli.bench.instances import instances
 from mesos_gpu.cli.bench.isolation import isolation
 from mesos_gpu.cli.bench.metrics import metrics
-from mesos_gpu.cli.bench.placement import placement
+from mesos_gpu.cli.bench.placing.levels import levels
+from mesos_gpu.cli.bench.placing.placement import placement
 from mesos_gpu.cli.bench.queues import arrays, queues
 from mesos_gpu.cli.bench.scale import scale
 from mesos_gpu.cli.bench.shim import shim
@@ -112,6 +113,7 @@ bench.add_command(placement)
 bench.add_command(queues)
 bench.add_command(arrays)
 bench.add_command(reports)
+bench.add_command(levels)
 bench.add_command(metrics)
 bench.add_command(store)
 bench.add_command(scale)

@@ -6,11 +6,12 @@
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -31,7 +32,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
-from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import Save
 from mesos_gpu.model.tasks.status import Status
@@ -90,7 +91,7 @@ def queues(jobs: int, as_json: bool) -> None:
 
 
 def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, float]:
-    cluster, document = _Cluster(), _document(nodes * gpus)
+    cluster, document = MemoryCluster(), _document(nodes * gpus)
     if tree:
         cluster.step(ev.QueuesChanged(document, 0))
     leaves = _leaves(document)
@@ -123,7 +124,7 @@ def _seat_anew(state: State, settings: Settings, now: float) -> None:
 def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
     """Let others want what they are guaranteed when one queue has borrowed all: the match that plans for all of them, a
     match while these plans are under way, and as a baseline one before them."""
-    cluster, document = _Cluster(), _document(nodes * gpus)
+    cluster, document = MemoryCluster(), _document(nodes * gpus)
     leaves = _leaves(document)
     owed = {DEFAULT_POOL: Guarantee(nodes * gpus * 100)}  # half of all, of five top queues together
     queues = {
@@ -173,12 +174,19 @@ def _plans(nodes: int, gpus: int) -> dict[str, float]:
     }
 
 
-class _Cluster:
-    """The engine, and nodes in memory that it has all jobs started on."""
+class MemoryCluster:
+    """The engine, and nodes in memory on which all jobs are started."""
 
-    def __init__(self) -> None:
-        """No node is there yet."""
-        self.settings = Settings("executor", "monitor", report_stale_s=1e9, preempt_after_s=60.0)
+    def __init__(self, levels: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Begin without nodes.
+
+        Args:
+            levels: Number of nodes in each group of a level of the fabric, by the name of the level.
+        """
+        self._levels = levels
+        self.settings = Settings(
+            "executor", "monitor", report_stale_s=1e9, preempt_after_s=60.0, levels=(*levels,)
+        )
         self.state, self.now = State(started_at=1000.0), 1000.0
         self.step(ev.Registered("fw-1", "http://master:5050"))
 
@@ -191,23 +199,27 @@ class _Cluster:
         self.now += self.settings.match_interval_s + 0.1
         return self.step(ev.Match())
 
-    def fill(self, nodes: int, gpus: int, specs: Sequence[JobSpec]) -> None:
-        """Have as many nodes come, and a job run on all GPUs of each."""
-        self._offer("first", nodes, cpus=200, gpus=gpus)
+    def arrive(self, nodes: int, gpus: int) -> None:
+        """Have nodes come, each with so many GPUs, and a monitor that runs there."""
+        self.offer("first", [gpus] * nodes, cpus=200)
         for task in self._launched():
             cards = [
                 Gpu(GpuId(f"{task.agent_id}-{i}"), "T4", 16384, i, "", 0, health=Health.OK)
                 for i in range(gpus)
             ]
             self._runs(task, report.encode(Inventory(tuple(cards), "simulated", None)))
-        self._offer("second", nodes, cpus=199, gpus=gpus)
+
+    def fill(self, nodes: int, gpus: int, specs: Sequence[JobSpec]) -> None:
+        """Have as many nodes come, and a job run on all GPUs of each."""
+        self.arrive(nodes, gpus)
+        self.offer("second", [gpus] * nodes, cpus=199)
         for i in range(nodes):
             spec = replace(specs[i % len(specs)], name=f"on{i}", gpus=gpus)
             self.step(ev.JobSubmitted(JobId(f"on{i}"), spec))
         for task in self._launched():
             self.now += 1.0
             self._runs(task)
-        self._offer("third", nodes, cpus=50, gpus=0)
+        self.offer("third", [0] * nodes, cpus=50)
         assert len(self.state.live) == 2 * nodes, "a job runs on each node, beside its monitor"
 
     def submit(self, jobs: int, leaves: Sequence[str]) -> None:
@@ -225,15 +237,34 @@ class _Cluster:
             )
             self.step(ev.JobSubmitted(JobId(f"j{i}"), wanted))
 
-    def _offer(self, name: str, nodes: int, *, cpus: float, gpus: int) -> None:
-        amounts = {"cpus": cpus, "mem": 65536.0, "gpus": float(gpus)}
-        scalars = tuple(Scalar(name, amount, '{"role":"*"}') for name, amount in amounts.items() if amount)
-        offers = [
-            Offer(
-                OfferId(f"{name}-{i}"), AgentId(f"n{i}"), f"n{i}", f"http://n{i}:5051", scalars, {}, self.now
+    def offer(self, name: str, gpus: Sequence[int], *, cpus: float) -> None:
+        """Have each node offer something.
+
+        Args:
+            name: Begin of the ids of the offers.
+            gpus: Number of GPUs in the offer of each node.
+            cpus: Processors in each offer.
+        """
+        offers = []
+        for i, count in enumerate(gpus):
+            amounts = {"cpus": cpus, "mem": 65536.0, "gpus": float(count)}
+            scalars = tuple(
+                Scalar(name, amount, '{"role":"*"}') for name, amount in amounts.items() if amount
             )
-            for i in range(nodes)
-        ]
+            there = {level: f"{level}-{i // size}" for level, size in self._levels.items()}
+            url = f"http://n{i}:5051"
+            offers.append(
+                Offer(
+                    OfferId(f"{name}-{i}"),
+                    AgentId(f"n{i}"),
+                    f"n{i}",
+                    url,
+                    scalars,
+                    there,
+                    self.now,
+                    ports=(PortRange(31000, 31999),),
+                )
+            )
         self.step(ev.OffersArrived(tuple(offers)))
 
     def _launched(self) -> list[Task]:
@@ -395,8 +426,8 @@ def arrays(tasks: int, as_json: bool) -> None:
         output.table(("FIGURE", "MS"), list(result.items()), empty="")
 
 
-def _full(*, tree: bool) -> tuple[_Cluster, list[str]]:
-    cluster, document = _Cluster(), _document(_ARRAY_NODES * _ARRAY_GPUS)
+def _full(*, tree: bool) -> tuple[MemoryCluster, list[str]]:
+    cluster, document = MemoryCluster(), _document(_ARRAY_NODES * _ARRAY_GPUS)
     if tree:
         cluster.step(ev.QueuesChanged(document, 0))
     leaves = _leaves(document)

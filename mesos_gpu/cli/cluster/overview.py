@@ -231,6 +231,8 @@ def status(app: App, as_json: bool) -> None:
         output.note(summary["unsaved"])
     if of_journal := summary.get("journal_problem"):  # a scheduler of an earlier version has none
         output.note(of_journal)
+    if of_levels := summary.get("level_problem"):  # a scheduler of an earlier version has none
+        output.note(of_levels)
     if summary["tasks_unknown"]:
         many = "1 task runs" if summary["tasks_unknown"] == 1 else f"{summary['tasks_unknown']} tasks run"
         output.note(f"{many} that the scheduler's state does not know: mesos-gpu tasks unknown list")

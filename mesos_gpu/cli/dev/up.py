@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -35,6 +36,7 @@ REVIVE_S: Final = 1.0  # a part that ends at once must not be started without a 
 START_S: Final = 120.0  # the first start downloads Mesos
 STOP_S: Final = 60.0
 MODEL: Final = "NVIDIA A100-SXM4-80GB"
+_ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_.-]+")  # a name or a value
 
 
 def directory() -> Path:
@@ -63,6 +65,22 @@ def _scripts(_ctx: click.Context, _param: click.Parameter, path: Path | None) ->
     return scripts
 
 
+def _attributes(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """Read NAME=VALUE[,...], each name once."""
+    attributes: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, _, listed = text.partition("=")
+        values = tuple(listed.split(","))
+        if not all(_ATTRIBUTE.fullmatch(word) for word in (name, *values)):
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE[,...], as rack=r1,r2")
+        if name in attributes:
+            raise click.BadParameter(f"attribute {name} is given twice; list its values with commas")
+        attributes[name] = values
+    return attributes
+
+
 @click.command()
 @click.option("--agents", default=2, show_default=True, type=click.IntRange(1, 200), help="Mesos agents.")
 @click.option("--gpus", default=4, show_default=True, type=click.IntRange(0, 64), help="GPUs of each agent.")
@@ -72,6 +90,15 @@ def _scripts(_ctx: click.Context, _param: click.Parameter, path: Path | None) ->
     metavar="NAME",
     help=f"Model of the GPUs; repeated, the agents take turns.  [default: {MODEL}]",
 )
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE[,...]",
+    callback=_attributes,
+    help="Attribute of the agents, as rack=r1,r1,r2: the agents take the values in turns; may be repeated.",
+)
+@click.option("--topology", metavar="LIST", help="Levels of the fabric: see mesos-gpu scheduler --help.")
 @click.option(
     "--cpus",
     default=32.0,
@@ -122,6 +149,8 @@ def up(
     agents: int,
     gpus: int,
     gpu_model: tuple[str, ...],
+    attributes: dict[str, tuple[str, ...]],
+    topology: str | None,
     cpus: float,
     mem_mib: int,
     port: int,
@@ -152,7 +181,19 @@ def up(
     _refuse_closed(directory())
     tls = _tls(tls_cert, tls_key)
     models = gpu_model or (MODEL,)
-    nodes = [NodeSpec(gpus, models[i % len(models)], cpus, mem_mib, scripts=scripts) for i in range(agents)]
+    nodes = [
+        NodeSpec(
+            gpus,
+            models[i % len(models)],
+            cpus,
+            mem_mib,
+            attributes={name: values[i % len(values)] for name, values in attributes.items()},
+            scripts=scripts,
+        )
+        for i in range(agents)
+    ]
+    arguments = [word for receiver in webhook_to for word in ("--webhook-to", receiver)]
+    arguments += ["--topology", topology] if topology else []
     if detach:
         _start_detached()
         return
@@ -168,7 +209,7 @@ def up(
         master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
         secure=secure,
         tls=tls,
-        scheduler_arguments=[word for receiver in webhook_to for word in ("--webhook-to", receiver)],
+        scheduler_arguments=arguments,
     )
     output.note(f"starting Mesos with {counted(agents, 'agent')}")
     _run(stack, with_page=mesos_webui is not None)

@@ -10,7 +10,7 @@ from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.errors import MesosGpuError
 
 ANSWER_S: Final = 5.0
-_SCHEDULER, _TLS, _LOGIN, _JOURNAL = "scheduler", "tls", "login", "journal"
+_SCHEDULER, _TLS, _LOGIN, _JOURNAL, _LEVELS = "scheduler", "tls", "login", "journal", "levels"
 
 
 def of_scheduler(reach: Reach) -> list[Finding]:
@@ -37,6 +37,9 @@ def of_status(reach: Reach, status: Status) -> list[Finding]:
     if of_journal := status.get("journal_problem"):  # a scheduler of an earlier version has none
         remedy = "give its file system room, or the scheduler another --journal-size or --journal-keep-days"
         findings.append(Finding(_JOURNAL, Level.WARN, of_journal, remedy))
+    if of_levels := status.get("level_problem"):  # likewise
+        remedy = "give its agents attributes of groups within each other; docs/topology.md"
+        findings.append(Finding(_LEVELS, Level.WARN, of_levels, remedy))
     tls = status["tls"]
     if tls is None:
         if not reach.keeps_secrets:

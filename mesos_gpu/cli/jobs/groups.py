@@ -22,7 +22,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
         "--queue", "--class", "--priority", "--preemptible", "--notice", "--notice-signal", "--timeout",
         "--max-attempts", "--on-gpu-failure", "--booking",
     ),
-    "Where": ("--placement", "--constraint", "--app", "--near", "--away"),
+    "Where": ("--placement", "--constraint", "--topology", "--segment", "--app", "--near", "--away"),
     "What it is called, and who is told": ("--name", "--label", "--notify"),
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ from mesos_gpu.cli.types import (
     LABEL,
     MEMORY,
     SECRET,
+    TOPOLOGY,
 )
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, Option, entry
@@ -54,6 +55,7 @@ _TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
     of.Strings: lambda _: {"type": LABEL, **_AGAIN},
     of.Variables: lambda _: {"type": ENV, **_AGAIN},
     of.Constraints: lambda _: {"type": CONSTRAINT, **_AGAIN},
+    of.Level: lambda _: {"type": TOPOLOGY},
     of.Ports: lambda _: {"type": click.IntRange(0, 65535), "metavar": "N", **_AGAIN},
     of.Artifacts: lambda _: {"metavar": "URI", **_AGAIN},
     of.Mounts: lambda _: _AGAIN,

@@ -26,7 +26,8 @@ _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
     "tasks",
-    "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
+    "min driver", "placement", "queue", "app", "constraints", "near", "away from", "topology",
+    "segment", "volumes", "fetched", "may reach",
     "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "idle", "checkpoint",
     "made room", "room made by", "node", "runs as", "env", "secrets", "labels",
     "attempts", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
@@ -216,6 +217,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
     of.ArrayIndexes: _as_it_is,
     of.Strings: _pairs,
     of.Constraints: lambda constraints: ", ".join(" ".join(words) for words in constraints),
+    of.Level: lambda level: " ".join(*level.items()) if level else None,
     of.Ports: _words,
     of.Artifacts: lambda artifacts: " ".join(each["uri"] for each in artifacts),
     of.Mounts: _words,

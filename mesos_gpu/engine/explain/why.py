@@ -32,6 +32,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
 from mesos_gpu.policy.explain.hurdles import clock, hurdles
+from mesos_gpu.policy.explain.levels import NeededLevel
 from mesos_gpu.policy.explain.silence import lost, paced, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
 
@@ -54,7 +55,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     queue, kept, open_pools = QueueView(), dict[AgentId, list[Reservation]](), None
     if job.state is JobState.PENDING:
         queue, kept, open_pools = _queue_view(state, settings, now, job)
-    neighbours = Neighbours(state)
+    neighbours = Neighbours(state, settings.levels)
     pools = Pools(state, state.tree, now)
     views = _node_views(
         state, settings, now, job, state.nodes.values(), neighbours, pools, past_offers=past_offers
@@ -69,7 +70,8 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     ]
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
     apart = _Apart(job, neighbours) if bound else None
-    answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart)
+    level = _level_of(job, neighbours)
+    answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart, level=level)
     if apart is not None and not apart.is_proven:
         answer = replace(answer, summary=f"{answer.summary}; {_NOT_FOUND}")
     waits = problem_of(state, settings, now, job) if job.state is JobState.PENDING else ""
@@ -88,6 +90,17 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
 
 
+def _level_of(job: Job, neighbours: Neighbours) -> NeededLevel | None:
+    """Return the level of the fabric that a gang requires, with the groups of the nodes that have one."""
+    topology, tasks = job.spec.topology, job.spec.tasks
+    if tasks == 1 or topology is None or not topology.is_required:
+        return None
+    fabric = neighbours.fabric
+    able = [agent_id for agent_id in fabric.groups if not fabric.absence(agent_id, topology)]
+    groups = {agent_id: fabric.name(agent_id, topology.level) for agent_id in able}
+    return NeededLevel(topology.level, job.spec.segment or tasks, groups)
+
+
 def waits_for_turn(state: State, settings: Settings, now: float, job: Job) -> bool:
     """Whether the pace of launches is what keeps a job that nothing else holds back off an agent with room for it.
 
@@ -101,7 +114,8 @@ def waits_for_turn(state: State, settings: Settings, now: float, job: Job) -> bo
     nodes = [node for node in state.nodes.values() if node.id in under_way or node.launch_not_before > now]
     pools = Pools(state, state.tree, now)
     request = replace(request_of(job, settings), tasks=job.spec.tasks, ports=job.spec.ports)
-    views = _node_views(state, settings, now, job, nodes, Neighbours(state), pools) if nodes else ()
+    neighbours = Neighbours(state, settings.levels)
+    views = _node_views(state, settings, now, job, nodes, neighbours, pools) if nodes else ()
     return any(view.paced and hurdles(request, view, now=now)[0].stage is Stage.PACE for view in views)
 
 

@@ -3,7 +3,7 @@
 Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.nodes.levels import Fabric, fabric_of
 from mesos_gpu.wire.mesos.reservations import owner_of
 
 Place = tuple[str, str]  # host name and URL
@@ -51,6 +52,7 @@ class Agents:
         reports: The latest of each agent, as long as its node has what it was read as.
         arrivals: How many offers have been held so far.
         freed_ports: Ports of ended tasks by agent, with the time of the end.
+        made_fabric: Groups of all nodes; None before they are asked for.
     """
 
     offers: dict[AgentId, dict[OfferId, Held]] = field(default_factory=dict)
@@ -64,6 +66,18 @@ class Agents:
     reports: dict[AgentId, Report] = field(default_factory=dict, compare=False)
     arrivals: int = field(default=0, compare=False)
     freed_ports: dict[AgentId, dict[int, float]] = field(default_factory=dict, compare=False)
+    made_fabric: Fabric | None = field(default=None, compare=False)
+
+    def fabric(self, levels: Sequence[str], nodes: Mapping[AgentId, Node]) -> Fabric:
+        """Return the groups of all nodes.
+
+        Args:
+            levels: Names of the levels, as of the settings, which do not change.
+            nodes: Nodes of the state.
+        """
+        if self.made_fabric is None:
+            self.made_fabric = fabric_of(levels, nodes.values())
+        return self.made_fabric
 
     def hold(self, offer: Offer) -> None:
         """An offer has come, or one that is held has become another; it keeps its place."""
@@ -115,6 +129,8 @@ class Agents:
         """A node has become another; None: it was not there, or is not any more."""
         node = new or old
         assert node is not None, "a node that never was cannot go"
+        if old is None or new is None or _of_fabric(old) != _of_fabric(new):
+            self.made_fabric = None
         if new is None:
             for known in (self.unwatched, self.lost, self.backed_off, self.reports):
                 known.pop(node.id, None)
@@ -199,6 +215,10 @@ def _mark(known: dict[AgentId, None], agent_id: AgentId, is_so: bool) -> None:
 
 def _is_reserved(offers: Mapping[OfferId, Held]) -> bool:
     return any(owner_of(scalar) is not None for held in offers.values() for scalar in held.offer.resources)
+
+
+def _of_fabric(node: Node) -> tuple[object, ...]:
+    return node.attributes, node.hostname, node.lost_at is None
 
 
 def _place(node: Node | None) -> Place | None:

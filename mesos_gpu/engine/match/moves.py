@@ -54,7 +54,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
         # A GPU that is open, with no share on it, is a whole one as soon as it is waited for.
         return CandidateNode(backlog.capacity(node).without(()), tasks, able=node.id in able)
 
-    hopeless = ""
+    hopeless = "" if job.spec.segment is None else "moves are not planned for jobs with segments"
     if not able:
         hopeless = "no node meets its constraints" if nodes else "no node may be given work"
     elif reserve(job, request, (backlog.capacity(node) for node in able.values()), now=now) is None:
@@ -97,8 +97,8 @@ class _Places:
 
     def __init__(self, state: State, settings: Settings, request: Job) -> None:
         """`request`: the job that room is made for."""
-        self._nodes, self._request = dict(state.nodes), request
-        self.neighbours, self._placing = Neighbours(state), Placing(state, settings)
+        self._nodes, self._request, self._levels = dict(state.nodes), request, settings.levels
+        self.neighbours, self._placing = Neighbours(state, settings.levels), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
         self._company: list[tuple[Job, Task]] = []  # those that are of account to others
         self._waiting = [state.jobs[job_id] for _, job_id in state.queue if state.jobs[job_id].spec.app]
@@ -153,7 +153,7 @@ class _Places:
             queue=[(other.sequence, other.id) for other in waiting.values()],
             live={task.id: None for task in tasks},
         )
-        neighbours = Neighbours(state)
+        neighbours = Neighbours(state, self._levels)
         if members:
             neighbours.barred(
                 job, self._nodes[members[0]]

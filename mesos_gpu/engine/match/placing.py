@@ -21,11 +21,12 @@ from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.cluster.share_rows import shape_for
 from mesos_gpu.policy.cluster.view import SCATTER
+from mesos_gpu.policy.gangs.ground import UNUSED
 
 #: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
 BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
 _BEHAVIORS: Mapping[str, GpuNodes] = {"restricted": GpuNodes.NEVER, "unrestricted": GpuNodes.ALWAYS}
-_A_SIBLING = 1 << 40  # weighs more than any key of a policy
+_A_SIBLING = UNUSED << 8  # weighs more than any key of a policy, and than the groups of a node
 RECENT = 1000  # jobs that say what is asked for lately
 
 
@@ -38,6 +39,9 @@ class Placing:
         self._index = index or index_of(state, settings, ())
         self._drawn = state.drawn
         self._apps: dict[str, Counter[AgentId]] | None = None
+        self._fabric = state.agents.fabric(settings.levels, state.nodes) if settings.levels else None
+        self._in_groups: Counter[tuple[str, str]] | None = None  # tasks in each group of the fabric
+        self._unused: Mapping[AgentId, int] | None = None  # until a task is the first or the last of a group
 
     def place(
         self,
@@ -57,12 +61,16 @@ class Placing:
             gpu_nodes=self._gpu_nodes(job).value,
             draw=self._drawn,
             busy=busy,
+            unused=self._unused_groups(),
         )
 
     def keys(self, job: Job, request: Request) -> Mapping[AgentId, int]:
         """Return how well each agent would do for a task of a job, the lowest best; without those that cannot."""
         placement = self._placement(job.spec)
         keys = self._index.keys(request, placement.value, gpu_nodes=self._gpu_nodes(job).value)
+        for agent_id, count in self._unused_groups().items():
+            if agent_id in keys:
+                keys[agent_id] += count * UNUSED
         if not POLICIES[placement.value].apart:
             return keys
         siblings = self._siblings(job)
@@ -109,6 +117,33 @@ class Placing:
     def _add(self, job: Job, agent_id: AgentId, count: int) -> None:
         if self._apps is not None:
             self._apps.setdefault(_app(job), Counter())[agent_id] += count
+        if self._in_groups is not None:
+            self._use(self._in_groups, agent_id, count)
+
+    def _use(self, in_groups: Counter[tuple[str, str]], agent_id: AgentId, count: int) -> None:
+        """Count tasks in the groups of a node."""
+        for group in self._fabric.named(agent_id) if self._fabric is not None else ():
+            before, in_groups[group] = in_groups[group], in_groups[group] + count
+            if not before or not in_groups[group]:
+                self._unused = None
+
+    def _unused_groups(self) -> Mapping[AgentId, int]:
+        """Return of how many groups of the fabric, of those that are wholly free, each node is a part."""
+        if self._fabric is None:
+            return {}
+        if self._in_groups is None:
+            self._in_groups = Counter()
+            for task_id in self._state.live:
+                task = self._state.tasks[task_id]
+                if task.agent_id in self._fabric.groups and self._state.holding_job(task) is not None:
+                    self._use(self._in_groups, task.agent_id, 1)
+        if self._unused is None:
+            self._unused = {
+                agent_id: count
+                for agent_id in self._fabric.groups
+                if (count := sum(not self._in_groups[group] for group in self._fabric.named(agent_id)))
+            }
+        return self._unused
 
     def _placement(self, spec: JobSpec) -> Placement:
         """The job's own, else its app's, else the cluster's."""

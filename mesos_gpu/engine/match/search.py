@@ -194,7 +194,7 @@ class Search:
     def _take_gang(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
-        """Take what all tasks of a gang need, by rank: the tasks of one node are neighbours."""
+        """Take what all tasks of a gang need, by rank: the tasks of one node, and of one group, are neighbours."""
         rooms = self._rooms(
             request, {a: node for a, node in nodes.items() if node.ports}
         )  # each takes a port
@@ -205,7 +205,8 @@ class Search:
         counts = self._backlog.neighbours.place(job, rooms, keys, apart=apart).counts
         takes: list[Take] = []
         by_agent = dict(zip(rooms, counts or (), strict=False))
-        for agent_id in [agent_id for agent_id in nodes if agent_id in by_agent]:  # nodes may leave meanwhile
+        there = [agent_id for agent_id in nodes if agent_id in by_agent]  # nodes may leave meanwhile
+        for agent_id in self._backlog.neighbours.in_order(there):
             for _ in range(by_agent[agent_id]):
                 node = self._as_it_is(job, agent_id, outlasted)
                 chosen = None if node is None else self._placing.place_on(job, request, node)

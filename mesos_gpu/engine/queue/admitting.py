@@ -10,6 +10,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.apps.app import PASSED_ON, App, same_but_scale
 from mesos_gpu.model.arrays.indexes import parsed
+from mesos_gpu.model.jobs.constraint import HOST
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT
 from mesos_gpu.policy.admission.limits import (
@@ -43,6 +44,8 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
         NotAccepted: It could never start; all reasons at once.
         TooMuch: As many jobs of its queue or user wait or run as may.
     """
+    if fault := topology_fault(state, settings, spec):
+        raise NotAccepted([("/topology", fault)], remedy="ask for a level that agents have: mesos-gpu nodes")
     tree = tree_of(state, settings)
     if tree.is_flat and spec.job_class is not None:
         why = f"there is no class {spec.job_class}: no document of queues was applied"
@@ -64,6 +67,21 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
             full, remedy="wait until some have ended, or ask who keeps the document of queues for more"
         )
     return spec
+
+
+def topology_fault(state: State, settings: Settings, spec: JobSpec) -> str:
+    """Return why no node has the level of the fabric that a job asks for; "" if some have, or no node is known."""
+    topology, nodes = spec.topology, [node for node in state.nodes.values() if node.lost_at is None]
+    if topology is None or topology.level == HOST:
+        return ""
+    level = topology.level
+    known = ", ".join(sorted({name for node in nodes for name in node.attributes})) or "none"
+    if level not in settings.levels:
+        levels = f"its levels are {', '.join(settings.levels)}" if settings.levels else "it has no levels"
+        return f"the scheduler has no level {level}: {levels} (--topology); attributes of agents: {known}"
+    if topology.is_required and nodes and not any(level in node.attributes for node in nodes):
+        return f"no agent has the attribute {level}; attributes of agents: {known}"
+    return ""
 
 
 def _may_in_other_hours(state: State, tree: Tree, spec: JobSpec, user: str, cost: int) -> bool:
@@ -99,6 +117,8 @@ def check_app(
         old: As it is; None: it is new. What it asks for already is no reason.
         spec: What an instance runs.
     """
+    if (old is None or not same_but_scale(old, app)) and (fault := topology_fault(state, settings, spec)):
+        yield f"{app.id}/gpu/topology", fault
     tree = tree_of(state, settings)
     if tree.is_flat:
         return

@@ -106,7 +106,7 @@ class Backlog:
         self._firm = False  # whether something is kept that gangs gave up
         self.booked = Booked(state, settings, now)
         self._kept = Kept()
-        self.neighbours = Neighbours(state, reading=reading)
+        self.neighbours = Neighbours(state, settings.levels, reading=reading)
         self.attained = Attained(state, now)
         self._queues = set[str]()  # those whose first blocked job is known
         self._starving = set[str]()  # those whose first job that starves is blocked

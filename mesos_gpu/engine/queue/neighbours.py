@@ -13,20 +13,25 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.constraints import Placed, violated
 from mesos_gpu.policy.cluster.verdicts import Verdicts
-from mesos_gpu.policy.gangs.rules import rules_of
-from mesos_gpu.policy.gangs.search import Most, Outcome, Rule, Site, Together, search
+from mesos_gpu.policy.gangs.ground import Site
+from mesos_gpu.policy.gangs.rules import level_field, level_rules, rules_of
+from mesos_gpu.policy.gangs.search import Most, Outcome, Rule, Together, search
 from mesos_gpu.policy.nodes.fields import UNDECIDED, excluded, value_of
+from mesos_gpu.policy.nodes.levels import Fabric
 
 
 class Neighbours:
     """Nothing is computed before a bound job asks. A launch that was given up as unreachable holds no place."""
 
-    def __init__(self, state: State, *, reading: bool = True) -> None:
-        """Valid as long as the state changes only by launches that it is told of.
+    def __init__(self, state: State, levels: Sequence[str] = (), *, reading: bool = True) -> None:
+        """Look at nothing yet; valid as long as the state changes only by launches that are taken here.
 
-        `reading`: it is a reader's, and the state remembers nothing of it.
+        Args:
+            state: State of the engine.
+            levels: Names of the levels of the fabric, as of the settings.
+            reading: Whether the state remembers nothing of what is asked.
         """
-        self._state = state
+        self._state, self._levels = state, levels
         self.verdicts = Verdicts(state.verdicts, reading=reading)
         self._apps: dict[str | None, list[Placed]] | None = None
         self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
@@ -42,13 +47,14 @@ class Neighbours:
         spec = job.spec
         if not self._is_bound(spec):
             return None
-        return bool(spec.secrets), _group(job), spec.constraints, spec.near, spec.away, self._launches
+        where = spec.constraints, spec.near, spec.away, spec.topology, spec.segment
+        return bool(spec.secrets), _group(job), *where, self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
         return bool(spec.secrets) or self._compares(spec)
 
     def _compares(self, spec: JobSpec) -> bool:
-        if spec.constraints or spec.near or spec.away:
+        if spec.constraints or spec.near or spec.away or spec.topology:
             return True
         if spec.app and self._apps is None:
             self._read()
@@ -79,7 +85,7 @@ class Neighbours:
             why = violated(constraint, node, placed, instances, self.verdicts)
             if why:
                 return f"violates constraint {constraint}: {why}"
-        return self._apart(spec, node)
+        return self._off_level(spec, node, placed) or self._apart(spec, node)
 
     def ruled_out(self, spec: JobSpec, node: Node) -> str:
         """Why the job could never go to the node, whatever runs where; "": it could, or that is not known yet."""
@@ -87,7 +93,31 @@ class Neighbours:
             why = excluded(constraint, node, self.verdicts)
             if why and why != UNDECIDED:
                 return f"violates constraint {constraint}: {why}"
-        return ""
+        return self._off_level(spec, node)
+
+    def _off_level(self, spec: JobSpec, node: Node, placed: Sequence[Placed] = ()) -> str:
+        """Return why a node is in no group of the level that a job requires, or in another one than its app."""
+        topology = spec.topology
+        if topology is None or not topology.is_required:
+            return ""
+        if why := self.fabric.absence(node.id, topology):
+            return f"violates topology {topology}: {why}"
+        if not placed or spec.segment is not None or placed[0].node.id not in self.fabric.groups:
+            return ""
+        first, group = (self.fabric.group(each, topology.level) for each in (placed[0].node.id, node.id))
+        if first == group:
+            return ""
+        return f"violates topology {topology}: {placed[0].name} runs in another {topology.level}"
+
+    @property
+    def fabric(self) -> Fabric:
+        """The groups of nodes at the levels of the fabric."""
+        return self._state.agents.fabric(self._levels, self._state.nodes)
+
+    def in_order(self, agents: Sequence[AgentId]) -> Sequence[AgentId]:
+        """Return agents in the order in which the tasks of a gang get their ranks: group by group of the fabric."""
+        groups = self.fabric.groups
+        return sorted(agents, key=lambda agent_id: groups[agent_id][:-1]) if self._levels else agents
 
     def _apart(self, spec: JobSpec, node: Node) -> str:
         if spec.near:
@@ -145,11 +175,13 @@ class Neighbours:
         return lambda rooms: self.place(job, rooms).counts
 
     def most(self, job: Job, rooms: Mapping[AgentId, int]) -> list[int]:
-        """Return tasks by node, of as many tasks of a gang as there is a place for together."""
-        low, high, best = 0, job.spec.tasks, [0] * len(rooms)
+        """Return tasks by node, of as many tasks of a gang, or segments of it, as there is a place for together."""
+        topology = job.spec.topology
+        segment = (job.spec.segment or 1) if topology is not None and topology.is_required else 1
+        low, high, best = 0, job.spec.tasks // segment, [0] * len(rooms)
         while low < high:
             middle = (low + high + 1) // 2
-            counts = self.place(job, rooms, tasks=middle, apart=True).counts
+            counts = self.place(job, rooms, tasks=middle * segment, apart=True).counts
             if counts is None:
                 high = middle - 1
             else:
@@ -179,14 +211,15 @@ class Neighbours:
         """
         rules, nodes = self._rules(job), self._state.nodes
         fields = {rule.field for rule in rules}
-        sites = [
-            Site(
-                min(room, job.spec.tasks),
-                {name: value for name in fields if (value := value_of(name, nodes[agent_id])) is not None},
-                keys.get(agent_id, 0),
-            )
-            for agent_id, room in rooms.items()
-        ]
+        levels = [level_field(level) for level in self.fabric.levels] if job.spec.topology else []
+        fields.difference_update(levels)
+        sites = []
+        for agent_id, room in rooms.items():
+            node = nodes[agent_id]
+            values = {name: value for name in fields if (value := value_of(name, node)) is not None}
+            if levels:
+                values.update(zip(levels, self.fabric.groups[agent_id], strict=True))
+            sites.append(Site(min(room, job.spec.tasks), values, keys.get(agent_id, 0)))
         return search(job.spec.tasks if tasks is None else tasks, sites, rules, apart=apart)
 
     def _rules(self, job: Job) -> list[Rule]:
@@ -202,6 +235,8 @@ class Neighbours:
             return []
         placed = self._of(_group(job))
         rules = [*rules_of(spec.constraints, placed, self._instances.get(_group(job), spec.tasks))]
+        if spec.topology is not None:
+            rules += level_rules(spec, self.fabric.levels)
         if spec.app is not None and spec.near == spec.app and not placed:
             rules.append(Together(HOSTNAME[0]))
         if spec.app is not None and spec.away == spec.app:
@@ -213,20 +248,35 @@ class Neighbours:
     ) -> Iterator[Mapping[AgentId, NodeCapacity]]:
         """Yield the nodes that a job may use, those first where the fewest tasks of its app are.
 
-        It is all of them at once, unless a constraint asks for an even spread.
+        It is all of them at once, unless a constraint asks for an even spread, or the job prefers to be where its app
+        is.
         """
-        fields = [each.field for each in job.spec.constraints if each.is_even]
-        if not fields or job.spec.tasks > 1:
+        spec = job.spec
+        fields = [each.field for each in spec.constraints if each.is_even]
+        prefers = spec.app is not None and spec.topology is not None and not spec.topology.is_required
+        if not (fields or prefers) or spec.tasks > 1:
             yield nodes
             return
         placed = [each.node for each in self._of(_group(job))]
         held = {name: Counter(value_of(name, node) for node in placed) for name in fields}
+        near = self._near(spec, placed)
         by_count: dict[tuple[int, ...], dict[AgentId, NodeCapacity]] = {}
         for agent_id, node in nodes.items():
             there = self._state.nodes[agent_id]
             counts = tuple([held[name][value_of(name, there)] for name in fields])
-            by_count.setdefault(counts, {})[agent_id] = node
+            by_count.setdefault((*counts, *near(agent_id)), {})[agent_id] = node
         yield from (by_count[counts] for counts in sorted(by_count))
+
+    def _near(self, spec: JobSpec, placed: Sequence[Node]) -> Callable[[AgentId], tuple[bool, ...]]:
+        """Return whether a node is outside of the groups where nodes are, at the preferred level and those above."""
+        fabric, topology = self.fabric, spec.topology
+        if topology is None or topology.is_required or topology.level not in fabric.levels:
+            return lambda _: ()
+        levels = range(fabric.levels.index(topology.level), -1, -1)
+        used = {
+            (at, fabric.groups[node.id][at]) for node in placed if node.id in fabric.groups for at in levels
+        }
+        return lambda agent_id: tuple([(at, fabric.groups[agent_id][at]) not in used for at in levels])
 
     def _read(self) -> None:
         self._apps, state = {}, self._state

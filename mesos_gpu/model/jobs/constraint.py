@@ -7,6 +7,7 @@ from typing import Final
 HOSTNAME: Final = ("hostname", "@hostname")
 REGION: Final = "@region"
 ZONE: Final = "@zone"
+HOST: Final = "host"  # the innermost level of a fabric: the node itself
 
 
 class Operator(Enum):
@@ -48,6 +49,28 @@ class Constraint:
     def __str__(self) -> str:
         """Write the constraint for people."""
         return " ".join(self.as_list())
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A level of the fabric at which the tasks of a job, or of its app, are to be together.
+
+    Attributes:
+        level: Name of the level.
+        is_required: Whether tasks that do not fit so must wait, rather than take more groups of the level.
+    """
+
+    level: str
+    is_required: bool
+
+    @property
+    def key(self) -> str:
+        """The name of the wish in a request: "required" or "preferred"."""
+        return "required" if self.is_required else "preferred"
+
+    def __str__(self) -> str:
+        """Write the wish as options do, "required:rack"."""
+        return f"{self.key}:{self.level}"
 
 
 def scalar_text(value: float) -> str:

@@ -144,6 +144,10 @@ class Constraints(Kind):
     """Marathon's constraints, each a list of two or three words."""
 
 
+class Level(Kind):
+    """A level of the fabric, required or preferred."""
+
+
 class Ports(Kind):
     """Ports of the host; 0: any."""
 
@@ -294,4 +298,26 @@ BOOKING: Final[Any] = asks(
     about="it runs on the GPUs of that booking alone, while that is active",
     option=Option("--booking", "Booking on whose GPUs alone it runs", "on any GPUs", metavar="NAME"),
     shown="booking",
+)
+#: Of a job whose tasks are near each other in the fabric.
+LEVEL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+LEVEL_FORM: Final = "the name of a level, 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-', as rack"
+TOPOLOGY: Final[Any] = asks(
+    None,
+    Level(),
+    about="a level of the fabric: all tasks in one group of it, or on as few groups as fit",
+    option=Option(
+        "--topology", "Level of the fabric for its tasks: one group, or as few as fit; as required:rack"
+    ),
+    shown="topology",
+    of_app="topology",
+    places=True,
+)
+SEGMENT: Final[Any] = asks(
+    None,
+    Whole(1, 1024),
+    about="tasks with consecutive ranks that stay together in one group of the level; it divides tasks",
+    option=Option("--segment", "Tasks with consecutive ranks in one group of --topology", ""),
+    shown="segment",
+    needs="topology",
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.artifact import UPLOAD, Artifact
-from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.constraint import Constraint, Topology
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.fields import (
     ARRAY,
@@ -18,6 +18,8 @@ from mesos_gpu.model.jobs.fields import (
     NOTIFY,
     QUEUE,
     QUEUE_FORM,
+    SEGMENT,
+    TOPOLOGY,
     USER,
     Args,
     Argv,
@@ -273,21 +275,13 @@ class JobSpec:
         places=True,
     )
     near: str | None = asks(
-        None,
-        _APP,
-        about="an app on whose nodes it must run",
+        None, _APP, about="an app on whose nodes it must run", shown="near", places=True,
         option=Option("--near", "Only on a node where a job of that app runs", metavar="APP"),
-        shown="near",
-        places=True,
-    )
+    )  # fmt: skip
     away: str | None = asks(  # nor may a job of that app come to its node
-        None,
-        _APP,
-        about="an app on whose nodes it must not run",
+        None, _APP, about="an app on whose nodes it must not run", shown="away from", places=True,
         option=Option("--away", "On no node where a job of that app runs", metavar="APP"),
-        shown="away from",
-        places=True,
-    )
+    )  # fmt: skip
     tasks: int = asks(  # members of a gang
         1,
         Whole(1, MOST_TASKS),
@@ -451,6 +445,8 @@ class JobSpec:
     notify: tuple[str, ...] = NOTIFY
     array: str | None = ARRAY
     booking: str | None = BOOKING
+    topology: Topology | None = TOPOLOGY
+    segment: int | None = SEGMENT
 
     @property
     def is_share(self) -> bool:
@@ -514,7 +510,7 @@ _ORDER: Final = (
     "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s",
     "kill_grace_s", "image", "pull", "control_access", "container_engine", "on_gpu_failure", "min_driver", "placement",
     "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints", "near", "away",
-    "notify", "health_checks",
+    "topology", "segment", "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 

@@ -1,7 +1,7 @@
 """The agents whose offers are on the table, placed on by the arrays of the simulator. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -51,6 +51,9 @@ class NodeIndex:
             GpuRequest, npt.NDArray[np.int64]
         ] = {}  # by what GPUs must have: by row, those that do
         self._shares: ShareRows | None = None  # since somebody has asked for some
+        self._by_use: tuple[Mapping[AgentId, int], list[Mask]] | None = (
+            None  # of the groups that were given last
+        )
 
     def _state(self, row: int, *, shares: bool) -> Row:
         agent_id, model = self._rows[row]
@@ -145,6 +148,7 @@ class NodeIndex:
         gpu_nodes: str = "last",
         draw: int | None = None,
         busy: Mapping[AgentId, int] = MappingProxyType({}),
+        unused: Mapping[AgentId, int] = MappingProxyType({}),
     ) -> Chosen | None:
         """Where a task fits best; None: nowhere.
 
@@ -156,6 +160,8 @@ class NodeIndex:
             draw: For ties, as of `View.best`.
             busy: Load of starting tasks by agent; among equal choices for a task without GPUs, lower load is preferred.
             gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
+            unused: Number of wholly free groups of the fabric that each agent is a part of; fewer are preferred. It
+                does not change.
         """
         view = self._view(placement, shares=request.gpu.share is not None)
         load = self._load(busy) if busy and not request.gpu.count else None
@@ -165,7 +171,11 @@ class NodeIndex:
             off_gpus = self._without_gpus if allowed is None else allowed & self._without_gpus
             masks = [off_gpus] if gpu_nodes == "never" else [off_gpus, allowed]
         if POLICIES[placement].apart and siblings:
-            masks = [narrow for mask in masks for narrow in self._by_siblings(mask, siblings)]
+            masks = _narrower(masks, self._split_by(siblings))
+        if unused:
+            if self._by_use is None or self._by_use[0] is not unused:
+                self._by_use = unused, self._split_by(unused)
+            masks = _narrower(masks, self._by_use[1])
         for model in (request.gpu.models if request.gpu.count else ()) or (None,):
             number = view.shape(self._shape(request, model))
             for mask in self._narrowed(request, masks, view, number, placement):
@@ -317,16 +327,20 @@ class NodeIndex:
             self._new_enough[least] = np.array(able, dtype=bool)
         return self._new_enough[least]
 
-    def _by_siblings(self, mask: Mask | None, siblings: Mapping[AgentId, int]) -> list[Mask]:
-        """Split the mask by how many tasks of the app an agent has, the fewest first."""
-        counts = np.array([siblings.get(agent_id, 0) for agent_id, _ in self._rows])
-        masks = [counts == count for count in sorted(set(counts.tolist()))]
-        return masks if mask is None else [mask & each for each in masks]
+    def _split_by(self, by_agent: Mapping[AgentId, int]) -> list[Mask]:
+        """Return the masks of the rows of agents with the same count, the lowest count first."""
+        counts = np.array([by_agent.get(agent_id, 0) for agent_id, _ in self._rows])
+        return [counts == count for count in sorted(set(counts.tolist()))]
 
     def _shape(self, request: Request, model: str | None) -> Shape:
         models, need, want = () if model is None else (model,), request.resources, request.gpu
         shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
         return shape if want.share is None else shape_for(want.share, self._of_shares().largest_mib, shape)
+
+
+def _narrower(masks: Iterable[Mask | None], parts: Sequence[Mask]) -> list[Mask | None]:
+    """Return each mask divided into parts."""
+    return [part if mask is None else mask & part for mask in masks for part in parts]
 
 
 def _model(request: Request) -> str | None:

@@ -24,6 +24,7 @@ class Passage:
     node: NodeCapacity
     hurdles: tuple[Hurdle, ...]  # in order; none: a task could start there now
     room: int = 0  # for how many tasks, as far as the job has any
+    alone: int = 0  # the same, whatever constraints say of its tasks on other nodes
 
     @property
     def stage(self) -> Stage | None:
@@ -100,7 +101,8 @@ def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> li
 def _with_room(request: Request, passage: Passage) -> Passage:
     if passage.hurdles:
         return passage
-    return replace(passage, room=min(room_for(request, beside_all(passage.node)).slots, request.tasks))
+    room = min(room_for(request, beside_all(passage.node)).slots, request.tasks)
+    return replace(passage, room=room, alone=room)
 
 
 def _scattered(request: Request, passages: Sequence[Passage]) -> list[int]:
@@ -143,7 +145,7 @@ def _without_others(passage: Passage, fit: int, tasks: int) -> Passage:
     if passage.hurdles:
         return passage
     words = f"has room for {passage.room} of its {tasks} tasks; there is room for {fit} in all"
-    return Passage(passage.node, (Hurdle(Stage.TASKS, words),), passage.room)
+    return replace(passage, hurdles=(Hurdle(Stage.TASKS, words),))
 
 
 def _free_words(free: Sequence[int]) -> str:

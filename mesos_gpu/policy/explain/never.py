@@ -33,20 +33,25 @@ def is_able(request: Request, nodes: Sequence[NodeCapacity]) -> bool:
     """
     if not request.gpu.count and request.min_driver is None:
         return True
-    if not nodes or any((node.silent or node.lost) and not node.installed for node in nodes):
+    if is_unreported(nodes):
         return True  # a report may come yet
     if not request.gpu.count or (request.tasks == 1 and request.gpu.share is None):
         return any(could(request, node) for node in nodes)
     return _room(request, nodes) >= request.tasks
 
 
+def is_unreported(nodes: Sequence[NodeCapacity]) -> bool:
+    """Return whether a node may have GPUs that it has not reported yet, or no node is known."""
+    return not nodes or any((node.silent or node.lost) and not node.installed for node in nodes)
+
+
 def _room(request: Request, nodes: Sequence[NodeCapacity]) -> int:
     able = [node for node in nodes if could(request, node)]
-    return max(sum(_tasks_on(one, node) for node in able) for one in request.each_model())
+    return max(sum(tasks_on(one, node) for node in able) for one in request.each_model())
 
 
-def _tasks_on(request: Request, node: NodeCapacity) -> int:
-    """How many tasks the node has GPUs for if it were empty and well."""
+def tasks_on(request: Request, node: NodeCapacity) -> int:
+    """Return the number of tasks that a node has GPUs for if it were empty and well."""
     if request.gpu.share is None:
         return sum(len(group) // request.gpu.count for group in request.gpu.by_model(node.installed))
     empty = NodeCapacity(node.agent_id, node.hostname, gpus=node.installed, driver=node.driver,

@@ -14,6 +14,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
 from mesos_gpu.policy.explain.hurdles import asked_for, clock, free_here, of_model
+from mesos_gpu.policy.explain.levels import NeededLevel, most_room, never_at
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
 from mesos_gpu.policy.explain.owed import owed_words, room_words
 
@@ -42,6 +43,7 @@ def explain(
     queue: QueueView,
     now: float,
     apart: Apart | None = None,
+    level: NeededLevel | None = None,
 ) -> Why:
     """The answer for one job.
 
@@ -52,6 +54,7 @@ def explain(
         queue: Its place in the queue.
         now: Seconds since the epoch.
         apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
+        level: Level of the fabric that the job requires; None if it requires none.
     """
     if job.state is not JobState.PENDING:
         return Why(job.id, job.state, _not_pending(job), None, can_ever_run=True)
@@ -61,11 +64,25 @@ def explain(
     passed = funnel(request, nodes, now=now, limit=limit, stage=queue.stage, apart=apart, owed=queue.owed)
     open_nodes = [node for node in nodes if not node.ruled_out]
     able = not queue.never and is_able(request, open_nodes) and (bool(open_nodes) or not nodes)
+    too_small = never_at(level, request, open_nodes) if able and level is not None else ""
+    able = able and not too_small
     nearest = _nearest(request, passed, open_nodes or nodes)
+    at_level = most_room(level, request, passed.passages) if level is not None and not passed.left else ""
     return Why(
         job.id,
         job.state,
-        _summary(job, request, passed, queue, now, open_nodes=open_nodes, able=able, nearest=nearest),
+        _summary(
+            job,
+            request,
+            passed,
+            queue,
+            now,
+            open_nodes=open_nodes,
+            able=able,
+            too_small=too_small,
+            nearest=nearest,
+            at_level=at_level,
+        ),
         queue.position,
         can_ever_run=able,
         nodes=tuple(
@@ -111,7 +128,9 @@ def _summary(
     *,
     open_nodes: Sequence[NodeCapacity],
     able: bool,
+    too_small: str,
     nearest: Nearest | None,
+    at_level: str,
 ) -> str:
     """What matters most, in one sentence."""
     if job.not_before > now:
@@ -125,7 +144,7 @@ def _summary(
         first = passed.passages[0].node
         return f"no node meets its constraints; {first.hostname} {first.ruled_out}"
     if not able:
-        return never(job, request, open_nodes)
+        return too_small or never(job, request, open_nodes)
     if queue.ending:
         by = "" if queue.ended_by is None else f"; they have ended by {clock(queue.ended_by, now)}"
         return f"waits for the end of {', '.join(queue.ending)}, asked for to make room{by}"
@@ -134,6 +153,7 @@ def _summary(
     if turn := _turn(passed):
         return turn
     fit = f"; {passed.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""
+    fit += f"; {at_level}" if at_level else ""
     owed = queue.owed
     if owed is not None and owed.seated:
         said = owed_words(owed, passed.free, now)

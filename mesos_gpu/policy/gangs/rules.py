@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.policy.cluster.constraints import Placed
+from mesos_gpu.policy.gangs.near import Near
 from mesos_gpu.policy.gangs.search import Even, Groups, Most, Rule, Together
 from mesos_gpu.policy.nodes.fields import value_of
 
@@ -33,3 +35,25 @@ def rules_of(constraints: Sequence[Constraint], placed: Sequence[Placed], tasks:
                 yield Groups(constraint.field, int(constraint.value), tasks, held)
             case _:
                 yield Even(constraint.field, held)
+
+
+def level_field(level: str) -> str:
+    """Return the name of the field that has a node's group at a level; no attribute has such a name."""
+    return f"level {level}"
+
+
+def level_rules(spec: JobSpec, levels: Sequence[str]) -> Iterator[Rule]:
+    """Yield the rules that the level of a gang is.
+
+    Args:
+        spec: Request of the gang.
+        levels: Names of the levels of the fabric, the outermost first and the node last.
+    """
+    topology = spec.topology
+    if topology is None or topology.level not in levels:
+        return
+    at = levels.index(topology.level)
+    fields = [level_field(level) for level in levels]
+    above, below = tuple(reversed(fields[:at])), tuple(fields[at + 1 : -1])
+    segment = spec.segment or (spec.tasks if topology.is_required else 1)
+    yield Near(fields[at], above, below, segment, topology.is_required)

@@ -3,35 +3,24 @@
 Rules compare the tasks of a gang with each other. Where the values of all limited fields are nested, as hosts in racks
 and racks in blocks, taking the node next that adds most is exact: the tasks that sets of nodes can hold under nested
 limits are a polymatroid, whose largest sets of one, two, three nodes grow out of each other. Other rules are searched
-by branch and bound, within a number of steps.
+by branch and bound, within a number of steps. The levels of a fabric come first: they leave the search some of the
+nodes, with limits for each group (`near`).
 """
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from math import inf
 from typing import Final
 
+from mesos_gpu.policy.gangs.ground import UNUSED, Counts, Ground, Limits, Room, Site
+from mesos_gpu.policy.gangs.near import Near, choices
+
 MAX_LOOKS: Final = 100_000  # at cells, in a search by branch and bound: about 50 ms
 _MAX_SWAPS: Final = 2000  # nodes that are looked at
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A node as a place for tasks of one gang.
-
-    Attributes:
-        room: Number of tasks that fit.
-        values: Values of the fields that rules name, by field.
-        key: Rank by the placement policy; the lowest is preferred.
-    """
-
-    room: int
-    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    key: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +75,7 @@ class Even:
     held: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-Rule = Most | Together | Groups | Even
+Rule = Most | Together | Groups | Even | Near
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,62 +109,94 @@ def search(
         max_looks: Looks at cells after which a search by branch and bound ends.
     """
     fields = [rule.field for rule in rules if isinstance(rule, Together)]
-    others = [rule for rule in rules if not isinstance(rule, Together)]
+    near = next((rule for rule in rules if isinstance(rule, Near)), None)
+    others = [rule for rule in rules if not isinstance(rule, Together | Near)]
     parts: dict[tuple[str, ...], list[int]] = {}
     for i, site in enumerate(sites):
         if site.room > 0:
             parts.setdefault(tuple([site.values[name] for name in fields]), []).append(i)
-    best: tuple[tuple[int, int], Mapping[int, int]] | None = None
-    is_proven = True
-    for part in parts.values():
-        if sum(sites[i].room for i in part) < tasks:
+    grounds = (Ground(tasks, sites, part, apart) for part in parts.values())
+    counts, is_proven = _best(grounds, others, near, max_looks)
+    if counts is None:
+        return Outcome(None, is_proven)
+    return Outcome(tuple([counts.get(i, 0) for i in range(len(sites))]))
+
+
+_Plain = Most | Groups | Even  # what limits the tasks at each value of a field
+
+
+def _best(
+    grounds: Iterable[Ground],
+    rules: Sequence[_Plain],
+    near: Near | None,
+    max_looks: int,
+    *,
+    tight: bool = False,
+) -> tuple[Counts | None, bool]:
+    """Return as `_placed` does, of the best of several grounds.
+
+    Args:
+        grounds: Grounds, each with sites for all tasks.
+        rules: Rules of the tasks.
+        near: Fields of whose values few are preferred; None if there are none.
+        max_looks: Looks at cells after which the search of a ground ends.
+        tight: Whether a ground with groups in use, and then with little room, comes before the keys of its sites.
+    """
+    best: tuple[tuple[int, ...], Counts] | None = None
+    is_complete = True
+    for ground in grounds:
+        if sum(ground.sites[i].room for i in ground.part) < ground.tasks:
             continue
-        ground = _Ground(tasks, sites, part, apart)
-        counts, complete = _placed(ground, others, max_looks)
-        is_proven = is_proven and complete
+        counts, complete = _near(ground, rules, near, max_looks)
+        is_complete = is_complete and complete
         if counts is not None:
-            worth = (-len(counts) if apart else len(counts)), sum(sites[i].key for i in counts)
+            groups = () if near is None else near.groups(ground, counts)
+            nodes = -len(counts) if ground.apart else len(counts)
+            key = sum(ground.sites[i].key for i in counts)
+            fit = (key // UNUSED, sum(ground.sites[i].room for i in ground.part)) if tight else ()
+            worth = *groups, nodes, *fit, key
             if best is None or worth < best[0]:
                 best = worth, counts
-    if best is None:
-        return Outcome(None, is_proven)
-    return Outcome(tuple([best[1].get(i, 0) for i in range(len(sites))]))
+    return (None, is_complete) if best is None else (best[1], True)
 
 
-Counts = dict[int, int]  # tasks by number of the site, none of them 0
-Limits = dict[tuple[str, str], int]  # tasks that may be added, by field and value
-
-
-@dataclass(frozen=True, slots=True)
-class _Ground:
-    """Sites among which no rule asks for one value, each with room for some task."""
-
-    tasks: int
-    sites: Sequence[Site]
-    part: Sequence[int]
-    apart: bool
-
-    def values(self, name: str) -> dict[str, list[int]]:
-        """Return the sites at each value of a field."""
-        there: dict[str, list[int]] = {}
-        for i in self.part:
-            there.setdefault(self.sites[i].values[name], []).append(i)
-        return there
-
-
-def _placed(
-    ground: _Ground, rules: Sequence[Most | Groups | Even], max_looks: int
+def _near(
+    ground: Ground, rules: Sequence[_Plain], near: Near | None, max_looks: int
 ) -> tuple[Counts | None, bool]:
-    """Return the tasks by site, None if no placement was found, and whether the search was complete."""
+    """Return as `_placed` does, of a placement on as few groups of a fabric as fit."""
     limits: Limits = {}
     for rule in rules:
         if isinstance(rule, Most):
             for value in ground.values(rule.field):
                 left = max(0, rule.most - rule.held.get(value, 0))
                 limits[rule.field, value] = min(left, limits.get((rule.field, value), left))
+    if near is None:
+        return _placed(ground, rules, limits, max_looks)
+    alone = [
+        Ground(ground.tasks, ground.sites, part, ground.apart)
+        for part in ground.values(near.field).values()
+        if sum(ground.sites[i].room for i in part) >= ground.tasks
+    ]
+    counts, complete = _best(alone, rules, near.within, max_looks // max(1, len(alone)), tight=True)
+    if counts is not None or (near.is_required and near.segment >= ground.tasks):
+        return counts, complete
+    is_nested = not any(isinstance(rule, Groups) for rule in rules) and _are_nested(
+        ground, [near.field, *(name for name, _ in limits)]
+    )
+    for part, limited in choices(ground, limits, near):
+        counts, complete = _placed(part, rules, limited, max_looks)
+        if counts is not None:
+            return counts, True
+    return None, complete and (is_nested or not near.is_required)
+
+
+def _placed(
+    ground: Ground, rules: Sequence[_Plain], limits: Limits, max_looks: int
+) -> tuple[Counts | None, bool]:
+    """Return the tasks by site, None if no placement was found, and whether the search was complete."""
     groups = [rule for rule in rules if isinstance(rule, Groups)]
-    is_nested = _are_nested(ground, [rule.field for rule in rules if not isinstance(rule, Even)])
-    if is_nested and not groups:
+    limited = [*(name for name, _ in limits), *(rule.field for rule in groups)]
+    if not groups and _are_nested(ground, limited):
         return _evenly(ground, limits, [rule for rule in rules if isinstance(rule, Even)]), True
     first = (
         _filled(ground, _shares(ground, limits, groups[0]) if groups else limits) if len(groups) < 2 else None
@@ -187,7 +208,7 @@ def _placed(
     return (first, True) if first is not None and better is None else (better, branches.is_complete)
 
 
-def _are_nested(ground: _Ground, fields: Sequence[str]) -> bool:
+def _are_nested(ground: Ground, fields: Sequence[str]) -> bool:
     """Return whether the sets of sites at two values never overlap, unless one is within the other."""
     names = list(dict.fromkeys(fields))
     sizes = [Counter(ground.sites[i].values[name] for i in ground.part) for name in names]
@@ -204,7 +225,7 @@ def _are_nested(ground: _Ground, fields: Sequence[str]) -> bool:
 # --- nested limits
 
 
-def _evenly(ground: _Ground, limits: Limits, rules: Sequence[Even]) -> Counts | None:
+def _evenly(ground: Ground, limits: Limits, rules: Sequence[Even]) -> Counts | None:
     """Place all tasks under nested limits, and evenly over values where that is possible beside the limits."""
     counts = _filled(ground, limits)
     for rule in rules if counts is not None else ():
@@ -214,9 +235,9 @@ def _evenly(ground: _Ground, limits: Limits, rules: Sequence[Even]) -> Counts | 
     return counts
 
 
-def _even_shares(ground: _Ground, limits: Limits, rule: Even) -> Limits:
+def _even_shares(ground: Ground, limits: Limits, rule: Even) -> Limits:
     """Return limits that also bring the values of a field to one level, as far as there is room at each."""
-    room, there = _Room(ground, limits), ground.values(rule.field)
+    room, there = Room(ground, limits), ground.values(rule.field)
     line = [(rule.held.get(value, 0), value) for value in there]
     heapify(line)
     shares, missing = dict.fromkeys(there, 0), ground.tasks
@@ -232,68 +253,13 @@ def _even_shares(ground: _Ground, limits: Limits, rule: Even) -> Limits:
     return {**limits, **{(rule.field, value): share for value, share in shares.items()}}
 
 
-class _Room:
-    """Room of sites under limits, as tasks are placed."""
-
-    def __init__(self, ground: _Ground, limits: Limits) -> None:
-        self._sites, self._left = ground.sites, dict(limits)
-        names = list(dict.fromkeys(name for name, _ in limits))
-        self._keys = {i: [(name, ground.sites[i].values[name]) for name in names] for i in ground.part}
-        self.counts: Counts = {}
-
-    def at(self, i: int) -> int:
-        """Return the number of tasks that a site can take beside those that are placed."""
-        room = self._sites[i].room - self.counts.get(i, 0)
-        for key in self._keys[i]:
-            room = min(room, self._left.get(key, room))
-        return room
-
-    def place(self, i: int, count: int) -> None:
-        """Place tasks on a site, or take some away."""
-        self.counts[i] = self.counts.get(i, 0) + count
-        if not self.counts[i]:
-            del self.counts[i]
-        for key in self._keys[i]:
-            if key in self._left:
-                self._left[key] -= count
-
-    def fill(self, sites: Sequence[int], count: int) -> list[tuple[int, int]]:
-        """Place as many tasks as fit, the first site first; return the tasks that each site took."""
-        placed: list[tuple[int, int]] = []
-        for i in sites:
-            able = min(self.at(i), count)
-            if able > 0:
-                self.place(i, able)
-                placed.append((i, able))
-                count -= able
-        return placed
-
-    def place_all(self, sites: Sequence[int], count: int) -> bool:
-        """Place tasks on sites, the first first, and return True; place none and return False if they do not fit."""
-        placed = self.fill(sites, count)
-        fits = sum(able for _, able in placed) == count
-        if not fits:
-            self._take_away(placed)
-        return fits
-
-    def most(self, sites: Sequence[int], bound: int) -> int:
-        """Return how many tasks some sites can take, up to a bound; nothing is placed."""
-        placed = self.fill(sites, bound)
-        self._take_away(placed)
-        return sum(able for _, able in placed)
-
-    def _take_away(self, placed: Sequence[tuple[int, int]]) -> None:
-        for i, count in placed:
-            self.place(i, -count)
-
-
-def _filled(ground: _Ground, limits: Limits) -> Counts | None:
+def _filled(ground: Ground, limits: Limits) -> Counts | None:
     """Place all tasks under nested limits; None if they do not fit."""
-    room = _Room(ground, limits)
+    room = Room(ground, limits)
     return _dealt(ground, room) if ground.apart else _gathered(ground, room)
 
 
-def _dealt(ground: _Ground, room: _Room) -> Counts | None:
+def _dealt(ground: Ground, room: Room) -> Counts | None:
     """Deal one task each in turn."""
     line = [(0, ground.sites[i].key, i) for i in ground.part]
     heapify(line)
@@ -307,7 +273,7 @@ def _dealt(ground: _Ground, room: _Room) -> Counts | None:
     return None if missing else room.counts
 
 
-def _gathered(ground: _Ground, room: _Room) -> Counts | None:
+def _gathered(ground: Ground, room: Room) -> Counts | None:
     """Place tasks on as few sites as fit: the site that takes most comes next, and the last one by its key."""
     sites, missing = ground.sites, ground.tasks
     line = [(-room.at(i), sites[i].key, i) for i in ground.part]
@@ -330,7 +296,7 @@ def _gathered(ground: _Ground, room: _Room) -> Counts | None:
     return None if missing else room.counts
 
 
-def _swapped(ground: _Ground, room: _Room) -> Counts:
+def _swapped(ground: Ground, room: Room) -> Counts:
     """Exchange sites for preferred ones that take as many tasks."""
     sites = ground.sites
     free = sorted((i for i in ground.part if i not in room.counts), key=lambda i: (sites[i].key, i))
@@ -357,17 +323,17 @@ def _swapped(ground: _Ground, room: _Room) -> Counts:
 # --- shares of groups
 
 
-def _shares(ground: _Ground, limits: Limits, rule: Groups) -> Limits:
+def _shares(ground: Ground, limits: Limits, rule: Groups) -> Limits:
     """Return limits that also give a number of values their shares, those first that hold most of them."""
     share, rest = divmod(rule.tasks, rule.count)
     rest -= sum(max(0, held - share) for held in rule.held.values())
     able: list[tuple[int, int, str]] = []
     for value, there in ground.values(rule.field).items():
         held = rule.held.get(value, 0)
-        room = _Room(_Ground(share + 1, ground.sites, there, ground.apart), limits)
+        room = Room(Ground(share + 1, ground.sites, there, ground.apart), limits)
         most = room.most(there, max(0, share + 1 - held))
         hosts = len(
-            _gathered(_Ground(min(most, max(0, share - held)), ground.sites, there, False), room) or ()
+            _gathered(Ground(min(most, max(0, share - held)), ground.sites, there, False), room) or ()
         )
         able.append((-most, hosts, value))
     new = rule.count - len(rule.held)
@@ -391,7 +357,7 @@ def _shares(ground: _Ground, limits: Limits, rule: Groups) -> Limits:
 class _Branches:
     """Search among cells, which are the sites with one value of each limited field."""
 
-    def __init__(self, ground: _Ground, limits: Limits, groups: Sequence[Groups], max_looks: int) -> None:
+    def __init__(self, ground: Ground, limits: Limits, groups: Sequence[Groups], max_looks: int) -> None:
         self._ground, self._limits, self._groups = ground, dict(limits), groups
         self._looks = max_looks
         names = list(dict.fromkeys([*(name for name, _ in limits), *(rule.field for rule in groups)]))
@@ -440,7 +406,7 @@ class _Branches:
             return None
         counts: Counts = {}
         for there, count in zip(self._cells, self._best, strict=True):
-            part = _Ground(count, self._ground.sites, there, self._ground.apart)
+            part = Ground(count, self._ground.sites, there, self._ground.apart)
             counts |= _filled(part, {}) or {}
         return counts
 

@@ -9,7 +9,8 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.policy.capacity.fit import Fit, room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.gangs.search import Site, search
+from mesos_gpu.policy.gangs.ground import Site
+from mesos_gpu.policy.gangs.search import search
 from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 
 #: Tasks of a gang by node, of the number of tasks that fit by node; None if not all of them have a place.

@@ -56,6 +56,15 @@ OPTIONS: Decorators = (
         help="Placement of an app's jobs that ask for none; may be repeated.",
     ),
     click.option(
+        "--topology",
+        "levels",
+        default="",
+        metavar="LIST",
+        callback=parse.levels,
+        show_default="none",
+        help="Attributes of agents that are levels of the fabric, the outermost first, as block,rack,host.",
+    ),
+    click.option(
         "--gpu-nodes",
         type=click.Choice([choice.value for choice in GpuNodes]),
         default=GpuNodes.LAST.value,

@@ -75,6 +75,7 @@ class Options:
     container_engine: str = Engine.MESOS.value
     placement: str = Placement.BUNDLE.value
     placement_of: Mapping[str, Placement] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()  # of the fabric, the outermost first
     isolation: str = Isolation.SHARED.value
     gpu_compute_overcommit: float = 1.0
     mps_across_users: bool = False
@@ -138,6 +139,7 @@ def engine_settings(options: Options) -> Settings:
         unreachable_timeout_s=options.unreachable_timeout_s,
         placement=Placement(options.placement),
         placement_of=options.placement_of,
+        levels=options.levels,
         isolation=Isolation(options.isolation),
         gpu_compute_overcommit=options.gpu_compute_overcommit,
         mps_across_users=options.mps_across_users,

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import click
 
-from mesos_gpu.model.jobs.fields import NAME, USER
+from mesos_gpu.model.jobs.constraint import HOST
+from mesos_gpu.model.jobs.fields import LEVEL, LEVEL_FORM, NAME, USER
 from mesos_gpu.model.jobs.job import Placement
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.users import Users
@@ -18,6 +19,7 @@ from mesos_gpu.scheduler.delivery.archive import is_place
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
+MAX_LEVELS: Final = 8  # of the fabric
 ROLE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")  # of Mesos, a flat one
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
@@ -91,6 +93,21 @@ def placement_of(
             raise click.BadParameter(f"app {app} has two placements")
         placements[app] = known[policy]
     return placements
+
+
+def levels(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
+    """Read the levels of the fabric: names of attributes, the outermost first, without the node itself."""
+    names = tuple(text.split(",")) if text else ()
+    for name in names:
+        if not LEVEL.fullmatch(name):
+            raise click.BadParameter(f"{name!r} in {text!r} is not {LEVEL_FORM}")
+        if names.count(name) > 1:
+            raise click.BadParameter(f"{text!r} names {name} twice; name each level once")
+    if len(names) > MAX_LEVELS:
+        raise click.BadParameter(f"{text!r} has {len(names)} levels; name {MAX_LEVELS} at most")
+    if HOST in names[:-1]:
+        raise click.BadParameter(f"{text!r}: {HOST} is the node itself; name it last, or leave it out")
+    return names[:-1] if HOST in names else names
 
 
 def service_ports(_ctx: click.Context, _param: click.Parameter, text: str) -> range:

@@ -6,8 +6,28 @@ from typing import Any, Final
 
 from mesos_gpu.model.apps.app import PASSED_ON, GpuOptions
 from mesos_gpu.model.jobs import fields as of
+from mesos_gpu.model.jobs.constraint import Topology
 from mesos_gpu.model.jobs.fields import entry
+from mesos_gpu.wire.constraints import topology_of, topology_to_json
 from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, Kind, ListOf, MapOf, Number, Record, Text
+from mesos_gpu.wire.marathon.problems import Report
+
+
+class LevelKind:
+    """A level of the fabric, required or preferred."""
+
+    def read(self, value: object, report: Report) -> Topology | None:
+        """Read an object with one of the keys "required" and "preferred"."""
+        topology = topology_of(value)
+        if isinstance(topology, str):
+            report.wrong(topology)
+            return None
+        return topology
+
+    def write(self, value: Topology) -> dict[str, str]:
+        """Write the level as `read` reads it."""
+        return topology_to_json(value)
+
 
 _KINDS: Final[Mapping[type[of.Kind], Callable[[Any], Kind]]] = {
     of.Text: lambda kind: Text(pattern=kind.pattern),
@@ -18,6 +38,7 @@ _KINDS: Final[Mapping[type[of.Kind], Callable[[Any], Kind]]] = {
     of.SomeOf: lambda kind: ListOf(Choice(kind.of), distinct=True),
     of.Models: lambda _: ListOf(Text(least=1), distinct=True),
     of.Strings: lambda _: MapOf(Text()),
+    of.Level: lambda _: LevelKind(),
 }
 _OF_APPS: Final[Mapping[str, Kind]] = {"in_place": Flag()}
 

@@ -6,7 +6,7 @@ from mesos_gpu.model.apps.app import GPU_SHARE, App, GpuOptions
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.shares.units import WHOLE, milli_of, number_of
 from mesos_gpu.wire.checking import show
-from mesos_gpu.wire.marathon.gpu import GPU
+from mesos_gpu.wire.marathon.gpu import GPU, LevelKind
 from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, ListOf, Number
 from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.shares import OF_SHARES
@@ -74,6 +74,9 @@ def _read(field: Field, text: str, report: Report) -> Any:
             value = [part.strip() for part in text.split(",")]
         case Flag():
             value = _FLAGS.get(text)
+        case LevelKind():
+            wish, _, level = text.partition(":")
+            value = {wish: level}
         case Number():
             value = int(text) if text.removeprefix("-").isdecimal() and len(text) < 12 else None
     if value is None:

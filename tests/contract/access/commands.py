@@ -235,7 +235,7 @@ LOCAL: Final = (
     "mesos check", "mesos quota show", "install master",
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
     "bench access", "bench api", "bench arrays", "bench bookings", "bench idle", "bench instances", "bench isolation",
-    "bench launch", "bench metrics", "bench placement",
+    "bench launch", "bench levels", "bench metrics", "bench placement",
     "bench queues", "bench reports", "bench scale", "bench shim", "bench store", "bench volume",
     "context list", "context use", "context add", "context remove", "context show", "logout", "completion", "help",
 )  # fmt: skip

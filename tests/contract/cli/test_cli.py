@@ -135,6 +135,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "nodes": 1,
         "tasks_unknown": 0,
         "journal_problem": "the journal in /j has 300 MiB of 256: its last 7 days are kept",
+        "level_problem": None,
         "unsaved": None,
         "drains": [],
         "isolation_off": ["n"],

@@ -206,6 +206,18 @@ def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
     assert "has no operator IN; there are UNIQUE," in bad.stderr
 
 
+def test_run_sends_a_level_and_show_shows_it(rest: FakeRest) -> None:
+    got = call("run", "-d", "--tasks", "8", "--topology", "preferred:rack", "--segment", "4", "--", "work")
+    assert got.exit_code == 0, got.stderr
+    assert rest.posted == {"argv": ["work"], "tasks": 8, "topology": {"preferred": "rack"}, "segment": 4}
+    shown = call("show", got.stdout.strip()).stdout
+    assert "topology      preferred rack\n" in shown
+    assert "segment       4\n" in shown
+    bad = call("run", "-d", "--topology", "rack", "--", "work")
+    assert bad.exit_code == 2
+    assert "'rack' is neither required:LEVEL nor preferred:LEVEL, as required:rack" in bad.stderr
+
+
 @pytest.mark.parametrize("able", [True, False])
 def test_a_job_that_can_never_run_is_told_of_when_it_is_submitted(rest: FakeRest, able: bool) -> None:
     for id in ("job-00000000", "big-00000001"):

@@ -15,8 +15,9 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.policy.cluster.constraints import Placed, violated
+from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.rules import rules_of
-from mesos_gpu.policy.gangs.search import Site, search
+from mesos_gpu.policy.gangs.search import search
 from mesos_gpu.policy.nodes.fields import value_of
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import gpu

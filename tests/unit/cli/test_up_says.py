@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.cli.dev import up
+from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 
 
@@ -21,6 +22,33 @@ def test_up_secure_without_root_warns_that_tasks_can_read_secrets(
     told = capsys.readouterr()
     assert str(stack.secure and stack.secure.operator) in told.out
     assert ("without root, tasks run as you, and can read these secrets" in told.err) is says
+
+
+def test_up_attributes_go_to_the_agents_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Stack] = []
+    monkeypatch.setattr(up, "_run", lambda stack, with_page: made.append(stack))
+    line = ["up", "--agents", "3", "--port", str(free_port())]
+    more = ["--attribute", "rack=r1,r2", "--attribute", "block=b1", "--topology", "block,rack"]
+    done = CliRunner().invoke(main, [*line, *more])
+    assert done.exit_code == 0, done.output
+    (stack,) = made
+    racks = [spec.attributes for _, spec in stack._numbered()]
+    assert racks == [{"rack": rack, "block": "b1"} for rack in ("r1", "r2", "r1")]
+    assert "--topology block,rack" in " ".join(stack.scheduler._arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rack", "'rack' is not NAME=VALUE[,...], as rack=r1,r2"),
+        ("rack=a b", "is not NAME=VALUE[,...]"),
+        ("rack=r1,", "is not NAME=VALUE[,...]"),
+    ],
+)
+def test_up_attribute_that_is_malformed_is_a_usage_error(text: str, words: str) -> None:
+    done = CliRunner().invoke(main, ["up", "--attribute", text])
+    assert done.exit_code == 2
+    assert words in done.output
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,27 @@ from typing import Any
 import click
 import pytest
 
-from mesos_gpu.cli.types import CONSTRAINT
+from mesos_gpu.cli.types import CONSTRAINT, TOPOLOGY
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.constraint import Constraint, scalar_text
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.pattern import matches, problem_of
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.policy.cluster.constraints import Placed, violated
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, saved_of, spec
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.constraints import constraint_of
+from mesos_gpu.wire.job_fields import write
 from mesos_gpu.wire.jobs import spec_from_mapping
+from mesos_gpu.wire.marathon.app import app_of, app_to_json
+from mesos_gpu.wire.marathon.options import gpu_options
+from mesos_gpu.wire.marathon.problems import Problems
 from mesos_gpu.wire.mesos.v1 import offer_from_json
 
 
@@ -276,6 +282,23 @@ def test_constraint_refusal_names_all_faults() -> None:
         ({"constraints": [["a", "LIKE", "b"]] * 33}, "/constraints", "a list of at most 16"),
         ({"app": "Web"}, "/app", "the name of an app"),
         ({"near": "a", "away": "a"}, "/away", "leave one out"),
+        ({"topology": {}}, "/topology", 'must be {"required": LEVEL} or {"preferred": LEVEL}, got {}'),
+        ({"topology": "rack"}, "/topology", 'must be {"required": LEVEL}'),
+        ({"topology": {"required": "a", "preferred": "b"}}, "/topology", 'must be {"required": LEVEL}'),
+        ({"topology": {"wanted": "rack"}}, "/topology", 'must be {"required": LEVEL}'),
+        ({"topology": {"required": "a b"}}, "/topology", "must have the name of a level"),
+        ({"topology": {"required": 3}}, "/topology", "must have the name of a level"),
+        ({"segment": 2, "tasks": 4}, "/segment", 'needs topology, as {"required": "rack"}'),
+        (
+            {"segment": 0, "tasks": 4, "topology": {"required": "rack"}},
+            "/segment",
+            "an integer from 1 to 1024",
+        ),
+        (
+            {"segment": 3, "tasks": 4, "topology": {"required": "rack"}},
+            "/segment",
+            "must divide tasks, which is 4, got 3",
+        ),
     ],
 )
 def test_constraint_refusal_names_the_field(fields: dict[str, object], path: str, words: str) -> None:
@@ -283,6 +306,42 @@ def test_constraint_refusal_names_the_field(fields: dict[str, object], path: str
     assert isinstance(problems, list)
     assert [problem.path for problem in problems] == [path]
     assert words in problems[0].reason
+
+
+def test_topology_of_a_request_is_read_and_written() -> None:
+    for asked in ({"required": "rack"}, {"preferred": "block", "required": None}):
+        spec = request(topology=asked, segment=2, tasks=4)
+        assert isinstance(spec, JobSpec), spec
+        assert write(spec)["topology"] == {key: level for key, level in asked.items() if level}
+        assert write(spec)["segment"] == 2
+    spec = request()
+    assert isinstance(spec, JobSpec), spec
+    assert write(spec)["topology"] is None
+
+
+def test_topology_of_the_command_line_is_an_object_of_a_request() -> None:
+    assert TOPOLOGY.convert("required:rack", None, None) == {"required": "rack"}
+    for text in ("rack", "required", "required:", "wanted:rack"):
+        with pytest.raises(click.BadParameter, match="is neither required:LEVEL nor preferred:LEVEL"):
+            TOPOLOGY.convert(text, None, None)
+
+
+def test_topology_of_an_app_is_passed_on_to_its_instances() -> None:
+    app = app_of({"id": "/a", "cmd": "sleep 1", "gpu": {"topology": {"required": "rack"}}})
+    assert isinstance(app, App), app
+    assert app.gpu is not None
+    job = job_of(app, app.gpu, version="1")
+    assert isinstance(job, JobSpec), job
+    assert str(job.topology) == "required:rack"
+    written: Any = app_to_json(app)
+    assert written["gpu"]["topology"] == {"required": "rack"}
+    labels = {"MESOS_GPU_TOPOLOGY": "preferred:rack"}
+    by_label = app_of({"id": "/a", "cmd": "sleep 1", "labels": labels})
+    assert isinstance(by_label, App), by_label
+    assert str(gpu_options(by_label).topology) == "preferred:rack"
+    problems = app_of({"id": "/a", "cmd": "sleep 1", "gpu": {"topology": "rack"}})
+    assert isinstance(problems, Problems)
+    assert [each["path"] for each in problems.as_json()["details"]] == ["/gpu/topology"]
 
 
 def test_constraints_of_the_command_line_are_taken_and_shown() -> None:

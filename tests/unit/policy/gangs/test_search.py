@@ -8,8 +8,9 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.cluster.constraints import Placed
+from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.rules import rules_of
-from mesos_gpu.policy.gangs.search import Even, Groups, Most, Outcome, Rule, Site, Together, search
+from mesos_gpu.policy.gangs.search import Even, Groups, Most, Outcome, Rule, Together, search
 
 
 def sites(*rooms: int, keys: tuple[int, ...] = (), racks: str = "", rows: str = "") -> list[Site]:

@@ -27,7 +27,7 @@ _NEW: Final = 50  # shapes that were never seen
 
 @click.command()
 @click.option("--attempts", default=20_000, show_default=True, type=click.IntRange(100), help="Of each kind.")
-@click.option("--runs", default=3, show_default=True, type=click.IntRange(1), help="Medians are told.")
+@click.option("--runs", default=3, show_default=True, type=click.IntRange(1), help="The median is printed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def placement(attempts: int, runs: int, as_json: bool) -> None:
     """Place requests on 1,213 nodes and on 10,000, by each policy and by plain Python."""

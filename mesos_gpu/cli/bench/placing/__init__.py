@@ -1,0 +1,1 @@
+"""Measurements of where work is placed: policies, and levels of a fabric."""
