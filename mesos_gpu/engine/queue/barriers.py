@@ -261,21 +261,25 @@ class Barriers:
         return (-other.priority, other.sequence) > (-job.priority, job.sequence)
 
     def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
-        if self._standing is None or self._lack_of_lenders(job, pool, cost) <= 0:
+        free, kept = self._beside_lenders(job, pool)
+        if not kept or kept + cost <= free:
             return None
-        free = self._standing.amount(pool) - self._held.amount(ROOT, pool)
-        kept = self._held.kept_from(job.spec.queue, pool, self._standing.amount(pool))
         words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
         return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus")
 
     def _lack_of_lenders(self, job: Job, pool: str, cost: int) -> int:
         """Return what others must give back before a job may start, thousandths of cost, for queues not to lend more
         than their lend limits; 0 or less if it may start."""
+        free, kept = self._beside_lenders(job, pool)
+        return kept + cost - free if kept else 0
+
+    def _beside_lenders(self, job: Job, pool: str) -> tuple[int, int]:
+        """Return what is free of a pool and what lend limits keep of it from a job, thousandths of cost; zeros if no
+        queue has a lend limit there."""
         if pool not in self._tree.lenders or self._standing is None:
-            return 0
+            return 0, 0
         amount = self._standing.amount(pool)
-        kept = self._held.kept_from(job.spec.queue, pool, amount)
-        return kept + cost - (amount - self._held.amount(ROOT, pool)) if kept else 0
+        return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...]:
         """Return what the limits of a job leave to others if it still had ended tasks.
