@@ -424,10 +424,14 @@ class State:
 
     def set_task(self, task: Task) -> None:
         """Put a task in, and keep holders and the live set true."""
-        if task.id not in self.tasks and task.job_id is not None:
+        old = self.tasks.get(task.id)
+        if old is None and task.job_id is not None:
             self.launches[task.job_id] = (*self.launches.get(task.job_id, ()), task.id)
         self.tasks[task.id] = task
-        self.touched.add(task.agent_id)
+        if old is None or old.state is not task.state or task.job_id is not None or task.covers is not None:
+            self.touched.add(
+                task.agent_id
+            )  # not by the next report of a monitor: of ten thousand come a thousand a second
         if task.preempted_for is not None:
             self.made_room.setdefault(task.preempted_for, {})[task.id] = None
         if self.charges is not None:

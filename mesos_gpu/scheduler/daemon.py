@@ -374,7 +374,7 @@ class Daemon:
         self._narrate(pending, origins)
         self._narrator.look(self._state, now, self._settings.uncovered_alarm_s, self._settings.roll_timeout_s)
         for effect in pending:
-            if not isinstance(effect, saves.Save):
+            if type(effect) in _HANDLERS:
                 self._do(effect)
         self._tell()
         if (last := self._happenings.saved()) is not None:
