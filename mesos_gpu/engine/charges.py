@@ -121,6 +121,10 @@ class Charges:
             if entry is not None:
                 self.sums.add(*entry)
 
+    def copied(self) -> "Charges":
+        """Copy what each task holds, and the sums."""
+        return replace(self, of_task=dict(self.of_task), sums=self.sums.copied())
+
     def queue_of(self, job: Job) -> str:
         """The queue that a job is charged to."""
         return (self.has_document and self.tree.leaf_of(job.spec.queue)) or job.spec.queue

@@ -21,6 +21,9 @@ def copy_for_readers(state: State) -> State:
     )
     made.disbelieved, made.unused = state.disbelieved, dict(state.unused)
     made.made_room = {job_id: dict(tasks) for job_id, tasks in state.made_room.items()}
+    made.leaves = None if state.leaves is None else state.leaves.copied()
+    made.charges = None if state.charges is None else state.charges.copied()
+    made.moved_jobs, made.uncharged = set(state.moved_jobs), set(state.uncharged)
     made.made_books = None if state.made_books is None else _copy_books(state.made_books)
     return made
 

@@ -21,7 +21,7 @@ class Restless:
 
     Attributes:
         numbers: Of all live tasks, in the order of their launches.
-        on: All live tasks by agent.
+        on: Live tasks by agent, in the order of their launches.
         tasks: Those that are to be asked about, told something again, ended or given up, now or later.
         preemptible: Those whose jobs a job of higher priority may end.
         limited: Those whose jobs have a time limit.

@@ -99,9 +99,9 @@ def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> li
 
 
 def _passage(request: Request, node: NodeCapacity, now: float) -> Passage:
-    found = tuple(hurdles(request, node, now=now))
-    reaches_gpus = not found or found[0].stage in _FROM_GPUS
-    return Passage(node, found, free=free_here(request.gpu, node) if reaches_gpus else None)
+    against = tuple(hurdles(request, node, now=now))
+    reaches_gpus = not against or against[0].stage in _FROM_GPUS
+    return Passage(node, against, free=free_here(request.gpu, node) if reaches_gpus else None)
 
 
 def _with_room(request: Request, passage: Passage) -> Passage:

@@ -32,7 +32,7 @@ def view_of(world: World) -> StateView:
 
 
 def told(view: StateView) -> dict[str, Any]:
-    """Give what readers are told of a state."""
+    """Return the answers to readers of a state."""
     return {
         "jobs": dict(view.jobs),
         "tasks": {job_id: view.tasks_of(job_id) for job_id in view.jobs},

@@ -333,7 +333,7 @@ def test_lend_limits_of_queues_beside_keep_what_is_idle(queue: str, kept: int, o
     assert full.kept_from("ops", "default", 15_000) == 2000, "no less than nothing is kept where more is held"
 
 
-def test_what_lend_limits_keep_follows_each_take() -> None:
+def test_lend_limits_keep_less_with_each_take_until_it_is_undone() -> None:
     keeps = QueueSpec(guarantee_gpus=owed(4), lend_limit_gpus={"default": 1000})
     world = tree_world({"dev": QueueSpec(), "dev/x": keeps, "dev/y": QueueSpec(), "ops": QueueSpec()})
     node(world, "n1", 4)
