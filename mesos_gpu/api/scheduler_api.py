@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class View(Protocol):
-    """The scheduler's state at one moment; only valid inside `SchedulerApi.read`."""
+    """The scheduler's state at one moment; only valid inside `SchedulerApi.read` and `read_copy`."""
 
     @property
     def jobs(self) -> Mapping[JobId, Job]: ...
@@ -106,7 +106,7 @@ class View(Protocol):
     def gpu(self, gpu_id: GpuId) -> GpuStatus | None: ...
     def drain_of(self, hostname: str) -> Drain | None: ...
     def rolling(self) -> Rolling: ...
-    def node_amounts(self) -> Mapping[AgentId, NodeAmounts]: ...
+    def node_amounts(self, agents: Collection[AgentId]) -> Mapping[AgentId, NodeAmounts]: ...
     @property
     def unused_offers(self) -> Collection[Offer]: ...
     def explain(self, job_id: JobId, *, past_offers: bool = False) -> Why: ...
@@ -309,6 +309,9 @@ class SchedulerApi(Protocol):
 
     def read(self, fn: Callable[[View], T]) -> Future[T]:
         """Run `fn` on the engine's thread: it must be quick, and only read."""
+
+    def read_copy(self, fn: Callable[[View], T]) -> Future[T]:
+        """Run `fn` over a copy of the state, on another thread than the engine; it may take long."""
 
     def tell(self, callback: Callable[[Sequence[AppEvent]], None]) -> Callable[[], None]:
         """Call back, on the engine's thread, with what happens to apps; returns the way out."""

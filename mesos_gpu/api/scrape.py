@@ -47,12 +47,12 @@ class Scrape:
         """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
         if prometheus.asks_for_text(request.headers.get("accept", "")):
             return await self.prometheus(request)
-        measured = await result_of(self._scheduler.read(snapshot))
+        measured = await result_of(self._scheduler.read_copy(snapshot))
         return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(measured))))
 
     async def prometheus(self, _request: Request) -> Response:
         """GET /metrics/prometheus."""
-        measured = await result_of(self._scheduler.read(snapshot))
+        measured = await result_of(self._scheduler.read_copy(snapshot))
         own = await run_in_threadpool(
             generate_latest, self._registry
         )  # before anything is sent, as it may fail
@@ -62,7 +62,7 @@ class Scrape:
     async def targets(self, request: Request) -> Response:
         """GET /v1/sd: a list of targets, as Prometheus' http_sd_configs read it."""
         sight = AppSight.of(request)
-        groups = await result_of(self._scheduler.read(lambda view: list(_of_apps(view, sight))))
+        groups = await result_of(self._scheduler.read_copy(lambda view: list(_of_apps(view, sight))))
         return json_answer([_of_scheduler(self._settings.webui_url), *groups])
 
 

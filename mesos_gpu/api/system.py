@@ -55,7 +55,7 @@ class System:
             known = settings.webui_url, settings.version, how, self._counted(view)
             return views.status(view, *known, journal_problem=of_journal)
 
-        return json_answer(await result_of(self._scheduler.read(shown)))
+        return json_answer(await result_of(self._scheduler.read_copy(shown)))
 
     async def leader(self, request: Request) -> Response:
         """GET /v1/leader."""

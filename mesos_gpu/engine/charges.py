@@ -119,6 +119,10 @@ class Charges:
             if entry is not None:
                 self.sums.add(*entry)
 
+    def copied(self) -> "Charges":
+        """Copy what each task holds, and the sums."""
+        return replace(self, of_task=dict(self.of_task), sums=self.sums.copied())
+
     def queue_of(self, job: Job) -> str:
         """The queue that a job is charged to."""
         return self.tree.charged_queue(job.spec.queue)

@@ -134,7 +134,7 @@ def _problems_of_tasks(state: State) -> list[str]:
     said: list[str] = []
     if (order := known.in_order(known.numbers)) != list(state.live):
         said.append(f"live tasks in order are {order}, and should be {list(state.live)}")
-    for name in ("tasks", "preemptible", "limited", "unkilled"):
+    for name in ("on", "tasks", "preemptible", "limited", "unkilled"):
         if (now := getattr(known, name)) != (truth := getattr(made, name)):
             said.append(f"restless {name} are {sorted(now)}, and should be {sorted(truth)}")
     return said

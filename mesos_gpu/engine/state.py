@@ -89,7 +89,7 @@ class State:
     registered_at: float = 0.0
     master_url: str = ""
     queue: list[tuple[int, JobId]] = field(default_factory=list)  # pending jobs, sorted
-    launches: dict[JobId, list[TaskId]] = field(default_factory=dict)
+    launches: dict[JobId, tuple[TaskId, ...]] = field(default_factory=dict)
     holders: dict[GpuId, TaskId] = field(default_factory=dict)  # of whole cards
     sharers: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of cards that are shared
     # By shared card, the task that holds it in Mesos.
@@ -424,10 +424,14 @@ class State:
 
     def set_task(self, task: Task) -> None:
         """Put a task in, and keep holders and the live set true."""
-        if task.id not in self.tasks and task.job_id is not None:
-            self.launches.setdefault(task.job_id, []).append(task.id)
+        old = self.tasks.get(task.id)
+        if old is None and task.job_id is not None:
+            self.launches[task.job_id] = (*self.launches.get(task.job_id, ()), task.id)
         self.tasks[task.id] = task
-        self.touched.add(task.agent_id)
+        if old is None or old.state is not task.state or task.job_id is not None or task.covers is not None:
+            self.touched.add(
+                task.agent_id
+            )  # not by the next report of a monitor: of ten thousand come a thousand a second
         if task.preempted_for is not None:
             self.made_room.setdefault(task.preempted_for, {})[task.id] = None
         if self.charges is not None:
@@ -478,7 +482,7 @@ class State:
         """Drop an ended one whose job does not exist."""
         del self.tasks[task.id]
         launches = self.launches.pop(task.job_id, ()) if task.job_id else ()
-        others = [task_id for task_id in launches if task_id != task.id]
+        others = tuple([task_id for task_id in launches if task_id != task.id])
         if task.job_id and others:
             self.launches[task.job_id] = others
 

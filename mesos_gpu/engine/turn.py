@@ -1,7 +1,8 @@
 """A step in progress: the state, the time, and the effects so far."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
+from typing import Any, Final
 
 from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Effect, Publish
@@ -110,7 +111,7 @@ class Turn:
             return True
         if old.inventory is not new.inventory and _lasting(old) != _lasting(new):
             return True
-        return changed(old, reported_at=new.reported_at, inventory=new.inventory) != new
+        return _beside_report(old) != _beside_report(new)
 
     def put_drain(self, drain: Drain) -> None:
         """Take something out, or change why and until when."""
@@ -189,6 +190,12 @@ class Turn:
                 message=message,
             )
         )
+
+
+#: All that a node has but its latest report, and when that came.
+_beside_report: Final = attrgetter(
+    *[each.name for each in fields(Node) if each.name not in ("reported_at", "inventory")]
+)
 
 
 def _lasting(node: Node) -> Inventory | None:

@@ -574,11 +574,11 @@ def subject(save: Save) -> tuple[str, str]:
     return _SUBJECT[type(save)], " ".join(words)
 
 
-def latest_of(effects: Iterable[object]) -> Collection[Save]:
+def latest_of(effects: Iterable[Any]) -> Collection[Save]:
     """The saves among effects, of several of one subject the latest, which is as late as that."""
     latest: dict[tuple[str, Key], Save] = {}
     for effect in effects:
-        if isinstance(effect, Save):
-            latest.pop(key := (_SUBJECT[type(effect)], about(effect)), None)
+        if (name := _SUBJECT.get(type(effect))) is not None:
+            latest.pop(key := (name, about(effect)), None)
             latest[key] = effect
     return latest.values()

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -98,6 +98,7 @@ class Daemon:
         self._follower: Follower | None = None  # while there are such
         self._happened: list[AppEvent] = []  # in the batch in hand
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._readers = ThreadPoolExecutor(1, "readers")  # one: each shares the processor with the engine
         self._ended = threading.Event()
         self._late: list[ev.Event | Request] = []  # that came while nothing could be saved
         self._passed_over = PassedOver()
@@ -282,6 +283,10 @@ class Daemon:
             None, lambda: fn(self._snapshots.view(self._settings, self._clock.now(), str(self.unsaved or "")))
         )
 
+    def read_copy(self, fn: Callable[[StateView], T]) -> Future[T]:
+        """Run `fn` over a copy of the state, on a thread of its own; the engine waits only for the copy."""
+        return self._readers.submit(lambda: fn(self.read(StateView.copied).result()))
+
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
         """Call `callback(job id, version)` at each change, on the engine's thread; returns the way out."""
         self._listeners = [*self._listeners, callback]
@@ -369,7 +374,7 @@ class Daemon:
         self._narrate(pending, origins)
         self._narrator.look(self._state, now, self._settings.uncovered_alarm_s, self._settings.roll_timeout_s)
         for effect in pending:
-            if not isinstance(effect, saves.Save):
+            if type(effect) in _HANDLERS:
                 self._do(effect)
         self._tell()
         if (last := self._happenings.saved()) is not None:
@@ -453,11 +458,7 @@ class Daemon:
             return []
 
     def _save_at_last(self, effects: list[fx.Effect]) -> None:
-        """Save, however long it takes until that can be done: nothing that follows from it has left the house.
-
-        Meanwhile nothing is launched, no status is acknowledged, no change is taken; who only looks is shown what is
-        saved.
-        """
+        """Save, however long it takes: nothing else is done before, and readers are shown what is saved."""
         while True:
             try:
                 self._save(effects)

@@ -14,7 +14,7 @@ from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Drain
-from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.usage import BudgetUse
@@ -43,6 +43,7 @@ class Narrator:
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
         self._slow = {node.id: bool(node.launch_not_before) for node in state.nodes.values()}
         self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
+        self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as each node reported them last
         self._steps = {deployment.id: deployment.step for deployment in state.deployments.values()}
         self._held = set[TaskId](state.unknown)
         self._told = {key: use.told_percent for key, use in state.budget_uses.items()}
@@ -78,6 +79,9 @@ class Narrator:
 
     def _forget_job(self, effect: saves.ForgetJob) -> None:
         self._jobs.pop(effect.job_id, None)
+
+    def _forget_node(self, effect: saves.ForgetNode) -> None:
+        self._gpus.pop(effect.agent_id, None)
 
     def _forget_deployment(self, effect: saves.ForgetDeployment) -> None:
         self._steps.pop(effect.id, None)
@@ -197,6 +201,9 @@ class Narrator:
             logger.log(
                 level, "node %s (agent %s): %s", node.hostname, node.id, words, extra={"fields": fields}
             )
+        if self._gpus.get(node.id) is node.gpus:
+            return  # the report says the same again
+        self._gpus[node.id] = node.gpus
         for gpu in node.gpus:
             old = self._cards.get(gpu.id)
             if old is not gpu.health:
@@ -258,6 +265,7 @@ _OF_EFFECT: Final[dict[type, Callable[[Narrator, Any], None]]] = {
     saves.SaveTask: lambda narrator, effect: narrator._task(effect.task),
     saves.SaveNode: lambda narrator, effect: narrator._node(effect.node),
     saves.ForgetJob: Narrator._forget_job,
+    saves.ForgetNode: Narrator._forget_node,
     saves.SaveDrain: lambda _, effect: _say_drain(effect.drain),
     saves.ForgetDrain: lambda _, effect: _say_undrain(effect),
     saves.SaveDeployment: lambda narrator, effect: narrator._deployment(effect.deployment),

@@ -11,6 +11,7 @@ from mesos_gpu.engine.bookings.documents import beside_bookings, refuse_unusable
 from mesos_gpu.engine.calendar.booked import booking_called
 from mesos_gpu.engine.explain.arrays import running_in, why_in_array
 from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.explain.copies import copy_for_readers
 from mesos_gpu.engine.explain.queue_why import queue_why
 from mesos_gpu.engine.explain.shares import path_share, queue_shares
 from mesos_gpu.engine.explain.trial import reclaims_of
@@ -76,6 +77,11 @@ class StateView:
         self._state, self._settings, self._now = state, settings, now
         self.unsaved = unsaved
         self.use_history = use_history or UseHistory()
+
+    def copied(self) -> "StateView":
+        """Return a view of a copy of the state, which stays valid; the past use of cards is not copied."""
+        made = copy_for_readers(self._state)
+        return StateView(made, self._settings, self._now, self.unsaved, self.use_history)
 
     @property
     def now(self) -> float:
@@ -312,9 +318,9 @@ class StateView:
         """Every drain, also of what is away."""
         return self._state.drains.values()
 
-    def node_amounts(self) -> Mapping[AgentId, NodeAmounts]:
-        """Return CPUs and memory of nodes."""
-        return amounts_of(self._state, self._settings)
+    def node_amounts(self, agents: Collection[AgentId]) -> Mapping[AgentId, NodeAmounts]:
+        """Return CPUs and memory of some nodes."""
+        return amounts_of(self._state, self._settings, agents)
 
     @property
     def unused_offers(self) -> Collection[Offer]:

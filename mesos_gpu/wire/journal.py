@@ -174,11 +174,16 @@ class Exact(Generic[T]):
 
         The time depends on the number of items and not on their size.
         """
-        made = {}
+        return {self._keys[name]: item for name, item in self._copies(value)}
+
+    def duplicate(self, value: T) -> T:
+        """Copy a value, so that later changes of one do not affect the other; derived fields have their defaults."""
+        return self._kind(**dict(self._copies(value)))
+
+    def _copies(self, value: T) -> Iterator[tuple[str, Any]]:
         for name, of_field in self._copiers.items():
             item = getattr(value, name)
-            made[self._keys[name]] = item if of_field is None else of_field(item)
-        return made
+            yield name, item if of_field is None else of_field(item)
 
     def encode(self, value: T) -> bytes:
         """Encode a value as a JSON document."""

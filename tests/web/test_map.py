@@ -96,6 +96,17 @@ def test_answer_that_was_forgotten_is_made_again(rig: Rig) -> None:
     assert [*first, rig.daemon.read(kept.of).result(60)] == ["a", "a", "b"]
 
 
+def test_answer_that_was_begun_before_a_change_is_not_kept(rig: Rig) -> None:
+    clock, values = iter((0.0, 100.0, 100.1, 100.2)), iter("ab")
+
+    def make(_view: View) -> str:
+        kept.forget()
+        return next(values)
+
+    kept = Kept(make, now=lambda: next(clock))
+    assert [rig.daemon.read_copy(kept.of).result(60) for _ in range(2)] == ["a", "b"]
+
+
 def test_answer_is_kept_for_three_seconds_at_most(rig: Rig) -> None:
     clock = iter((0.0, 100.0, 102.9, 103.1, 103.1))
     values = iter("ab")

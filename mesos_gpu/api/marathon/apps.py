@@ -62,7 +62,7 @@ class Apps:
             chosen = (app for app in within(view.root).all_apps() if wanted(app))
             return views.facts_of(view, chosen, sight, failures=failures)
 
-        facts = await self._core.read(gather)
+        facts = await self._core.read_copy(gather)
         return await large_answer({key: (views.app_info(each, embed) for each in facts)})
 
     async def show(self, request: Request, place: Place) -> Response:

@@ -61,6 +61,10 @@ class Core:
         """What `fn` finds, on the engine's thread."""
         return await result_of(self.scheduler.read(fn))
 
+    async def read_copy(self, fn: Callable[[View], T]) -> T:
+        """Return what `fn` finds in a copy of the state, on another thread than the engine."""
+        return await result_of(self.scheduler.read_copy(fn))
+
     async def change(
         self,
         request: Request,

@@ -32,7 +32,7 @@ class Deployments:
             seen = filter(None, map(sight.deployment, view.deployments.values()))
             return [(each, views.current_launches(view, each, sight)) for each in seen]
 
-        deployments = await self._core.read(gather)
+        deployments = await self._core.read_copy(gather)
         return json_answer(
             [
                 views.deployment_json(each, waiting=waiting, launches=launches)

@@ -49,7 +49,7 @@ class Groups:
             facts = views.facts_of(view, whole.all_apps(), sight, failures=failures)
             return sight.tree(whole), facts, view.group_versions
 
-        group, facts_of_apps, versions = await self._core.read(read)
+        group, facts_of_apps, versions = await self._core.read_copy(read)
         facts = {each.app.id: each for each in facts_of_apps}
         return await large_answer(views.group_json(group, facts, versions, embed))
 

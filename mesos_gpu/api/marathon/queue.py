@@ -73,10 +73,10 @@ class Queue:
         """GET /v2/queue: the apps with instances that wait, and why."""
         offers = "lastUnusedOffers" in embeds(request)
         sight = AppSight.of(request)
-        waiting = await self._core.read(lambda view: _waiting(view, sight))
+        waiting = await self._core.read_copy(lambda view: _waiting(view, sight))
         # One at a time: together they would keep the engine from its work for seconds.
         whys = [
-            await self._core.read(partial(_why, each, Sight(sight.rights), offers=offers))
+            await self._core.read_copy(partial(_why, each, Sight(sight.rights), offers=offers))
             for each in waiting[:_MOST_EXPLAINED]
         ]
         padded = chain(whys, repeat(_Refusals()))

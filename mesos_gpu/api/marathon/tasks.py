@@ -40,7 +40,7 @@ class Tasks:
         if _wants_text(request):
             return await self._endpoints(request, "/*")
         sight = AppSight.of(request)
-        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps(), sight))
+        tasks = await self._core.read_copy(lambda view: _of(view, view.root.all_apps(), sight))
         return await _listed([each for each in tasks if not states or each[1].state in states])
 
     async def of_app(self, request: Request, place: Place) -> Response:
@@ -49,13 +49,13 @@ class Tasks:
             return await self._endpoints(request, place.id)
         sight = AppSight.of(request)
         return await _listed(
-            await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
+            await self._core.read_copy(lambda view: _of(view, _apps(view, place.id, sight), sight))
         )
 
     async def _endpoints(self, request: Request, id: str) -> Response:
         """Where the apps' ports are, for scripts: a line each, its parts divided by tabs."""
         sight = AppSight.of(request)
-        apps = await self._core.read(
+        apps = await self._core.read_copy(
             lambda view: [(app, views.launches_of(view, app, sight)) for app in _apps(view, id, sight)]
         )
         lines = (line for app, launches in apps for line in _lines(app, launches))

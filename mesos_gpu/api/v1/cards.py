@@ -67,7 +67,7 @@ class CardHandlers:
             done = sight.rights.is_open and known.open_jobs is not None
             return known, [] if done else [_holder(view, id, sight) for id in known.jobs]
 
-        known, jobs = await result_of(self._scheduler.read(seen))
+        known, jobs = await result_of(self._scheduler.read_copy(seen))
         holders = known.open_jobs if sight.rights.is_open else None
         if holders is None:
             holders = await run_in_threadpool(_text, jobs)

@@ -82,6 +82,9 @@ class Jobs:
     async def _read(self, fn: Callable[[View], T]) -> T:
         return await result_of(self._scheduler.read(fn))
 
+    async def _read_copy(self, fn: Callable[[View], T]) -> T:
+        return await result_of(self._scheduler.read_copy(fn))
+
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
         body = await body_of(request)
@@ -115,7 +118,7 @@ class Jobs:
 
     async def list(self, request: Request) -> Response:
         """GET /v1/jobs."""
-        return json_answer(await self._read(Listing.of(request).select))
+        return json_answer(await self._read_copy(Listing.of(request).select))
 
     async def show(self, request: Request) -> Response:
         """GET /v1/jobs/{id}, waiting for a change if asked to."""
@@ -152,7 +155,7 @@ class Jobs:
         """GET /v1/arrays/{id}."""
         wanted, sight = request.path_params["id"], Sight.of(request)
         most = int(asked.MOST_LISTED.of(request))
-        return json_answer(await self._read(lambda view: _array(view, wanted, sight, most)))
+        return json_answer(await self._read_copy(lambda view: _array(view, wanted, sight, most)))
 
     async def checkpoint(self, request: Request) -> Response:
         """POST /v1/jobs/{id}/checkpoint."""
@@ -218,9 +221,12 @@ class Jobs:
 
     async def why(self, request: Request) -> Response:
         """GET /v1/why/{id}."""
-        return json_answer(
-            await self._about(request, lambda view, job, sight: views.why(view, view.explain(job.id), sight))
-        )
+        wanted, sight = request.path_params["id"], Sight.of(request)
+
+        def explained(view: View) -> shapes.Why:
+            return views.why(view, view.explain(job_of(view, wanted, sight.sees).id), sight)
+
+        return json_answer(await self._read_copy(explained))
 
     async def queue(self, request: Request) -> Response:
         """GET /v1/queue."""
@@ -234,7 +240,7 @@ class Jobs:
                 "queues": [views.queue(use) for use in queues if sees_queue(sight.rights, use.name)],
             }
 
-        return json_answer(await self._read(select))
+        return json_answer(await self._read_copy(select))
 
     async def _about(self, request: Request, fn: Callable[[View, Job, Sight], T]) -> T:
         """Read something of the job that the path names, as who asks sees it at this moment."""
@@ -249,7 +255,7 @@ class Jobs:
             live = (task for task in view.tasks.values() if not task.ended and on(task.hostname))
             return [views.task(view, task, sight) for task in live if sight.sees_task(view.jobs, task)]
 
-        return json_answer({"tasks": await self._read(select)})
+        return json_answer({"tasks": await self._read_copy(select)})
 
 
 def _line(most: int, view: View) -> tuple[Sequence[Waiting], Sequence[QueueUse]]:

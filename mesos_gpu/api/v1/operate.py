@@ -40,7 +40,7 @@ class Operate:
         sight, part = Sight.of(request), nodes.Part.of(request)
         on = of_nodes(request) if "node" in request.query_params else None
         return json_answer(
-            await result_of(self._scheduler.read(lambda view: nodes.cards(view, on, part, sight)))
+            await result_of(self._scheduler.read_copy(lambda view: nodes.cards(view, on, part, sight)))
         )
 
     async def gpu(self, request: Request) -> Response:
@@ -85,14 +85,14 @@ class Operate:
         """GET /v1/nodes."""
         listing = nodes.NodeListing.of(request)
         return json_answer(
-            await result_of(self._scheduler.read(lambda view: listing.select(view, self._listed.of)))
+            await result_of(self._scheduler.read_copy(lambda view: listing.select(view, self._listed.of)))
         )
 
     async def node(self, request: Request) -> Response:
         """GET /v1/nodes/{id}."""
         wanted = _id(request)
         agents = await result_of(
-            self._scheduler.read(lambda view: nodes.all_nodes(view, host_of(view, wanted)))
+            self._scheduler.read_copy(lambda view: nodes.all_nodes(view, host_of(view, wanted)))
         )
         if not agents:  # it is away, and all that is left of it is its drain
             raise NotFound(f"there is no node {wanted}", remedy="list the nodes with: mesos-gpu nodes")
@@ -129,7 +129,7 @@ class Operate:
         return await self._node_shown(hostname)
 
     async def _gpu_id(self, wanted: str) -> GpuId:
-        gpu_id = await result_of(self._scheduler.read(lambda view: gpu_of(view, wanted)))
+        gpu_id = await result_of(self._scheduler.read_copy(lambda view: gpu_of(view, wanted)))
         note.about("gpu", gpu_id)
         return gpu_id
 
@@ -153,7 +153,7 @@ class Operate:
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
             return views.gpu_with_history(view, status, sight)
 
-        return json_answer(await result_of(self._scheduler.read(show)), status)
+        return json_answer(await result_of(self._scheduler.read_copy(show)), status)
 
     async def _gpus_shown(self, request: Request, gpu_id: GpuId) -> Response:
         sight = Sight.of(request)
@@ -166,7 +166,11 @@ class Operate:
 
     async def _node_shown(self, hostname: str) -> Response:
         return json_answer(
-            {"nodes": await result_of(self._scheduler.read(lambda view: nodes.all_nodes(view, hostname)))}
+            {
+                "nodes": await result_of(
+                    self._scheduler.read_copy(lambda view: nodes.all_nodes(view, hostname))
+                )
+            }
         )
 
 

@@ -31,7 +31,7 @@ class Plans:
     async def for_request(self, request: Request) -> Response:
         """POST /v1/plan/defrag."""
         spec = await read_of(request, _spec)
-        problem = await result_of(self._scheduler.read(lambda view: view.defrag(spec)))
+        problem = await result_of(self._scheduler.read_copy(lambda view: view.defrag(spec)))
         return await self._planned(request, problem)
 
     async def for_job(self, request: Request) -> Response:
@@ -45,7 +45,7 @@ class Plans:
                 raise Conflict(what, remedy="name a job that waits: mesos-gpu queue")
             return view.defrag(job)
 
-        return await self._planned(request, await result_of(self._scheduler.read(read)))
+        return await self._planned(request, await result_of(self._scheduler.read_copy(read)))
 
     async def _planned(self, request: Request, problem: defrag.Problem) -> Response:
         sight = Sight.of(request)

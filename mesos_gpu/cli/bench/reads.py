@@ -51,15 +51,15 @@ def _middle(count: int) -> int:
 
 
 def measured(
-    daemon: "Daemon", asked: Sequence[str], cpu_s: Callable[[], float]
+    daemon: "Daemon", asked: Sequence[str], read_s: Callable[[], float]
 ) -> dict[str, dict[str, float]]:
-    """Ask for each of them some times, by turns; by path, the medians of `ms` until the last byte and of `engine_ms`,
-    the processor time of the scheduler's thread meanwhile, and `kib` of the answer.
+    """Ask for each path some times, by turns. Return by path the medians of `ms` until the last byte and of
+    `engine_ms`, the processor time that the request takes of the scheduler's thread, and `kib` of the answer.
 
     Args:
         daemon: That serves it; it is started.
         asked: Their paths.
-        cpu_s: The processor time that its thread has taken.
+        read_s: Returns the processor time that requests have taken of its thread.
 
     Raises:
         MesosGpuError: It refuses something.
@@ -71,15 +71,15 @@ def measured(
 
     server = serve(create_app(daemon, ApiSettings("http://127.0.0.1", __version__)), "127.0.0.1", 0)
     try:
-        rounds = [{path: _asked(server.url, path, cpu_s) for path in asked} for _ in range(ROUNDS)]
+        rounds = [{path: _asked(server.url, path, read_s) for path in asked} for _ in range(ROUNDS)]
     finally:
         server.stop()
     return {path: _medians([each[path] for each in rounds]) for path in asked}
 
 
-def _asked(url: str, path: str, cpu_s: Callable[[], float]) -> dict[str, float]:
+def _asked(url: str, path: str, read_s: Callable[[], float]) -> dict[str, float]:
     place = urlsplit(url)
-    before = cpu_s()
+    before = read_s()
     with contextlib.closing(
         http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
     ) as asked:
@@ -93,7 +93,7 @@ def _asked(url: str, path: str, cpu_s: Callable[[], float]) -> dict[str, float]:
         raise MesosGpuError(
             f"{path} was answered {answer.status}", remedy="report it: the scheduler is not well"
         )
-    return {"ms": took_s * 1000, "engine_ms": (cpu_s() - before) * 1000, "kib": size / 1024}
+    return {"ms": took_s * 1000, "engine_ms": (read_s() - before) * 1000, "kib": size / 1024}
 
 
 def _medians(each: list[dict[str, Any]]) -> dict[str, float]:

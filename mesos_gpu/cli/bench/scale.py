@@ -3,12 +3,12 @@
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mesos_gpu.scheduler.daemon import Daemon
     from mesos_gpu.testing.ready_cluster import ReadyCluster
 
+T = TypeVar("T")
+V = TypeVar("V")
 BATCH: Final = 200  # jobs that are submitted together
 REPORT_S: Final = 10.0  # from one report of a monitor to its next
 _STEP_S: Final = 0.05  # of those that report together
@@ -76,7 +78,8 @@ def scale(
     nothing is submitted any more: idle_core_pct is the processor time that the scheduler's thread takes for reports
     that say the same again, idle_uses_core_pct for those that tell another use of each card, in percent of a core.
     rss_mib is that of this process, the scripted Mesos included. At last lists, the dashboard's feeds and the metrics
-    are read over HTTP, each five times: ms until the last byte, engine_ms of the scheduler's thread, and kib.
+    are read over HTTP, each five times: ms until the last byte, engine_ms that it takes of the scheduler's thread, and
+    kib.
     """
     if jobs + running > agents * gpus:
         raise click.UsageError(
@@ -115,7 +118,7 @@ def measured(
 
     from mesos_gpu.scheduler import look_briefly
 
-    daemon, cluster = _made(agents, gpus, policy, directory)
+    daemon, cluster, readers = _made(agents, gpus, policy, directory)
     look_briefly()
     daemon.start()
     with _Reports(cluster, agents) as reports:
@@ -144,18 +147,27 @@ def measured(
             reports.uses = False
             output.note("lists, the dashboard's feeds and metrics")
             asked = reads.paths(jobs + running, agents, agents * gpus)
-            return figures | {"reads": reads.measured(daemon, asked, lambda: _cpu_s(daemon))}
+            return figures | {"reads": reads.measured(daemon, asked, lambda: readers.taken_s)}
         finally:
             daemon.stop()
 
 
-def _made(agents: int, gpus: int, policy: str, directory: Path | None) -> "tuple[Daemon, ReadyCluster]":
+def _made(
+    agents: int, gpus: int, policy: str, directory: Path | None
+) -> "tuple[Daemon, ReadyCluster, _Readers]":
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore
     from mesos_gpu.engine.settings import Settings
     from mesos_gpu.scheduler.daemon import Daemon
+    from mesos_gpu.scheduler.view import StateView
     from mesos_gpu.testing.memory_store import MemoryStore
     from mesos_gpu.testing.ready_cluster import ReadyCluster
+
+    readers = _Readers()
+
+    class TimedDaemon(Daemon):
+        def read(self, fn: Callable[[StateView], T]) -> Future[T]:
+            return super().read(lambda view: readers.timed(fn, view))
 
     clock = SystemClock()
     store = MemoryStore() if directory is None else SqliteStore(directory / "state.sqlite")
@@ -165,8 +177,27 @@ def _made(agents: int, gpus: int, policy: str, directory: Path | None) -> "tuple
 
     cluster = ReadyCluster(agents, put, clock.now, gpus, cpus=_CPUS, mem_mib=_MEM_MIB)
     settings = Settings("executor", "monitor", placement=Placement(policy), report_interval_s=REPORT_S)
-    daemon = Daemon(store, store.load(), cluster, clock, settings)
-    return daemon, cluster
+    daemon = TimedDaemon(store, store.load(), cluster, clock, settings)
+    return daemon, cluster, readers
+
+
+class _Readers:
+    """Processor time that readers take of the scheduler's thread.
+
+    Attributes:
+        taken_s: Processor time so far, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.taken_s = 0.0
+
+    def timed(self, fn: Callable[[V], T], view: V) -> T:
+        """Run `fn`, and add up its time."""
+        began = time.thread_time()
+        try:
+            return fn(view)
+        finally:
+            self.taken_s += time.thread_time() - began
 
 
 class _Reports:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine.explain.coming import Coming
-from mesos_gpu.engine.preemption.ahead import copied
+from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
@@ -85,7 +85,7 @@ def estimate_then(state: State, settings: Settings, now: float, job: Job) -> Est
     span = next_hours(state, job.spec.queue)
     if span is None:
         return None
-    then = copied(state)
+    then = STATES.duplicate(state)
     then.hours_at = span.since
     standing = standing_of(then, settings, now)
     backlog = Backlog(then, settings, now, offered_of(then), reading=True, standing=standing)

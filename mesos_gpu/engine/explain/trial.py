@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from mesos_gpu.engine.explain.coming import Coming
-from mesos_gpu.engine.preemption.ahead import copied
+from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
@@ -33,7 +33,7 @@ def reclaims_of(
         document: The next version.
         now: Seconds since the epoch.
     """
-    trial = copied(state)
+    trial = STATES.duplicate(state)
     trial.put(replace(document, version=state.queues.version + 1, at=now, reclaim_at=now))
     for job in state.jobs.values():
         if job.spared_until > now:

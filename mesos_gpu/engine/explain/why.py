@@ -131,43 +131,55 @@ def _node_views(
     past_offers: bool = False,
 ) -> Iterator[NodeCapacity]:
     """Give each of some nodes as a job sees it, without what is kept there for jobs before it."""
-    gpu_nodes = Placing(state, settings).key(job)
+    keeps_off = Placing(state, settings).key(job) is GpuNodes.NEVER
     offers = _offers(state, settings, settings.role_for(job.spec.queue), past_offers=past_offers)
-    pace = Pace(state, now)
+    pace, by_pools = Pace(state, now), _ByPools(state, job, pools, now)
     for node in nodes:
+        off_pool, not_yet = by_pools.of(node)
         ruled_out = (
-            neighbours.ruled_out(job.spec, node)
-            or _off_pool(state, job, node, pools)
-            or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else "")
+            neighbours.ruled_out(job.spec, node) or off_pool or (OFF_GPUS if keeps_off and node.gpus else "")
         )
-        barred = neighbours.barred(job, node) or _not_yet(state, job, node, pools, now)
-        view = _node_view(state, settings, now, node, offers.get(node.id, ()), barred, ruled_out)
+        barred = neighbours.barred(job, node) or not_yet
         under_way, room = pace.under_way(node.id), pace.room(node.id)
-        yield replace(view, paced=paced(node, under_way, room, job.spec.tasks, now))
+        waits = paced(node, under_way, room, job.spec.tasks, now)
+        yield _node_view(state, settings, now, node, offers.get(node.id, ()), barred, ruled_out, waits)
 
 
-def _off_pool(state: State, job: Job, node: Node, pools: Pools) -> str:
-    """Say in which pool a node is, if the job's class or its queue is for others; "": it may go there."""
-    tree, name = state.tree, job.spec.job_class
-    if pools_of_node(tree, node) & {*pools.every(job)}:
-        return ""
-    pool = pool_of_node(tree, node)
-    known = class_of(tree, name) if name is not None else None
-    if known is not None and known.pools and pool not in known.pools:
-        return f"{OF_POOL}{pool}, and class {known.name} is for {', '.join(known.pools)}"
-    return f"{OF_POOL}{pool}, and queue {job.spec.queue} uses {', '.join(tree.pools_of(job.spec.queue))}"
+class _ByPools:
+    """Words that keep a job off the nodes of pools, worked out once for all nodes of the same pools."""
 
+    def __init__(self, state: State, job: Job, pools: Pools, now: float) -> None:
+        self._tree, self._job, self._pools, self._now = state.tree, job, pools, now
+        self._known: dict[tuple[frozenset[str], str], tuple[str, str]] = {}
 
-def _not_yet(state: State, job: Job, node: Node, pools: Pools, now: float) -> str:
-    """Say in which pool a node is, if the job may use that only later: when it has waited longer, or when it is known
-    that the node is in no other one."""
-    every, able = pools.every(job), pools_of_node(state.tree, node)
-    if not able <= {*every}:
-        names = " or ".join(sorted(able))
-        return f"{OF_POOL}{names}: its node monitor has not reported its GPUs yet" if len(able) > 1 else ""
-    pool = pool_of_node(state.tree, node)
-    at = pools.opens_at(job, pool)
-    return f"{OF_POOL}{pool}, which it may use from {clock(at, now)} on" if at else ""
+    def of(self, node: Node) -> tuple[str, str]:
+        """Return what rules a node out and what bars it now, "" for each if nothing does."""
+        key = pools_of_node(self._tree, node), pool_of_node(self._tree, node)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._off_pool(*key), self._not_yet(*key)
+        return known
+
+    def _off_pool(self, able: frozenset[str], pool: str) -> str:
+        """Say in which pool a node is, if the job's class or its queue is for others; "": it may go there."""
+        if able & {*self._pools.every(self._job)}:
+            return ""
+        name, queue = self._job.spec.job_class, self._job.spec.queue
+        known = class_of(self._tree, name) if name is not None else None
+        if known is not None and known.pools and pool not in known.pools:
+            return f"{OF_POOL}{pool}, and class {known.name} is for {', '.join(known.pools)}"
+        return f"{OF_POOL}{pool}, and queue {queue} uses {', '.join(self._tree.pools_of(queue))}"
+
+    def _not_yet(self, able: frozenset[str], pool: str) -> str:
+        """Say in which pool a node is, if the job may use that only later: when it has waited longer, or when it is
+        known that the node is in no other one."""
+        if not able <= {*self._pools.every(self._job)}:
+            names = " or ".join(sorted(able))
+            return (
+                f"{OF_POOL}{names}: its node monitor has not reported its GPUs yet" if len(able) > 1 else ""
+            )
+        at = self._pools.opens_at(self._job, pool)
+        return f"{OF_POOL}{pool}, which it may use from {clock(at, self._now)} on" if at else ""
 
 
 def _in_limits(state: State, view: NodeCapacity, open_pools: frozenset[str]) -> NodeCapacity:
@@ -270,6 +282,7 @@ def _node_view(
     offers: Sequence[Offer],
     barred: str,
     ruled_out: str,
+    waits: str,
 ) -> NodeCapacity:
     drain, holders, installed = state.drain_of(node.hostname), _holders(state, node, now), node.gpus
     if state.drains or state.resets:
@@ -296,6 +309,7 @@ def _node_view(
         drained=f"is {drain.words}" if drain else "",
         barred=barred,
         ruled_out=ruled_out,
+        paced=waits,
         ports=tuple(ports for offer in offers for ports in offer.ports) if offers else None,
     )
     return (
@@ -314,6 +328,10 @@ def _holders(state: State, node: Node, now: float) -> dict[GpuId, str]:
     """Who has each of its GPUs that is not free, or shares of it."""
     holders: dict[GpuId, str] = {}
     for gpu in node.gpus:
+        whole = state.holders.get(gpu.id)
+        if whole is not None and gpu.id not in state.sharers:  # most of a full cluster
+            holders[gpu.id] = str(state.tasks[whole].job_id)
+            continue
         tenants = dict.fromkeys(str(task.job_id) for task in state.tenants(gpu.id))
         if tenants:
             holders[gpu.id] = ", ".join(tenants)

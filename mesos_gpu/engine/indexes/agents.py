@@ -5,7 +5,7 @@ Nothing here is saved. It is made when it is first asked for, and each change of
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mesos_gpu.model.ids import AgentId, GpuId, OfferId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -16,6 +16,7 @@ from mesos_gpu.policy.nodes.levels import Fabric, fabric_of
 from mesos_gpu.wire.mesos.reservations import owner_of
 
 Place = tuple[str, str]  # host name and URL
+K = TypeVar("K", AgentId, GpuId)
 
 
 class Held(NamedTuple):
@@ -47,6 +48,7 @@ class Agents:
         lost: Those that are lost.
         backed_off: Agents that get no launches for some time, because their executors did not register.
         naming: By GPU, those whose latest report names it.
+        named_twice: GPUs that several of them name.
         places: By host name and address, those that were seen there: of several, all but one are gone for good.
         crowded: Places of several.
         reports: The latest of each agent, as long as its node has what it was read as.
@@ -61,6 +63,7 @@ class Agents:
     lost: dict[AgentId, None] = field(default_factory=dict)
     backed_off: dict[AgentId, None] = field(default_factory=dict)
     naming: dict[GpuId, tuple[AgentId, ...]] = field(default_factory=dict)
+    named_twice: dict[GpuId, None] = field(default_factory=dict)
     places: dict[Place, tuple[AgentId, ...]] = field(default_factory=dict)
     crowded: dict[Place, None] = field(default_factory=dict)
     reports: dict[AgentId, Report] = field(default_factory=dict, compare=False)
@@ -138,13 +141,15 @@ class Agents:
             _mark(self.unwatched, new.id, new.monitor is None)
             _mark(self.lost, new.id, new.lost_at is not None)
             _mark(self.backed_off, new.id, new.launch_not_before > 0.0)
+        if old is not None and new is not None and old.gpus is new.gpus and _address(old) == _address(new):
+            return  # most changes are reports that say the same again
         if (was := _place(old)) != (at := _place(new)):
             if was is not None:
                 self._stand(was, [each for each in self.places[was] if each != node.id])
             if at is not None:
                 self._stand(at, [*self.places.get(at, ()), node.id])
         named, names = _named(old), _named(new)
-        if named is names or named == names:
+        if named == names:
             return
         for gpu_id in named:
             self._name(gpu_id, [each for each in self.naming.get(gpu_id, ()) if each != node.id])
@@ -162,6 +167,7 @@ class Agents:
 
     def _name(self, gpu_id: GpuId, agents: list[AgentId]) -> None:
         self.naming[gpu_id] = tuple(dict.fromkeys(agents))
+        _mark(self.named_twice, gpu_id, len(self.naming[gpu_id]) > 1)
         if not self.naming[gpu_id]:
             del self.naming[gpu_id]
 
@@ -206,11 +212,11 @@ def latest_last(node: Node) -> tuple[bool, float]:
     return node.lost_at is None, node.reported_at or 0.0
 
 
-def _mark(known: dict[AgentId, None], agent_id: AgentId, is_so: bool) -> None:
+def _mark(known: dict[K, None], key: K, is_so: bool) -> None:
     if is_so:
-        known.setdefault(agent_id)
+        known.setdefault(key)
     else:
-        known.pop(agent_id, None)
+        known.pop(key, None)
 
 
 def _is_reserved(offers: Mapping[OfferId, Held]) -> bool:
@@ -219,6 +225,10 @@ def _is_reserved(offers: Mapping[OfferId, Held]) -> bool:
 
 def _of_fabric(node: Node) -> tuple[object, ...]:
     return node.attributes, node.hostname, node.lost_at is None
+
+
+def _address(node: Node) -> Place:
+    return node.hostname, node.agent_url
 
 
 def _place(node: Node | None) -> Place | None:

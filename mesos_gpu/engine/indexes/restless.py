@@ -21,6 +21,7 @@ class Restless:
 
     Attributes:
         numbers: Of all live tasks, in the order of their launches.
+        on: Live tasks by agent, in the order of their launches.
         tasks: Those that are to be asked about, told something again, ended or given up, now or later.
         preemptible: Those whose jobs a job of higher priority may end.
         limited: Those whose jobs have a time limit.
@@ -31,6 +32,7 @@ class Restless:
     """
 
     numbers: dict[TaskId, int] = field(default_factory=dict)
+    on: dict[AgentId, dict[TaskId, None]] = field(default_factory=dict)
     tasks: set[TaskId] = field(default_factory=set)
     preemptible: set[TaskId] = field(default_factory=set)
     limited: set[TaskId] = field(default_factory=set)
@@ -48,7 +50,7 @@ class Restless:
         _mark(self.tasks, task.id, _is_restless(task, job))
         _mark(self.preemptible, task.id, job is not None and job.spec.preemptible)
         _mark(self.limited, task.id, job is not None and job.spec.timeout_s is not None)
-        self._agents[task.id] = task.agent_id
+        self._stand(task.id, task.agent_id)
         if is_under_way(task):
             self.under_way.setdefault(task.agent_id, set()).add(task.id)
         else:
@@ -66,7 +68,8 @@ class Restless:
         self.tasks.discard(task_id)
         self.preemptible.discard(task_id)
         self.limited.discard(task_id)
-        agent_id = self._agents.pop(task_id, None)
+        agent_id = self._agents.get(task_id)
+        self._stand(task_id, None)
         if agent_id is not None:
             _discard(self.under_way, agent_id, task_id)
             _discard(self.unkilled, agent_id, task_id)
@@ -75,6 +78,19 @@ class Restless:
                 self.freed.add(agent_id)
             if not told:
                 self.told.pop(agent_id, None)
+
+    def _stand(self, task_id: TaskId, agent_id: AgentId | None) -> None:
+        """Note the agent of a task; None if the task is live no longer."""
+        old = self._agents.get(task_id)
+        if old == agent_id:
+            return
+        if old is not None:
+            del self._agents[task_id], self.on[old][task_id]
+            if not self.on[old]:
+                del self.on[old]
+        if agent_id is not None:
+            self._agents[task_id] = agent_id
+            self.on.setdefault(agent_id, {})[task_id] = None
 
     def told_since(self, agent_id: AgentId, moment: float) -> Iterator[TaskId]:
         """Yield the tasks of an agent that were told to end since a moment and live still, the latest first."""

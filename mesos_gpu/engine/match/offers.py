@@ -1,6 +1,7 @@
 """Offers: held, asked for, given back."""
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
 from mesos_gpu.engine.calendar.booked import Provisional, unfinished
 from mesos_gpu.engine.changed import changed
@@ -12,6 +13,9 @@ from mesos_gpu.model.ids import OfferId
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.wire.mesos.reservations import is_others
+
+MANY_OFFERS: Final = 500
+_PARTS: Final = 64  # of the time over which many offers are given back
 
 
 def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
@@ -118,11 +122,19 @@ def _ask_for(turn: Turn, asked: tuple[str, ...]) -> None:
 
 
 def _old(turn: Turn) -> Iterator[OfferId]:
-    """Offers that were held for long. They are in the order in which they came, unless the clock was set back."""
-    hold_s = turn.settings.offer_hold_s
+    """Yield offers that were held for long. They are in the order in which they came, unless the clock was set back.
+
+    Of `MANY_OFFERS`, which may have come together, each is held up to twice as long: if all were given back together,
+    the next jobs would find none.
+    """
+    hold_s, agents = turn.settings.offer_hold_s, turn.state.agents
+    spread_s = hold_s if len(turn.state.offers) >= MANY_OFFERS else 0.0
     for offer in turn.state.offers.values():
-        if turn.now - offer.received_at > hold_s:
-            yield offer.id
+        held_s = turn.now - offer.received_at
+        if held_s > hold_s:
+            number = agents.offers[offer.agent_id][offer.id].number
+            if held_s > hold_s + spread_s * (number % _PARTS) / _PARTS:
+                yield offer.id
         elif offer.received_at <= turn.now:
             return
 

@@ -4,13 +4,11 @@ Who will borrow then, and would be stopped for one of them, has his notice befor
 told anything for whom nobody waits. It is planned on a copy of the state, as it will be then.
 """
 
-from collections import deque
 from collections.abc import Iterable
-from copy import copy
-from dataclasses import fields, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
-from mesos_gpu.engine.indexes.arrays import Members
+from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.preemption.planner import Plan, Planner
 from mesos_gpu.engine.preemption.preempting import stoppable
 from mesos_gpu.engine.preemption.rule import Reclaim
@@ -35,7 +33,7 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     waiting = [job for job in blocked if _waits(state, state.jobs[job.id])]
     if not waiting:
         return
-    then = Turn(copied(state), turn.settings, at)
+    then = Turn(STATES.duplicate(state), turn.settings, at)
     then.state.hours_at = at
     standing = standing_of(then.state, turn.settings, at)
     # Nodes are as they are now: what they will report then is not known.
@@ -97,19 +95,3 @@ class _Ahead:
             why = f"{self._rule.why(job, victim)}, when the hours of queues change"
             notices.give(turn, other, NoticeReason.RECLAIM, why, by=job.id, notice_s=left_s)
         self._rule.forget_plans()
-
-
-def copied(state: State) -> State:
-    """A state whose own containers are copies, and which works out anew what follows from the rest."""
-    made = copy(state)
-    fresh = State(state.started_at)
-    for field in fields(State):
-        value = getattr(fresh if field.metadata.get("derived") else state, field.name)
-        setattr(made, field.name, _shallow(value))
-    return made
-
-
-def _shallow(value: Any) -> Any:
-    if isinstance(value, Members):
-        return Members(*({of: copy(known) for of, known in each.items()} for each in value.all))
-    return copy(value) if isinstance(value, dict | list | set | deque) else value

@@ -113,7 +113,6 @@ class Backlog:
         self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[Hashable, tuple[int, ...]] = {}
         self._nodes: dict[AgentId, NodeCapacity] = {}
-        self._tasks: dict[AgentId, list[Task]] | None = None
         self._before: list[list[Reservation]] = []  # reservations before each take that stands
         self.held = Held(state, charges_of(state, settings), now)
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
@@ -466,7 +465,6 @@ class Backlog:
         """What is known of an agent is read anew when somebody asks."""
         self._nodes.pop(agent_id, None)
         self._kept.left.pop(agent_id, None)
-        self._tasks = None
 
     def _taken(self, job: Job, milli: int) -> Allocation:
         """What a task holds that is launched now; of its GPUs only how many."""
@@ -557,12 +555,7 @@ class Backlog:
         return capacity_of(self._state, self._settings, self._now, *seen, reading=self._reading)
 
     def _tasks_on(self, agent_id: AgentId) -> list[Task]:
-        if self._tasks is None:
-            self._tasks = {}
-            for task_id in self._state.live:
-                task = self._state.tasks[task_id]
-                self._tasks.setdefault(task.agent_id, []).append(task)
-        return self._tasks.get(agent_id, [])
+        return [self._state.tasks[task_id] for task_id in self._state.restless.on.get(agent_id, ())]
 
     def allocation(self, task: Task, node: Node | None = None) -> Allocation:
         """What a task holds, and until when; without its node, only how many GPUs."""

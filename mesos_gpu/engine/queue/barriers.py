@@ -280,22 +280,26 @@ class Barriers:
             pool: Name of the pool.
             cost: Thousandths of cost that the job takes beyond what it holds.
         """
-        lack = self._lack_of_lenders(job, pool, cost)
-        if self._standing is None or lack <= 0:
+        free, kept = self._beside_lenders(job, pool)
+        lack = kept + cost - free
+        if not kept or lack <= 0:
             return None
-        free = self._standing.amount(pool) - self._held.amount(ROOT, pool)
-        kept = lack - cost + free
         words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
         return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus", lack=Lack(lack, ROOT, pool))
 
     def _lack_of_lenders(self, job: Job, pool: str, cost: int) -> int:
         """Return what others must give back before a job may start, thousandths of cost, for queues not to lend more
         than their lend limits; 0 or less if it may start."""
+        free, kept = self._beside_lenders(job, pool)
+        return kept + cost - free if kept else 0
+
+    def _beside_lenders(self, job: Job, pool: str) -> tuple[int, int]:
+        """Return what is free of a pool and what lend limits keep of it from a job, thousandths of cost; zeros if no
+        queue has a lend limit there."""
         if pool not in self._tree.lenders or self._standing is None:
-            return 0
+            return 0, 0
         amount = self._standing.amount(pool)
-        kept = self._held.kept_from(job.spec.queue, pool, amount)
-        return kept + cost - (amount - self._held.amount(ROOT, pool)) if kept else 0
+        return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
         """Return what the limits of a job leave to others if it still had ended tasks; None if they never let it again.

@@ -132,6 +132,9 @@ class Held:
         self.pools = Pools(state, self.tree, now)
         self._sets: dict[tuple[str, ...], frozenset[str]] = {}
         self._owed: dict[tuple[str, int], Mapping[str, int]] = {}
+        self._idle: dict[
+            tuple[str, str], tuple[int, int]
+        ] = {}  # as of `_kept_idle`, with the amount that it is of
 
     @property
     def revision(self) -> int:
@@ -219,6 +222,14 @@ class Held:
         return max((self._kept_idle(path, pool, amount) for path in paths), default=0)
 
     def _kept_idle(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
+        if at_most:
+            return self._work_out_idle(queue, pool, amount, at_most=True)
+        known = self._idle.get((queue, pool))
+        if known is None or known[0] != amount:
+            known = self._idle[queue, pool] = amount, self._work_out_idle(queue, pool, amount)
+        return known[1]
+
+    def _work_out_idle(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
         owed = self._owed.get((pool, amount))
         if owed is None:
             owed = self._owed[pool, amount] = owed_in(self.tree, pool, amount)
@@ -282,14 +293,19 @@ class Held:
         job, charge = take.job, self.charge_of_take(take)
         self._taken.append(None if job is None or charge is None else (job, charge))
         if job is not None and charge is not None:
-            self.sums.add(job.id, charge)
+            self._add(job, charge, 1)
 
     def undo(self, take: Take) -> None:
         """Be as before it."""
         taken = self._taken.pop()
         if taken is not None:
             job, charge = taken
-            self.sums.add(job.id, charge, -1)
+            self._add(job, charge, -1)
+
+    def _add(self, job: Job, charge: Charge, sign: int) -> None:
+        self.sums.add(job.id, charge, sign)
+        for path in up(charge.queue) if self._idle else ():
+            self._idle.pop((path, charge.pool), None)
 
     def charge_of_take(self, take: Take) -> Charge | None:
         """What it is charged; None: it is no job's."""

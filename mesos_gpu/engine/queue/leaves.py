@@ -5,7 +5,7 @@ users have other places.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
@@ -161,6 +161,11 @@ class Leaves:
             leaf = self.by_path.setdefault(path, Leaf())
             leaf.members[job_id] = job.sequence
             leaf.forget()
+
+    def copied(self) -> "Leaves":
+        """Copy the leaves; their orders are shared, as they are replaced and not changed."""
+        by_path = {path: replace(leaf, members=dict(leaf.members)) for path, leaf in self.by_path.items()}
+        return Leaves(self.tree, by_path, dict(self.of_job))
 
     def __iter__(self) -> Iterator[tuple[str, Leaf]]:
         return iter(self.by_path.items())

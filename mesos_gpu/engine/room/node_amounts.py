@@ -1,6 +1,6 @@
 """CPUs and memory of nodes, as far as offers and launches show them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from mesos_gpu.engine.room.footprint import footprint_of
@@ -24,15 +24,24 @@ class NodeAmounts:
     total: Resources
 
 
-def amounts_of(state: State, settings: Settings) -> Mapping[AgentId, NodeAmounts]:
-    """Return the amounts of each node of which an offer is known; none of a node whose next offer is on its way."""
-    free = {agent_id: resources_of(offer.resources) for agent_id, offer in state.unused.items()}
-    for agent_id, held in state.agents.offers.items():
-        free[agent_id] = total(resources_of(each.offer.resources) for each in held.values())
+def amounts_of(
+    state: State, settings: Settings, agents: Collection[AgentId]
+) -> Mapping[AgentId, NodeAmounts]:
+    """Return the amounts of those of some nodes of which an offer is known; none of a node whose next offer is on its
+    way."""
+    unused = (offer for offer in state.unused.values() if offer.agent_id in agents)
+    free = {offer.agent_id: resources_of(offer.resources) for offer in unused}
+    held: dict[AgentId, list[Resources]] = {}
+    for offer in state.offers.values():
+        if offer.agent_id in agents:
+            held.setdefault(offer.agent_id, []).append(resources_of(offer.resources))
+    free |= {agent_id: total(each) for agent_id, each in held.items()}
     used: dict[AgentId, Resources] = {}
     keepers = set[tuple[AgentId, str]]()
     for task_id in state.live:
         task = state.tasks[task_id]
+        if task.agent_id not in agents:
+            continue
         job = state.jobs.get(task.job_id) if task.job_id else None
         if job is not None:
             takes = footprint_of(job, settings).total

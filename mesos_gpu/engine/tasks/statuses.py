@@ -223,6 +223,8 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     if not same and inventory.task_uses:
         turn.state.gpu_work.reported.add(node.id)
     for gpu in node.gpus:
+        if same and gpu.health is Health.OK:
+            continue
         if not same:
             on_reported(turn, gpu)
         if gpu.health.broken:
@@ -252,8 +254,11 @@ def _unread(turn: Turn, node: Node, why: str) -> Inventory:
 
 def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
     """Which of the cards another agent has, by a report that still counts; "": none."""
+    agents = turn.state.agents
+    if inventory is node.inventory and not agents.named_twice:
+        return ""
     named = {gpu.id for gpu in inventory.gpus}
-    if not turn.state.agents.others_naming(node, named):
+    if not agents.others_naming(node, named):
         return ""  # nearly always: a thousand agents report in ten seconds
     oldest = turn.now - turn.settings.report_stale_s
     for other in turn.state.nodes.values():

@@ -164,8 +164,18 @@ def _slots(request: Request, node: NodeCapacity) -> int:
 
 def fit(request: Request, node: NodeCapacity) -> Fit | Misfit:
     """Whether a task may start on the node now: how many have room, or the first reason against it."""
+    if request.gpu.share is None and _is_open(node) and (node.installed or not request.gpu.count):
+        room = room_for(request, node)
+        if room.slots:
+            return room  # most often: a node is looked at that has room by the arrays of placement
     against = next(misfits(request, node), None)
     return against if against is not None else room_for(request, beside_all(node))
+
+
+def _is_open(node: NodeCapacity) -> bool:
+    """Return whether only the amounts of a node can keep a task off it."""
+    closed = node.drained or node.lost or node.silent or node.ruled_out or node.barred or node.paced
+    return node.offered and not closed and not node.kept
 
 
 def beside_all(node: NodeCapacity) -> NodeCapacity:

@@ -237,9 +237,10 @@ class NodeIndex:
         """What a task gets there; None: it does not fit, whatever the arrays say."""
         agent_id, model = self._rows[row]
         node = open_to.get(agent_id)
-        request = request.of_model(model) if request.gpu.count else request
         if node is None:
             return None
+        if request.gpu.count and len(self._of[agent_id]) > 1:
+            request = request.of_model(model)
         if request.gpu.share is not None:
             chosen = share_for(request, beside_all(node), order=self._order(row, request, placement))
             return None if chosen is None or isinstance(fit(request, node), Misfit) else chosen

@@ -25,6 +25,7 @@ class Passage:
     hurdles: tuple[Hurdle, ...]  # in order; none: a task could start there now
     room: int = 0  # for how many tasks, as far as the job has any
     alone: int = 0  # the same, whatever constraints say of its tasks on other nodes
+    free: int | None = None  # GPUs that would do; None if other things keep the job off before its GPUs do
 
     @property
     def stage(self) -> Stage | None:
@@ -72,7 +73,7 @@ def funnel(
         passages = [replace(passage, room=room.get(passage.node.agent_id, 0)) for passage in passages]
     free = _scattered(request, passages)
     if free:
-        passages = [_as_fragment(request, passage) for passage in passages]
+        passages = [_as_fragment(passage) for passage in passages]
     fit = min(sum(passage.room for passage in passages), tasks)
     if fit < tasks:
         passages = [_without_others(passage, fit, tasks) for passage in passages]
@@ -88,7 +89,7 @@ def funnel(
 
 
 def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> list[Passage]:
-    passages = [Passage(node, tuple(hurdles(request, node, now=now))) for node in nodes]
+    passages = [_passage(request, node, now) for node in nodes]
     best: list[Passage] = passages
     # The tasks of a gang get GPUs of one model, if any is asked for.
     for one in request.each_model() if request.tasks > 1 else [request]:
@@ -96,6 +97,12 @@ def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> li
         if sum(passage.room for passage in tried) > sum(passage.room for passage in best):
             best = tried
     return best
+
+
+def _passage(request: Request, node: NodeCapacity, now: float) -> Passage:
+    against = tuple(hurdles(request, node, now=now))
+    reaches_gpus = not against or against[0].stage in _FROM_GPUS
+    return Passage(node, against, free=free_here(request.gpu, node) if reaches_gpus else None)
 
 
 def _with_room(request: Request, passage: Passage) -> Passage:
@@ -121,9 +128,7 @@ def _free(request: Request, passages: Sequence[Passage]) -> list[int]:
     """GPUs that would do on each node that gets as far as its GPUs, and has any."""
     if not request.gpu.count:
         return []
-    reached = [p for p in passages if p.stage is None or p.stage in _FROM_GPUS]
-    numbers = [free_here(request.gpu, passage.node) for passage in reached]
-    return [number for number in numbers if number]
+    return [passage.free for passage in passages if passage.free]
 
 
 def _to_reclaim(passage: Passage, room: RoomToCome) -> Passage:
@@ -134,8 +139,8 @@ def _to_reclaim(passage: Passage, room: RoomToCome) -> Passage:
     return replace(passage, hurdles=(replace(first, stage=Stage.GUARANTEE), *others))
 
 
-def _as_fragment(request: Request, passage: Passage) -> Passage:
-    if passage.stage is not Stage.GPUS or not free_here(request.gpu, passage.node):
+def _as_fragment(passage: Passage) -> Passage:
+    if passage.stage is not Stage.GPUS or not passage.free:
         return passage
     first, *others = passage.hurdles
     return replace(passage, hurdles=(replace(first, stage=Stage.FRAGMENTATION), *others))

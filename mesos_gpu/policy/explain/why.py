@@ -217,21 +217,22 @@ def _nearest(request: Request, passed: Funnel, nodes: Sequence[NodeCapacity]) ->
         return None
 
     def order(passage: Passage) -> tuple[bool, bool, bool, bool, int, float, float, str]:
-        return passage.stage is Stage.TASKS, bool(passage.hurdles), *_distance(request, passage.node)
+        return passage.stage is Stage.TASKS, bool(passage.hurdles), *_distance(request, passage)
 
     first = min(near, key=order)
     return Nearest(first.node.hostname, "; ".join(_words(first)) or "has room for it")
 
 
-def _distance(request: Request, node: NodeCapacity) -> tuple[bool, bool, int, float, float, str]:
+def _distance(request: Request, passage: Passage) -> tuple[bool, bool, int, float, float, str]:
+    node = passage.node
     away = bool(node.drained or node.lost)
-    free = 0 if away or node.silent else _free(request, node)
+    free = 0 if away or node.silent else _free(request, passage)
     lacks = (node.free if node.offered else NOTHING).lacking(request.resources)
     return away, bool(node.barred), max(request.gpu.count - free, 0), lacks.cpus, lacks.mem_mib, node.hostname
 
 
-def _free(request: Request, node: NodeCapacity) -> int:
+def _free(request: Request, passage: Passage) -> int:
     """How many GPUs a task could have now, wholly or its shares of them."""
     if request.gpu.share is None:
-        return free_here(request.gpu, node)
-    return largest([card.gpu for card in group] for group in node.cards(request))
+        return free_here(request.gpu, passage.node) if passage.free is None else passage.free
+    return largest([card.gpu for card in group] for group in passage.node.cards(request))

@@ -89,6 +89,8 @@ class Copy:
         """Run `fn` over the copy, on a thread of its own."""
         return self._readers.submit(lambda: fn(self._view()))
 
+    read_copy = read
+
     def _view(self) -> StateView:
         state = self._state
         state.connected = self.connected

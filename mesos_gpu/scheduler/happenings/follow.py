@@ -9,7 +9,7 @@ from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.arrays.array import JobArray, as_job
-from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.nodes.drain import Drain, Target
@@ -43,6 +43,7 @@ class Happenings:
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
         self._slow = {node.id: bool(node.launch_not_before) for node in state.nodes.values()}
         self._cards = {gpu.id: (node.id, gpu.health) for node in state.nodes.values() for gpu in node.gpus}
+        self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as each node reported them last
         self._drains = {key: _words(drain) for key, drain in state.drains.items()}
         self._bookings = dict(state.bookings)
         self._deployed = {each.id: tuple(sorted(each.plan.affected)) for each in state.deployments.values()}
@@ -135,6 +136,9 @@ class Happenings:
             state = "backed-off" if self._slow[node.id] else "up"
             text = f"node {node.hostname}: {backed_off(node) or 'its executors register again'}"
             events.append(LogEvent(0, 0.0, EventKind.NODE, node=node.hostname, state=state, message=text))
+        if self._gpus.get(node.id) is node.gpus:
+            return events  # the report says the same again
+        self._gpus[node.id] = node.gpus
         for gpu in node.gpus:
             (_, old), self._cards[gpu.id] = self._cards.get(gpu.id, (None, None)), (node.id, gpu.health)
             if old is not gpu.health and (old, gpu.health) != (None, Health.OK):
@@ -144,6 +148,7 @@ class Happenings:
     def _forget_node(self, effect: saves.ForgetNode) -> list[LogEvent]:
         self._up.pop(effect.agent_id, None)
         self._slow.pop(effect.agent_id, None)
+        self._gpus.pop(effect.agent_id, None)
         for card in [id for id, (node, _) in self._cards.items() if node == effect.agent_id]:
             del self._cards[card]  # one that another node has reported since is that node's
         return []

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
@@ -385,6 +386,23 @@ def test_a_request_that_is_given_up_does_not_hurt_the_engine() -> None:
     assert answers[0].headers["Retry-After"]
     assert rig.daemon.read(lambda view: view.framework_id).result(60) == "fw"
     rig.close()
+
+
+def test_reader_of_a_copy_does_not_hold_up_the_engine(rig: Rig) -> None:
+    rig.submit(name="first")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def names(view: View) -> list[str]:
+        begun.set()
+        assert go_on.wait(60)
+        return [job.spec.name for job in view.jobs.values()]
+
+    seen = rig.daemon.read_copy(names)
+    assert begun.wait(60)
+    rig.submit(name="second")
+    assert rig.daemon.read(lambda view: len(view.jobs)).result(60) == 2
+    go_on.set()
+    assert seen.result(60) == ["first"]
 
 
 class Broken(Daemon):

@@ -197,6 +197,19 @@ def test_live_tasks_are_in_the_order_of_their_launches_whatever_becomes_of_them(
     assert known.in_order(set(names)) == [*names[1:], names[0]], "launched anew it is the last"
 
 
+def test_index_of_tasks_by_agent_follows_each_task() -> None:
+    known = Restless()
+    names = [TaskId("t1"), TaskId("t2")]
+    for name in names:
+        known.enter(replace(RUNS, id=name), JOB)
+    known.enter(replace(RUNS, id=TaskId("t3"), agent_id=B), JOB)
+    known.enter(replace(RUNS, id=names[0], state=TaskState.STARTING), JOB)
+    assert {agent: list(tasks) for agent, tasks in known.on.items()} == {A: names, B: ["t3"]}
+    known.enter(replace(RUNS, id=names[0], agent_id=B), JOB)
+    known.leave(names[1])
+    assert {agent: list(tasks) for agent, tasks in known.on.items()} == {B: ["t3", names[0]]}
+
+
 def test_index_of_tasks_that_may_be_ended_follows_their_jobs() -> None:
     known = Restless()
     known.enter(RUNS, replace(JOB, spec=spec(preemptible=True, timeout_s=60)))

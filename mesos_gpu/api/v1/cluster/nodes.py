@@ -116,12 +116,17 @@ def all_nodes(view: View, hostname: str | None = None) -> list[shapes.Node]:
 
 def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:
     """Nodes as the interface has them."""
-    live = Counter(task.agent_id for task in view.tasks.values() if task.job_id and not task.ended)
+    agents = {node.id for node in nodes}
+    live = Counter(
+        task.agent_id
+        for task in view.tasks.values()
+        if task.agent_id in agents and task.job_id and not task.ended
+    )
     gpus: dict[AgentId, list[GpuStatus]] = defaultdict(list)
     hosts = {node.hostname for node in nodes}
     for status in view.gpus(None if len(nodes) == len(view.nodes) else hosts.__contains__):
         gpus[status.node.id].append(status)
-    amounts = view.node_amounts()
+    amounts = view.node_amounts(agents)
     return [views.node(view, node, gpus[node.id], live[node.id], amounts.get(node.id)) for node in nodes]
 
 

@@ -28,7 +28,7 @@ class UpgradeHandlers:
 
     async def show(self, _request: Request) -> Response:
         """GET /v1/upgrade."""
-        return json_answer(await result_of(self._scheduler.read(self._seen.of)))
+        return json_answer(await result_of(self._scheduler.read_copy(self._seen.of)))
 
     def _made(self, view: View) -> shapes.Upgrade:
         return {

@@ -138,7 +138,7 @@ class QueueDocuments(Documents[QueueDocument]):
             Refusal: 422: it does not fit the nodes.
             Conflict: Jobs would be in no leaf.
         """
-        findings = await result_of(self._scheduler.read(lambda view: view.check_queues(wanted)))
+        findings = await result_of(self._scheduler.read_copy(lambda view: view.check_queues(wanted)))
         if findings.faults:
             raise invalid(*(Problem(*each) for each in findings.faults))
         return list(findings.warnings)
@@ -160,7 +160,7 @@ class QueueDocuments(Documents[QueueDocument]):
         }
 
     async def _planned(self, wanted: QueueDocument) -> dict[str, Any]:
-        return plans.shown(await result_of(self._scheduler.read(lambda view: view.plan_queues(wanted))))
+        return plans.shown(await result_of(self._scheduler.read_copy(lambda view: view.plan_queues(wanted))))
 
 
 #: What stands beside a queue's fields when it is read.

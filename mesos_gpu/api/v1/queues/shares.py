@@ -28,7 +28,7 @@ class QueueShares:
     async def list(self, request: Request) -> Response:
         """GET /v1/queue-shares: of the queues that one may see, and those above them."""
         rights = rights_of(request)
-        shares = await result_of(self._scheduler.read(lambda view: view.queue_shares()))
+        shares = await result_of(self._scheduler.read_copy(lambda view: view.queue_shares()))
         seen = _seen(rights, [share.path for share in shares])
         return json_answer({"shares": [_share(share) for share in shares if share.path in seen]})
 
@@ -36,7 +36,7 @@ class QueueShares:
         """GET /v1/queue-shares/{queue}."""
         path = str(request.path_params["queue"])
         require(rights_of(request), QUEUE_SEE, Subject(queue=path))
-        share = await result_of(self._scheduler.read(lambda view: view.path_share(path)))
+        share = await result_of(self._scheduler.read_copy(lambda view: view.path_share(path)))
         answer: shapes.PathShare = {
             "path": share.path,
             "steps": [_share(step) for step in share.steps],

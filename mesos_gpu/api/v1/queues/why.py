@@ -31,7 +31,9 @@ class QueueWhys:
         path, sight = str(request.path_params["queue"]), Sight.of(request)
         require(rights_of(request), QUEUE_SEE, Subject(queue=path))
         return json_answer(
-            await result_of(self._scheduler.read(lambda view: _shown(view, view.explain_queue(path), sight)))
+            await result_of(
+                self._scheduler.read_copy(lambda view: _shown(view, view.explain_queue(path), sight))
+            )
         )
 
 

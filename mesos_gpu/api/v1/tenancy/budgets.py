@@ -36,7 +36,7 @@ class BudgetHandlers:
         rights = rights_of(request)
         past = PAST.of(request)
         every = await result_of(
-            self._scheduler.read(lambda view: view.budget_periods() if past else view.budgets())
+            self._scheduler.read_copy(lambda view: view.budget_periods() if past else view.budgets())
         )
         body: shapes.Budgets = {"budgets": [shown(each) for each in every if sees_budget(rights, each.use)]}
         return json_answer(body)
@@ -45,7 +45,7 @@ class BudgetHandlers:
         """POST /v1/budgets/grants."""
         queue, user, hours = _granted(await read_of(request, object_of))
         await result_of(self._scheduler.grant_budget(queue, user, round(hours * _HOUR)))
-        every = await result_of(self._scheduler.read(lambda view: view.budgets()))
+        every = await result_of(self._scheduler.read_copy(lambda view: view.budgets()))
         return json_answer(
             next(shown(each) for each in every if (each.use.queue, each.use.user) == (queue, user))
         )

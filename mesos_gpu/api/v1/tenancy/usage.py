@@ -75,7 +75,7 @@ class UsageHandlers:
         """GET /v1/usage."""
         by, spans, waits = _by(request), self._periods(request), WAITS.of(request)
         sees, records, depth = _sees(request), self._records, int(DEPTH.of(request))
-        unmet = await result_of(self._scheduler.read(lambda view: view.unmet()))
+        unmet = await result_of(self._scheduler.read_copy(lambda view: view.unmet()))
 
         def seen(use: Iterable[accounts.Row]) -> Iterator[accounts.Row]:
             for account, figures in use:

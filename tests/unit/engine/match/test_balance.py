@@ -1,13 +1,14 @@
 """Offers at the end of a match: when they are asked for, held and given back, to the second."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine.calendar.booked import Provisional
-from mesos_gpu.engine.match.offers import balance, on_offers, wants_offers
+from mesos_gpu.engine.match.offers import MANY_OFFERS, balance, on_offers, wants_offers
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -122,6 +123,19 @@ def test_offers_that_were_held_for_long_are_given_back(
     given = tuple(ids[i] for i in old)
     assert turn.effects == ([fx.Decline(given, 5.0)] if given else [])
     assert set(turn.state.offers) == {*ids} - {*given}
+
+
+def test_many_offers_are_given_back_a_few_at_a_time() -> None:
+    turn, count = turn_of("dev"), 2 * MANY_OFFERS
+    for i in range(count):
+        hold(turn, f"o{i}", 31.0)
+    given = list[int]()
+    for second in range(33):
+        balance(Turn(turn.state, turn.settings, NOW + second), ())
+        given.append(count - len(turn.state.offers))
+    steps = [after - before for before, after in pairwise([0, *given])]
+    assert max(steps[:15]) <= count / 20, "the next jobs find the others"
+    assert given[-1] == count
 
 
 @pytest.mark.parametrize(

@@ -331,8 +331,29 @@ def test_lend_limits_of_queues_beside_keep_what_is_idle(queue: str, kept: int, o
     assert held.kept_from(queue, "default", 15_000) == kept
     assert held.kept_from(queue, "default", 5000) == of_five, "guarantees are scaled"
     assert held.kept_from(queue, "other", 15_000) == 0
-    held.sums.amounts["dev/x", "default"] = 5000
-    assert held.kept_from("ops", "default", 15_000) == 2000, "no less than nothing is kept where more is held"
+    full = held_of(world)
+    full.sums.amounts["dev/x", "default"] = 5000
+    assert full.kept_from("ops", "default", 15_000) == 2000, "no less than nothing is kept where more is held"
+
+
+def test_lend_limits_keep_less_with_each_take_until_it_is_undone() -> None:
+    keeps = QueueSpec(guarantee_gpus=owed(4), lend_limit_gpus={"default": 1000})
+    world = tree_world({"dev": QueueSpec(), "dev/x": keeps, "dev/y": QueueSpec(), "ops": QueueSpec()})
+    node(world, "n1", 4)
+    held, take = held_of(world), take_of(world, "n1", "t", "dev/x", gpus=1)
+    assert held.kept_from("ops", "default", 15_000) == 3000
+    held.take(take)
+    assert [held.kept_from(queue, "default", 15_000) for queue in ("ops", "dev/y", "dev/x")] == [
+        2000,
+        2000,
+        0,
+    ]
+    held.undo(take)
+    assert [held.kept_from(queue, "default", 15_000) for queue in ("ops", "dev/y", "dev/x")] == [
+        3000,
+        3000,
+        0,
+    ]
 
 
 def test_gpu_of_an_unknown_node_is_charged_to_the_default_pool(world: World) -> None:

@@ -58,16 +58,16 @@ def described(since: float = 1000.0) -> Task:
 def test_held_task_has_all_that_its_labels_say(world: World) -> None:
     world.feed(ev.TasksListed((told(LABEL),)))
     assert world.state.tasks == {"j.5": described()}
-    assert world.state.launches == {"j": ["j.5"]}
+    assert world.state.launches == {"j": ("j.5",)}
 
 
 def test_held_task_is_described_by_a_later_list(world: World) -> None:
     world.status("j.5", "TASK_RUNNING")
     assert world.state.tasks == {"j.5": held(None)}
-    assert world.state.launches == {"j.5": ["j.5"]}
+    assert world.state.launches == {"j.5": ("j.5",)}
     world.feed(ev.TasksListed((told(LABEL),)))
     assert world.state.tasks == {"j.5": described()}
-    assert world.state.launches == {"j": ["j.5"]}
+    assert world.state.launches == {"j": ("j.5",)}
     world.feed(ev.TasksListed((told(replace(LABEL, attempt=9)),)))
     assert world.state.tasks == {"j.5": described()}, "it is described once"
 
@@ -76,7 +76,7 @@ def test_held_task_without_labels_stays_its_own_job(world: World) -> None:
     world.status("j.5", "TASK_RUNNING")
     world.feed(ev.TasksListed((told(None),)))
     assert world.state.tasks == {"j.5": held(told(None))}
-    assert world.state.launches == {"j.5": ["j.5"]}
+    assert world.state.launches == {"j.5": ("j.5",)}
 
 
 def test_adopted_job_asks_for_what_its_labels_say(world: World) -> None:

@@ -1,0 +1,85 @@
+"""A copy of the state for readers, beside the state that it is of."""
+
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import JobId, OfferId
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, offer
+from tests.unit.engine.match.test_engine_shares import HALF, card, submit, world_of
+from tests.unit.engine.tenancy.lending import Tenants, queue
+
+
+@pytest.fixture
+def world() -> Tenants:
+    """A full cluster: a queue has borrowed all, and jobs of another one, with a seat and without, wait."""
+    world = Tenants()
+    world.register()
+    world.agents(2, 4)
+    world.document(dev=queue(2), prod=queue(6))
+    for i in range(4):
+        world.runs(f"runs{i}", "dev", 2)
+    for i in range(4):
+        world.submit(f"waits{i}", queue="prod", gpus=2, preemptible=True)
+    world.passes(20)
+    return world
+
+
+def view_of(world: World) -> StateView:
+    return StateView(world.state, world.settings, world.now)
+
+
+def told(view: StateView) -> dict[str, Any]:
+    """Return the answers to readers of a state."""
+    return {
+        "jobs": dict(view.jobs),
+        "tasks": {job_id: view.tasks_of(job_id) for job_id in view.jobs},
+        "gpus": view.gpus(),
+        "page": view.gpu_page(None, 3, 2),
+        "holders": [view.holder(status.gpu.id) for status in view.gpus()],
+        "amounts": view.node_amounts(view.nodes),
+        "why": [view.explain(job_id) for job_id in view.jobs],
+        "queue": view.waiting(10),
+        "reasons": view.wait_reasons(10),
+        "queues": [view.queues(), view.queue_shares(), view.explain_queue("prod"), view.budgets()],
+        "room": {job_id: view.made_room_for(job_id) for job_id in view.jobs},
+        "unmet": view.unmet(),
+        "disbelieved": view.disbelieved,
+        "unused": list(view.unused_offers),
+    }
+
+
+def test_copy_tells_readers_what_the_state_does(world: Tenants) -> None:
+    assert any(view_of(world).made_room_for(job_id) for job_id in world.state.jobs), "others end for a job"
+    assert world.state.seats_given
+    assert told(view_of(world).copied()) == told(view_of(world))
+
+
+def test_copy_stays_as_it_was_whatever_follows(world: Tenants) -> None:
+    copied = view_of(world).copied()
+    before = told(copied)
+    world.agents(1, 4)
+    world.ends("runs0")
+    world.starts()
+    world.submit("new", queue="prod", gpus=1, preemptible=True)
+    world.feed(ev.KillRequested(JobId("runs1")))
+    world.offers(offer("more", "plain"))
+    world.feed(ev.OfferRescinded(OfferId("more")))
+    world.passes(90)
+    assert told(view_of(world)) != before
+    assert told(copied) == before
+
+
+def test_share_of_a_card_that_ends_stays_in_a_copy() -> None:
+    world = world_of(card("g1"))
+    submit(world, "j1", **HALF)
+    (shared,) = [view_of(world).shared(status.gpu) for status in view_of(world).gpus()]
+    assert shared is not None
+    assert len(shared.tenants) == 1
+    copied = view_of(world).copied()
+    task_id = world.job("j1").task_id
+    assert task_id is not None
+    world.status(task_id, "TASK_FINISHED", agent="a1")
+    assert [copied.shared(status.gpu) for status in copied.gpus()] == [shared]
