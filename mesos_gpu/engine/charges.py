@@ -8,11 +8,10 @@ are kept with the state from match to match, and follow its changes.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Final
+from dataclasses import replace
 
-from mesos_gpu.engine.books import NOTHING, Amounts, cpus_and_memory
+from mesos_gpu.engine.books import cpus_and_memory
+from mesos_gpu.engine.indexes.charges import Charges
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
@@ -21,117 +20,17 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import Part, charged
 from mesos_gpu.policy.admission.limits import charge_percent
 from mesos_gpu.policy.tenancy.pools import pool_of, pools_of_unreported
-from mesos_gpu.policy.tenancy.tree import Tree, lineage
-
-ALL: Final = "*"  # in the place of a user: everybody; nobody has that name
-
-
-@dataclass(slots=True)
-class Sums:
-    """Sums of charges: of each queue, with all that is below it, up to `ROOT`.
-
-    Attributes:
-        amounts: Thousandths of cost by queue and pool.
-        leaves: What each queue is charged itself, by pool: beside cost, processors and memory.
-        users: Thousandths of cost of all pools together by queue and user, `ALL` being one.
-        jobs: Jobs that hold anything, by queue and user.
-        members: Tasks of each job.
-        revision: Grows with each change.
-    """
-
-    amounts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    leaves: dict[tuple[str, str], Amounts] = field(default_factory=dict)
-    users: Counter[tuple[str, str]] = field(default_factory=Counter)
-    jobs: Counter[tuple[str, str]] = field(default_factory=Counter)
-    members: Counter[JobId] = field(default_factory=Counter)
-    revision: int = 0
-
-    def add(self, job_id: JobId, charge: Charge, sign: int = 1) -> None:
-        """Count what a task of a job is charged in, or out."""
-        self.revision += 1
-        before = self.members[job_id]
-        after = self.members[job_id] = before + sign
-        if not after:
-            del self.members[job_id]
-        job = bool(after) - bool(before)
-        self._add_own(charge, sign)
-        for path in up(charge.queue):
-            if charge.milli:
-                self.amounts[path, charge.pool] += sign * charge.milli
-                self.users[path, ALL] += sign * charge.milli
-                self.users[path, charge.user] += sign * charge.milli
-            if job:
-                self.jobs[path, ALL] += job
-                self.jobs[path, charge.user] += job
-
-    def _add_own(self, charge: Charge, sign: int) -> None:
-        key = charge.queue, charge.pool
-        cost, cpus, memory = self.leaves.get(key, NOTHING)
-        total = cost + sign * charge.milli, cpus + sign * charge.cpus_milli, memory + sign * charge.mem_mib
-        if any(total):
-            self.leaves[key] = total
-        else:
-            self.leaves.pop(key, None)
-
-    def copied(self) -> "Sums":
-        """Copy all sums, to be changed apart."""
-        return Sums(
-            self.amounts.copy(), self.leaves.copy(), self.users.copy(), self.jobs.copy(), self.members.copy()
-        )
-
-
-@lru_cache(maxsize=4096)
-def up(queue: str) -> tuple[str, ...]:
-    """A queue and all above it, itself first, `ROOT` last."""
-    return (*lineage(queue), ROOT)
-
-
-@dataclass(slots=True)
-class Charges:
-    """What each task holds, kept with the state from match to match.
-
-    Attributes:
-        document: That the state had.
-        tree: Its queues, and those beside them that have a limit.
-        limits: Of queues that the operator's command line names, GPUs.
-        of_task: What each is charged.
-        sums: Of these.
-    """
-
-    document: QueueDocument
-    tree: Tree
-    limits: Mapping[str, int]
-    of_task: dict[TaskId, tuple[JobId, Charge]] = field(default_factory=dict)
-    sums: Sums = field(default_factory=Sums)
-
-    def put(self, task_id: TaskId, entry: tuple[JobId, Charge] | None) -> None:
-        """What a task holds now, and its job; None: nothing any more."""
-        old = self.of_task.pop(task_id, None)
-        if entry is not None:
-            self.of_task[task_id] = entry
-        if old != entry:
-            if old is not None:
-                self.sums.add(*old, -1)
-            if entry is not None:
-                self.sums.add(*entry)
-
-    def copied(self) -> "Charges":
-        """Copy what each task holds, and the sums."""
-        return replace(self, of_task=dict(self.of_task), sums=self.sums.copied())
-
-    def queue_of(self, job: Job) -> str:
-        """The queue that a job is charged to."""
-        return self.tree.charged_queue(job.spec.queue)
+from mesos_gpu.policy.tenancy.tree import Tree
 
 
 def charges_of(state: State, settings: Settings) -> Charges:
     """Return what all tasks hold now."""
     document, limits = state.hours.span.document, settings.queue_limits
-    known: Charges | None = state.charges
+    known = state.charges
     if known is None or known.document is not document or known.limits != limits:
         known = state.charges = Charges(document, _tree(state, limits), limits)
         state.uncharged = set(state.live)

@@ -40,9 +40,10 @@ def head_line(program: str, seq: int, settings: Settings, *, follows: bool) -> b
 def begun_with(state: State) -> wire.Copied:
     """Copy the state that a journal file begins with, before its first step."""
     # These know of earlier requests what a replay cannot: both go on with new ones.
-    state.table = None
-    state.verdicts.clear()
-    return STATES.copied(replace(state, tokens={id: _unproving(token) for id, token in state.tokens.items()}))
+    state.cluster.table = None
+    state.match.verdicts.clear()
+    tokens = {id: _unproving(token) for id, token in state.rights.tokens.items()}
+    return STATES.copied(replace(state, rights=replace(state.rights, tokens=tokens)))
 
 
 def state_pieces(seq: int, copied: wire.Copied) -> Iterator[bytes]:

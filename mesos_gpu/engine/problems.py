@@ -102,7 +102,8 @@ def _problems_of_shares(state: State) -> list[str]:
 
 def _problems_of_agents(state: State) -> list[str]:
     """Where what is known of agents is not what a look at all of them gives."""
-    made, known = agents_of(state.nodes.values(), state.offers.values(), ()), state.agents
+    cluster = state.cluster
+    made, known = agents_of(cluster.nodes.values(), cluster.offers.values()), cluster.agents
     said: list[str] = []
     for name in ("reserved", "unwatched", "lost"):
         if (now := set(getattr(known, name))) != (truth := set(getattr(made, name))):
@@ -130,7 +131,7 @@ def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:
 
 def _problems_of_tasks(state: State) -> list[str]:
     """Where what is known of live tasks is not what a look at all of them gives."""
-    made, known = replace(state, made_restless=None).restless, state.restless
+    made, known = replace(state.work, made_restless=None).restless, state.work.restless
     said: list[str] = []
     if (order := known.in_order(known.numbers)) != list(state.live):
         said.append(f"live tasks in order are {order}, and should be {list(state.live)}")

@@ -97,7 +97,8 @@ def latest(state: State) -> float:
 def _remember(state: State, moments: _Moments) -> None:
     """Change what only memory has."""
     for name in _SINCE:
-        setattr(state, name, moments.since(getattr(state, name)))
+        part = state.part_with(name)
+        setattr(part, name, moments.since(getattr(part, name)))
     if state.idle_since is not None:
         state.idle_since = moments.since(state.idle_since)
     state.reserve_from = moments.until(state.reserve_from)

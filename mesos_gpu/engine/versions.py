@@ -31,7 +31,8 @@ def take_next(turn: Turn, latest: Document, document: Document, read: int, again
     if _says(document) == _says(latest):
         return False
     turn.put(replace(document, version=latest.version + 1, at=turn.now))
-    kept = getattr(turn.state, NOUN_OF[type(document)].plural)
+    plural = NOUN_OF[type(document)].plural
+    kept = getattr(turn.state.part_with(plural), plural)
     for version in sorted(kept)[:-MOST_VERSIONS]:
         turn.drop(type(document), version)
     return True

@@ -411,7 +411,7 @@ class Noun:
     Attributes:
         kind: The type.
         name: What one is called in messages.
-        plural: Its field of `Saved` and attribute of the engine's state.
+        plural: Field of `Saved`, and of the part of the engine's state that owns it.
         save: The effect that inserts or replaces one.
         forget: The effect that deletes one by its key; None: none is ever forgotten.
         columns: What stores search by: a column's name and the attribute that is in it, as "app.id".

@@ -50,7 +50,7 @@ class Snapshots:
         if self._on_disk is None:
             self._on_disk = State.restored(self._state.started_at, self._load())
         for name in _SEEN:
-            setattr(self._on_disk, name, getattr(self._state, name))
+            setattr(self._on_disk.part_with(name), name, getattr(self._state.part_with(name), name))
         return self._on_disk
 
     def saved(self, effects: Iterable[fx.Effect]) -> None:

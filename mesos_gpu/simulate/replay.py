@@ -238,7 +238,7 @@ def _beyond(one: State, other: State) -> tuple[str, ...]:
     have secrets."""
     differences = []
     for name in journal.STATES.names:
-        mine, its = getattr(one, name), getattr(other, name)
+        mine, its = journal.STATES.field_of(one, name), journal.STATES.field_of(other, name)
         if isinstance(mine, dict):
             if list(mine.items()) != list(its.items()):  # an order, too, may decide
                 keys = [str(key) for key, value in mine.items() if key not in its or its[key] != value]

@@ -150,7 +150,8 @@ class World:
 
 def saved_of(state: State) -> Saved:
     """What a store would give back of that state."""
-    saved = Saved(state.framework_id, **{noun.plural: _kept(getattr(state, noun.plural)) for noun in NOUNS})
+    kept = {name: _kept(getattr(state.part_with(name), name)) for name in (noun.plural for noun in NOUNS)}
+    saved = Saved(state.mesos.framework_id, **kept)
     drafts = {job_id for drafts in state.members.drafts.values() for job_id in drafts}
     return replace(saved, jobs=tuple(job for job in saved.jobs if job.id not in drafts))
 

@@ -9,7 +9,7 @@ reads as the same float.
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from math import isinf
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -149,25 +149,47 @@ def _copier_of_fields(kind: type[Any]) -> Callable[[Any], Any]:
     return copied
 
 
+def _kept(kind: type[Any], part: str = "") -> Iterator[tuple[str, Field[Any], Any]]:
+    """Yield each field of a dataclass that is kept, with the name of its part, or "", and its type."""
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        if field.metadata.get("part"):
+            yield from _kept(hints[field.name], field.name)
+        elif not field.metadata.get("derived"):
+            yield part, field, hints[field.name]
+
+
 class Exact(Generic[T]):
-    """A dataclass whose dicts keep their order and may have keys that JSON has not: they are lists of pairs."""
+    """A dataclass whose dicts keep their order and may have keys that JSON has not: they are lists of pairs.
+
+    Fields of its parts are members of the same JSON object as its own fields.
+    """
 
     def __init__(self, kind: type[T]) -> None:
         """`kind` is made anew by its fields' names. Metadata of a field may say its name in JSON, as "journal"."""
         assert is_dataclass(kind)
-        hints = get_type_hints(kind)
-        self._kind = kind
-        kept = [field for field in fields(kind) if not field.metadata.get("derived")]
-        self.names = tuple(field.name for field in kept)
-        self._keys = {field.name: field.metadata.get("journal", field.name) for field in kept}  # in JSON
+        self._kind, self._kinds = kind, get_type_hints(kind)
+        kept = list(_kept(kind))
+        hints = {field.name: hint for _, field, hint in kept}
+        assert len(hints) == len(kept), f"parts of {kind.__name__} have fields of the same name"
+        self.names = tuple(hints)
+        self._part_of = {field.name: part for part, field, _ in kept}
+        self._keys = {
+            field.name: field.metadata.get("journal", field.name) for _, field, _ in kept
+        }  # in JSON
         self._copiers = {name: _copier(hints[name]) for name in self.names}
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]
                  for name in self.names]  # fmt: skip
-        needed = {each.name for each in kept if each.default is each.default_factory is MISSING}
+        needed = {each.name for _, each, _ in kept if each.default is each.default_factory is MISSING}
         shapes = [(name, of) if name in needed else (name, of | None, None) for name, of in types]
         struct = msgspec.defstruct(kind.__name__, shapes, rename=self._keys)
         self._decoder = msgspec.json.Decoder(struct, dec_hook=_made)
+
+    def field_of(self, value: T, name: str) -> Any:
+        """Return the field of a value, or of one of its parts, that has a name."""
+        part = self._part_of[name]
+        return getattr(getattr(value, part) if part else value, name)
 
     def copied(self, value: T) -> Copied:
         """Copy the parts of a value that `pieces` encodes, so that later changes of the value do not affect the copy.
@@ -178,11 +200,11 @@ class Exact(Generic[T]):
 
     def duplicate(self, value: T) -> T:
         """Copy a value, so that later changes of one do not affect the other; derived fields have their defaults."""
-        return self._kind(**dict(self._copies(value)))
+        return self._made_of(dict(self._copies(value)))
 
     def _copies(self, value: T) -> Iterator[tuple[str, Any]]:
         for name, of_field in self._copiers.items():
-            item = getattr(value, name)
+            item = self.field_of(value, name)
             yield name, item if of_field is None else of_field(item)
 
     def encode(self, value: T) -> bytes:
@@ -214,11 +236,18 @@ class Exact(Generic[T]):
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise Damaged(f"a state in the journal cannot be read: {error}", remedy=_REMEDY) from error
         # A journal from before there was a field lacks it: the field has its default then.
-        body = {name: value for name in self.names if (value := getattr(decoded, name)) is not None}
-        for name in self._dicts:
-            if name in body:
-                body[name] = dict(body[name])
-        return self._kind(**body)
+        given = {name: value for name in self.names if (value := getattr(decoded, name)) is not None}
+        return self._made_of(
+            {name: dict(value) if name in self._dicts else value for name, value in given.items()}
+        )
+
+    def _made_of(self, by_name: Mapping[str, Any]) -> T:
+        """Make a value of its fields and of those of its parts; a field that is left out has its default."""
+        bodies: dict[str, dict[str, Any]] = {}
+        for name, value in by_name.items():
+            bodies.setdefault(self._part_of[name], {})[name] = value
+        own = bodies.pop("", {})
+        return self._kind(**own, **{part: self._kinds[part](**body) for part, body in bodies.items()})
 
 
 def encode(value: Any) -> bytes:

@@ -81,7 +81,7 @@ store.save([SaveJob(job)])
 saved = store.load()
 assert saved.jobs == (job,)
 state = State.restored(0.0, saved)
-assert STATES.decode(STATES.encode(state)).jobs == {job.id: job}
+assert STATES.decode(STATES.encode(state)).work.jobs == {job.id: job}
 store.close()
 db = sqlite3.connect(path)
 *columns, row = db.execute("SELECT * FROM jobs").fetchone()

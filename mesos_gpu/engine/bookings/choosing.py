@@ -43,7 +43,7 @@ _STAYS: Final = 2  # and who is there until it ends by itself, when nobody knows
 def choose_nodes(turn: Turn, backlog: Backlog) -> None:
     """Choose what must be chosen now, let begin what is to, and put provisional nodes in order; in each match while
     there are bookings."""
-    last: Provisional | None = turn.state.provisional
+    last = turn.state.provisional
     now = Provisional({} if last is None else dict(last.places))
     for booking in unfinished(turn.state):
         count_used(turn, booking)

@@ -6,7 +6,7 @@ from mesos_gpu.engine.bookings.beginning import begin, is_to_begin
 from mesos_gpu.engine.bookings.ending import end_booking
 from mesos_gpu.engine.bookings.telling import SLACK_S, is_told, on_places, tell_at, tell_end_at
 from mesos_gpu.engine.bookings.using import count_used, purged_at
-from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, unfinished
+from mesos_gpu.engine.calendar.booked import jobs_of, unfinished
 from mesos_gpu.engine.calendar.leads import notice_of
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
@@ -20,7 +20,7 @@ _KEPT_S: Final = 30 * DAY_S  # bookings that have ended are remembered
 def on_tick(turn: Turn) -> None:
     """Do what is due; nothing is looked at before the next moment of which that is known."""
     state = turn.state
-    known: Provisional | None = state.provisional
+    known = state.provisional
     if not state.bookings or (known is not None and turn.now < known.next_at):
         return
     for booking in unfinished(state):

@@ -1,9 +1,7 @@
 """Bookings as jobs meet them: which of them a job may use, what it waits for, and who holds what is booked."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from math import inf
-from typing import Final
+from dataclasses import replace
 
 from mesos_gpu.engine.calendar.leads import has_ended_by, lead_of
 from mesos_gpu.engine.settings import Settings
@@ -23,25 +21,6 @@ from mesos_gpu.policy.room.reservation import ends_by, outlasts
 from mesos_gpu.policy.tenancy.tree import lineage
 
 Nodes = Mapping[AgentId, NodeCapacity]
-_SEEN_AHEAD_S: Final = 10.0  # masters answer within two or three seconds
-
-
-@dataclass(slots=True)
-class Provisional:
-    """What follows from bookings and what runs, and is worked out anew when it is missing.
-
-    Attributes:
-        places: Of bookings whose nodes are not chosen yet, those that they would get now: what could not be out of
-            their way in time is not started there.
-        next_at: When the next of them needs something, seconds since the epoch.
-    """
-
-    places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
-    next_at: float = inf
-
-    def is_soon(self, now: float) -> bool:
-        """Whether nodes may have to be chosen soon: then the master is asked what is free. `now`: epoch seconds."""
-        return self.next_at - now <= _SEEN_AHEAD_S
 
 
 def booking_called(state: State, name: str) -> Booking | None:
@@ -248,7 +227,7 @@ class Booked:
         """What is kept of nodes for bookings, those that begin first before others. `capacity`: of a node."""
         if not self.any:
             return []
-        provisional: Provisional | None = self._state.provisional
+        provisional = self._state.provisional
         later = {} if provisional is None else provisional.places
         kept: list[Reservation] = []
         for booking in unfinished(self._state):

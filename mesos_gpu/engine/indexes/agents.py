@@ -11,7 +11,6 @@ from mesos_gpu.model.ids import AgentId, GpuId, OfferId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
-from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.nodes.levels import Fabric, fabric_of
 from mesos_gpu.wire.mesos.reservations import owner_of
 
@@ -53,7 +52,6 @@ class Agents:
         crowded: Places of several.
         reports: The latest of each agent, as long as its node has what it was read as.
         arrivals: How many offers have been held so far.
-        freed_ports: Ports of ended tasks by agent, with the time of the end.
         made_fabric: Groups of all nodes; None before they are asked for.
     """
 
@@ -68,7 +66,6 @@ class Agents:
     crowded: dict[Place, None] = field(default_factory=dict)
     reports: dict[AgentId, Report] = field(default_factory=dict, compare=False)
     arrivals: int = field(default=0, compare=False)
-    freed_ports: dict[AgentId, dict[int, float]] = field(default_factory=dict, compare=False)
     made_fabric: Fabric | None = field(default=None, compare=False)
 
     def fabric(self, levels: Sequence[str], nodes: Mapping[AgentId, Node]) -> Fabric:
@@ -97,23 +94,6 @@ class Agents:
         if not own:
             del self.offers[offer.agent_id]
         _mark(self.reserved, offer.agent_id, _is_reserved(own))
-
-    def free_ports(self, task: Task) -> None:
-        """Note the ports of a task that has ended."""
-        if not task.ports:
-            return
-        freed = self.freed_ports.setdefault(task.agent_id, {})
-        for port in task.ports:
-            freed[port] = max(task.ended_at or 0.0, freed.get(port, 0.0))
-
-    def ports_freed_since(self, agent_id: AgentId, moment: float) -> Mapping[int, float]:
-        """Return the ports of an agent that were in use at or after a moment, with the ends of their tasks."""
-        freed = self.freed_ports.get(agent_id)
-        if not freed:
-            return {}
-        for port in [port for port, ended_at in freed.items() if ended_at < moment]:
-            del freed[port]
-        return freed
 
     def drop_all(self) -> None:
         """No offer is held any more."""
@@ -194,16 +174,13 @@ class Agents:
         self.reports[agent_id] = Report(data, inventory)
 
 
-def agents_of(nodes: Iterable[Node], offers: Iterable[Offer], tasks: Iterable[Task]) -> Agents:
+def agents_of(nodes: Iterable[Node], offers: Iterable[Offer]) -> Agents:
     """The agents of a state."""
     agents = Agents()
     for node in nodes:
         agents.enter(None, node)
     for offer in offers:
         agents.hold(offer)
-    for task in tasks:
-        if task.ended:
-            agents.free_ports(task)
     return agents
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from mesos_gpu.engine.calendar.booked import Provisional, unfinished
+from mesos_gpu.engine.calendar.booked import unfinished
 from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Decline, Revive, Suppress
 from mesos_gpu.engine.gpus.covers import is_uncovered
@@ -47,7 +47,7 @@ def wants_offers(turn: Turn) -> bool:
 
 
 def _is_booked_soon(turn: Turn) -> bool:
-    known: Provisional | None = turn.state.provisional
+    known = turn.state.provisional
     return known is not None and known.is_soon(turn.now)
 
 

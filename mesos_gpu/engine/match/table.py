@@ -1,10 +1,9 @@
 """What is offered, kept over matches: an agent is looked at again only when something of it has changed."""
 
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from math import inf
 
 from mesos_gpu.engine.gpus.gpu_status import is_closed
+from mesos_gpu.engine.indexes.table import Table
 from mesos_gpu.engine.match.placing import index_of
 from mesos_gpu.engine.match.remains import Pace, Remains
 from mesos_gpu.engine.queue.take import Take
@@ -14,33 +13,6 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 
 _NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may be something else
-
-
-@dataclass(slots=True)
-class Table:
-    """Agents with offers, as they could be used, and the arrays on which jobs are placed."""
-
-    index: NodeIndex
-    at: float  # when it was last brought up to date
-    sequence: int  # of the next job, when the index last learnt what is asked for
-    fresh_until: dict[AgentId, float] = field(default_factory=dict)  # when the report is too old
-    ends: list[tuple[float, AgentId]] = field(default_factory=list)  # of those: a heap, with some that were
-
-    def note(self, agent_id: AgentId, until: float) -> None:
-        """An agent's report counts until then."""
-        if self.fresh_until.get(agent_id) != until:
-            self.fresh_until[agent_id] = until
-            if until < inf:
-                heappush(self.ends, (until, agent_id))
-
-    def late(self, now: float) -> list[AgentId]:
-        """The agents whose report has become too old."""
-        late = []
-        while self.ends and self.ends[0][0] < now:
-            until, agent_id = heappop(self.ends)
-            if self.fresh_until.get(agent_id) == until:
-                late.append(agent_id)
-        return late
 
 
 class Index:
@@ -78,7 +50,7 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains, pac
         remains: What is left of the agents' offers.
         pace: Room for launches in the agents' launch windows.
     """
-    table: Table | None = state.table
+    table = state.table
     if table is not None and _brought_up(table, state, settings, now, remains, pace):
         return table
     open_ = [agent_id for agent_id in remains.agents if not is_closed(state, state.nodes[agent_id])]

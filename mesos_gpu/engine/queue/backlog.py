@@ -539,7 +539,7 @@ class Backlog:
 
     def ports_in_use_lately(self, agent_id: AgentId) -> Mapping[int, float]:
         """Return the ports that tasks of an agent had which ended lately, with the time of the end."""
-        return self._state.agents.ports_freed_since(agent_id, self._now - _PORTS_REST_S)
+        return self._state.work.ports.freed_since(agent_id, self._now - _PORTS_REST_S)
 
     def capacity(self, node: Node) -> NodeCapacity:
         """What the node has free, and what its tasks will give back."""

@@ -37,7 +37,7 @@ _HOUR = 1000 * MS * 3600  # thousandths times milliseconds
 
 def book_of(state: State) -> Book:
     """What follows from the saved periods."""
-    book: Book | None = state.budget_book
+    book = state.budget_book
     if book is None:
         book = state.budget_book = Book()
         for (queue, user, index), use in state.budget_uses.items():

@@ -8,7 +8,7 @@ from typing import Protocol
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.leaves import Leaf, leaf_of, leaves_of
+from mesos_gpu.engine.indexes.leaves import Leaf, leaf_of
 from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -79,7 +79,7 @@ class Waits:
 
     def jobs(self) -> Iterator[Job]:
         """Each job, when its turn has come by what is held at that moment."""
-        leaves = leaves_of(self._state, self.tree)
+        leaves = self._state.leaves_in(self.tree)
         of_job = leaves.of_job
         self._seated = {of_job[job_id] for job_id in self._state.seats_given if job_id in of_job}
         entries = {path: self._entries(path, leaf) for path, leaf in leaves}
@@ -120,7 +120,7 @@ class Waits:
 
     def _in_order(self, path: str, leaf: Leaf) -> list[Job]:
         places = {} if self._standing is None else self._standing.ranks(path)
-        ordered = leaf.put_in_order(self._state, self._now, self._settings.aging_step_s, places)
+        ordered = leaf.put_in_order(self._state.work.jobs, self._now, self._settings.aging_step_s, places)
         return self._attained.line(ordered) if self._attained.orders(ordered[0]) else ordered
 
     def _entries(self, path: str, leaf: Leaf) -> list[Entry[Job]]:

@@ -10,7 +10,7 @@ from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Pools
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.leaves import Leaf, Ranked, leaf_of, leaves_of, rank_in_leaf
+from mesos_gpu.engine.indexes.leaves import Leaf, Ranked, leaf_of, rank_in_leaf
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.room.given_up import keeps_seat
 from mesos_gpu.engine.room.hopeless import fit_nowhere
@@ -246,7 +246,7 @@ def _lines(
             )
     made: dict[str, Iterable[Ask]] = {path: sorted(line, key=_by_rank) for path, line in lines.items()}
     pays, hopeless = ground.tree.has_budgets, fit_nowhere(state, turn.now)
-    for leaf, jobs in leaves_of(state, ground.tree):
+    for leaf, jobs in state.leaves_in(ground.tree):
         if leaf not in open_:
             continue
         due: Iterable[Ranked] = (
@@ -303,7 +303,7 @@ def _is_due(job: Job, now: float) -> bool:
 
 def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
     """The jobs of a leaf that ask for GPUs, in its order."""
-    ranked = leaf.by_rank(turn.state, turn.now, turn.settings.aging_step_s)
+    ranked = leaf.by_rank(turn.state.work.jobs, turn.now, turn.settings.aging_step_s)
     if not attained.any or not any(attained.orders(each.job) for each in ranked):
         return ranked
     anew = [each._replace(rank=_rank(turn, attained, each.job)) for each in ranked]

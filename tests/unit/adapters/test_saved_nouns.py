@@ -10,7 +10,7 @@ import pytest
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.effects import RANK
-from mesos_gpu.engine.state import State
+from mesos_gpu.engine.state import PART_WITH
 from mesos_gpu.model.saves import NOUNS, Noun, Saved
 
 _WITH_LEASES = '''
@@ -53,9 +53,9 @@ class ForgetLease(Save):
 """),
 )
 patched(
-    "mesos_gpu.engine.state",
-    names=("DERIVED: Final", "from mesos_gpu.model.saves import Lease\\n"),
-    field=("    offers: dict[OfferId, Offer] = ", "    leases: dict[str, Lease] = field(default_factory=dict)\\n"),
+    "mesos_gpu.engine.parts.calendar",
+    names=("\\n@dataclass(slots=True)", "from mesos_gpu.model.saves import Lease\\n"),
+    field=("    provisional: Provisional | None = ", "    leases: dict[str, Lease] = field(default_factory=dict)\\n"),
 )
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.journal import STATES, digest, words
@@ -77,17 +77,17 @@ one, two = Lease("one", 1.5), Lease("two", 2.5)
 turn.put(one)
 turn.put(two)
 turn.drop(Lease, "two")
-assert turn.state.leases == {"one": one}
+assert turn.state.calendar.leases == {"one": one}
 assert [words(effect) for effect in turn.effects] == ["SaveLease one", "SaveLease two", "ForgetLease two"]
 assert digest(turn.effects)
-assert STATES.decode(STATES.encode(turn.state)).leases == {"one": one}
+assert STATES.decode(STATES.encode(turn.state)).calendar.leases == {"one": one}
 assert saved_of(turn.state).leases == (one,)
 for store in (SqliteStore(path), MemoryStore()):
     store.save(turn.effects)
     saved = store.load()
     store.close()
     assert saved.leases == (one,)
-    assert State.restored(0.0, saved).leases == {"one": one}
+    assert State.restored(0.0, saved).calendar.leases == {"one": one}
 '''
 
 
@@ -106,7 +106,7 @@ def test_saved_noun_that_is_declared_is_saved_and_restored(tmp_path: Path) -> No
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.plural)
 def test_saved_noun_has_its_place_everywhere(noun: Noun) -> None:
     assert noun.plural in {each.name for each in dataclasses.fields(Saved)}
-    assert noun.plural in {each.name for each in dataclasses.fields(State)}
+    assert noun.plural in PART_WITH
     assert noun.save in RANK
     assert noun.forget is None or noun.forget in RANK
 

@@ -58,7 +58,7 @@ def state_of(*nouns: object, **fields: object) -> State:
     for noun in nouns:
         state.put(noun)
     for name, value in fields.items():
-        setattr(state, name, value)
+        setattr(state.part_with(name), name, value)
     return state
 
 

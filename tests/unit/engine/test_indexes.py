@@ -66,7 +66,7 @@ def test_index_of_agents_equals_a_look_at_all_of_them(seed: int) -> None:
                 agents.hold(held)
             case "drop" if offers:
                 agents.drop(offers.pop(chance.choice(list(offers))))
-        made = agents_of(nodes.values(), offers.values(), ())
+        made = agents_of(nodes.values(), offers.values())
         assert agents.in_order(agents.offers) == made.in_order(made.offers)
         assert [[h.offer for h in own.values()] for _, own in sorted(agents.offers.items())] == [
             [h.offer for h in own.values()] for _, own in sorted(made.offers.items())

@@ -19,6 +19,8 @@ from mesos_gpu.engine.preemption import preempting
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.parts.cluster import ClusterPart
+from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import gangs, statuses
 from mesos_gpu.engine.turn import Turn
@@ -148,8 +150,8 @@ def _saves_of_tasks_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _drains_of_gpus_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    real = State.drain_of
-    patch.setattr(State, "drain_of", lambda state, hostname, gpu_id=None: real(state, hostname))
+    real = ClusterPart.drain_of
+    patch.setattr(ClusterPart, "drain_of", lambda part, hostname, gpu_id=None: real(part, hostname))
 
 
 def _echoes_of_failures_count(patch: pytest.MonkeyPatch) -> None:
@@ -223,7 +225,7 @@ def _what_shares_grow_to_is_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def _limits_do_not_see_resizes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(worlds, "SETTINGS", replace(SETTINGS, queue_limits={"small": 1}))  # soon full
-    patch.setattr(State, "counted_milli", lambda state, task, job: job.spec.counted_milli)
+    patch.setattr(WorkPart, "counted_milli", lambda part, task, job: job.spec.counted_milli)
 
 
 def _each_task_has_another_executor_info(patch: pytest.MonkeyPatch) -> None:

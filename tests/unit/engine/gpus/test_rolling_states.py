@@ -48,7 +48,7 @@ def state_of(
     if roll is not None:
         state.rolls.under_way[A1] = replace(roll)
     for name, value in fields.items():
-        setattr(state, name, value)
+        setattr(state.part_with(name), name, value)
     return state
 
 

@@ -126,7 +126,7 @@ def test_port_of_a_task_that_has_just_ended_goes_last(world: World, is_loaded: b
         had += task.ports
         world.status(task.id, "TASK_FINISHED")
         if is_loaded:
-            world.state.made_agents = None
+            world.state.work.made_ports = None
         world.now += 50.0
     assert {*had[:2]} == {100, 101}
     assert had == had[:2] * 3, "the one that has been unused for longer"

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from mesos_gpu.engine.queue.leaves import Leaf, Leaves, Ranked, leaf_of, leaves_of, rank_in_leaf, ruled_as
-from mesos_gpu.engine.state import State
+from mesos_gpu.engine.indexes.leaves import Leaf, Leaves, Ranked, leaf_of, rank_in_leaf, ruled_as
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job, JobState
 from mesos_gpu.model.tenancy import QueueSpec
@@ -23,9 +22,9 @@ def job_of(name: str, sequence: int = 1, *, at: float = NOW, room: float | None 
     return Job(JobId(name), made, at, sequence, room_made_at=room)
 
 
-def leaf_with(*jobs: Job) -> tuple[State, Leaf]:
-    state = State(started_at=0.0, jobs={job.id: job for job in jobs})
-    return state, Leaf(members={job.id: job.sequence for job in jobs})
+def leaf_with(*jobs: Job) -> tuple[dict[JobId, Job], Leaf]:
+    known = {job.id: job for job in jobs}
+    return known, Leaf(members={job.id: job.sequence for job in jobs})
 
 
 def orders(leaf: Leaf) -> tuple[bool, bool, bool]:
@@ -54,17 +53,17 @@ def names(jobs: list[Job]) -> list[str]:
 def test_order_of_a_leaf_holds_until_a_job_is_worth_more(
     at: float, priority: int, step_s: float, until: float
 ) -> None:
-    state, leaf = leaf_with(job_of("j", at=at, priority=priority), job_of("k", 2, priority=HIGHEST_PRIORITY))
-    first = leaf.put_in_order(state, NOW, step_s, {})
+    known, leaf = leaf_with(job_of("j", at=at, priority=priority), job_of("k", 2, priority=HIGHEST_PRIORITY))
+    first = leaf.put_in_order(known, NOW, step_s, {})
     assert leaf.until == until
     last = until - 0.25 if until < inf else NOW + 1e9
-    assert leaf.put_in_order(state, last, step_s, {}) is first
+    assert leaf.put_in_order(known, last, step_s, {}) is first
     if until < inf:
-        assert leaf.put_in_order(state, until, step_s, {}) is not first
-    ranked = leaf.by_rank(state, NOW, step_s)
+        assert leaf.put_in_order(known, until, step_s, {}) is not first
+    ranked = leaf.by_rank(known, NOW, step_s)
     assert leaf.ranked_in == (NOW, until, step_s)
-    assert leaf.by_rank(state, last, step_s) is ranked
-    assert leaf.by_rank(state, NOW - 0.25, step_s) is not ranked
+    assert leaf.by_rank(known, last, step_s) is ranked
+    assert leaf.by_rank(known, NOW - 0.25, step_s) is not ranked
 
 
 def test_order_of_a_leaf_is_by_user_then_worth_then_submission() -> None:
@@ -76,24 +75,24 @@ def test_order_of_a_leaf_is_by_user_then_worth_then_submission() -> None:
         job_of("second", 2, priority=9, user="second"),
         job_of("third", 6, priority=9, user="third"),
     )
-    state, leaf = leaf_with(*jobs)
+    known, leaf = leaf_with(*jobs)
     places = {"second": 1, "third": 2}
-    ordered = leaf.put_in_order(state, NOW, STEP_S, places)
+    ordered = leaf.put_in_order(known, NOW, STEP_S, places)
     assert names(ordered) == ["aged", "dear", "early", "late", "second", "third"]
     assert not leaf.room_made
     leaf.entries = []
-    assert leaf.put_in_order(state, NOW, STEP_S, dict(places)) is ordered
+    assert leaf.put_in_order(known, NOW, STEP_S, dict(places)) is ordered
     assert orders(leaf) == (True, False, True)
-    assert names(leaf.put_in_order(state, NOW, STEP_S, {}))[:2] == ["second", "third"]
+    assert names(leaf.put_in_order(known, NOW, STEP_S, {}))[:2] == ["second", "third"]
     assert orders(leaf) == (True, False, False)
-    assert names(leaf.put_in_order(state, NOW, inf, {}))[2:] == ["dear", "early", "aged", "late"]
+    assert names(leaf.put_in_order(known, NOW, inf, {}))[2:] == ["dear", "early", "aged", "late"]
     leaf.forget()
     assert orders(leaf) == (False, False, False)
 
 
 def test_order_of_a_leaf_says_whether_room_was_made() -> None:
-    state, leaf = leaf_with(job_of("j"), job_of("k", 2, room=5.0))
-    leaf.put_in_order(state, NOW, STEP_S, {})
+    known, leaf = leaf_with(job_of("j"), job_of("k", 2, room=5.0))
+    leaf.put_in_order(known, NOW, STEP_S, {})
     assert leaf.room_made
 
 
@@ -105,8 +104,8 @@ def test_ranks_of_a_leaf_put_jobs_with_room_first_and_leave_out_those_without_gp
         job_of("two", 4, gpus=2, priority=1),
         job_of("room", 5, room=5.0),
     )
-    state, leaf = leaf_with(*jobs)
-    assert leaf.by_rank(state, NOW, STEP_S) == [
+    known, leaf = leaf_with(*jobs)
+    assert leaf.by_rank(known, NOW, STEP_S) == [
         Ranked((False, 0, 5), jobs[4], 1000, 2),
         Ranked((True, -1, 4), jobs[3], 2000, 1),
         Ranked((True, 0, 1), jobs[0], 1000, 0),
@@ -162,11 +161,11 @@ def test_leaves_follow_the_state_and_are_made_anew_for_another_tree() -> None:
     world = tree_world({"dev": QueueSpec(), "ops": QueueSpec()})
     world.submit("j1", queue="dev", gpus=1)
     tree = world.state.tree
-    known = leaves_of(world.state, tree)
+    known = world.state.leaves_in(tree)
     world.submit("j2", queue="ops", gpus=1)
-    assert leaves_of(world.state, tree) is known
+    assert world.state.leaves_in(tree) is known
     assert known.of_job == {"j1": "dev", "j2": "ops"}
     assert world.state.moved_jobs == set()
     other = tree_world({"dev": QueueSpec()}).state.tree
     assert other is not None
-    assert leaves_of(world.state, other).of_job == {"j1": "dev", "j2": "default"}
+    assert world.state.leaves_in(other).of_job == {"j1": "dev", "j2": "default"}

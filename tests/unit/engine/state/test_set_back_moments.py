@@ -3,7 +3,7 @@ comes as soon."""
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -106,7 +106,7 @@ def filled(since: float, until: float) -> State:
         elif name == "rolls":
             state.rolls.looked_at, state.rolls.under_way = value.looked_at, value.under_way
         else:
-            setattr(state, name, value)
+            setattr(state.part_with(name), name, value)
     return state
 
 
@@ -116,11 +116,11 @@ def test_moment_is_moved_if_the_clock_was_set_back_over_it(at: float, since: flo
     set_back.on_tick(Turn(state, Settings("executor", "monitor"), NOW))
     made_at = at if at > BEFORE else since  # hours change then, by the clock
     for plural, values in nouns(since, until, made_at).items():
-        known = list(getattr(state, plural).values())
+        known = list(getattr(state.part_with(plural), plural).values())
         shown = [replace(each, version=1) for each in known] if plural == "jobs" else known
         assert shown == values
     for name, value in memory(since, until).items():
-        known = getattr(state, name)
+        known = getattr(state.part_with(name), name)
         assert (
             (vars(value) == {key: getattr(known, key) for key in vars(value)})
             if name == "rolls"
@@ -168,7 +168,7 @@ def test_clock_set_back_leaves_what_is_over() -> None:
 
 def test_clock_set_back_begins_what_is_worked_out_again() -> None:
     state = State(0.0, tended_at=BEFORE, reconciliation=Reconciliation(900.0, 950.0, 4), unmatched=False)
-    state.table = state.leaves = object()
+    state.table = state.leaves = cast("Any", object())
     state.made_books, state.moved_jobs = Books(), {JobId("j")}
     set_back.on_tick(Turn(state, Settings("executor", "monitor"), NOW))
     assert state.reconciliation == Reconciliation(NOW, NOW)

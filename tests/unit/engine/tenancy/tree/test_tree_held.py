@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.engine.charges import ALL, Sums, charges_of, up
-from mesos_gpu.engine.queue.leaves import leaves_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
@@ -133,7 +132,7 @@ def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(count: int) ->
 
 def _leaves_are_those_of_the_queue(world: World) -> None:
     tree = world.state.tree
-    leaves = {path: set(leaf.members) for path, leaf in leaves_of(world.state, tree)}
+    leaves = {path: set(leaf.members) for path, leaf in world.state.leaves_in(tree)}
     pending = [job for job in world.state.jobs.values() if job.state is JobState.PENDING]
     wanted: dict[str, set[JobId]] = {}
     for job in pending:

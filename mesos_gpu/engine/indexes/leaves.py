@@ -1,6 +1,6 @@
-"""The pending jobs of each leaf in their order, kept with the state from match to match.
+"""Pending jobs of each leaf in their order, kept with the state from match to match.
 
-A leaf is put in order anew when one of its jobs has changed, when waiting has made one of them worth more, or when its
+A leaf is put in order again when one of its jobs has changed, when waiting has made one of them worth more, or when its
 users have other places.
 """
 
@@ -9,29 +9,28 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, HIGHEST_PRIORITY, Job, JobState
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.tenancy.order import Entry
 from mesos_gpu.policy.tenancy.tree import Tree
 
-Places = Mapping[str, int]  # of users; who is not in it comes first
+Places = Mapping[str, int]  # of users; a user without a place comes first
 
 
 def leaf_of(tree: Tree, job: Job) -> str:
-    """The leaf where a job waits; of a queue that takes no jobs any more: the one of jobs that name none."""
+    """Return the leaf where a job waits, which is the default one if its queue takes no jobs any more."""
     return tree.leaf_of(job.spec.queue) or DEFAULT_QUEUE
 
 
 def rank_in_leaf(job: Job, now: float, step_s: float) -> tuple[int, ...]:
-    """Where a job stands in its leaf whoever its user is, running or waiting: the lowest is first."""
+    """Return the rank of a running or waiting job in its leaf regardless of its user; the lowest is first."""
     priority = effective_priority(job.priority, now - in_line_since(job), step_s)
     return job.room_made_at is None, -priority, job.sequence
 
 
 def ruled_as(job: Job) -> Hashable:
-    """What limits, and the rules of queues and classes, see of a job: those of one kind wait for the same."""
+    """Return what limits and rules of queues and classes see of a job: jobs of one kind wait for the same."""
     spec = job.spec
     return (
         spec.queue, job.charged_to, spec.gpus, spec.gpu_milli, spec.gpu_compute_pct, spec.tasks, spec.gpu_model,
@@ -43,10 +42,10 @@ class Ranked(NamedTuple):
     """A waiting job that asks for GPUs.
 
     Attributes:
-        rank: Of `rank_in_leaf`.
-        job: It.
-        milli: What each of its tasks counts as, thousandths of GPUs.
-        kind: Jobs of its leaf that have the same number are alike for limits and rules.
+        rank: Rank as of `rank_in_leaf`.
+        job: Job that waits.
+        milli: Thousandths of GPUs that each of its tasks counts as.
+        kind: Number that jobs of the leaf share if limits and rules see no difference.
     """
 
     rank: tuple[int, ...]
@@ -57,18 +56,18 @@ class Ranked(NamedTuple):
 
 @dataclass(slots=True)
 class Leaf:
-    """The jobs that wait in a leaf.
+    """Jobs that wait in a leaf.
 
     Attributes:
-        members: Each, and its place in the order of submission.
-        jobs: They, in their order.
-        until: Then one of them is worth more, by waiting, seconds since the epoch.
-        places: Of users, when it was put in order.
-        step_s: So long a job waits that gains one of priority.
-        entries: What the line sees of them while nobody has a seat or starves; None: it was not asked for.
-        room_made: Whether others were ended for any of them.
-        ranked: Those that ask for GPUs by `rank_in_leaf`; None: it was not asked for.
-        ranked_in: From when and until when they stand so, and for which `step_s`.
+        members: Place of each job in the order of submission.
+        jobs: Jobs in their order; None if they must be put in order.
+        until: Time at which a job's priority has grown by waiting, in seconds since the epoch.
+        places: Places of users when the jobs were put in order.
+        step_s: Seconds after which a job that waits gains one of priority.
+        entries: Entries of the line while no job has a seat or starves; None until they are asked for.
+        room_made: Whether other jobs were ended for any of the jobs.
+        ranked: Jobs that ask for GPUs by `rank_in_leaf`; None until they are asked for.
+        ranked_in: Begin and end of the time for which that order holds, and its `step_s`.
     """
 
     members: dict[JobId, int] = field(default_factory=dict)
@@ -81,14 +80,21 @@ class Leaf:
     ranked: list[Ranked] | None = None
     ranked_in: tuple[float, float, float] = inf, -inf, inf
 
-    def by_rank(self, state: State, now: float, step_s: float) -> list[Ranked]:
-        """The jobs that ask for GPUs, whoever their users are: first those that others were ended for, then by
-        effective priority, then first come, first served."""
+    def by_rank(self, known: Mapping[JobId, Job], now: float, step_s: float) -> list[Ranked]:
+        """Return the jobs that ask for GPUs regardless of their users.
+
+        Jobs that others were ended for come first, then the order is by effective priority and submission.
+
+        Args:
+            known: Jobs by their ids.
+            now: Time in seconds since the epoch.
+            step_s: Seconds after which a job that waits gains one of priority.
+        """
         since, until, known_step_s = self.ranked_in
         if self.ranked is not None and since <= now < until and step_s == known_step_s:
             return self.ranked
         kinds: dict[Hashable, int] = {}
-        jobs = [job for job in self._submitted(state) if job.spec.gpus]
+        jobs = [job for job in self._submitted(known) if job.spec.gpus]
         self.ranked = [
             Ranked(
                 rank_in_leaf(job, now, step_s),
@@ -102,22 +108,29 @@ class Leaf:
         self.ranked_in = now, min((_worth_more_at(job, now, step_s) for job in jobs), default=inf), step_s
         return self.ranked
 
-    def _submitted(self, state: State) -> list[Job]:
+    def _submitted(self, known: Mapping[JobId, Job]) -> list[Job]:
         """Return the jobs in the order of submission; those of one moment, as instances of an app, by their ids."""
-        return [
-            state.jobs[job_id] for _, job_id in sorted((place, id_) for id_, place in self.members.items())
-        ]
+        return [known[job_id] for _, job_id in sorted((place, id_) for id_, place in self.members.items())]
 
     def forget(self) -> None:
-        """Put its jobs in order anew when somebody asks: one of them has changed."""
+        """Forget the order, as one of the jobs has changed."""
         self.jobs = self.ranked = None
 
-    def put_in_order(self, state: State, now: float, step_s: float, places: Places) -> list[Job]:
-        """The jobs in their order: by their users' places, then effective priority, then first come, first served."""
+    def put_in_order(
+        self, known: Mapping[JobId, Job], now: float, step_s: float, places: Places
+    ) -> list[Job]:
+        """Return the jobs by their users' places, then effective priority, then submission.
+
+        Args:
+            known: Jobs by their ids.
+            now: Time in seconds since the epoch.
+            step_s: Seconds after which a job that waits gains one of priority.
+            places: Places of users in the line.
+        """
         fresh = self.jobs is not None and now < self.until and places == self.places and step_s == self.step_s
         if self.jobs is not None and fresh:
             return self.jobs
-        jobs = self._submitted(state)
+        jobs = self._submitted(known)
 
         def place(job: Job) -> tuple[int, int]:
             priority = effective_priority(job.priority, now - in_line_since(job), step_s)
@@ -131,7 +144,7 @@ class Leaf:
 
 
 def _worth_more_at(job: Job, now: float, step_s: float) -> float:
-    """When a job's effective priority grows next."""
+    """Return the time at which a job's effective priority grows next, in seconds since the epoch."""
     if step_s in (0.0, inf) or job.priority >= HIGHEST_PRIORITY:
         return inf if step_s else now
     since = in_line_since(job)
@@ -140,14 +153,14 @@ def _worth_more_at(job: Job, now: float, step_s: float) -> float:
 
 @dataclass(slots=True)
 class Leaves:
-    """All leaves in which anybody waits."""
+    """All leaves in which jobs wait."""
 
     tree: Tree
     by_path: dict[str, Leaf] = field(default_factory=dict)
     of_job: dict[JobId, str] = field(default_factory=dict)
 
     def enter(self, job_id: JobId, job: Job | None) -> None:
-        """A job has changed; None: it is forgotten."""
+        """Note a change of a job; None means that it was removed."""
         waits = job is not None and job.state is JobState.PENDING
         old = self.of_job.pop(job_id, None)
         if old is not None:
@@ -169,16 +182,3 @@ class Leaves:
 
     def __iter__(self) -> Iterator[tuple[str, Leaf]]:
         return iter(self.by_path.items())
-
-
-def leaves_of(state: State, tree: Tree) -> Leaves:
-    """The leaves as they are now."""
-    known: Leaves | None = state.leaves
-    if known is None or known.tree is not tree:
-        known = state.leaves = Leaves(tree)
-        state.moved_jobs = {job_id for _, job_id in state.queue}
-    if state.moved_jobs:
-        for job_id in state.moved_jobs:
-            known.enter(job_id, state.jobs.get(job_id))
-        state.moved_jobs = set()
-    return known

@@ -1,0 +1,114 @@
+"""Sums of what tasks hold, by queue, pool and user."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from mesos_gpu.engine.books import NOTHING, Amounts
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.charge import Charge
+from mesos_gpu.model.tenancy import ROOT, QueueDocument
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+ALL: Final = "*"  # all users, in the place of a user's name
+
+
+@dataclass(slots=True)
+class Sums:
+    """Sums of charges of each queue and of the queues below it, up to `ROOT`.
+
+    Attributes:
+        amounts: Thousandths of cost by queue and pool.
+        leaves: Cost, processors and memory that each queue is charged itself, by queue and pool.
+        users: Thousandths of cost of all pools together, by queue and user or `ALL`.
+        jobs: Number of jobs that hold anything, by queue and user or `ALL`.
+        members: Number of tasks of each job.
+        revision: Number that grows with each change.
+    """
+
+    amounts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    leaves: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    users: Counter[tuple[str, str]] = field(default_factory=Counter)
+    jobs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    members: Counter[JobId] = field(default_factory=Counter)
+    revision: int = 0
+
+    def add(self, job_id: JobId, charge: Charge, sign: int = 1) -> None:
+        """Add the charge of a task of a job, or subtract it if `sign` is -1."""
+        self.revision += 1
+        before = self.members[job_id]
+        after = self.members[job_id] = before + sign
+        if not after:
+            del self.members[job_id]
+        job = bool(after) - bool(before)
+        self._add_own(charge, sign)
+        for path in up(charge.queue):
+            if charge.milli:
+                self.amounts[path, charge.pool] += sign * charge.milli
+                self.users[path, ALL] += sign * charge.milli
+                self.users[path, charge.user] += sign * charge.milli
+            if job:
+                self.jobs[path, ALL] += job
+                self.jobs[path, charge.user] += job
+
+    def _add_own(self, charge: Charge, sign: int) -> None:
+        key = charge.queue, charge.pool
+        cost, cpus, memory = self.leaves.get(key, NOTHING)
+        total = cost + sign * charge.milli, cpus + sign * charge.cpus_milli, memory + sign * charge.mem_mib
+        if any(total):
+            self.leaves[key] = total
+        else:
+            self.leaves.pop(key, None)
+
+    def copied(self) -> "Sums":
+        """Copy all sums, to be changed apart."""
+        return Sums(
+            self.amounts.copy(), self.leaves.copy(), self.users.copy(), self.jobs.copy(), self.members.copy()
+        )
+
+
+@lru_cache(maxsize=4096)
+def up(queue: str) -> tuple[str, ...]:
+    """Return a queue and the queues above it, the queue first and `ROOT` last."""
+    return (*lineage(queue), ROOT)
+
+
+@dataclass(slots=True)
+class Charges:
+    """Charges of tasks, kept with the state from match to match.
+
+    Attributes:
+        document: Document of queues that the charges follow from.
+        tree: Queues of the document and other queues that have a limit.
+        limits: GPU limits of queues that the operator's command line names.
+        of_task: Job and charge of each task.
+        sums: Sums of these charges.
+    """
+
+    document: QueueDocument
+    tree: Tree
+    limits: Mapping[str, int]
+    of_task: dict[TaskId, tuple[JobId, Charge]] = field(default_factory=dict)
+    sums: Sums = field(default_factory=Sums)
+
+    def put(self, task_id: TaskId, entry: tuple[JobId, Charge] | None) -> None:
+        """Replace the job and charge of a task; None removes them."""
+        old = self.of_task.pop(task_id, None)
+        if entry is not None:
+            self.of_task[task_id] = entry
+        if old != entry:
+            if old is not None:
+                self.sums.add(*old, -1)
+            if entry is not None:
+                self.sums.add(*entry)
+
+    def copied(self) -> "Charges":
+        """Copy what each task holds, and the sums."""
+        return replace(self, of_task=dict(self.of_task), sums=self.sums.copied())
+
+    def queue_of(self, job: Job) -> str:
+        """Return the queue that a job is charged to."""
+        return self.tree.charged_queue(job.spec.queue)

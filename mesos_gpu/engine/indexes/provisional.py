@@ -1,0 +1,30 @@
+"""Nodes that bookings would get now."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from mesos_gpu.model.bookings.booking import Place
+
+SEEN_AHEAD_S: Final = 10.0  # masters answer within two or three seconds
+
+
+@dataclass(slots=True)
+class Provisional:
+    """Nodes of bookings that have none yet, which follow from the bookings and from what runs.
+
+    Attributes:
+        places: Places that such a booking would get now: no job starts there that could not leave in time.
+        next_at: Time at which the next booking needs something, in seconds since the epoch.
+    """
+
+    places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
+    next_at: float = inf
+
+    def is_soon(self, now: float) -> bool:
+        """Return whether nodes may have to be chosen soon: then the master is asked for what is free.
+
+        Args:
+            now: Time in seconds since the epoch.
+        """
+        return self.next_at - now <= SEEN_AHEAD_S
