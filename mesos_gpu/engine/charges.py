@@ -29,45 +29,45 @@ from mesos_gpu.policy.tenancy.tree import Tree
 
 def charges_of(state: State, settings: Settings) -> Charges:
     """Return what all tasks hold now."""
-    document, limits = state.hours.span.document, settings.queue_limits
-    known = state.charges
+    document, limits = state.quota.hours.span.document, settings.queue_limits
+    known = state.quota.charges
     if known is None or known.document is not document or known.limits != limits:
-        known = state.charges = Charges(document, _tree(state, limits), limits)
-        state.uncharged = set(state.live)
-    if state.uncharged:
-        for task_id in state.uncharged:
+        known = state.quota.charges = Charges(document, _tree(state, limits), limits)
+        state.quota.uncharged = set(state.work.live)
+    if state.quota.uncharged:
+        for task_id in state.quota.uncharged:
             known.put(task_id, _entry(state, known, task_id))
-        state.uncharged = set()
+        state.quota.uncharged = set()
     return known
 
 
 def charges_by(state: State, tree: Tree) -> Charges:
     """What all tasks would hold now if those were the queues."""
     charges = Charges(tree.document, tree, {})
-    for task_id in state.live:
+    for task_id in state.work.live:
         charges.put(task_id, _entry(state, charges, task_id))
     return charges
 
 
 def tree_of(state: State, settings: Settings) -> Tree:
     """Return the document's queues, and beside them those that only the command line names."""
-    return charges_of(state, settings).tree if settings.queue_limits else state.tree
+    return charges_of(state, settings).tree if settings.queue_limits else state.quota.tree
 
 
 def _tree(state: State, limits: Mapping[str, int]) -> Tree:
     """Return the document's queues; those that only the command line names are top queues with a limit."""
     named = {name: QueueSpec(limit_gpus={DEFAULT_POOL: gpus * WHOLE}) for name, gpus in limits.items()}
-    return state.tree.beside(named) if named else state.tree
+    return state.quota.tree.beside(named) if named else state.quota.tree
 
 
 def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge] | None:
-    task = state.tasks.get(task_id)
-    job = None if task is None or task_id not in state.live else state.holding_job(task)
+    task = state.work.tasks.get(task_id)
+    job = None if task is None or task_id not in state.work.live else state.work.holding_job(task)
     if task is None or job is None:
         return None
-    old, node = known.of_task.get(task_id), state.nodes.get(task.agent_id)
+    old, node = known.of_task.get(task_id), state.cluster.nodes.get(task.agent_id)
     pool = old[1].pool if old else pool_of_node(known.tree, node)
-    counted, granted = state.counted_milli(task, job), granted_milli(state, task, job)
+    counted, granted = state.work.counted_milli(task, job), granted_milli(state, task, job)
     charge = charged_with(known, job, pool, node, task.gpus, counted, granted)
     by_model = known.tree.document.pools or known.tree.document.gpu_cost
     if by_model and task.charge is not None and not _is_known(node, task.gpus):
@@ -81,7 +81,7 @@ def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge
 
 def _cost_on_record(state: State, document: QueueDocument, task: Task, job: Job, granted: int) -> int | None:
     """What a task costs by the models that its span has, though its node does not report them; None: it has none."""
-    span = state.spans.get(task.id)
+    span = state.ledger.spans.get(task.id)
     if span is None or not granted or sum(part.gpu_milli for part in span.parts) != granted:
         return None
     return sum(part.cost_milli for part in at_cost(document, span.parts, job.spec.gpu_model))
@@ -90,7 +90,7 @@ def _cost_on_record(state: State, document: QueueDocument, task: Task, job: Job,
 def granted_milli(state: State, task: Task, job: Job) -> int:
     """Thousandths of GPUs that a launch counts as in use: what it counts as in limits, but a MIG instance that is
     larger than what was asked for as the part of its card that it is: no limit can know that before it has a place."""
-    counted, share = state.counted_milli(task, job), task.counted_share
+    counted, share = state.work.counted_milli(task, job), task.counted_share
     return counted if share is None else max(counted, len(task.gpus) * share.compute_milli)
 
 

@@ -19,24 +19,24 @@ def problems(state: State) -> list[str]:
     said = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
     said += _problems_of_arrays(state)
     held: dict[GpuId, TaskId] = {}
-    for task in state.tasks.values():
+    for task in state.work.tasks.values():
         if task.ended:
             continue
         for gpu in task.gpus if task.share is None else ():
             if gpu in held:
                 said.append(f"{gpu} is held by {held[gpu]} and {task.id}")
             held[gpu] = task.id
-    if held != state.holders:
-        said.append(f"holders {state.holders} are not what the tasks hold: {held}")
-    pending = sorted((j.sequence, j.id) for j in state.jobs.values() if j.state is JobState.PENDING)
-    if pending != state.queue:
-        said.append(f"the queue is {state.queue}, pending are {pending}")
-    if set(state.resets) != {card.id for card in state.cards.values() if card.reset is not None}:
-        said.append(f"resets {list(state.resets)} are not those of the cards")
-    for job in state.jobs.values():
+    if held != state.gpus.holders:
+        said.append(f"holders {state.gpus.holders} are not what the tasks hold: {held}")
+    pending = sorted((j.sequence, j.id) for j in state.work.jobs.values() if j.state is JobState.PENDING)
+    if pending != state.work.queue:
+        said.append(f"the queue is {state.work.queue}, pending are {pending}")
+    if set(state.gpus.resets) != {card.id for card in state.gpus.cards.values() if card.reset is not None}:
+        said.append(f"resets {list(state.gpus.resets)} are not those of the cards")
+    for job in state.work.jobs.values():
         # An abandoned launch may outlive its job: it is killed when its agent is back.
-        alive = (t for t in state.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
-        running = [t.id for t in alive if state.current(t) is job]
+        alive = (t for t in state.work.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
+        running = [t.id for t in alive if state.work.current(t) is job]
         if job.state is not JobState.PENDING and not job.state.ended and not running:
             said.append(f"job {job.id} is {job.state.value} without a live task")
         if job.state.ended and running:
@@ -46,19 +46,19 @@ def problems(state: State) -> list[str]:
 
 def _problems_of_arrays(state: State) -> list[str]:
     """Where what is known of arrays is not what a look at all jobs gives."""
-    said, members = list[str](), state.members
+    said, members = list[str](), state.work.members
     live: dict[JobId, set[JobId]] = {}
-    for job in state.jobs.values():
+    for job in state.work.jobs.values():
         if job.array is not None and not job.state.ended:
             live.setdefault(job.array, set()).add(job.id)
     if live != {array_id: set(jobs) for array_id, jobs in members.jobs.items()}:
         said.append(f"members of arrays are {members.jobs}, and should be {live}")
-    for array in state.arrays.values():
+    for array in state.work.arrays.values():
         here = live.get(array.id, set())
         if overlaps(array):
             said.append(f"array {array.id} counts a task twice")
         drafts = members.drafts.get(array.id, {})
-        places = {array.indexes.position(state.jobs[each].index or 0): each for each in here}
+        places = {array.indexes.position(state.work.jobs[each].index or 0): each for each in here}
         over = {each for place, each in places.items() if place is not None and has(array.left, place)}
         if over != set(drafts):
             said.append(f"drafts of array {array.id} are {sorted(drafts)}, and should be {sorted(over)}")
@@ -76,7 +76,7 @@ def _problems_of_shares(state: State) -> list[str]:
     said: list[str] = []
     sharers: dict[GpuId, dict[TaskId, Share]] = {}
     covers: dict[GpuId, TaskId] = {}
-    for task in state.tasks.values():
+    for task in state.work.tasks.values():
         if task.ended:
             continue
         if (share := task.counted_share) is not None:
@@ -86,14 +86,14 @@ def _problems_of_shares(state: State) -> list[str]:
             if task.covers in covers:
                 said.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")
             covers[task.covers] = task.id
-    if sharers != state.sharers:
-        said.append(f"sharers {state.sharers} are not what the tasks share: {sharers}")
-    if covers != state.covers:
-        said.append(f"covers {state.covers} are not what the tasks cover: {covers}")
+    if sharers != state.gpus.sharers:
+        said.append(f"sharers {state.gpus.sharers} are not what the tasks share: {sharers}")
+    if covers != state.gpus.covers:
+        said.append(f"covers {state.gpus.covers} are not what the tasks cover: {covers}")
     for gpu in {**sharers, **covers}:
-        if gpu in state.holders:
-            said.append(f"{gpu} is held by {state.holders[gpu]} wholly, and shared")
-    known = {gpu.id: gpu for node in state.nodes.values() for gpu in node.gpus} if sharers else {}
+        if gpu in state.gpus.holders:
+            said.append(f"{gpu} is held by {state.gpus.holders[gpu]} wholly, and shared")
+    known = {gpu.id: gpu for node in state.cluster.nodes.values() for gpu in node.gpus} if sharers else {}
     for gpu, shares in sharers.items():
         card = known.get(gpu)
         said += overdrawn(gpu, card.sharing if card else None, list(shares.values()))
@@ -133,8 +133,8 @@ def _problems_of_tasks(state: State) -> list[str]:
     """Where what is known of live tasks is not what a look at all of them gives."""
     made, known = replace(state.work, made_restless=None).restless, state.work.restless
     said: list[str] = []
-    if (order := known.in_order(known.numbers)) != list(state.live):
-        said.append(f"live tasks in order are {order}, and should be {list(state.live)}")
+    if (order := known.in_order(known.numbers)) != list(state.work.live):
+        said.append(f"live tasks in order are {order}, and should be {list(state.work.live)}")
     for name in ("on", "tasks", "preemptible", "limited", "unkilled"):
         if (now := getattr(known, name)) != (truth := getattr(made, name)):
             said.append(f"restless {name} are {sorted(now)}, and should be {sorted(truth)}")

@@ -62,7 +62,7 @@ class _Moments:
 def on_tick(turn: Turn) -> None:
     """See whether the clock was set, or nothing was done for a time, since all tasks were looked at last, at the start
     since the latest moment on record."""
-    by_s = (turn.state.tended_at or latest(turn.state)) - turn.now
+    by_s = (turn.state.work.tended_at or latest(turn.state)) - turn.now
     if by_s > LEAST_S:
         moments = _Moments(turn.now, by_s)
         _remember(turn.state, moments)
@@ -73,7 +73,7 @@ def on_tick(turn: Turn) -> None:
 
 def _pass_over(turn: Turn, gap_s: float) -> None:
     """Leave a time out of that for which tasks were cut off; what is given up stays so."""
-    for task in [turn.state.tasks[task_id] for task_id in turn.state.live]:
+    for task in [turn.state.work.tasks[task_id] for task_id in turn.state.work.live]:
         since = task.unreachable_since
         if since is not None and since < turn.now and task.state is not TaskState.ABANDONED:
             turn.put_task(replace(task, unreachable_since=min(since + gap_s, turn.now)))
@@ -81,15 +81,15 @@ def _pass_over(turn: Turn, gap_s: float) -> None:
 
 def latest(state: State) -> float:
     """The latest moment that is on record of what runs, waits or reports."""
-    tasks = (state.tasks[task_id] for task_id in state.live)
-    jobs = (state.jobs[job_id] for _, job_id in state.queue)
+    tasks = (state.work.tasks[task_id] for task_id in state.work.live)
+    jobs = (state.work.jobs[job_id] for _, job_id in state.work.queue)
     moments = [
         *(
             max(task.launched_at, task.heard_at, task.kill_sent_at or 0.0, task.unreachable_since or 0.0)
             for task in tasks
         ),
         *(job.submitted_at for job in jobs),
-        *(node.reported_at for node in state.nodes.values() if node.reported_at is not None),
+        *(node.reported_at for node in state.cluster.nodes.values() if node.reported_at is not None),
     ]
     return max(moments, default=0.0)
 
@@ -99,31 +99,31 @@ def _remember(state: State, moments: _Moments) -> None:
     for name in _SINCE:
         part = state.part_with(name)
         setattr(part, name, moments.since(getattr(part, name)))
-    if state.idle_since is not None:
-        state.idle_since = moments.since(state.idle_since)
-    state.reserve_from = moments.until(state.reserve_from)
-    if state.reconciliation is not None:
-        state.reconciliation = Reconciliation(started_at=moments.now, next_at=moments.now)
-    for since in (state.idle, state.uncovered, state.released):
+    if state.mesos.idle_since is not None:
+        state.mesos.idle_since = moments.since(state.mesos.idle_since)
+    state.mesos.reserve_from = moments.until(state.mesos.reserve_from)
+    if state.mesos.reconciliation is not None:
+        state.mesos.reconciliation = Reconciliation(started_at=moments.now, next_at=moments.now)
+    for since in (state.gpus.idle, state.gpus.uncovered, state.work.released):
         _change(since, moments.since)
-    for told in state.restless.told.values():
+    for told in state.work.restless.told.values():
         _change(told, moments.since)
-    _change(state.contested, moments.until)
-    _change(state.keeper_failures, lambda each: (each[0], moments.until(each[1])))
-    _change(state.backoffs, lambda each: (each[0], moments.until(each[1])))
-    _change(state.notified, lambda each: (each[0], moments.since(each[1])))
-    _change(state.capacities, lambda each: moments.of(each, "since"))
-    _change(state.windows, lambda each: moments.of(each, "shrunk_at", "backed_off_at", "latest"))
-    _change(state.unreserved, lambda each: moments.of(each, to_come=("until",)))
-    _change(state.secrets, lambda each: moments.of(each, "asked_at", "read_at", to_come=("next_at",)))
-    state.rolls.looked_at = moments.since(state.rolls.looked_at)
-    _change(state.rolls.under_way, lambda each: moments.of(each, "since", "asked_at"))
-    for offer in list(state.offers.values()):
-        state.hold_offer(moments.of(offer, "received_at"))
+    _change(state.gpus.contested, moments.until)
+    _change(state.gpus.keeper_failures, lambda each: (each[0], moments.until(each[1])))
+    _change(state.apps.backoffs, lambda each: (each[0], moments.until(each[1])))
+    _change(state.work.notified, lambda each: (each[0], moments.since(each[1])))
+    _change(state.cluster.capacities, lambda each: moments.of(each, "since"))
+    _change(state.cluster.windows, lambda each: moments.of(each, "shrunk_at", "backed_off_at", "latest"))
+    _change(state.cluster.unreserved, lambda each: moments.of(each, to_come=("until",)))
+    _change(state.work.secrets, lambda each: moments.of(each, "asked_at", "read_at", to_come=("next_at",)))
+    state.cluster.rolls.looked_at = moments.since(state.cluster.rolls.looked_at)
+    _change(state.cluster.rolls.under_way, lambda each: moments.of(each, "since", "asked_at"))
+    for offer in list(state.cluster.offers.values()):
+        state.cluster.hold_offer(moments.of(offer, "received_at"))
     # These are made again.
-    state.table = state.made_books = state.leaves = None
-    state.moved_jobs.clear()
-    state.unmatched = True
+    state.cluster.table = state.quota.made_books = state.quota.leaves = None
+    state.quota.moved_jobs.clear()
+    state.match.unmatched = True
 
 
 def _change(known: dict[Any, V], how: Callable[[V], V]) -> None:
@@ -134,17 +134,17 @@ def _change(known: dict[Any, V], how: Callable[[V], V]) -> None:
 def _save(turn: Turn, moments: _Moments) -> None:
     """Change what is saved."""
     state = turn.state
-    jobs = [job for job in state.jobs.values() if not job.state.ended]
+    jobs = [job for job in state.work.jobs.values() if not job.state.ended]
     of_jobs = (
-        task_id for job in jobs for task_id in state.launches.get(job.id, ())
+        task_id for job in jobs for task_id in state.work.launches.get(job.id, ())
     )  # how long each waits since
-    for task in [state.tasks[task_id] for task_id in dict.fromkeys((*state.live, *of_jobs))]:
+    for task in [state.work.tasks[task_id] for task_id in dict.fromkeys((*state.work.live, *of_jobs))]:
         if (changed := _task(task, moments)) != task:
             turn.put_task(changed)
     for job in jobs:
         if (job_now := _job(job, moments)) != job:
             turn.put_job(job_now)
-    for node in list(state.nodes.values()):
+    for node in list(state.cluster.nodes.values()):
         if (node_now := _node(node, moments)) != node:
             turn.put_node(node_now)
     _save_asked(turn, moments)
@@ -153,16 +153,16 @@ def _save(turn: Turn, moments: _Moments) -> None:
 def _save_asked(turn: Turn, moments: _Moments) -> None:
     """Change what operators, and who logs in, have asked for."""
     state = turn.state
-    for drain in list(state.drains.values()):
+    for drain in list(state.cluster.drains.values()):
         if (drain_now := moments.of(drain, "since", to_come=("deadline_at",))) != drain:
             turn.put_drain(drain_now)
-    for card in [state.cards[gpu_id] for gpu_id in state.resets]:
+    for card in [state.gpus.cards[gpu_id] for gpu_id in state.gpus.resets]:
         if card.reset is not None and (reset := moments.of(card.reset, "since", "sent_at")) != card.reset:
             turn.put_card(replace(card, reset=reset))
-    for token in list(state.tokens.values()):
+    for token in list(state.rights.tokens.values()):
         if (token_now := _token(token, moments)) != token:
             turn.put(token_now)
-    for idleness in list(state.idlenesses.values()):
+    for idleness in list(state.work.idlenesses.values()):
         if (idleness_now := moments.of(idleness, "since", "known_at")) != idleness:
             turn.put(idleness_now)
 

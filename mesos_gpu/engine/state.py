@@ -68,9 +68,7 @@ class State:
     @classmethod
     def restored(cls, started_at: float, saved: Saved) -> "State":
         """Return the state that follows from what was saved."""
-        state = cls(
-            started_at, mesos=MesosPart(framework_id=saved.framework_id, doubtful=saved.doubtful)
-        )
+        state = cls(started_at, mesos=MesosPart(framework_id=saved.framework_id, doubtful=saved.doubtful))
         for noun in NOUNS:
             values = getattr(saved, noun.plural)
             for value in values if noun.key else (values,):

@@ -69,7 +69,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
     """
     turn = Turn(state, settings, now)
     keep_hours(turn)
-    state.unmatched |= type(event) not in _NO_NEWS
+    state.match.unmatched |= type(event) not in _NO_NEWS
     _HANDLERS[type(event)](turn, event)
     arrays.refill(turn)
     settle(turn)
@@ -79,39 +79,39 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
 
 def _on_registered(turn: Turn, event: ev.Registered) -> None:
     state = turn.state
-    state.drop_offers()
-    state.connected, state.master_url, state.suppressed = True, event.master_url, False
-    state.roles.asked = None  # a subscription asks for the offers of all
-    state.registered_at = state.swept_at = turn.now
-    state.listing_at = 0.0
-    if state.framework_id != event.framework_id:
-        state.framework_id = event.framework_id
+    state.cluster.drop_offers()
+    state.mesos.connected, state.mesos.master_url, state.mesos.suppressed = True, event.master_url, False
+    state.mesos.roles.asked = None  # a subscription asks for the offers of all
+    state.mesos.registered_at = state.mesos.swept_at = turn.now
+    state.mesos.listing_at = 0.0
+    if state.mesos.framework_id != event.framework_id:
+        state.mesos.framework_id = event.framework_id
         turn.effects.append(SaveFramework(event.framework_id))
     begin_reconciliation(turn)
 
 
 def _on_disconnected(turn: Turn, _: ev.Disconnected) -> None:
-    turn.state.connected = False
-    turn.state.drop_offers()
+    turn.state.mesos.connected = False
+    turn.state.cluster.drop_offers()
 
 
 def _on_framework_removed(turn: Turn, _: ev.FrameworkRemoved) -> None:
     """Tasks stay as they were: the next start's reconciliation says of each that it is gone."""
-    turn.state.connected = False
-    turn.state.drop_offers()
-    turn.state.framework_id = None
+    turn.state.mesos.connected = False
+    turn.state.cluster.drop_offers()
+    turn.state.mesos.framework_id = None
     turn.effects.append(SaveFramework(""))
 
 
 def _on_rescinded(turn: Turn, event: ev.OfferRescinded) -> None:
-    turn.state.drop_offer(event.offer_id)
+    turn.state.cluster.drop_offer(event.offer_id)
 
 
 def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
-    node = turn.state.nodes.get(event.agent_id)
-    turn.state.unused.pop(event.agent_id, None)
-    for offer in [o for o in turn.state.offers.values() if o.agent_id == event.agent_id]:
-        turn.state.drop_offer(offer.id)
+    node = turn.state.cluster.nodes.get(event.agent_id)
+    turn.state.cluster.unused.pop(event.agent_id, None)
+    for offer in [o for o in turn.state.cluster.offers.values() if o.agent_id == event.agent_id]:
+        turn.state.cluster.drop_offer(offer.id)
     if node is not None and node.lost_at is None:
         turn.put_node(replace(node, lost_at=turn.now))
 
@@ -127,7 +127,7 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
         id=event.job_id,
         spec=spec,
         submitted_at=turn.now,
-        sequence=turn.state.next_sequence,
+        sequence=turn.state.work.next_sequence,
         message="queued",
         owner=event.owner,
     )
@@ -135,7 +135,7 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
 
 
 def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
-    job = turn.state.jobs.get(event.job_id)
+    job = turn.state.work.jobs.get(event.job_id)
     if job is None or job.state.ended or job.kill_requested:
         return
     if event.wipe:
@@ -144,7 +144,7 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
 
 
 def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
-    array = turn.state.arrays.get(event.array_id)
+    array = turn.state.work.arrays.get(event.array_id)
     if array is None or array.ended_at is not None:
         return
     positions = arrays.positions_of(array, event)
@@ -155,14 +155,14 @@ def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
 
 
 def _on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
-    if event.expected_version == turn.state.queues.version:
+    if event.expected_version == turn.state.quota.queues.version:
         refuse_unusable(turn.state, event.document)
     on_queues_changed(turn, event)
 
 
 def _on_match(turn: Turn) -> None:
     match(turn)
-    if turn.state.matched_at == turn.now:
+    if turn.state.match.matched_at == turn.now:
         arrays.on_matched(turn)
 
 

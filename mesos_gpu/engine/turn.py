@@ -43,8 +43,8 @@ class Turn:
 
     def put_job(self, job: Job) -> Job:
         """Change a job: its version grows, it is saved and published."""
-        self.state.unmatched = True
-        return self.show_job(changed(job, version=job.version + 1) if job.id in self.state.jobs else job)
+        self.state.match.unmatched = True
+        return self.show_job(changed(job, version=job.version + 1) if job.id in self.state.work.jobs else job)
 
     def show_job(self, job: Job) -> Job:
         """Publish a job of which something is shown that lets nothing start. One that holds nothing has no seat."""
@@ -55,18 +55,18 @@ class Turn:
         self.put(job)
         self.effects.append(Publish(job.id, job.version))
         if taken_up and job.array is not None:
-            self.publish_array(self.state.arrays[job.array])
+            self.publish_array(self.state.work.arrays[job.array])
         return job
 
     def _note_member(self, job: Job) -> bool:
         """Let an array's record say what becomes of a member; whether it says something else then."""
-        array = self.state.arrays.get(job.array or JobId(""))
+        array = self.state.work.arrays.get(job.array or JobId(""))
         place = None if array is None or job.index is None else array.indexes.position(job.index)
         if array is None or place is None:
             return False
-        self.state.members.take_up(job)
+        self.state.work.members.take_up(job)
         now = replace(array, left=without(array.left, ((place, place),))) if has(array.left, place) else array
-        old = self.state.jobs.get(job.id)
+        old = self.state.work.jobs.get(job.id)
         if job.state.ended and not (old is not None and old.state.ended):
             now = now.end_of(place, job.state)
         elif now is array:
@@ -87,22 +87,22 @@ class Turn:
     def show_task(self, task: Task) -> None:
         """Publish a task's job, for something is shown of the task that lets nothing start."""
         self.put(task)
-        job = self.state.current(task)
+        job = self.state.work.current(task)
         if job is not None:
             self.show_job(changed(job, version=job.version + 1))
 
     def put_task(self, task: Task) -> None:
         """Change a task."""
         self.put(task)
-        self.state.unmatched = True
+        self.state.match.unmatched = True
 
     def put_node(self, node: Node) -> None:
         """Change a node."""
-        old = self.state.nodes.get(node.id)
+        old = self.state.cluster.nodes.get(node.id)
         self.put(node)
         if old is None or self._tells_more(old, node):
-            self.state.unmatched = True
-            self.state.touched.add(node.id)
+            self.state.match.unmatched = True
+            self.state.cluster.touched.add(node.id)
 
     def _tells_more(self, old: Node, new: Node) -> bool:
         """Whether it is not just the next report of the same: of a thousand nodes there are a hundred a second."""
@@ -116,17 +116,17 @@ class Turn:
     def put_drain(self, drain: Drain) -> None:
         """Take something out, or change why and until when."""
         self.put(drain)
-        self.state.table = None
+        self.state.cluster.table = None
 
     def drop_drain(self, drain: Drain) -> None:
         """Give it back."""
         self.drop(Drain, drain.target, drain.name)
-        self.state.table = None
+        self.state.cluster.table = None
 
     def put_card(self, card: Card) -> None:
         """Change what is remembered of a card."""
         self.put(card)
-        self.state.unmatched, self.state.table = True, None
+        self.state.match.unmatched, self.state.cluster.table = True, None
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
         """The job's last change."""
@@ -135,7 +135,7 @@ class Turn:
 
     def _ended_at(self, job: Job) -> float:
         """When its tasks ended, if it was their end that was just heard of."""
-        tasks = self.state.round_of(job)
+        tasks = self.state.work.round_of(job)
         if not all(task.ended for task in tasks) or all(task.heard_at < self.now for task in tasks):
             return self.now
         return max(task.ended_at or self.now for task in tasks)

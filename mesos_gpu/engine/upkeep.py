@@ -25,31 +25,31 @@ from mesos_gpu.policy.queueing.backoff import delay_s
 
 def begin_reconciliation(turn: Turn) -> None:
     """Ask about every task that has not ended, until each has had a word since now."""
-    turn.state.reconciliation = Reconciliation(started_at=turn.now, next_at=turn.now)
+    turn.state.mesos.reconciliation = Reconciliation(started_at=turn.now, next_at=turn.now)
     _reconcile(turn)
 
 
 def on_tick(turn: Turn) -> None:
     """Run all that is due."""
     set_back.on_tick(turn)
-    if turn.state.connected:
+    if turn.state.mesos.connected:
         _reconcile(turn)
         evictions.on_tick(turn)
         _kill_where_others_ended(turn)
     cards.on_tick(turn)
     covers.on_tick(turn)
     # Each of these looks at every task or app, and each request and message brings a tick.
-    if turn.now - turn.state.tended_at >= turn.settings.tend_interval_s:
-        turn.state.tended_at = turn.now
+    if turn.now - turn.state.work.tended_at >= turn.settings.tend_interval_s:
+        turn.state.work.tended_at = turn.now
         _tend(turn)
-    elif turn.state.ended_instances:
+    elif turn.state.apps.ended_instances:
         apps.on_tick(turn)  # before the match: what an instance held goes to the one that takes its place
 
 
 def _tend(turn: Turn) -> None:
     budgets.on_tick(turn)  # before notices: who need not end does not
     bookings.on_tick(turn)
-    if turn.state.connected:
+    if turn.state.mesos.connected:
         _ask_about_doubtful(turn)
         unknown.on_tick(turn)
         gangs.on_tick(turn)
@@ -73,18 +73,18 @@ def _tend(turn: Turn) -> None:
 
 def _reconcile(turn: Turn) -> None:
     state, settings = turn.state, turn.settings
-    run = state.reconciliation
+    run = state.mesos.reconciliation
     if run is None:
-        if turn.now - state.reconciled_at >= settings.reconcile_interval_s:
+        if turn.now - state.mesos.reconciled_at >= settings.reconcile_interval_s:
             begin_reconciliation(turn)
         return
     if turn.now < run.next_at:
         return
-    silent = [state.tasks[t] for t in state.live if state.tasks[t].heard_at < run.started_at]
+    silent = [state.work.tasks[t] for t in state.work.live if state.work.tasks[t].heard_at < run.started_at]
     # A task launched after the start of the run is known to the master by its launch.
     silent = [task for task in silent if task.launched_at <= run.started_at]
     if not silent:
-        state.reconciliation, state.reconciled_at = None, turn.now
+        state.mesos.reconciliation, state.mesos.reconciled_at = None, turn.now
         turn.effects.append(Reconcile(()))  # implicit: brings what only Mesos knows
         return
     run.tries += 1
@@ -99,7 +99,7 @@ def _ask_about_doubtful(turn: Turn) -> None:
     doubt_s = turn.settings.launch_doubt_s
     asked = []
     for task_id in _restless(turn):
-        task = turn.state.tasks[task_id]
+        task = turn.state.work.tasks[task_id]
         silent = task.state in (TaskState.LAUNCHED, TaskState.UNREACHABLE, TaskState.ABANDONED)
         if silent and turn.now - max(task.heard_at, task.launched_at) > doubt_s:
             asked.append(replace(task, heard_at=turn.now))
@@ -110,16 +110,18 @@ def _ask_about_doubtful(turn: Turn) -> None:
 
 
 def _kill_where_others_ended(turn: Turn) -> None:
-    if freed := turn.state.restless.freed:
+    if freed := turn.state.work.restless.freed:
         evictions.send_waiting_kills(turn, sorted(freed))
         freed.clear()
 
 
 def _repeat_kills(turn: Turn) -> None:
-    evictions.send_waiting_kills(turn, list(turn.state.restless.unkilled))  # also where earlier kills are old
+    evictions.send_waiting_kills(
+        turn, list(turn.state.work.restless.unkilled)
+    )  # also where earlier kills are old
     for task_id in _restless(turn):
-        task = turn.state.tasks[task_id]
-        job = turn.state.current(task)
+        task = turn.state.work.tasks[task_id]
+        job = turn.state.work.current(task)
         ended_for_excess = task.excess and task.kill_sent_at is not None
         if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
@@ -131,8 +133,8 @@ def _repeat_kills(turn: Turn) -> None:
 def _abandon_unreachable(turn: Turn) -> None:
     limit_s = turn.settings.unreachable_timeout_s
     for task_id in _restless(turn):
-        task = turn.state.tasks[task_id]
-        since, job = task.unreachable_since, turn.state.current(task)
+        task = turn.state.work.tasks[task_id]
+        since, job = task.unreachable_since, turn.state.work.current(task)
         if task.unknown is not None:
             continue  # nobody has said that it may be ended
         if task.covers is not None:
@@ -145,9 +147,9 @@ def _abandon_unreachable(turn: Turn) -> None:
 
 def _forget_old(turn: Turn) -> None:
     state = turn.state
-    surplus = len(state.ended) - turn.settings.keep_ended_jobs
-    for job_id in list(state.ended)[: max(surplus, 0)]:
-        if any(not task.ended for task in state.tasks_of(job_id)):
+    surplus = len(state.work.ended) - turn.settings.keep_ended_jobs
+    for job_id in list(state.work.ended)[: max(surplus, 0)]:
+        if any(not task.ended for task in state.work.tasks_of(job_id)):
             continue  # an abandoned launch still holds GPUs
         state.forget_job(job_id)
         turn.effects.append(ForgetJob(job_id))
@@ -157,19 +159,19 @@ def _forget_old(turn: Turn) -> None:
 def _forget_lost_nodes(turn: Turn) -> None:
     """At once where another agent is in its place: one that came back without what it knew has a new id."""
     state = turn.state
-    if not state.agents.lost:
+    if not state.cluster.agents.lost:
         return
-    taken = {(node.hostname, node.agent_url) for node in state.nodes.values() if node.lost_at is None}
-    busy = {state.tasks[task_id].agent_id for task_id in state.live}
-    for node in list(state.nodes.values()):
+    taken = {(node.hostname, node.agent_url) for node in state.cluster.nodes.values() if node.lost_at is None}
+    busy = {state.work.tasks[task_id].agent_id for task_id in state.work.live}
+    for node in list(state.cluster.nodes.values()):
         if node.lost_at is None or node.id in busy:
             continue
         is_replaced = bool(node.agent_url) and (node.hostname, node.agent_url) in taken
         if is_replaced or turn.now - node.lost_at > turn.settings.keep_lost_nodes_s:
-            state.drop_node(node.id)
+            state.cluster.drop_node(node.id)
             turn.effects.append(ForgetNode(node.id))
 
 
 def _restless(turn: Turn) -> list[TaskId]:
     """Live tasks that time alone may concern, in the order of their launches."""
-    return turn.state.restless.in_order(turn.state.restless.tasks)
+    return turn.state.work.restless.in_order(turn.state.work.restless.tasks)

@@ -57,15 +57,15 @@ class Follower:
 
     def __init__(self, state: State) -> None:
         """What holds now is known."""
-        jobs = [state.jobs[id] for ids in state.instances.values() for id in ids]
+        jobs = [state.work.jobs[id] for ids in state.apps.instances.values() for id in ids]
         self._conditions = {job.id: _condition(state, job) for job in jobs}
         self._tasks = {
             task.id: _Known(task.state, task.healthy, _healthy(state, job, task))
             for job in jobs
-            for task in state.round_of(job)
+            for task in state.work.round_of(job)
         }
-        self._catalog = state.catalog
-        self._deployments = dict(state.deployments)
+        self._catalog = state.apps.catalog
+        self._deployments = dict(state.apps.deployments)
 
     def follow(
         self, event: ev.Event, effects: Sequence[fx.Effect], state: State, now: float
@@ -98,7 +98,7 @@ class Follower:
                 yield app_event.Registered(framework_id if new else None, master_url)
             case ev.Disconnected():
                 yield app_event.Disconnected()
-            case ev.StatusArrived(status) if status.task_id not in state.tasks and status.state in _ENDS:
+            case ev.StatusArrived(status) if status.task_id not in state.work.tasks and status.state in _ENDS:
                 name = name_of(status.task_id)
                 if name is not None:
                     yield app_event.StrangerEnded(
@@ -111,7 +111,7 @@ class Follower:
         self, event: ev.HealthFound, effects: Sequence[fx.Effect], state: State
     ) -> Iterator[app_event.What]:
         """What the scheduler's own checks found; what the executor finds comes with its task."""
-        task = state.tasks.get(event.task_id)
+        task = state.work.tasks.get(event.task_id)
         job = _job_of(state, task)
         if task is None or job is None or task.ended:
             return
@@ -154,7 +154,7 @@ class Follower:
             return
         self._conditions[job.id] = condition
         launched = job.task_id if job.state is not JobState.PENDING else None
-        task = state.tasks.get(launched) if launched else None
+        task = state.work.tasks.get(launched) if launched else None
         agent_id, host = (task.agent_id, task.hostname) if task else (None, None)
         yield app_event.InstanceChanged(_subject(job), condition, agent_id, host)
 
@@ -210,7 +210,7 @@ _PLACES: Final[dict[type, int]] = {
 
 def _job_of(state: State, task: Task | None) -> Job | None:
     """The instance that a task is of; None: it is of no app."""
-    job = state.jobs.get(task.job_id) if task and task.job_id else None
+    job = state.work.jobs.get(task.job_id) if task and task.job_id else None
     return job if job and job.app_version is not None else None
 
 
@@ -219,7 +219,7 @@ def _subject(job: Job) -> app_event.Subject:
 
 
 def _condition(state: State, job: Job) -> str:
-    task = state.tasks.get(job.task_id) if job.task_id else None
+    task = state.work.tasks.get(job.task_id) if job.task_id else None
     if job.state is JobState.STARTING and task and task.state is TaskState.LAUNCHED:
         return "Provisioned"
     return _CONDITIONS[job.state]
@@ -227,7 +227,7 @@ def _condition(state: State, job: Job) -> str:
 
 def _healthy(state: State, job: Job, task: Task) -> bool | None:
     verdicts = [task.healthy] if job.spec.health_checks else []
-    verdicts += [state.healths.get(task.id)] if job.checked else []
+    verdicts += [state.apps.healths.get(task.id)] if job.checked else []
     if False in verdicts:
         return False
     return True if verdicts and None not in verdicts else None
@@ -235,7 +235,7 @@ def _healthy(state: State, job: Job, task: Task) -> bool | None:
 
 def _checks_of(state: State, job: Job) -> tuple[HealthCheck, ...]:
     """The checks that the scheduler makes, by the version of its app that a job was started from."""
-    known = state.app_versions.get(job.spec.app or "", ())
+    known = state.apps.app_versions.get(job.spec.app or "", ())
     app = next((version.app for version in known if version.version == job.app_version), None)
     return of_scheduler(app.health_checks) if app else ()
 

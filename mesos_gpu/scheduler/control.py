@@ -46,7 +46,7 @@ class ClusterPorts:
         self._state = state
         self._urls: dict[AgentId, str] = {}
         self._agents: Counter[tuple[str, int]] = Counter()
-        for node in state.nodes.values():
+        for node in state.cluster.nodes.values():
             self._note(node.id, node.agent_url)
 
     def follow(self, effects: Iterable[Effect]) -> None:
@@ -70,7 +70,7 @@ class ClusterPorts:
     def now(self) -> tuple[ControlPort, ...]:
         """The ports as they are now."""
         agents = {port for port, count in self._agents.items() if count > 0}
-        return _controls(agents | _ports([("master", self._state.master_url)]))
+        return _controls(agents | _ports([("master", self._state.mesos.master_url)]))
 
 
 def of_api(host: str, port: int) -> tuple[ControlPort, ...]:

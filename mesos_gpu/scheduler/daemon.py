@@ -148,22 +148,24 @@ class Daemon:
         """Ask for the end of a job, as `SchedulerApi` says; the future raises `NotFound`."""
 
         def event() -> ev.Event:
-            is_array = job_id in self._state.arrays
+            is_array = job_id in self._state.work.arrays
             return ev.ArrayKillRequested(job_id, indexes) if is_array else ev.KillRequested(job_id, wipe)
 
         return self._ask(event, lambda: job_in(self._state, job_id))
 
     def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:
         """Ask for other shares of a running job, as `ResizeRequested` says, with what that raises."""
-        return self._ask(ev.ResizeRequested(job_id, dict(patch), restart), lambda: self._state.jobs[job_id])
+        return self._ask(
+            ev.ResizeRequested(job_id, dict(patch), restart), lambda: self._state.work.jobs[job_id]
+        )
 
     def withdraw_resize(self, job_id: JobId) -> Future[Job]:
         """Let a job keep the shares that it had, as `ResizeWithdrawn` says, with what that raises."""
-        return self._ask(ev.ResizeWithdrawn(job_id), lambda: self._state.jobs[job_id])
+        return self._ask(ev.ResizeWithdrawn(job_id), lambda: self._state.work.jobs[job_id])
 
     def tell_of(self, event: ev.CheckpointTold | ev.KeepAsked | ev.KeepWithdrawn) -> Future[Job]:
         """Take in what somebody says of a job, as `SchedulerApi` says."""
-        return self._ask(event, lambda: self._state.jobs[event.job_id])
+        return self._ask(event, lambda: self._state.work.jobs[event.job_id])
 
     def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
         """Call a task's executor to a channel, as `SchedulerApi` says."""
@@ -207,15 +209,15 @@ class Daemon:
         new_id = str(uuid.uuid4())
 
         def event() -> ev.Event:
-            return ev.AppsChanged(new_id, target(self._state.catalog.root), force, restarts, dict(kill))
+            return ev.AppsChanged(new_id, target(self._state.apps.catalog.root), force, restarts, dict(kill))
 
-        return self._ask(event, lambda: self._state.deployments.get(new_id))
+        return self._ask(event, lambda: self._state.apps.deployments.get(new_id))
 
     def cancel_deployment(self, deployment_id: str, *, force: bool = False) -> Future[Deployment | None]:
         """Undo a deployment; the future's is the one that does so, None with `force`. It raises `NotFound`."""
         new_id = str(uuid.uuid4())
         gone = ev.DeploymentDeleted(deployment_id, new_id, force)
-        return self._ask(gone, lambda: self._state.deployments.get(new_id))
+        return self._ask(gone, lambda: self._state.apps.deployments.get(new_id))
 
     def reset_delay(self, app_id: str) -> Future[None]:
         """Let an app's next launch be at once; the future raises `NotFound` if nothing of it waits."""
@@ -246,14 +248,14 @@ class Daemon:
 
     def set_access(self, document: AccessDocument, expected_version: int) -> Future[AccessDocument]:
         """Let who may do what be as `document` says, if `expected_version` is the latest; else it raises `Conflict`."""
-        return self._ask(ev.AccessChanged(document, expected_version), lambda: self._state.access)
+        return self._ask(ev.AccessChanged(document, expected_version), lambda: self._state.rights.access)
 
     def set_queues(
         self, document: QueueDocument, expected_version: int, reclaim_after_s: float | None = None
     ) -> Future[QueueDocument]:
         """Let the tree of queues be as `document` says; the future raises `Conflict`, as `SchedulerApi` says."""
         event = ev.QueuesChanged(document, expected_version, reclaim_after_s)
-        return self._ask(event, lambda: self._state.queues)
+        return self._ask(event, lambda: self._state.quota.queues)
 
     def grant_budget(self, queue: str, user: str, amount: int) -> Future[None]:
         """Change what a budget has in its current period, as `BudgetGranted` says; the future raises `NotFound`."""
@@ -261,11 +263,13 @@ class Daemon:
 
     def book(self, event: ev.BookingMade | ev.BookingChanged | ev.BookingCancelled) -> Future[Booking]:
         """Make, change or cancel a booking, as `SchedulerApi` says."""
-        return self._ask(event, lambda: self._state.bookings[event.id])
+        return self._ask(event, lambda: self._state.calendar.bookings[event.id])
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token, as `TokenCreated` says; the future raises `TooMuch`."""
-        return self._ask(ev.TokenCreated(token, lifetime_s, until), lambda: self._state.tokens[token.id])
+        return self._ask(
+            ev.TokenCreated(token, lifetime_s, until), lambda: self._state.rights.tokens[token.id]
+        )
 
     def revoke_token(self, token_id: str) -> Future[None]:
         """Forget a token, and those that were made with it; the future raises `NotFound`."""
@@ -534,7 +538,7 @@ class Daemon:
     def _give_back_owed(self) -> None:
         """Offers whose answer did not arrive: without one the master keeps them for us for ever. Those that it has
         taken an answer of are none any more, and it ignores them."""
-        if not self._owed or not self._state.connected:
+        if not self._owed or not self._state.mesos.connected:
             return
         try:
             self._driver.decline(self._owed, refuse_s=0.0)
@@ -574,7 +578,7 @@ class Daemon:
             return Sealed()
         if self._deliveries is None:
             return Sealed(problem="the scheduler has no store of secrets any more")
-        return self._deliveries.sealed(launch, self._state.nodes.get(launch.task.agent_id))
+        return self._deliveries.sealed(launch, self._state.cluster.nodes.get(launch.task.agent_id))
 
     def _read_secrets(self, effect: fx.ReadSecrets) -> None:
         if self._deliveries is not None:

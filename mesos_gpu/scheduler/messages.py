@@ -126,7 +126,7 @@ def call_executor(
         Conflict: The task does not run, or an earlier release launched it without a secret.
         Unavailable: The master cannot be reached.
     """
-    task = state.tasks.get(TaskId(call.task_id))
+    task = state.work.tasks.get(TaskId(call.task_id))
     if task is None or task.state is not TaskState.RUNNING:
         raise Conflict(f"the task {call.task_id} does not run", remedy="see: mesos-gpu ps")
     if not task.sealed:

@@ -39,14 +39,14 @@ class Narrator:
         """
         self._levels, self._outside = levels, dict[AgentId, str]()
         self._counted = Counted(state, meter or Meter())
-        self._jobs = {job.id: job.state for job in state.jobs.values()}
-        self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
-        self._slow = {node.id: bool(node.launch_not_before) for node in state.nodes.values()}
-        self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
+        self._jobs = {job.id: job.state for job in state.work.jobs.values()}
+        self._up = {node.id: node.lost_at is None for node in state.cluster.nodes.values()}
+        self._slow = {node.id: bool(node.launch_not_before) for node in state.cluster.nodes.values()}
+        self._cards = {gpu.id: gpu.health for node in state.cluster.nodes.values() for gpu in node.gpus}
         self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as each node reported them last
-        self._steps = {deployment.id: deployment.step for deployment in state.deployments.values()}
-        self._held = set[TaskId](state.unknown)
-        self._told = {key: use.told_percent for key, use in state.budget_uses.items()}
+        self._steps = {deployment.id: deployment.step for deployment in state.apps.deployments.values()}
+        self._held = set[TaskId](state.work.unknown)
+        self._told = {key: use.told_percent for key, use in state.ledger.budget_uses.items()}
         self._uncovered: dict[GpuId, bool] = {}  # whether it was said that it lasts
         self._rolls: dict[
             str, str
@@ -104,18 +104,18 @@ class Narrator:
     def look(self, state: State, now: float, alarm_s: float, roll_s: float) -> None:
         """Shared GPUs that nothing holds in Mesos, and node monitors that are replaced: when it begins, when it lasts,
         and when it is over."""
-        if state.rolls.under_way or self._rolls:
+        if state.cluster.rolls.under_way or self._rolls:
             self._look_at_rolls(state, now, roll_s)
         if self._levels:
             self._look_at_levels(state)
-        for gpu in self._uncovered.keys() - state.uncovered.keys():
+        for gpu in self._uncovered.keys() - state.gpus.uncovered.keys():
             del self._uncovered[gpu]
             _say("GPU %s: its shares are counted in Mesos again", gpu, gpu=gpu)
-        for gpu, since in state.uncovered.items():
+        for gpu, since in state.gpus.uncovered.items():
             told, late = self._uncovered.get(gpu), now - since >= alarm_s
             if told is None or (late and not told):
                 self._uncovered[gpu] = late
-                tenants = ", ".join(state.sharers.get(gpu, ()))
+                tenants = ", ".join(state.gpus.sharers.get(gpu, ()))
                 words = f"for {now - since:.0f} s: others have the GPUs of its node" if late else "now"
                 remedy = (
                     f"; to start them elsewhere: mesos-gpu gpu drain {gpu} --reason uncovered --deadline 1s"
@@ -128,12 +128,12 @@ class Narrator:
                 logger.log(level, text, gpu, words, tenants, remedy, extra={"fields": fields})
 
     def _look_at_levels(self, state: State) -> None:
-        outside = dict(state.agents.fabric(self._levels, state.nodes).outside)
+        outside = dict(state.cluster.agents.fabric(self._levels, state.cluster.nodes).outside)
         for agent_id in sorted(outside.keys() | self._outside.keys()):
             was, why = self._outside.get(agent_id), outside.get(agent_id)
             if was == why:
                 continue
-            host = state.nodes[agent_id].hostname if agent_id in state.nodes else agent_id
+            host = state.cluster.nodes[agent_id].hostname if agent_id in state.cluster.nodes else agent_id
             words = (
                 "within the levels of the fabric"
                 if why is None
@@ -144,8 +144,12 @@ class Narrator:
         self._outside = outside
 
     def _look_at_rolls(self, state: State, now: float, roll_s: float) -> None:
-        hosts = {state.nodes[each].hostname for each in state.rolls.under_way if each in state.nodes}
-        problems = {state.nodes[each].hostname: why for each, why in problems_of(state, roll_s, now)}
+        hosts = {
+            state.cluster.nodes[each].hostname
+            for each in state.cluster.rolls.under_way
+            if each in state.cluster.nodes
+        }
+        problems = {state.cluster.nodes[each].hostname: why for each, why in problems_of(state, roll_s, now)}
         for host in sorted(self._rolls.keys() - hosts):
             del self._rolls[host]
             _say("node monitor of %s: the new one reports", host, node=host)

@@ -33,7 +33,7 @@ class Snapshots:
         """Begin with what was loaded. `load`: loads what is saved by now."""
         self._state, self._load = state, load
         self._on_disk: State | None = None  # while nothing can be saved, once somebody has looked
-        self.access: AccessDocument = state.access
+        self.access: AccessDocument = state.rights.access
         self.tokens: Mapping[str, Token] = _tokens(state)
         self._history = UseHistory()
 
@@ -58,7 +58,7 @@ class Snapshots:
         effects, self._on_disk = list(effects), None
         kinds = {type(effect) for effect in effects}
         if saves.SaveAccess in kinds:
-            self.access = self._state.access
+            self.access = self._state.rights.access
         if saves.SaveToken in kinds or saves.ForgetToken in kinds:
             self.tokens = _tokens(self._state)
         if saves.SaveNode in kinds:
@@ -71,12 +71,12 @@ class Snapshots:
 
     def _is_there(self, node: Node, use: TaskUse) -> bool:
         """Whether a task lives on a node, and holds the card that it is said to use."""
-        task = self._state.tasks.get(use.task_id)
+        task = self._state.work.tasks.get(use.task_id)
         return task is not None and not task.ended and task.agent_id == node.id and use.gpu_id in task.gpus
 
 
 def _tokens(state: State) -> Mapping[str, Token]:
-    return MappingProxyType(dict(state.tokens))
+    return MappingProxyType(dict(state.rights.tokens))
 
 
 class Uses:

@@ -91,27 +91,27 @@ class StateView:
     @property
     def jobs(self) -> Mapping[JobId, Job]:
         """Every job that is remembered, oldest first."""
-        return self._state.jobs
+        return self._state.work.jobs
 
     @property
     def tasks(self) -> Mapping[TaskId, Task]:
         """Every launch of those jobs, and the monitors that live."""
-        return self._state.tasks
+        return self._state.work.tasks
 
     @property
     def unknown(self) -> Sequence[Task]:
         """Tasks that wait for an operator's word."""
-        return [self._state.tasks[task_id] for task_id in self._state.unknown]
+        return [self._state.work.tasks[task_id] for task_id in self._state.work.unknown]
 
     @property
     def nodes(self) -> Mapping[AgentId, Node]:
         """Every agent that ever offered something, until it is lost for a day."""
-        return self._state.nodes
+        return self._state.cluster.nodes
 
     @property
     def fabric(self) -> Fabric:
         """The groups of nodes at the levels of the fabric."""
-        return self._state.agents.fabric(self._settings.levels, self._state.nodes)
+        return self._state.cluster.agents.fabric(self._settings.levels, self._state.cluster.nodes)
 
     @property
     def default_user(self) -> str | None:
@@ -121,17 +121,17 @@ class StateView:
     @property
     def framework_id(self) -> str | None:
         """None before the first registration."""
-        return self._state.framework_id
+        return self._state.mesos.framework_id
 
     @property
     def connected(self) -> bool:
         """Whether the master's event stream is up."""
-        return self._state.connected
+        return self._state.mesos.connected
 
     @property
     def master_url(self) -> str:
         """The leading master's."""
-        return self._state.master_url
+        return self._state.mesos.master_url
 
     @property
     def started_at(self) -> float:
@@ -141,37 +141,37 @@ class StateView:
     @property
     def disbelieved(self) -> int:
         """Status updates since the start that were not believed."""
-        return self._state.disbelieved
+        return self._state.mesos.disbelieved
 
     @property
     def root(self) -> Group:
         """All apps, as they are wanted."""
-        return self._state.catalog.root
+        return self._state.apps.catalog.root
 
     @property
     def versions(self) -> Mapping[str, VersionInfo]:
         """The versions of each app, by its id."""
-        return self._state.catalog.versions
+        return self._state.apps.catalog.versions
 
     @property
     def group_versions(self) -> Mapping[str, float]:
         """By group id: when something in it changed last; 0, or missing, while it never had anything."""
-        return self._state.catalog.group_versions
+        return self._state.apps.catalog.group_versions
 
     @property
     def deployments(self) -> Mapping[str, Deployment]:
         """The deployments under way."""
-        return self._state.deployments
+        return self._state.apps.deployments
 
     @property
     def access_versions(self) -> Mapping[int, AccessDocument]:
         """Versions of who may do what, oldest first."""
-        return self._state.access_versions
+        return self._state.rights.access_versions
 
     @property
     def queue_versions(self) -> Mapping[int, QueueDocument]:
         """Versions of the tree of queues, oldest first."""
-        return self._state.queue_versions
+        return self._state.quota.queue_versions
 
     def idle_of(self, job: Job) -> tuple[Idleness, Idle] | None:
         """How idle a job is known to be, and the rules for it; None: it is not, and nobody keeps it."""
@@ -209,7 +209,7 @@ class StateView:
     @property
     def splits(self) -> Mapping[str, TrafficSplit]:
         """Named services, by name."""
-        return self._state.splits
+        return self._state.apps.splits
 
     def serving(self, app_id: str) -> Sequence[Task]:
         """The tasks of an app that requests may go to."""
@@ -217,16 +217,16 @@ class StateView:
 
     def past(self, app_id: str) -> Sequence[tuple[float, App]]:
         """Every version of an app, oldest first."""
-        return [(version.version, version.app) for version in self._state.app_versions.get(app_id, ())]
+        return [(version.version, version.app) for version in self._state.apps.app_versions.get(app_id, ())]
 
     @property
     def roots(self) -> Sequence[RootVersion]:
         """The tree of groups as it was, oldest first."""
-        return self._state.roots
+        return self._state.apps.roots
 
     def instances_of(self, app_id: str) -> Sequence[Job]:
         """The instances of an app that have not ended."""
-        return [self._state.jobs[job_id] for job_id in self._state.instances.get(app_id, ())]
+        return [self._state.work.jobs[job_id] for job_id in self._state.apps.instances.get(app_id, ())]
 
     def last_failures(self, app_ids: Collection[str]) -> Mapping[str, Job]:
         """By app: the latest of its instances that ended by itself, and badly, or because it was not healthy. Apps
@@ -245,24 +245,24 @@ class StateView:
     def check_results(self, task_id: TaskId) -> Sequence[CheckHealth]:
         """Results of each check that the scheduler makes of a task, in its app's order; empty: there is no result
         yet."""
-        return self._state.check_results.get(task_id, ())
+        return self._state.apps.check_results.get(task_id, ())
 
     def readiness_of(self, task_id: TaskId) -> Readiness | None:
         """What its readiness check found last; None: it was not made since the scheduler started."""
-        return self._state.readiness.get(task_id)
+        return self._state.apps.readiness.get(task_id)
 
     def round_of(self, job: Job) -> Sequence[Task]:
         """The tasks of a job's latest launch, by rank."""
-        return self._state.round_of(job)
+        return self._state.work.round_of(job)
 
     def tasks_of(self, job_id: JobId) -> Sequence[Task]:
         """Every launch of a job, oldest first."""
-        return self._state.tasks_of(job_id)
+        return self._state.work.tasks_of(job_id)
 
     def made_room_for(self, job_id: JobId) -> Sequence[JobId]:
         """The jobs that were ended, or are told to end, so that a job has room; as far as they are remembered."""
-        tasks = self._state.tasks
-        told = (tasks.get(task_id) for task_id in self._state.made_room.get(job_id, ()))
+        tasks = self._state.work.tasks
+        told = (tasks.get(task_id) for task_id in self._state.work.made_room.get(job_id, ()))
         ids = {task.job_id for task in told if task is not None and task.preempted_for == job_id}
         return sorted(each for each in ids if each is not None)
 
@@ -273,41 +273,41 @@ class StateView:
     def shared(self, gpu: Gpu) -> SharedGpu | None:
         """What is granted of a GPU that tasks share; None: it is not shared."""
         state = self._state
-        if gpu.id not in state.sharers and gpu.id not in state.covers:  # of thousands, nearly all
+        if gpu.id not in state.gpus.sharers and gpu.id not in state.gpus.covers:  # of thousands, nearly all
             return None
         return shared_gpu(state, self._settings, gpu)
 
     def is_shared(self, gpu_id: GpuId) -> bool:
         """Whether a GPU is open to shares."""
-        return gpu_id in self._state.sharers or gpu_id in self._state.covers
+        return gpu_id in self._state.gpus.sharers or gpu_id in self._state.gpus.covers
 
     @property
     def has_shares(self) -> bool:
         """Whether any GPU is open to shares."""
-        return bool(self._state.sharers or self._state.covers)
+        return bool(self._state.gpus.sharers or self._state.gpus.covers)
 
     def gpus(self, on: Callable[[str], bool] | None = None) -> Sequence[GpuStatus]:
         """Every GPU once, with what operators say of it; unknown while its node says nothing. `on`: whether those of a
         host are asked for, by its name."""
-        return reported(self._state, self._settings, self._now, self._state.placed(on).values())
+        return reported(self._state, self._settings, self._now, self._state.cluster.placed(on).values())
 
     def gpu_page(
         self, on: Callable[[str], bool] | None, skip: int, limit: int | None
     ) -> tuple[Sequence[GpuStatus], int]:
         """A part of the same, by host name and minor, and how many there are in all. `limit` None: all after `skip`."""
-        placed = self._state.placed(on)
+        placed = self._state.cluster.placed(on)
         places = sorted(placed.values(), key=lambda place: (place[0].hostname, place[1].minor))
         part = places[skip : None if limit is None else skip + limit]
         return reported(self._state, self._settings, self._now, part), len(placed)
 
     def gpu(self, gpu_id: GpuId) -> GpuStatus | None:
         """A GPU, as in the list of all; None: no node has reported it."""
-        place = self._state.place_of(gpu_id)
+        place = self._state.cluster.place_of(gpu_id)
         return None if place is None else reported(self._state, self._settings, self._now, [place])[0]
 
     def drain_of(self, hostname: str) -> Drain | None:
         """The drain of a node."""
-        return self._state.drain_of(hostname)
+        return self._state.cluster.drain_of(hostname)
 
     def rolling(self) -> Rolling:
         """How far node monitors are replaced."""
@@ -316,7 +316,7 @@ class StateView:
     @property
     def drains(self) -> Collection[Drain]:
         """Every drain, also of what is away."""
-        return self._state.drains.values()
+        return self._state.cluster.drains.values()
 
     def node_amounts(self, agents: Collection[AgentId]) -> Mapping[AgentId, NodeAmounts]:
         """Return CPUs and memory of some nodes."""
@@ -325,7 +325,7 @@ class StateView:
     @property
     def unused_offers(self) -> Collection[Offer]:
         """The latest of each agent of which nothing was used."""
-        return self._state.unused.values()
+        return self._state.cluster.unused.values()
 
     def explain(self, job_id: JobId, *, past_offers: bool = False) -> Why:
         """Why the job waits; with `past_offers`, of an agent that offers nothing now by what it offered last.
@@ -333,7 +333,7 @@ class StateView:
         Raises:
             NotFound: There is no such job.
         """
-        asked, job = (self._state, self._settings, self._now), self._state.jobs.get(job_id)
+        asked, job = (self._state, self._settings, self._now), self._state.work.jobs.get(job_id)
         if job is None:
             return why_in_array(*asked, job_id, past_offers=past_offers)
         return why_of(*asked, job, past_offers=past_offers)
@@ -341,15 +341,15 @@ class StateView:
     @property
     def arrays(self) -> Mapping[JobId, JobArray]:
         """Every job array that is remembered, oldest first."""
-        return self._state.arrays
+        return self._state.work.arrays
 
     def counts_of(self, array: JobArray) -> ArrayCounts:
         """How many tasks of an array are how far."""
-        return self._state.members.counts(array, running_in(self._state, array))
+        return self._state.work.members.counts(array, running_in(self._state, array))
 
     def unmade(self, array: JobArray | None = None) -> int:
         """How many tasks of an array, or of all, wait of which there is no job."""
-        known = self._state.members.unmade
+        known = self._state.work.members.unmade
         return sum(known.values()) if array is None else known.get(array.id, 0)
 
     def _forecast(self) -> Forecast:
@@ -383,7 +383,7 @@ class StateView:
     @property
     def bookings(self) -> Mapping[str, Booking]:
         """Bookings by id, those that ended of late too."""
-        return self._state.bookings
+        return self._state.calendar.bookings
 
     def booking(self, name: str) -> Booking | None:
         """The booking of that id, or of that name if it has not ended; None: there is none."""
@@ -404,5 +404,5 @@ class StateView:
     def defrag(self, wanted: Job | JobSpec) -> Problem:
         """What a plan that makes room needs, for a job or for a request that nobody has sent."""
         if isinstance(wanted, JobSpec):
-            wanted = Job(JobId("plan"), wanted, self._now, self._state.next_sequence)
+            wanted = Job(JobId("plan"), wanted, self._now, self._state.work.next_sequence)
         return problem_of(self._state, self._settings, self._now, wanted)

@@ -38,11 +38,11 @@ class Watching:
 
     def look(self, state: State, now: float) -> None:
         """Begin to check what has begun to run, and leave what has ended; on the engine's thread, now and then."""
-        if now - self._looked_at < LOOK_S or not (state.instances or self._healths or self._candidates):
+        if now - self._looked_at < LOOK_S or not (state.apps.instances or self._healths or self._candidates):
             return
-        if not state.master_url:
+        if not state.mesos.master_url:
             return  # not subscribed yet: where checks may go depends on where the master is
-        self._looked_at, self._tasks = now, state.tasks
+        self._looked_at, self._tasks = now, state.work.tasks
         running = list(_running(state))
         way = self._way(state)
         subjects = {task.id: _subject(task, app, way) for job, task, app in running if job.checked}
@@ -56,13 +56,13 @@ class Watching:
 
     def _way(self, state: State) -> Way:
         """Whoever may name a check's port and path could else have the scheduler ask a master or an agent something."""
-        known = of_cluster(state.master_url, (node.agent_url for node in state.nodes.values()))
+        known = of_cluster(state.mesos.master_url, (node.agent_url for node in state.cluster.nodes.values()))
         return Way(
             self._outward,
             frozenset(control.port for control in known),
             frozenset((innermost(ip_address(each.address)), each.port) for each in self._own if each.address),
             frozenset(each.port for each in self._own),
-            is_loopback_host(urlsplit(state.master_url).hostname or ""),
+            is_loopback_host(urlsplit(state.mesos.master_url).hostname or ""),
         )
 
     def _compare(self, subjects: dict[TaskId, Subject], candidates: dict[TaskId, Candidate]) -> None:
@@ -104,13 +104,13 @@ class Watching:
 
 def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
     """Instances that have something to check, with their apps as they were when they were started."""
-    for app_id, ids in state.instances.items():
-        for job in map(state.jobs.__getitem__, ids):
+    for app_id, ids in state.apps.instances.items():
+        for job in map(state.work.jobs.__getitem__, ids):
             if not (job.checked or job.proves_ready):
                 continue
-            known = state.app_versions.get(app_id, ())
+            known = state.apps.app_versions.get(app_id, ())
             app = next((version.app for version in known if version.version == job.app_version), None)
-            for task in state.round_of(job):
+            for task in state.work.round_of(job):
                 if app is not None and task.state is TaskState.RUNNING and task.started_at is not None:
                     yield job, task, app
 

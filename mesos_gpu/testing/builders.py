@@ -98,7 +98,7 @@ class World:
 
     def job(self, name: str = "j1") -> Job:
         """The job as it is now."""
-        return self.state.jobs[JobId(name)]
+        return self.state.work.jobs[JobId(name)]
 
     def offers(self, *offers: Offer) -> list[fx.Effect]:
         """Offers arrive."""
@@ -116,7 +116,7 @@ class World:
         self, agent: str, *gpus: Gpu, task: TaskId | None = None, driver: str | None = None
     ) -> list[fx.Effect]:
         """The node monitor of an agent reports."""
-        monitor = task or self.state.nodes[AgentId(agent)].monitor
+        monitor = task or self.state.cluster.nodes[AgentId(agent)].monitor
         assert monitor is not None
         data = report.encode(Inventory(gpus, "simulated", driver))
         return self.status(monitor, "TASK_RUNNING", agent=agent, data=data)
@@ -152,7 +152,7 @@ def saved_of(state: State) -> Saved:
     """What a store would give back of that state."""
     kept = {name: _kept(getattr(state.part_with(name), name)) for name in (noun.plural for noun in NOUNS)}
     saved = Saved(state.mesos.framework_id, **kept)
-    drafts = {job_id for drafts in state.members.drafts.values() for job_id in drafts}
+    drafts = {job_id for drafts in state.work.members.drafts.values() for job_id in drafts}
     return replace(saved, jobs=tuple(job for job in saved.jobs if job.id not in drafts))
 
 

@@ -8,7 +8,7 @@ reads as the same float.
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from math import isinf
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints

@@ -23,9 +23,9 @@ COMMON = st.sampled_from(("submit", "offer", "progress", "deliver many"))
 def held_milli(state: State) -> int:
     """Thousandths of GPUs that launches hold which are not given up, without a look at how the engine counts."""
     held = 0
-    for task in state.tasks.values():
-        job = state.jobs.get(task.job_id or JobId(""))
-        if task.ended or job is None or job.state is JobState.PENDING or task not in state.round_of(job):
+    for task in state.work.tasks.values():
+        job = state.work.jobs.get(task.job_id or JobId(""))
+        if task.ended or job is None or job.state is JobState.PENDING or task not in state.work.round_of(job):
             continue
         share, spec = task.counted_share, job.spec
         # Of a part of a card the larger of its compute and its fraction: others have neither.
@@ -83,9 +83,9 @@ class Accounts(RuleBasedStateMachine):
 
     @invariant()
     def what_is_open_is_what_is_held(self) -> None:
-        spans = self.world.state.spans.values()
+        spans = self.world.state.ledger.spans.values()
         assert sum(part.gpu_milli for span in spans for part in span.parts) == held_milli(self.world.state)
-        assert self.world.witness.disk.spans == self.world.state.spans
+        assert self.world.witness.disk.spans == self.world.state.ledger.spans
 
 
 TestAccounts = Accounts.TestCase

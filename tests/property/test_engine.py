@@ -38,7 +38,7 @@ class Scheduler(RuleBasedStateMachine):
 
     @invariant()
     def histories_are_bounded_and_true(self) -> None:
-        for card in self.world.state.cards.values():
+        for card in self.world.state.gpus.cards.values():
             assert len(card.changes) <= MOST
             assert list(card.changes) == sorted(card.changes, key=lambda change: change.at)
             assert len(set(card.changes)) == len(card.changes)

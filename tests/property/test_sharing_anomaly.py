@@ -60,7 +60,9 @@ class Agents(Tenants):
     def offer_again(self) -> list[fx.Effect]:
         """Offer what is free."""
         effects = super().offer_again()
-        idle = self.state.nodes.keys() - {held.agent_id for held in self.state.offers.values()}
+        idle = self.state.cluster.nodes.keys() - {
+            held.agent_id for held in self.state.cluster.offers.values()
+        }
         for agent_id in sorted(idle):
             self.serial += 1
             effects += self.offers(offer(f"r{self.serial}", agent_id, cpus=32))

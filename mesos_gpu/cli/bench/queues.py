@@ -99,19 +99,19 @@ def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, floa
     cluster.fill(nodes, gpus, [replace(_RUNNING, queue=leaf) for leaf in leaves])
     cluster.submit(jobs, leaves)
     state, settings = cluster.state, cluster.settings
-    last = state.queue[-1][1]
+    last = state.work.queue[-1][1]
     before = thread_time()
     cluster.match()  # the first one makes what later ones keep
     first_ms = (thread_time() - before) * 1000
     match_ms = _ms(cluster.match)
-    why_ms = _ms(lambda: why_of(state, settings, cluster.now, state.jobs[last]))
+    why_ms = _ms(lambda: why_of(state, settings, cluster.now, state.work.jobs[last]))
     copy_ms = _ms(lambda: copy_for_readers(state))  # what `why` takes of the engine's thread
     figures = {"first_match": first_ms, "match": match_ms, "why": why_ms, "copy_for_why": copy_ms}
     if not tree:
         return figures
     seats_ms = _ms(lambda: _seat_anew(state, settings, cluster.now))
     shares = _shares_ms(state, settings, cluster.now)
-    cluster.step(ev.QueuesChanged(replace(document, fairness=Fairness.DRF), state.queues.version))
+    cluster.step(ev.QueuesChanged(replace(document, fairness=Fairness.DRF), state.quota.queues.version))
     shares["shares_drf"] = _ms(lambda: _divide_anew(state, settings, cluster.now))
     return {**figures, "seats": seats_ms, **shares}
 
@@ -143,7 +143,7 @@ def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
     cluster.now += cluster.settings.preempt_after_s
     planning_ms = _ms(cluster.match, rounds=1)
     return {
-        "plans": sum(job.room_made_at is not None for job in cluster.state.jobs.values()),
+        "plans": sum(job.room_made_at is not None for job in cluster.state.work.jobs.values()),
         "match_before_plans": before_ms,
         "match_that_plans": planning_ms,
         "match_with_plans": _ms(cluster.match),
@@ -223,7 +223,7 @@ class MemoryCluster:
             self.now += 1.0
             self._runs(task)
         self.offer("third", [0] * nodes, cpus=50)
-        assert len(self.state.live) == 2 * nodes, "a job runs on each node, beside its monitor"
+        assert len(self.state.work.live) == 2 * nodes, "a job runs on each node, beside its monitor"
 
     def submit(self, jobs: int, leaves: Sequence[str]) -> None:
         """Have jobs of many kinds come to all queues."""
@@ -329,7 +329,9 @@ def _grants_ms(document: QueueDocument | None) -> dict[str, float]:
         ]
         launches.append(_once(partial(world.feed, ev.OffersArrived(tuple(offers)))))
         live = [
-            world.state.tasks[task_id] for task_id in world.state.live if world.state.tasks[task_id].job_id
+            world.state.work.tasks[task_id]
+            for task_id in world.state.work.live
+            if world.state.work.tasks[task_id].job_id
         ]
         updates = [
             Status(task.id, "TASK_FINISHED", task.agent_id, uuid="dXVpZA==", at=world.now) for task in live

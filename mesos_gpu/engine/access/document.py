@@ -15,4 +15,4 @@ def on_access_changed(turn: Turn, event: ev.AccessChanged) -> None:
     Raises:
         Conflict: Somebody else has changed it since it was read.
     """
-    take_next(turn, turn.state.access, event.document, event.expected_version, READ_AGAIN)
+    take_next(turn, turn.state.rights.access, event.document, event.expected_version, READ_AGAIN)

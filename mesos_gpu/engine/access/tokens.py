@@ -23,7 +23,7 @@ def on_token_created(turn: Turn, event: ev.TokenCreated) -> None:
         Conflict: The token that it was made with has ended meanwhile.
         TooMuch: The name has enough that have not expired, or there are too many of all.
     """
-    kept, made_with = turn.state.tokens, event.token.made_with
+    kept, made_with = turn.state.rights.tokens, event.token.made_with
     if made_with and made_with not in kept:
         raise Conflict(f"token {made_with} was revoked", remedy="log in again (mesos-gpu login)")
     own = [each for each in kept.values() if each.name == event.token.name]
@@ -47,7 +47,7 @@ def on_token_revoked(turn: Turn, event: ev.TokenRevoked) -> None:
     Raises:
         NotFound: There is none of that id.
     """
-    kept = turn.state.tokens
+    kept = turn.state.rights.tokens
     if event.id not in kept:
         raise NotFound(f"there is no token {event.id}", remedy="list them with: mesos-gpu token list")
     for id in ended_with(kept, [event.id]):
@@ -56,16 +56,16 @@ def on_token_revoked(turn: Turn, event: ev.TokenRevoked) -> None:
 
 def on_token_used(turn: Turn, event: ev.TokenUsed) -> None:
     """Remember when and from where; one that was revoked meanwhile is not there any more."""
-    token = turn.state.tokens.get(event.id)
+    token = turn.state.rights.tokens.get(event.id)
     if token is not None:
         turn.put(replace(token, used_at=turn.now, used_from=event.address))
 
 
 def on_tick(turn: Turn) -> None:
     """Once an hour: forget those that expired long ago."""
-    if turn.now - turn.state.tokens_swept_at < SWEEP_S:
+    if turn.now - turn.state.rights.tokens_swept_at < SWEEP_S:
         return
-    turn.state.tokens_swept_at = turn.now
-    for token in list(turn.state.tokens.values()):
+    turn.state.rights.tokens_swept_at = turn.now
+    for token in list(turn.state.rights.tokens.values()):
         if turn.now - token.expires_at > KEEP_EXPIRED_S:
             turn.drop(Token, token.id)

@@ -24,10 +24,10 @@ def was_steady(job: Job, now: float) -> bool:
 
 def ends_of(state: State, app_id: str, now: float) -> Ends | None:
     """How instances of an app's present configuration ended by themselves, the latest in a row; None: none did."""
-    info = state.catalog.versions.get(app_id)
+    info = state.apps.catalog.versions.get(app_id)
     version = info.last_config_change_at if info else 0.0
     row: list[Job] = []
-    for job in map(state.jobs.__getitem__, reversed(state.ended)):
+    for job in map(state.work.jobs.__getitem__, reversed(state.work.ended)):
         if job.spec.app != app_id or job.app_version != version or not _by_itself(state, job):
             continue
         if row and was_steady(job, job.ended_at or now):
@@ -35,7 +35,7 @@ def ends_of(state: State, app_id: str, now: float) -> Ends | None:
         row.append(job)
     if not row:
         return None
-    until = state.backoffs.get((app_id, version), NO_FAILURES)[1]
+    until = state.apps.backoffs.get((app_id, version), NO_FAILURES)[1]
     return Ends(len(row), row[0], until if until > now else None)
 
 
@@ -47,7 +47,7 @@ def last_failures(state: State, app_ids: Collection[str]) -> dict[str, Job]:
     """The latest instance of each app that failed, or was not healthy. Apps without one are left out."""
     last: dict[str, Job] = {}
     wanted = set(app_ids)
-    for job in map(state.jobs.__getitem__, reversed(state.ended)):
+    for job in map(state.work.jobs.__getitem__, reversed(state.work.ended)):
         if not wanted:
             break
         if job.spec.app in wanted and _failed(state, job):
@@ -61,19 +61,19 @@ def _failed(state: State, job: Job) -> bool:
 
 
 def _was_unhealthy(state: State, job: Job) -> bool:
-    task = state.tasks.get(job.task_id) if job.task_id else None
+    task = state.work.tasks.get(job.task_id) if job.task_id else None
     return task is not None and bool(task.unhealthy)
 
 
 def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
     """Launch delays in force, of apps that want more instances than they have."""
-    if not state.backoffs:
+    if not state.apps.backoffs:
         return {}
     delays = {}
-    for app in state.catalog.root.all_apps():
-        version = state.catalog.versions[app.id].last_config_change_at
-        failures, until = state.backoffs.get((app.id, version), NO_FAILURES)
-        missing = app.instances - len(state.instances.get(app.id, ()))
+    for app in state.apps.catalog.root.all_apps():
+        version = state.apps.catalog.versions[app.id].last_config_change_at
+        failures, until = state.apps.backoffs.get((app.id, version), NO_FAILURES)
+        missing = app.instances - len(state.apps.instances.get(app.id, ()))
         if until > now and missing > 0:
             delays[app.id] = LaunchDelay(missing, until - launch_delay_s(app, failures), until)
     return delays
@@ -81,8 +81,8 @@ def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
 
 def forget_delays(state: State, app_id: str) -> None:
     """Let an app's next launch be at once, whatever its configuration."""
-    for key in [key for key in state.backoffs if key[0] == app_id]:
-        del state.backoffs[key]
+    for key in [key for key in state.apps.backoffs if key[0] == app_id]:
+        del state.apps.backoffs[key]
 
 
 def launch_delay_s(app: App, failures: int) -> float:
@@ -97,12 +97,12 @@ def on_delay_reset(turn: Turn, event: ev.DelayReset) -> None:
         NotFound: Nothing of it waits to be launched.
     """
     state = turn.state
-    jobs = [state.jobs[id] for id in state.instances.get(event.app, ())]
+    jobs = [state.work.jobs[id] for id in state.apps.instances.get(event.app, ())]
     waiting = [job for job in jobs if job.state is JobState.PENDING]
     if not waiting and event.app not in launch_delays(state, turn.now):
         raise NotFound(f"app {event.app} is not in the queue", remedy="see GET /v2/queue")
     forget_delays(state, event.app)
-    state.changed_apps.add(event.app)
+    state.apps.changed_apps.add(event.app)
     for job in waiting:
         if job.not_before > turn.now:
             turn.put_job(replace(job, not_before=turn.now))

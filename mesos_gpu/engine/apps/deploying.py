@@ -59,7 +59,7 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
         NotAccepted: By the document of queues, instances of those that change could never start.
     """
     root, kill = _without_chosen(turn, event)
-    made = plan(turn.state.catalog.root, root, restarts=event.restarts, kill=kill)
+    made = plan(turn.state.apps.catalog.root, root, restarts=event.restarts, kill=kill)
     check_change(turn.state, turn.settings, turn.now, made)
     _begin(turn, event.id, made, force=event.force)
 
@@ -71,14 +71,16 @@ def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[s
     earlier request has chosen it and it has not ended yet, or if it was given up and has been replaced.
     """
     state, by, kill = turn.state, dict[str, int](), dict[str, tuple[str, ...]]()
-    actions = (a for d in state.deployments.values() for step in d.plan.steps for a in step)
+    actions = (a for d in state.apps.deployments.values() for step in d.plan.steps for a in step)
     before = {id for action in actions for id in action.kill}
     apps = {app.id: app for app in event.root.all_apps()} if event.kill else {}
     for id, named in event.kill.items():
-        live = [each for each in state.instances.get(id, ()) if not state.jobs[each].kill_requested]
+        live = [each for each in state.apps.instances.get(id, ()) if not state.work.jobs[each].kill_requested]
         chosen = [each for each in live if each in named and each not in before]
         kill[id] = tuple(each for each in live if each in named or each in before)
-        by[id] = sum(_has_its_place(turn, apps[id], state.jobs[each]) for each in chosen) if id in apps else 0
+        by[id] = (
+            sum(_has_its_place(turn, apps[id], state.work.jobs[each]) for each in chosen) if id in apps else 0
+        )
     return smaller(event.root, by), kill
 
 
@@ -103,7 +105,7 @@ def check_change(state: State, settings: Settings, now: float, made: Plan) -> No
         BadConfiguration: One of those that change cannot be run here.
         NotAccepted: By the document of queues, instances of those that change could never start.
     """
-    old, wrong = {app.id: app for app in state.catalog.root.all_apps()}, list[tuple[str, str]]()
+    old, wrong = {app.id: app for app in state.apps.catalog.root.all_apps()}, list[tuple[str, str]]()
     check_apps(settings, old.values(), made.target.all_apps())
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
         job = _job_of(action.app, now)
@@ -120,20 +122,20 @@ def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:
     Raises:
         NotFound: There is none of that id.
     """
-    undone = turn.state.deployments.get(event.id)
+    undone = turn.state.apps.deployments.get(event.id)
     if undone is None:
         raise NotFound(f"DeploymentPlan {event.id} does not exist", remedy="see GET /v2/deployments")
-    back = None if event.force else rollback(undone.plan, turn.state.catalog.root)
+    back = None if event.force else rollback(undone.plan, turn.state.apps.catalog.root)
     _end(turn, undone.id)
     if back is not None:
         _begin(turn, event.new_id, back, force=True, undone=undone)
 
 
 def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment | None = None) -> None:
-    state, old = turn.state, turn.state.catalog
+    state, old = turn.state, turn.state.apps.catalog
     if not made.steps and made.original == made.target:
         return
-    in_the_way = locks({d.id: d.plan.affected for d in state.deployments.values()}, made.affected)
+    in_the_way = locks({d.id: d.plan.affected for d in state.apps.deployments.values()}, made.affected)
     if in_the_way and not force:
         raise AppLocked(in_the_way)
     for other in in_the_way:
@@ -144,12 +146,12 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     for action in (action for step in made.steps for action in step if action.kind is ActionKind.RESTART):
         forget_delays(state, action.app.id)
     if made.steps:
-        state.changed_apps.update(made.affected)
+        state.apps.changed_apps.update(made.affected)
         turn.put(Deployment(id, at, made, dict(old.versions)))
 
 
 def _end(turn: Turn, id: str, *, done: bool = False) -> None:
-    turn.state.changed_apps.update(turn.state.deployments.pop(id).plan.affected)
+    turn.state.apps.changed_apps.update(turn.state.apps.deployments.pop(id).plan.affected)
     turn.effects.append(ForgetDeployment(id, done))
 
 
@@ -169,21 +171,21 @@ def on_tick(turn: Turn) -> None:
     """Do what is due: for the apps of which something changed at once, for all of them now and then."""
     state = turn.state
     _count_failures(turn)
-    every = turn.now - state.looked_at_apps >= turn.settings.apps_interval_s
-    if not every and not state.changed_apps:
+    every = turn.now - state.apps.looked_at_apps >= turn.settings.apps_interval_s
+    if not every and not state.apps.changed_apps:
         return
-    changed, state.changed_apps = state.changed_apps, set()
+    changed, state.apps.changed_apps = state.apps.changed_apps, set()
     if every:
-        state.looked_at_apps = turn.now
+        state.apps.looked_at_apps = turn.now
         forget_gone(turn)
     aims = _aims(
-        state, None if every else changed.union(*(d.plan.affected for d in state.deployments.values()))
+        state, None if every else changed.union(*(d.plan.affected for d in state.apps.deployments.values()))
     )
     waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
-    for deployment in list(state.deployments.values()):
+    for deployment in list(state.apps.deployments.values()):
         # Who asked for it sees it at least. Far in the future it was made: the clock was set back since then.
         if 0 <= deployment.version - turn.now < turn.settings.apps_interval_s:
-            state.changed_apps.update(
+            state.apps.changed_apps.update(
                 deployment.plan.affected
             )  # the next tick goes on, and not the next look at all
         else:
@@ -193,13 +195,13 @@ def on_tick(turn: Turn) -> None:
 def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
     """The aim of each app of `wanted` (None: of all). While a deployment has not come to an app, it stays what it
     was."""
-    catalog = state.catalog
+    catalog = state.apps.catalog
     aims = {
         app.id: _Aim(Action(ActionKind.SCALE, app), catalog.versions[app.id].last_config_change_at, 0.0)
         for app in catalog.root.all_apps()
         if wanted is None or app.id in wanted
     }
-    for deployment in state.deployments.values():
+    for deployment in state.apps.deployments.values():
         old = {app.id: app for app in deployment.plan.original.all_apps()}
         for id in sorted(deployment.plan.affected):
             aims.pop(id, None)
@@ -210,7 +212,7 @@ def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
             info = catalog.versions.get(action.app.id)
             version = info.last_config_change_at if info else 0.0
             aims[action.app.id] = _Aim(action, version, deployment.version)
-    running = state.instances.keys() if wanted is None else state.instances.keys() & wanted
+    running = state.apps.instances.keys() if wanted is None else state.apps.instances.keys() & wanted
     for id in sorted(running - aims.keys()):  # its deletion was ended half-way
         aims[id] = _Aim(Action(ActionKind.STOP, App(id)), 0.0, 0.0)
     return aims
@@ -230,7 +232,7 @@ def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None])
             turn.put(replace(deployment, waiting=words))
     elif deployment.step + 1 < len(deployment.plan.steps):
         turn.put(replace(deployment, step=deployment.step + 1, waiting={}))
-        turn.state.changed_apps.update(deployment.plan.affected)
+        turn.state.apps.changed_apps.update(deployment.plan.affected)
     else:
         _end(turn, deployment.id, done=True)
 
@@ -247,10 +249,10 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
         in_place=gpu_options(app).in_place,
     )
     _expunge(turn, app)
-    jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
+    jobs = [state.work.jobs[id] for id in state.apps.instances.get(app.id, ())]
     next_moves = moves.next_moves(target, [_instance(state, job, turn.now) for job in jobs], now=turn.now)
     if next_moves.done:
-        state.vacant.pop(app.id, None)
+        state.apps.vacant.pop(app.id, None)
         return None
     return _do(turn, aim, target, next_moves)
 
@@ -261,10 +263,10 @@ def _expunge(turn: Turn, app: App) -> None:
     At a time only as many are given up as the launch windows can replace, because their agent may come back before the
     others are replaced.
     """
-    jobs = [turn.state.jobs[id] for id in turn.state.instances.get(app.id, ())]
+    jobs = [turn.state.work.jobs[id] for id in turn.state.apps.instances.get(app.id, ())]
     waiting = sum(job.state is JobState.PENDING for job in jobs)
     for job in jobs:
-        task = turn.state.tasks[job.task_id] if job.task_id else None
+        task = turn.state.work.tasks[job.task_id] if job.task_id else None
         if task is None or task.unreachable_since is None or job.state is not JobState.UNREACHABLE:
             continue
         since = _counts_as_cut_off(turn.state, task, task.unreachable_since, turn.now)
@@ -280,8 +282,8 @@ def _counts_as_cut_off(state: State, task: Task, since: float, now: float) -> fl
 
     An agent that was starting tasks may only be slow, so it gets the time that Mesos gives executors to register.
     """
-    window = state.windows.get(task.agent_id)
-    starts = task.agent_id in state.restless.under_way
+    window = state.cluster.windows.get(task.agent_id)
+    starts = task.agent_id in state.work.restless.under_way
     starts |= window is not None and since - window.latest < _SLOW_S
     return inf if starts and now - since < _SLOW_S else since
 
@@ -289,13 +291,13 @@ def _counts_as_cut_off(state: State, task: Task, since: float, now: float) -> fl
 def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
     app = aim.action.app
     for id in todo.kill:
-        job = replace(turn.state.jobs[JobId(id)], nameless=True)
+        job = replace(turn.state.work.jobs[JobId(id)], nameless=True)
         end_for_good(turn, job, _UNWANTED, unlaunched=_UNWANTED)
     if not todo.launch:
         return todo.waiting
-    wait_s = turn.state.backoffs.get((app.id, aim.version), NO_FAILURES)[1] - turn.now
+    wait_s = turn.state.apps.backoffs.get((app.id, aim.version), NO_FAILURES)[1] - turn.now
     if wait_s > 0:
-        turn.state.changed_apps.add(app.id)
+        turn.state.apps.changed_apps.add(app.id)
         return f"waits {wait_s:.0f} s before its next launch: instances failed"
     spec = _job_of(app, target.version)
     if isinstance(spec, str):
@@ -313,10 +315,10 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     """Start an instance. If it replaces another, it keeps its app's place in the queue: a later job gets no GPU of
     it."""
     state = turn.state
-    new = state.next_sequence, None
+    new = state.work.next_sequence, None
     spec = of_app(tree_of(state, turn.settings), spec, app.id)
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
-    sequence, since = state.places.get(app.id, new) if replaces else new
+    sequence, since = state.apps.places.get(app.id, new) if replaces else new
     turn.put_job(
         Job(
             _comes_back(turn, app, aim.version) or _new_id(turn, app),
@@ -336,11 +338,11 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
 def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
     """The id of an instance that ended and starts again: it keeps its name and counts on, as with Marathon."""
     state = turn.state
-    vacant = state.vacant.get(app.id, [])
+    vacant = state.apps.vacant.get(app.id, [])
     while vacant:
-        job = state.jobs.get(vacant.pop(0))
+        job = state.work.jobs.get(vacant.pop(0))
         id = next_job_id(job.id, job.launches) if job and job.app_version == version else None
-        if id is not None and id not in state.jobs:
+        if id is not None and id not in state.work.jobs:
             return id
     return None
 
@@ -348,13 +350,15 @@ def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
 def _new_id(turn: Turn, app: App) -> JobId:
     """Make a job's id, by no chance: the same events give the same ids."""
     state = turn.state
-    seeds = (f"{state.framework_id}{app.id}?{number}&{turn.now}" for number in count(len(state.jobs)))
+    seeds = (
+        f"{state.mesos.framework_id}{app.id}?{number}&{turn.now}" for number in count(len(state.work.jobs))
+    )
     ids = (job_id(app.id, str(uuid5(NAMESPACE_URL, seed))) for seed in seeds)
-    return next(id for id in ids if id not in state.jobs)
+    return next(id for id in ids if id not in state.work.jobs)
 
 
 def _instance(state: State, job: Job, now: float) -> Instance:
-    tasks = state.round_of(job)
+    tasks = state.work.round_of(job)
     task = tasks[0] if tasks else None
     shown, since = SHOWN[job.state], job.started_at or job.submitted_at
     if shown is InstanceState.STAGING and task is not None and task.state is not TaskState.LAUNCHED:
@@ -380,7 +384,7 @@ def _instance(state: State, job: Job, now: float) -> Instance:
 def _healths(state: State, job: Job, task: Task | None) -> list[bool | None]:
     """What those say that check it: the executor, the scheduler, both or none."""
     by_executor = [task.healthy if task else None] if job.spec.health_checks else []
-    by_scheduler = [state.healths.get(task.id) if task else None] if job.checked else []
+    by_scheduler = [state.apps.healths.get(task.id) if task else None] if job.checked else []
     return by_executor + by_scheduler
 
 
@@ -392,31 +396,31 @@ def _all_well(verdicts: list[bool | None]) -> bool | None:
 
 def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
     """Remember it; and end an instance that failed too often. One that is cut off is left alone: it may serve."""
-    task = turn.state.tasks.get(event.task_id)
-    job = turn.state.current(task) if task else None
+    task = turn.state.work.tasks.get(event.task_id)
+    job = turn.state.work.current(task) if task else None
     if task is None or job is None or task.ended or job.app_version is None:
         return
-    turn.state.healths[task.id], turn.state.check_results[task.id] = event.healthy, event.healths
+    turn.state.apps.healths[task.id], turn.state.apps.check_results[task.id] = event.healthy, event.healths
     said = event.healthy if event.healthy is not None else task.healthy  # not all were made since a restart
     if not job.spec.health_checks and task.healthy is not said:  # else the executor's word is shown
         task = replace(task, healthy=said)
         turn.show_task(task)
-    turn.state.changed_apps.add(job.app_id)
+    turn.state.apps.changed_apps.add(job.app_id)
     if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
         why = f"unhealthy: {event.kill}"
         turn.put_task(replace(task, unhealthy=event.kill))
-        end_for_good(turn, turn.state.jobs[job.id], why, unlaunched=why)
+        end_for_good(turn, turn.state.work.jobs[job.id], why, unlaunched=why)
 
 
 def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
     """Take in that a task is ready; it is so for as long as it runs: whether it is well is for its health checks to
     say."""
-    task = turn.state.tasks.get(event.task_id)
-    job = turn.state.current(task) if task else None
+    task = turn.state.work.tasks.get(event.task_id)
+    job = turn.state.work.current(task) if task else None
     if task is None or job is None or task.ended or task.ready:
         return
-    turn.state.readiness[task.id] = event.readiness
-    turn.state.changed_apps.add(job.app_id)
+    turn.state.apps.readiness[task.id] = event.readiness
+    turn.state.apps.changed_apps.add(job.app_id)
     if event.readiness.ready:
         turn.show_task(replace(task, ready=True))
 
@@ -424,19 +428,19 @@ def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
 def _count_failures(turn: Turn) -> None:
     """An instance that ended by itself makes the next launch wait, longer with each in a row of its configuration."""
     state = turn.state
-    ended, state.ended_instances = state.ended_instances, []
-    apps = {app.id: app for app in state.catalog.root.all_apps()} if ended else {}
+    ended, state.apps.ended_instances = state.apps.ended_instances, []
+    apps = {app.id: app for app in state.apps.catalog.root.all_apps()} if ended else {}
     for id in ended:
-        job = state.jobs.get(id)
+        job = state.work.jobs.get(id)
         app = apps.get(job.app_id) if job else None
         if job is None or app is None:
             continue
-        state.changed_apps.add(app.id)
+        state.apps.changed_apps.add(app.id)
         if not job.nameless:
-            state.vacant.setdefault(app.id, []).append(job.id)
+            state.apps.vacant.setdefault(app.id, []).append(job.id)
         if job.state is JobState.KILLED:
             continue
         steady = was_steady(job, turn.now)
         key = app.id, job.app_version or 0.0
-        failures = 1 if steady else state.backoffs.get(key, NO_FAILURES)[0] + 1
-        state.backoffs[key] = failures, turn.now + launch_delay_s(app, failures)
+        failures = 1 if steady else state.apps.backoffs.get(key, NO_FAILURES)[0] + 1
+        state.apps.backoffs[key] = failures, turn.now + launch_delay_s(app, failures)

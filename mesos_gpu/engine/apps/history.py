@@ -21,27 +21,27 @@ MOST_ROOTS: Final = 25  # of the tree of groups
 def moment(turn: Turn) -> float:
     """The time of a change: now, or as soon after the one before as Marathon's interface, in milliseconds, can tell."""
     state = turn.state
-    before = [info.version for info in state.catalog.versions.values()]
-    before += [each.version for each in state.deployments.values()]
-    before += [each.version for each in state.roots]
+    before = [info.version for info in state.apps.catalog.versions.values()]
+    before += [each.version for each in state.apps.deployments.values()]
+    before += [each.version for each in state.apps.roots]
     last = round(max(before, default=0.0), 3)
     return turn.now if round(turn.now, 3) > last else last + 0.001
 
 
 def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: float) -> None:
     """Take a changed tree in as what is wanted, and forget what is too old."""
-    state, before = turn.state, turn.state.catalog
+    state, before = turn.state, turn.state.apps.catalog
     old = before.versions
     changed = {id for id in old.keys() | versions.keys() if old.get(id) != versions.get(id)}
     groups = group_versions(before.root, target, changed, before.group_versions, at)
     turn.put(AppCatalog(target, versions, groups))
     turn.put(RootVersion(at, shape_of(target, versions)))
-    for forgotten in state.roots[:-MOST_ROOTS]:
+    for forgotten in state.apps.roots[:-MOST_ROOTS]:
         turn.drop(RootVersion, forgotten.version)
     for app in target.all_apps():
         if versions[app.id] != old.get(app.id):
             turn.put(AppVersion(versions[app.id].version, app))
-            if old_ones := _old_versions(state.app_versions[app.id]):
+            if old_ones := _old_versions(state.apps.app_versions[app.id]):
                 _forget_old_versions(turn, app.id, old_ones)
 
 
@@ -64,30 +64,30 @@ def _forget_old_versions(turn: Turn, app_id: str, old: Sequence[AppVersion]) -> 
 def forget_gone(turn: Turn) -> None:
     """The versions of apps that are gone, with all that runs of them and all trees that they were in."""
     state = turn.state
-    kept = {app.id for app in state.catalog.root.all_apps()} | state.instances.keys()
-    for deployment in state.deployments.values():
+    kept = {app.id for app in state.apps.catalog.root.all_apps()} | state.apps.instances.keys()
+    for deployment in state.apps.deployments.values():
         kept |= deployment.plan.affected
-    gone = sorted(state.app_versions.keys() - kept)
+    gone = sorted(state.apps.app_versions.keys() - kept)
     used = _used(turn) if gone else set()
     for app_id in gone:
-        for version in state.app_versions[app_id]:
+        for version in state.apps.app_versions[app_id]:
             if (app_id, version.version) not in used:
                 turn.drop(AppVersion, app_id, version.version)
-    for remembered in (state.places, state.vacant):
+    for remembered in (state.apps.places, state.apps.vacant):
         for app_id in remembered.keys() - kept:
             del remembered[app_id]
     current = {(job.app_id, job.app_version) for job in _instances(state)}
-    current |= {(id, info.last_config_change_at) for id, info in state.catalog.versions.items()}
-    for key in state.backoffs.keys() - current:
-        del state.backoffs[key]
+    current |= {(id, info.last_config_change_at) for id, info in state.apps.catalog.versions.items()}
+    for key in state.apps.backoffs.keys() - current:
+        del state.apps.backoffs[key]
 
 
 def _used(turn: Turn) -> set[tuple[str, float | None]]:
     """Versions that run, and those of the trees that are remembered."""
     state = turn.state
     running: set[tuple[str, float | None]] = {(job.app_id, job.app_version) for job in _instances(state)}
-    return running.union(*(apps_of(each.root) for each in state.roots))
+    return running.union(*(apps_of(each.root) for each in state.apps.roots))
 
 
 def _instances(state: State) -> Iterator[Job]:
-    return (state.jobs[job_id] for ids in state.instances.values() for job_id in ids)
+    return (state.work.jobs[job_id] for ids in state.apps.instances.values() for job_id in ids)

@@ -20,7 +20,7 @@ def on_split_dropped(turn: Turn, event: ev.SplitDropped) -> None:
     Raises:
         NotFound: There is none of that name.
     """
-    if event.name not in turn.state.splits:
+    if event.name not in turn.state.apps.splits:
         raise NotFound(f"there is no service {event.name}", remedy="list them with: mesos-gpu service list")
     turn.drop(TrafficSplit, event.name)
 
@@ -31,16 +31,16 @@ def serving(state: State, app_id: str) -> list[Task]:
     What was known of their health counts on after a restart of the scheduler, until something else is found.
     """
     tasks = []
-    for id in state.instances.get(app_id, ()):
-        job = state.jobs[id]
+    for id in state.apps.instances.get(app_id, ()):
+        job = state.work.jobs[id]
         if job.state is not JobState.RUNNING or job.kill_requested:
             continue
         checked = job.checked or bool(job.spec.health_checks)
         tasks += [
             task
-            for task in state.round_of(job)
+            for task in state.work.round_of(job)
             if task.state is TaskState.RUNNING
             and (task.ready or not job.proves_ready)
-            and (not checked or (task.healthy is True and state.healths.get(task.id) is not False))
+            and (not checked or (task.healthy is True and state.apps.healths.get(task.id) is not False))
         ]
     return tasks

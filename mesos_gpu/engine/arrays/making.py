@@ -18,46 +18,46 @@ from mesos_gpu.model.saves import ForgetArray
 
 def take_in(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> None:
     """Put a new array in its place in the queue."""
-    array = JobArray(job_id, spec, turn.now, turn.state.next_sequence, owner)
+    array = JobArray(job_id, spec, turn.now, turn.state.work.next_sequence, owner)
     turn.put(replace(array, left=array.indexes.all))
 
 
 def refill(turn: Turn) -> None:
     """Let each array that has changed have the drafts that it may have, and end those that are through."""
-    members = turn.state.members
+    members = turn.state.work.members
     while members.changed:
-        array = turn.state.arrays.get(next(iter(members.changed)))
+        array = turn.state.work.arrays.get(next(iter(members.changed)))
         if array is not None and array.ended_at is None:
             _refill(turn, array)
         del members.changed[next(iter(members.changed))]
 
 
 def _refill(turn: Turn, array: JobArray) -> None:
-    members = turn.state.members
+    members = turn.state.work.members
     if not array.left and not members.jobs.get(array.id):
         turn.publish_array(turn.put_array(replace(array, ended_at=turn.now)))
         return
     missing = members.windows.get(array.id, 1) - len(members.drafts.get(array.id, ()))
     for position in members.next_of(array, missing):
         turn.state.draft(array, position)
-        turn.state.unmatched = True
+        turn.state.match.unmatched = True
 
 
 def following(turn: Turn, job: Job) -> Job | None:
     """Return the draft that stands next in line after a member that was launched, where priority alone decides; None if
     there is none, or if other jobs may come between the two."""
     state = turn.state
-    array = state.arrays.get(job.array) if job.array is not None else None
-    if array is None or not state.tree.is_flat or state.members.drafts.get(array.id):
+    array = state.work.arrays.get(job.array) if job.array is not None else None
+    if array is None or not state.quota.tree.is_flat or state.work.members.drafts.get(array.id):
         return None
-    position = next(iter(state.members.next_of(array, 1)), None)
+    position = next(iter(state.work.members.next_of(array, 1)), None)
     return None if position is None else state.draft(array, position)
 
 
 def on_matched(turn: Turn) -> None:
     """Let arrays whose drafts were all launched have twice as many, and others one again: who waits behind nothing but
     room costs a match no more than a job does."""
-    state, members = turn.state, turn.state.members
+    state, members = turn.state, turn.state.work.members
     for array_id in members.launched:
         if array_id not in members.drafts:
             members.windows[array_id] = min(2 * members.windows.get(array_id, 1), MOST_DRAFTS)
@@ -66,12 +66,12 @@ def on_matched(turn: Turn) -> None:
     for array_id, drafts in list(members.drafts.items()):
         members.windows.pop(array_id, None)
         for job_id in sorted(drafts, key=drafts.__getitem__)[1:]:
-            state.drop_draft(state.jobs[job_id])
+            state.drop_draft(state.work.jobs[job_id])
 
 
 def members_of(turn: Turn, array: JobArray, positions: Runs) -> list[Job]:
     """The members of an array at some positions that have not ended, drafts too."""
-    jobs = (turn.state.jobs[job_id] for job_id in turn.state.members.jobs.get(array.id, ()))
+    jobs = (turn.state.work.jobs[job_id] for job_id in turn.state.work.members.jobs.get(array.id, ()))
     places = ((array.indexes.position(job.index or 0), job) for job in jobs)
     return [job for place, job in places if place is not None and has(positions, place)]
 
@@ -82,7 +82,7 @@ def kill_left(turn: Turn, array: JobArray, positions: Runs) -> None:
     if not gone:
         return
     for job in members_of(turn, array, gone):
-        if job.id in turn.state.members.drafts.get(array.id, ()):
+        if job.id in turn.state.work.members.drafts.get(array.id, ()):
             turn.state.drop_draft(job)
     killed = replace(array, left=without(array.left, gone), killed=union(array.killed, gone))
     turn.publish_array(turn.put_array(killed))
@@ -90,11 +90,11 @@ def kill_left(turn: Turn, array: JobArray, positions: Runs) -> None:
 
 def forget_old(turn: Turn) -> None:
     """Forget the arrays that ended first, as jobs are; one with a member that is remembered stays."""
-    members = turn.state.members
+    members = turn.state.work.members
     surplus = len(members.ended) - turn.settings.keep_ended_jobs
     if surplus <= 0:
         return
-    remembered = {job.array for job in map(turn.state.jobs.__getitem__, turn.state.ended)}
+    remembered = {job.array for job in map(turn.state.work.jobs.__getitem__, turn.state.work.ended)}
     for array_id in list(members.ended)[:surplus]:
         if array_id not in remembered:
             turn.state.drop_array(array_id)

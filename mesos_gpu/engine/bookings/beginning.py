@@ -14,7 +14,7 @@ _OFFERS_S: Final = 2.0  # after a subscription, in which Mesos offers what is fr
 def offered_at(turn: Turn) -> float | None:
     """Until when what is free may not be offered yet, seconds since the epoch; None: it is, if anything is, as it is
     when the clock was set back since the subscription."""
-    since = turn.state.registered_at
+    since = turn.state.mesos.registered_at
     return since + _OFFERS_S if since <= turn.now < since + _OFFERS_S else None
 
 

@@ -14,12 +14,13 @@ from mesos_gpu.engine.bookings.beginning import begin, is_to_begin, lacking_word
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of
 from mesos_gpu.engine.bookings.telling import SLACK_S, call_off, is_told, on_places, tell_at, tell_end_at
 from mesos_gpu.engine.bookings.using import count_used, counted_up, purged_at
-from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
+from mesos_gpu.engine.calendar.booked import jobs_of, may_use, others_on, owner_of, unfinished
 from mesos_gpu.engine.calendar.leads import has_ended_by
 from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.gpus.capacities import idle_gpus
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
 from mesos_gpu.engine.gpus.role import is_asked, reserved_for_others
+from mesos_gpu.engine.indexes.provisional import Provisional
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import LONGEST_S, Booking, BookingState, Place
@@ -43,7 +44,7 @@ _STAYS: Final = 2  # and who is there until it ends by itself, when nobody knows
 def choose_nodes(turn: Turn, backlog: Backlog) -> None:
     """Choose what must be chosen now, let begin what is to, and put provisional nodes in order; in each match while
     there are bookings."""
-    last = turn.state.provisional
+    last = turn.state.calendar.provisional
     now = Provisional({} if last is None else dict(last.places))
     for booking in unfinished(turn.state):
         count_used(turn, booking)
@@ -54,14 +55,14 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
             choice.mend(booking)
         else:
             choice.provide(booking)
-        if is_to_begin(turn, turn.state.bookings[booking.id]):
-            begin(turn, turn.state.bookings[booking.id])
+        if is_to_begin(turn, turn.state.calendar.bookings[booking.id]):
+            begin(turn, turn.state.calendar.bookings[booking.id])
     known = {each.id for each in unfinished(turn.state)}
     now.places = {key: places for key, places in now.places.items() if key in known}
     now.next_at = min((_next_of(turn, each, now) for each in unfinished(turn.state)), default=inf)
-    turn.state.provisional = now
+    turn.state.calendar.provisional = now
     if now.is_soon(turn.now):
-        for node in turn.state.nodes.values():
+        for node in turn.state.cluster.nodes.values():
             backlog.capacity(
                 node
             )  # what is offered is remembered, if it is not offered when nodes are chosen
@@ -102,7 +103,7 @@ class _Choice:
     @cached_property
     def _nodes(self) -> list[Node]:
         """The smaller first: the larger are left for whom only they serve."""
-        nodes = self.turn.state.nodes.values()
+        nodes = self.turn.state.cluster.nodes.values()
         return sorted(nodes, key=lambda node: (len(node.gpus), node.hostname, node.id))
 
     def provide(self, booking: Booking) -> None:
@@ -155,10 +156,10 @@ class _Choice:
 
     def _is_sound(self, place: Place) -> bool:
         state = self.turn.state
-        node = state.nodes.get(place.agent_id)
+        node = state.cluster.nodes.get(place.agent_id)
         if node is None or node.lost_at is not None or is_closed(state, node):
             return False
-        heard_at = max(node.reported_at or 0.0, state.registered_at)
+        heard_at = max(node.reported_at or 0.0, state.mesos.registered_at)
         if self.turn.now - heard_at > self.turn.settings.report_stale_s:
             return False  # unknown is not healthy
         return {*place.gpus} <= {gpu.id for gpu in sound_of(state, node, node.gpus)}
@@ -166,7 +167,7 @@ class _Choice:
     def _are_there(self, booking: Booking, places: Collection[Place]) -> bool:
         """Whether places are sound, and in the pool of a booking: a node may be in another one by now."""
         state = self.turn.state
-        pools = {pool_of_node(state.tree, state.nodes.get(place.agent_id)) for place in places}
+        pools = {pool_of_node(state.quota.tree, state.cluster.nodes.get(place.agent_id)) for place in places}
         return pools <= {booking.spec.pool} and all(map(self._is_sound, places))
 
     def _is_obstructed(self, booking: Booking, places: Collection[Place]) -> bool:
@@ -223,7 +224,7 @@ class _Choice:
         return {AgentId(each.node) for each in places[booking.id, booking.begins]}
 
     def _model(self, place: Place) -> str:
-        known = self.turn.state.place_of(place.gpus[0])
+        known = self.turn.state.cluster.place_of(place.gpus[0])
         return "" if known is None else known[1].model
 
     def _cheapest(
@@ -259,7 +260,7 @@ class _Choice:
         state = self.turn.state
         if node.lost_at is not None or is_closed(state, node) or len(node.gpus) < booking.spec.gpus:
             return False
-        return pool_of_node(state.tree, node) == booking.spec.pool
+        return pool_of_node(state.quota.tree, node) == booking.spec.pool
 
     def _on(
         self, booking: Booking, node: Node, taken: Collection[GpuId], ended: Collection[JobId], *, firm: bool
@@ -269,7 +270,7 @@ class _Choice:
         victims: dict[JobId, Victim] = {}
         free = []
         for held in capacity.allocations:
-            job = None if held.job_id is None else self.turn.state.jobs.get(held.job_id)
+            job = None if held.job_id is None else self.turn.state.work.jobs.get(held.job_id)
             is_gone = has_ended_by(self.turn.state, self.turn.now, held, booking.begins)
             if job is None or is_gone or job.id in ended or may_use(booking, job):
                 free.append(held)

@@ -50,7 +50,7 @@ def refuse_unusable(state: State, document: QueueDocument) -> None:
     """
     tree, gone = Tree(document), list[str]()
     for booking in unfinished(state):
-        if not any(faults_of(state.tree, state.queues, booking.spec)):
+        if not any(faults_of(state.quota.tree, state.quota.queues, booking.spec)):
             whys = [why.partition(";")[0] for _, why in faults_of(tree, document, booking.spec)]
             gone += [f"{booking.spec.name} ({', '.join(whys)})"] if whys else []
     if gone:
@@ -88,7 +88,7 @@ def _crowded(state: State, document: QueueDocument, now: float) -> str:
     misfit = clash(ground_of(state, document), then)
     if misfit is None or misfit == clash(ground_of(state), items):
         return ""
-    there = [state.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
+    there = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
     names = ", ".join(sorted({each.spec.name for each in there})[:_MOST_NAMED])
     at = shown(misfit.at, there[0].spec.zone) if there else ""
     return f"what is booked is not kept beside it: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"

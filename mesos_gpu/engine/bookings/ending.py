@@ -46,13 +46,13 @@ def end_booking(
         )  # fmt: skip
         _end_named(turn, booking, f"its {words}")
     call_off(turn, others_on(turn.state, booking, booking.gpus), words)
-    turn.state.provisional = None
-    turn.state.unmatched = True
+    turn.state.calendar.provisional = None
+    turn.state.match.unmatched = True
 
 
 def _end_named(turn: Turn, booking: Booking, why: str) -> None:
     """End those that wait for a booking which is not there any more."""
-    for array in list(turn.state.arrays.values()):
+    for array in list(turn.state.work.arrays.values()):
         if array.spec.booking and array.left and booking.is_called(array.spec.booking):
             kill_left(turn, array, array.left)
     for job in named_jobs(turn.state, booking):

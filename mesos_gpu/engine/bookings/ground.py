@@ -25,8 +25,8 @@ _SPAN_S: Final = 30 * DAY_S  # times are worked out to the end of one, so that t
 def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
     """What there is now. What is drained or not sound is not there: unknown is not healthy. `document`: with that tree
     of queues; None: with the one that there is."""
-    tree, bins = state.tree if document is None else Tree(document), list[Bin]()
-    for node in state.nodes.values():
+    tree, bins = state.quota.tree if document is None else Tree(document), list[Bin]()
+    for node in state.cluster.nodes.values():
         if node.lost_at is not None or is_closed(state, node):
             continue
         models = Counter(gpu.model for gpu in sound_of(state, node, node.gpus))
@@ -34,7 +34,9 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
         bins += [
             Bin(node.id, model, pool, count, tree.cost_milli(model, 1)) for model, count in models.items()
         ]
-    return Ground(bins) if tree.is_flat else Ground(bins, _Guarantees(document or state.queues, bins).at)
+    return (
+        Ground(bins) if tree.is_flat else Ground(bins, _Guarantees(document or state.quota.queues, bins).at)
+    )
 
 
 class _Guarantees:
@@ -86,7 +88,9 @@ def _owed(tree: Tree) -> dict[tuple[str, str], int]:
 
 def booked_items(state: State, now: float, without: str = "", until: float | None = None) -> list[Item]:
     """The times of all bookings that have not ended, but of one. `until`: those that begin before; None: all."""
-    bookings = (each for each in state.bookings.values() if not each.state.ended and each.id != without)
+    bookings = (
+        each for each in state.calendar.bookings.values() if not each.state.ended and each.id != without
+    )
     return [item for booking in bookings for item in _items(state, booking, now, until or horizon(now))]
 
 
@@ -113,7 +117,7 @@ def chosen_of(state: State, booking: Booking) -> tuple[Chosen, ...]:
     counts = Counter[tuple[str, str]]()
     for place in booking.places:
         for gpu_id in place.gpus:
-            known = state.place_of(gpu_id)
+            known = state.cluster.place_of(gpu_id)
             if known is not None:
                 counts[place.agent_id, known[1].model] += 1
     return tuple(Chosen(node, model, count) for (node, model), count in counts.items())

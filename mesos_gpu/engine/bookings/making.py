@@ -47,7 +47,7 @@ def on_made(turn: Turn, event: ev.BookingMade) -> None:
         Conflict: Another one has its name; or it does not fit beside what is booked, and when it would.
         TooMuch: There are as many bookings as may be.
     """
-    if sum(not each.state.ended for each in turn.state.bookings.values()) >= MOST_BOOKINGS:
+    if sum(not each.state.ended for each in turn.state.calendar.bookings.values()) >= MOST_BOOKINGS:
         raise TooMuch(f"{MOST_BOOKINGS} bookings have not ended, and no more may be made", remedy=_LIST)
     _refuse_name(turn.state, event.spec, event.id)
     spec, first = _checked(turn, event.id, event.spec)
@@ -103,7 +103,7 @@ def _refuse_taken(state: State, booking: Booking) -> None:
     Raises:
         Conflict: It does.
     """
-    for other in state.bookings.values():
+    for other in state.calendar.bookings.values():
         chosen = other.id != booking.id and other.state.has_nodes and other.overlaps(booking)
         if chosen and set(other.gpus) & set(booking.gpus):
             raise Conflict(
@@ -125,8 +125,8 @@ def on_cancelled(turn: Turn, event: ev.BookingCancelled) -> None:
 def put(turn: Turn, booking: Booking) -> None:
     """Keep a booking; what is kept for it is worked out anew."""
     turn.put(booking)
-    turn.state.provisional = None
-    turn.state.unmatched = True
+    turn.state.calendar.provisional = None
+    turn.state.match.unmatched = True
 
 
 def begins_words(booking: Booking) -> str:
@@ -135,7 +135,7 @@ def begins_words(booking: Booking) -> str:
 
 
 def _known(state: State, booking_id: str) -> Booking:
-    booking = state.bookings.get(booking_id)
+    booking = state.calendar.bookings.get(booking_id)
     if booking is None:
         raise NotFound(f"there is no booking {booking_id}", remedy=_LIST)
     if booking.state.ended:
@@ -151,7 +151,7 @@ def _refuse_name(state: State, spec: BookingSpec, booking_id: str) -> None:
 
 def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSpec, Time]:
     """The booking with its times, if it can be kept."""
-    faults = list(faults_of(turn.state.tree, turn.state.queues, asked))
+    faults = list(faults_of(turn.state.quota.tree, turn.state.quota.queues, asked))
     spec, first = _times(turn, asked, faults)
     if faults or first is None:
         raise NotAccepted(faults, remedy=_MEND)

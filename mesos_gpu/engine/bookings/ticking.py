@@ -20,12 +20,12 @@ _KEPT_S: Final = 30 * DAY_S  # bookings that have ended are remembered
 def on_tick(turn: Turn) -> None:
     """Do what is due; nothing is looked at before the next moment of which that is known."""
     state = turn.state
-    known = state.provisional
-    if not state.bookings or (known is not None and turn.now < known.next_at):
+    known = state.calendar.provisional
+    if not state.calendar.bookings or (known is not None and turn.now < known.next_at):
         return
     for booking in unfinished(state):
         _look(turn, booking)
-    for booking in list(state.bookings.values()):
+    for booking in list(state.calendar.bookings.values()):
         if booking.ended_at is not None and turn.now - booking.ended_at > _KEPT_S:
             turn.drop(Booking, booking.id)
 
@@ -45,10 +45,10 @@ def _look(turn: Turn, booking: Booking) -> None:
 def _begin(turn: Turn, booking: Booking) -> None:
     """Let the match that follows begin it, which chooses its nodes; where none is possible it begins without."""
     state = turn.state
-    if not state.connected or state.doubtful:
+    if not state.mesos.connected or state.mesos.doubtful:
         begin(turn, booking)
-        state.provisional = None
-    state.unmatched = True
+        state.calendar.provisional = None
+    state.match.unmatched = True
 
 
 def _make_room(turn: Turn, booking: Booking) -> None:
@@ -91,7 +91,7 @@ def _left_s(turn: Turn, job: Job, moment: float) -> float:
 
 def _tell(turn: Turn, job: Job, why: str, left_s: float | None) -> None:
     if not is_told(turn, job):
-        notices.give(turn, turn.state.jobs[job.id], NoticeReason.CALENDAR, why, notice_s=left_s)
+        notices.give(turn, turn.state.work.jobs[job.id], NoticeReason.CALENDAR, why, notice_s=left_s)
 
 
 _WHY: Final = {

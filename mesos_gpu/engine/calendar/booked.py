@@ -25,11 +25,16 @@ Nodes = Mapping[AgentId, NodeCapacity]
 
 def booking_called(state: State, name: str) -> Booking | None:
     """The booking of that id; else the one of that name that has not ended; None: there is none."""
-    known = state.bookings.get(name)
+    known = state.calendar.bookings.get(name)
     if known is not None:
         return known
     return next(
-        (each for each in state.bookings.values() if each.spec.name == name and not each.state.ended), None
+        (
+            each
+            for each in state.calendar.bookings.values()
+            if each.spec.name == name and not each.state.ended
+        ),
+        None,
     )
 
 
@@ -71,13 +76,13 @@ def may_use(booking: Booking, job: Job) -> bool:
 
 def unfinished(state: State) -> list[Booking]:
     """The bookings that have not ended, the first to begin first."""
-    bookings = (each for each in state.bookings.values() if not each.state.ended)
+    bookings = (each for each in state.calendar.bookings.values() if not each.state.ended)
     return sorted(bookings, key=lambda each: (each.begins, each.id))
 
 
 def owner_of(state: State, spec: BookingSpec) -> str:
     """The queue whose guarantee a booking is taken out of: as of `owner_in`, of the document that there is."""
-    return owner_in(state.queues, spec)
+    return owner_in(state.quota.queues, spec)
 
 
 def owner_in(document: QueueDocument, spec: BookingSpec) -> str:
@@ -93,7 +98,7 @@ def _guarantees(queue: QueueSpec, pool: str) -> bool:
 
 def named_jobs(state: State, booking: Booking) -> list[Job]:
     """The jobs that have not ended and ask for a booking by its name."""
-    every = state.jobs.values()
+    every = state.work.jobs.values()
     return [
         job
         for job in every
@@ -106,7 +111,7 @@ def holders_of(state: State, gpus: Iterable[GpuId]) -> dict[GpuId, Job]:
     held = {}
     for gpu in gpus:
         for task in state.tenants(gpu):
-            job = state.jobs.get(task.job_id) if task.job_id is not None else None
+            job = state.work.jobs.get(task.job_id) if task.job_id is not None else None
             if job is not None:
                 held[gpu] = job
     return held
@@ -133,10 +138,10 @@ def _once(jobs: Iterable[Job]) -> list[Job]:
 
 def booked_for(state: State, job: Job) -> Booking | None:
     """The active booking on whose GPUs a job runs, and may; None: on none."""
-    if not state.bookings or job.state is JobState.PENDING:
+    if not state.calendar.bookings or job.state is JobState.PENDING:
         return None
-    held = {gpu for task in state.round_of(job) for gpu in task.gpus}
-    active = (each for each in state.bookings.values() if each.is_active and may_use(each, job))
+    held = {gpu for task in state.work.round_of(job) for gpu in task.gpus}
+    active = (each for each in state.calendar.bookings.values() if each.is_active and may_use(each, job))
     return next((each for each in active if held & set(each.gpus)), None)
 
 
@@ -146,7 +151,7 @@ class Booked:
     def __init__(self, state: State, settings: Settings, now: float) -> None:
         """Nothing is computed before it is needed: most schedulers have no bookings."""
         self._state, self._settings, self._now = state, settings, now
-        self.any = bool(state.bookings)
+        self.any = bool(state.calendar.bookings)
         self._uses: dict[Hashable, tuple[Booking, ...]] = {}
 
     def active_for(self, job: Job) -> tuple[Booking, ...]:
@@ -198,7 +203,7 @@ class Booked:
     def in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
         """Whether a job that starts now may be in the way of a booking: it is not over when that begins, does not end
         with a notice before, and may not use it."""
-        booking = self._state.bookings.get(kept.booking)
+        booking = self._state.calendar.bookings.get(kept.booking)
         if booking is None or not (booking.is_active or outlasts(ends_at, kept)):
             return False
         if may_use(booking, job) and (not booking.is_active or self._has_time(booking, job)):
@@ -227,12 +232,12 @@ class Booked:
         """What is kept of nodes for bookings, those that begin first before others. `capacity`: of a node."""
         if not self.any:
             return []
-        provisional = self._state.provisional
+        provisional = self._state.calendar.provisional
         later = {} if provisional is None else provisional.places
         kept: list[Reservation] = []
         for booking in unfinished(self._state):
             for place in booking.places if booking.state.has_nodes else later.get(booking.id, ()):
-                node = self._state.nodes.get(place.agent_id)
+                node = self._state.cluster.nodes.get(place.agent_id)
                 if node is not None and node.lost_at is None:
                     kept.append(self._reservation(booking, place, capacity(node)))
         return kept

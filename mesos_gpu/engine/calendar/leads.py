@@ -12,7 +12,7 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 def notice_of(state: State, settings: Settings, job: Job) -> float:
     """Seconds from a notice to SIGTERM. What the job asks for, and if it asks for nothing what its queue gives; never
     more than its queue gives, where the document says that for it or a queue above."""
-    given_s = _of_queue(state.tree, job.spec.queue)
+    given_s = _of_queue(state.quota.tree, job.spec.queue)
     asked_s = job.spec.notice_s
     if given_s is None:
         return min(asked_s or 0.0, settings.most_notice_s)
@@ -35,7 +35,7 @@ def ends_by_limit(state: State, now: float, job: Job) -> float:
 
 
 def _end_of_limit(state: State, now: float, job: Job) -> float:
-    started = [task.started_at or now for task in state.round_of(job)]
+    started = [task.started_at or now for task in state.work.round_of(job)]
     if job.spec.timeout_s is None or not started:
         return inf
     return max(started) + job.spec.timeout_s + job.spec.kill_grace_s
@@ -46,7 +46,7 @@ def has_ended_by(state: State, now: float, held: Allocation, at: float) -> bool:
 
     An end that is under way, or that a notice announces, includes the grace; the time limit of a launch does not.
     """
-    job = state.jobs.get(held.job_id) if held.job_id is not None and held.lasts_s is not None else None
+    job = state.work.jobs.get(held.job_id) if held.job_id is not None and held.lasts_s is not None else None
     return (held.ends_at if job is None else max(_end_of_limit(state, now, job), now)) <= at
 
 

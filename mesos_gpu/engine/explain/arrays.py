@@ -15,7 +15,7 @@ from mesos_gpu.model.jobs.why import Why
 
 def running_in(state: State, array: JobArray) -> int:
     """How many of an array's members hold something, or are about to."""
-    jobs = (state.jobs[job_id] for job_id in state.members.jobs.get(array.id, ()))
+    jobs = (state.work.jobs[job_id] for job_id in state.work.members.jobs.get(array.id, ()))
     return sum(job.state is not JobState.PENDING for job in jobs)
 
 
@@ -25,12 +25,12 @@ def job_in(state: State, job_id: JobId) -> Job:
     Raises:
         NotFound: There is neither.
     """
-    array = state.arrays.get(job_id)
+    array = state.work.arrays.get(job_id)
     if array is not None:
-        return as_job(array, state.members.counts(array, running_in(state, array)))
-    if job_id not in state.jobs:
+        return as_job(array, state.work.members.counts(array, running_in(state, array)))
+    if job_id not in state.work.jobs:
         raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
-    return state.jobs[job_id]
+    return state.work.jobs[job_id]
 
 
 def why_in_array(
@@ -42,7 +42,7 @@ def why_in_array(
         NotFound: There is neither.
     """
     of = whose(job_id)
-    array = state.arrays.get(job_id) or (state.arrays.get(of[0]) if of is not None else None)
+    array = state.work.arrays.get(job_id) or (state.work.arrays.get(of[0]) if of is not None else None)
     if array is None:
         raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
     before = _before(array, None if array.id == job_id or of is None else of[1])
@@ -69,14 +69,14 @@ def _before(array: JobArray, index: int | None) -> int:
 
 def _head(state: State, array: JobArray) -> Job | None:
     """The first member that waits."""
-    jobs = (state.jobs[job_id] for job_id in state.members.jobs.get(array.id, ()))
+    jobs = (state.work.jobs[job_id] for job_id in state.work.members.jobs.get(array.id, ()))
     return min(
         (job for job in jobs if job.state is JobState.PENDING), key=lambda job: job.sequence, default=None
     )
 
 
 def _without_head(state: State, array: JobArray, job_id: JobId, before: int) -> Why:
-    counts = state.members.counts(array, running := running_in(state, array))
+    counts = state.work.members.counts(array, running := running_in(state, array))
     job_state = as_job(array, counts).state
     if array.ended_at is not None:
         return Why(job_id, job_state, f"has ended: {counts.words}", None, can_ever_run=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.preemption.planner import Plan, Planner
 from mesos_gpu.engine.preemption.preempting import begins_at, stoppable
 from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
-from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.idle import is_pressing
@@ -110,10 +110,10 @@ class Coming:
 
     def owed(self, backlog: Backlog, job: Job) -> Owed | None:
         """What of a guarantee a job has, or would have; None: nothing is guaranteed to its queue, or it needs none."""
-        tree = self._state.tree
+        tree = self._state.quota.tree
         if not job.spec.gpus:
             return None
-        seat, above = self._state.seats_given.get(job.id), lineage(leaf_of(tree, job))
+        seat, above = self._state.quota.seats_given.get(job.id), lineage(leaf_of(tree, job))
         owners = (
             path for path in above if path in tree.specs and any(tree.specs[path].guarantee_gpus.values())
         )
@@ -133,13 +133,13 @@ class Coming:
         """Thousandths of GPUs where it may go: of jobs within guarantees, and of others that are not stopped for it."""
         rule = self._rule(backlog, FOR_EVER)
         victims, seated, spared = rule.victims_of(job), 0, 0
-        for task_id in self._state.live:
-            task = self._state.tasks[task_id]
-            node, other = self._state.nodes.get(task.agent_id), self._state.holding_job(task)
+        for task_id in self._state.work.live:
+            task = self._state.work.tasks[task_id]
+            node, other = self._state.cluster.nodes.get(task.agent_id), self._state.work.holding_job(task)
             if node is None or other is None or other.id in victims or task.preempted_for is not None:
                 continue
             if rule.serves(job, node.id) and backlog.serves(job, node):
-                milli = self._state.counted_milli(task, other)
+                milli = self._state.work.counted_milli(task, other)
                 seated, spared = (
                     (seated + milli, spared) if other.seat is not None else (seated, spared + milli)
                 )
@@ -168,7 +168,7 @@ class Coming:
     @cached_property
     def _seating(self) -> Seating:
         """Who had a seat in the latest match."""
-        return Seating(Ground(self._state, self._state.tree, self._now), self._state.seats_given)
+        return Seating(Ground(self._state, self._state.quota.tree, self._now), self._state.quota.seats_given)
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]
@@ -201,8 +201,8 @@ class Coming:
         givers: dict[str, list[Job]] = {}
         until = at
         for victim in way.chosen:
-            other = self._state.jobs[victim.job_id]
-            givers.setdefault(leaf_of(self._state.tree, other), []).append(other)
+            other = self._state.work.jobs[victim.job_id]
+            givers.setdefault(leaf_of(self._state.quota.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
         self._tell(_Told(at, job, request, way))
         room = RoomToCome(

@@ -14,17 +14,17 @@ def copy_for_readers(state: State) -> State:
     The time depends on the number of jobs, tasks and nodes, and not on their size.
     """
     made = STATES.duplicate(state)
-    made.made_hours, made.seats_given, made.next_moment = (
-        state.made_hours,
-        state.seats_given,
-        state.next_moment,
+    made.quota.made_hours, made.quota.seats_given, made.match.next_moment = (
+        state.quota.made_hours,
+        state.quota.seats_given,
+        state.match.next_moment,
     )
-    made.disbelieved, made.unused = state.disbelieved, dict(state.unused)
-    made.made_room = {job_id: dict(tasks) for job_id, tasks in state.made_room.items()}
-    made.leaves = None if state.leaves is None else state.leaves.copied()
-    made.charges = None if state.charges is None else state.charges.copied()
-    made.moved_jobs, made.uncharged = set(state.moved_jobs), set(state.uncharged)
-    made.made_books = None if state.made_books is None else _copy_books(state.made_books)
+    made.mesos.disbelieved, made.cluster.unused = state.mesos.disbelieved, dict(state.cluster.unused)
+    made.work.made_room = {job_id: dict(tasks) for job_id, tasks in state.work.made_room.items()}
+    made.quota.leaves = None if state.quota.leaves is None else state.quota.leaves.copied()
+    made.quota.charges = None if state.quota.charges is None else state.quota.charges.copied()
+    made.quota.moved_jobs, made.quota.uncharged = set(state.quota.moved_jobs), set(state.quota.uncharged)
+    made.quota.made_books = None if state.quota.made_books is None else _copy_books(state.quota.made_books)
     return made
 
 

@@ -35,11 +35,11 @@ _WORDS: Final = {
 
 def next_hours(state: State, path: str) -> Span | None:
     """The next hours in which figures of a queue, or of one above it, are others; None: there are none."""
-    now = span = state.hours.span
-    for _ in range(_MOST_SPANS if state.tree.has_hours(path) else 0):
+    now = span = state.quota.hours.span
+    for _ in range(_MOST_SPANS if state.quota.tree.has_hours(path) else 0):
         if span.until == float("inf"):
             return None
-        span = span_at(state.queues, span.until)
+        span = span_at(state.quota.queues, span.until)
         if changed(now.document, span.document).keys() & {*lineage(path)}:
             return span
     return None
@@ -50,7 +50,7 @@ def hours_words(state: State, path: str, now: float) -> str:
     span = next_hours(state, path)
     if span is None:
         return ""
-    figures = changed(state.hours.span.document, span.document)
+    figures = changed(state.quota.hours.span.document, span.document)
     said = "; ".join(
         f"queue {each} {' and '.join(_said(state, each, figures[each]))}"
         for each in lineage(path)
@@ -60,7 +60,7 @@ def hours_words(state: State, path: str, now: float) -> str:
 
 
 def _said(state: State, path: str, figures: Any) -> Iterator[str]:
-    before = state.hours.span.document.queues[path]
+    before = state.quota.hours.span.document.queues[path]
     for name, value in figures.items():
         if not isinstance(value, dict):
             yield f"{_WORDS[name]} {value}"
@@ -86,14 +86,14 @@ def estimate_then(state: State, settings: Settings, now: float, job: Job) -> Est
     if span is None:
         return None
     then = STATES.duplicate(state)
-    then.hours_at = span.since
+    then.quota.hours_at = span.since
     standing = standing_of(then, settings, now)
     backlog = Backlog(then, settings, now, offered_of(then), reading=True, standing=standing)
     seating = seat(Turn(then, settings, span.since), backlog.may_be_seated)
-    then.seats_given = seating.given
+    then.quota.seats_given = seating.given
     forecast = Forecast(then, settings, now, standing, Coming(then, settings, now), until=job.id)
     forecast.before(job.id)
-    made = forecast.estimate(then.jobs[job.id])
+    made = forecast.estimate(then.work.jobs[job.id])
     if made.at is None:
         return None
     basis = f"{made.basis}, with the hours from {clock(span.since, now)} on"

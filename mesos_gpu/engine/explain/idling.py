@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.idle import idle_of, idle_words, kept_words
@@ -42,7 +42,7 @@ def _standing(state: State, job: Job, known: Idleness, rules: Idle, now: float) 
     if known.state is IdleState.RETURNED:
         return f"{words}, and it is being ended for that since {since}"
     if known.state is IdleState.NOTICE:
-        notices = [task.notice for task in state.round_of(job) if task.notice and task.notice.stands]
+        notices = [task.notice for task in state.work.round_of(job) if task.notice and task.notice.stands]
         until = f" at {clock(notices[0].until, now)}" if notices else ""
         return f"{words}; it was given notice at {since}, and ends{until} if they stay so"
     if rules.policy is IdlePolicy.REPORT:
@@ -60,7 +60,7 @@ def _ends_at(known: Idleness, rules: Idle, now: float) -> float:
 
 def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
     """How many jobs that were warned for idle GPUs may be ended for one that waits, and when the first of them."""
-    tree = state.tree
+    tree = state.quota.tree
     if not settings.preemption or not job.spec.gpus:
         return ""
     queue = tree.queues.get(leaf_of(tree, job))
@@ -68,7 +68,7 @@ def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
         return ""
     ends = [
         _ends_at(known, rules, now)
-        for other in map(state.jobs.get, list(state.idlenesses))
+        for other in map(state.work.jobs.get, list(state.work.idlenesses))
         if other is not None and (shown := idle_of(state, other, now)) is not None
         for known, rules in (shown,)
         if known.state is IdleState.WARNED and rules.policy is IdlePolicy.PRESSURE
@@ -86,8 +86,12 @@ def _serves(state: State, tree: Tree, job: Job, other: Job) -> bool:
     ours, theirs = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
     if theirs is None or tree.is_fenced(ours, theirs):
         return False
-    tasks, wanted = [task for task in state.round_of(other) if not task.ended], job.spec.gpu_model
-    nodes = [(task.gpus, state.nodes[task.agent_id]) for task in tasks if task.agent_id in state.nodes]
+    tasks, wanted = [task for task in state.work.round_of(other) if not task.ended], job.spec.gpu_model
+    nodes = [
+        (task.gpus, state.cluster.nodes[task.agent_id])
+        for task in tasks
+        if task.agent_id in state.cluster.nodes
+    ]
     return any(
         gpu.id in held and (not wanted or gpu.model in wanted) for held, node in nodes for gpu in node.gpus
     )

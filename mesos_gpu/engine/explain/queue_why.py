@@ -7,9 +7,9 @@ from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.hours import hours_words
 from mesos_gpu.engine.explain.shares import path_share
 from mesos_gpu.engine.explain.why import waits_for_turn, why_of
+from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
-from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -41,7 +41,7 @@ def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueW
     Raises:
         NotFound: There is no such queue.
     """
-    share, tree = path_share(state, settings, path, now), state.tree
+    share, tree = path_share(state, settings, path, now), state.quota.tree
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), Coming(state, settings, now))
     waiting = [job for job in forecast.jobs if path in lineage(leaf_of(tree, job))]
     held = _seated(state, tree, path, now)
@@ -58,7 +58,9 @@ def _seated(state: State, tree: Tree, path: str, now: float) -> dict[str, int]:
     """What jobs of a queue hold within guarantees, by pool, thousandths of cost."""
     ground, sums = Ground(state, tree, now), dict[str, int]()
     jobs = {
-        job.id: job for task_id in state.live if (job := state.holding_job(state.tasks[task_id])) is not None
+        job.id: job
+        for task_id in state.work.live
+        if (job := state.work.holding_job(state.work.tasks[task_id])) is not None
     }
     for job in jobs.values():
         if job.seat is not None and path in lineage(leaf_of(tree, job)):
@@ -105,7 +107,7 @@ def _wait_of(
         paced[kind] = waits_for_turn(state, settings, now, job)
     if paced.get(kind):
         return Stage.PACE.value, ""
-    return (Stage.GUARANTEE if job.id in state.seats_given else Stage.GPUS).value, ""
+    return (Stage.GUARANTEE if job.id in state.quota.seats_given else Stage.GPUS).value, ""
 
 
 def _summary(

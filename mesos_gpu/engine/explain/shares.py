@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.charges import Charges, charges_of
+from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.indexes.charges import Charges
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.past_uses import micro, shares_of, value_of
@@ -21,7 +22,7 @@ LIST: Final = "list them with: mesos-gpu queue list"
 
 def queue_shares(state: State, settings: Settings, now: float) -> tuple[QueueShare, ...]:
     """Return every queue of the document in every pool that has GPUs, by path and pool."""
-    return () if state.tree.is_flat else _all(state, charges_of(state, settings), now)
+    return () if state.quota.tree.is_flat else _all(state, charges_of(state, settings), now)
 
 
 def path_share(state: State, settings: Settings, path: str, now: float) -> PathShare:
@@ -31,7 +32,7 @@ def path_share(state: State, settings: Settings, path: str, now: float) -> PathS
         NotFound: There is no such queue.
     """
     charges = charges_of(state, settings)
-    queue = None if state.tree.is_flat else charges.tree.queues.get(path)
+    queue = None if state.quota.tree.is_flat else charges.tree.queues.get(path)
     if queue is None:
         raise NotFound(f"there is no queue {path}", remedy=LIST)
     above = lineage(path)[::-1]
@@ -113,7 +114,7 @@ def _users(state: State, charges: Charges, leaf: str, now: float) -> tuple[UserS
     tree, shares = charges.tree, Shares(state, charges, now)
     half_life_s, at = tree.document.half_life_s, micro(now)
     known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
-    waiting = (state.jobs[job_id] for _, job_id in state.queue)
+    waiting = (state.work.jobs[job_id] for _, job_id in state.work.queue)
     new = {job.charged_to for job in waiting if tree.leaf_of(job.spec.queue) == leaf} - set(known)
     users = [
         UserShare(

@@ -34,14 +34,14 @@ def reclaims_of(
         now: Seconds since the epoch.
     """
     trial = STATES.duplicate(state)
-    trial.put(replace(document, version=state.queues.version + 1, at=now, reclaim_at=now))
-    for job in state.jobs.values():
+    trial.put(replace(document, version=state.quota.queues.version + 1, at=now, reclaim_at=now))
+    for job in state.work.jobs.values():
         if job.spared_until > now:
             trial.put(replace(job, spared_until=now))
     standing = standing_of(trial, settings, now)
     backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
     seating = seat(Turn(trial, settings, now), backlog.may_be_seated)
-    trial.seats_given = seating.given
+    trial.quota.seats_given = seating.given
     coming = Coming(trial, settings, now)
     forecast = Forecast(trial, settings, now, standing, coming)
     rooms = [(job, coming.of(forecast.backlog, job)) for job in islice(forecast.jobs, _MOST_LOOKED_AT)]

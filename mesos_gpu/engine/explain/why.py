@@ -56,9 +56,9 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     if job.state is JobState.PENDING:
         queue, kept, open_pools = _queue_view(state, settings, now, job)
     neighbours = Neighbours(state, settings.levels)
-    pools = Pools(state, state.tree, now)
+    pools = Pools(state, state.quota.tree, now)
     views = _node_views(
-        state, settings, now, job, state.nodes.values(), neighbours, pools, past_offers=past_offers
+        state, settings, now, job, state.cluster.nodes.values(), neighbours, pools, past_offers=past_offers
     )
     if open_pools is not None and not queue.limit:
         views = (_in_limits(state, view, open_pools) for view in views)
@@ -110,9 +110,11 @@ def waits_for_turn(state: State, settings: Settings, now: float, job: Job) -> bo
         now: Seconds since the epoch.
         job: A pending job.
     """
-    under_way = state.restless.under_way
-    nodes = [node for node in state.nodes.values() if node.id in under_way or node.launch_not_before > now]
-    pools = Pools(state, state.tree, now)
+    under_way = state.work.restless.under_way
+    nodes = [
+        node for node in state.cluster.nodes.values() if node.id in under_way or node.launch_not_before > now
+    ]
+    pools = Pools(state, state.quota.tree, now)
     request = replace(request_of(job, settings), tasks=job.spec.tasks, ports=job.spec.ports)
     neighbours = Neighbours(state, settings.levels)
     views = _node_views(state, settings, now, job, nodes, neighbours, pools) if nodes else ()
@@ -149,7 +151,7 @@ class _ByPools:
     """Words that keep a job off the nodes of pools, worked out once for all nodes of the same pools."""
 
     def __init__(self, state: State, job: Job, pools: Pools, now: float) -> None:
-        self._tree, self._job, self._pools, self._now = state.tree, job, pools, now
+        self._tree, self._job, self._pools, self._now = state.quota.tree, job, pools, now
         self._known: dict[tuple[frozenset[str], str], tuple[str, str]] = {}
 
     def of(self, node: Node) -> tuple[str, str]:
@@ -184,7 +186,7 @@ class _ByPools:
 
 def _in_limits(state: State, view: NodeCapacity, open_pools: frozenset[str]) -> NodeCapacity:
     """Return a node as a job sees it that may start in some pools alone; limits of the other pools leave no room."""
-    pool = pool_of_node(state.tree, state.nodes[view.agent_id])
+    pool = pool_of_node(state.quota.tree, state.cluster.nodes[view.agent_id])
     if pool in open_pools or view.barred:
         return view
     return replace(view, barred=f"{OF_POOL}{pool}, whose limits leave no room for the job")
@@ -201,10 +203,10 @@ def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
 def _offers(state: State, settings: Settings, role: str, *, past_offers: bool) -> dict[AgentId, list[Offer]]:
     """What agents offer to a role."""
     offers: dict[AgentId, list[Offer]] = {}
-    for offer in state.offers.values():
+    for offer in state.cluster.offers.values():
         if not settings.role_of or is_of(settings, offer, role):
             offers.setdefault(offer.agent_id, []).append(offer)
-    for offer in state.unused.values() if past_offers else ():
+    for offer in state.cluster.unused.values() if past_offers else ():
         if not settings.role_of or is_of(settings, offer, role):
             offers.setdefault(offer.agent_id, [offer])
     return offers
@@ -212,7 +214,7 @@ def _offers(state: State, settings: Settings, role: str, *, past_offers: bool) -
 
 def _deployment_waits(state: State, job: Job) -> str:
     """What the deployment that started an app's instance waits for; "": there is none, or it does not wait."""
-    deployments = state.deployments.values() if job.app_version is not None else ()
+    deployments = state.apps.deployments.values() if job.app_version is not None else ()
     words = (each.waiting.get(job.spec.app or "", "") for each in deployments)
     return next(filter(None, words), "") if job.state is JobState.PENDING else ""
 
@@ -261,8 +263,8 @@ def _queue_view(
 
 def _ending_for(state: State, job: Job) -> list[tuple[Task, Job]]:
     """What is being ended for a job."""
-    live = (state.tasks[task_id] for task_id in state.live)
-    held = ((task, state.holding_job(task)) for task in live if task.preempted_for == job.id)
+    live = (state.work.tasks[task_id] for task_id in state.work.live)
+    held = ((task, state.work.holding_job(task)) for task in live if task.preempted_for == job.id)
     return [(task, other) for task, other in held if other is not None]
 
 
@@ -284,11 +286,11 @@ def _node_view(
     ruled_out: str,
     waits: str,
 ) -> NodeCapacity:
-    drain, holders, installed = state.drain_of(node.hostname), _holders(state, node, now), node.gpus
-    if state.drains or state.resets:
+    drain, holders, installed = state.cluster.drain_of(node.hostname), _holders(state, node, now), node.gpus
+    if state.cluster.drains or state.gpus.resets:
         installed = tuple([_as_it_stands(state, node, gpu) for gpu in installed])
     parts = covers.open_parts(state, node, settings)
-    ids = {part.gpu_id for part in parts if state.contested.get(part.gpu_id, 0.0) <= now}
+    ids = {part.gpu_id for part in parts if state.gpus.contested.get(part.gpu_id, 0.0) <= now}
     free = [gpu for gpu in installed if gpu.health is Health.OK and (gpu.id in ids or gpu.id not in holders)]
     ids &= {gpu.id for gpu in free}
     view = NodeCapacity(
@@ -328,15 +330,15 @@ def _holders(state: State, node: Node, now: float) -> dict[GpuId, str]:
     """Who has each of its GPUs that is not free, or shares of it."""
     holders: dict[GpuId, str] = {}
     for gpu in node.gpus:
-        whole = state.holders.get(gpu.id)
-        if whole is not None and gpu.id not in state.sharers:  # most of a full cluster
-            holders[gpu.id] = str(state.tasks[whole].job_id)
+        whole = state.gpus.holders.get(gpu.id)
+        if whole is not None and gpu.id not in state.gpus.sharers:  # most of a full cluster
+            holders[gpu.id] = str(state.work.tasks[whole].job_id)
             continue
         tenants = dict.fromkeys(str(task.job_id) for task in state.tenants(gpu.id))
         if tenants:
             holders[gpu.id] = ", ".join(tenants)
         elif not covers.is_free(state, gpu.id):
             holders[gpu.id] = "no job any more, and is about to be closed to shares"
-        elif state.contested.get(gpu.id, 0.0) > now:
+        elif state.gpus.contested.get(gpu.id, 0.0) > now:
             holders[gpu.id] = "others: a claim of it was refused"
     return holders

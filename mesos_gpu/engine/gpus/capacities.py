@@ -72,6 +72,6 @@ def idle_gpus(state: State, settings: Settings, now: float, node: Node) -> tuple
     idle = {
         gpu.id
         for gpu in node.gpus
-        if (covers.is_closing if gpu.id in state.covers else covers.is_free)(state, gpu.id)
+        if (covers.is_closing if gpu.id in state.gpus.covers else covers.is_free)(state, gpu.id)
     }
     return well(state, node, now, settings, idle)

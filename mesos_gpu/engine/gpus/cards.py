@@ -16,7 +16,7 @@ from mesos_gpu.policy.gpus.history import with_changes
 
 def record(turn: Turn, gpu_id: GpuId, changes: Iterable[Transition]) -> Card:
     """Put changes into a card's history, those that it lacks."""
-    old = turn.state.cards.get(gpu_id) or Card(gpu_id)
+    old = turn.state.gpus.cards.get(gpu_id) or Card(gpu_id)
     card = with_changes(old, changes)
     if card is not old:
         turn.put_card(card)
@@ -45,7 +45,7 @@ def on_reset_requested(turn: Turn, event: ResetRequested) -> None:
         NotFound: No node has that GPU.
         Conflict: A task holds it, no monitor is there to do it, or an earlier request is under way.
     """
-    node, gpu = turn.state.known_gpu(event.gpu_id)
+    node, gpu = turn.state.cluster.known_gpu(event.gpu_id)
     tenants = turn.state.tenants(gpu.id)
     if tenants:
         each = [str(tenant.job_id or tenant.id) for tenant in tenants]
@@ -55,7 +55,7 @@ def on_reset_requested(turn: Turn, event: ResetRequested) -> None:
     if node.monitor is None or node.lost_at is not None:
         what = f"{gpu.id} cannot be reset: no monitor runs on {node.hostname}"
         raise Conflict(what, remedy="bring its agent back first; see `mesos-gpu nodes`")
-    old = turn.state.cards.get(gpu.id) or Card(gpu.id)
+    old = turn.state.gpus.cards.get(gpu.id) or Card(gpu.id)
     if old.reset is not None:
         what = f"{gpu.id} is in reset {old.reset.request} since {turn.now - old.reset.since:.0f} s"
         raise Conflict(what, remedy="see `mesos-gpu gpu health` for what becomes of it")
@@ -67,12 +67,12 @@ def on_reset_requested(turn: Turn, event: ResetRequested) -> None:
 
 def on_tick(turn: Turn) -> None:
     """Ask again; give up when the node stays silent."""
-    if not turn.state.resets:
+    if not turn.state.gpus.resets:
         return
-    for gpu_id in list(turn.state.resets):
-        reset = turn.state.cards[gpu_id].reset
+    for gpu_id in list(turn.state.gpus.resets):
+        reset = turn.state.gpus.cards[gpu_id].reset
         assert reset is not None, "the list of resets is that of the cards"
-        place = turn.state.place_of(gpu_id)
+        place = turn.state.cluster.place_of(gpu_id)
         if turn.now - reset.since >= turn.settings.reset_timeout_s:
             words = (
                 f"reset {reset.request}: the node did not answer within {turn.settings.reset_timeout_s:g} s"
@@ -84,9 +84,9 @@ def on_tick(turn: Turn) -> None:
 
 
 def _ask(turn: Turn, gpu_id: GpuId, node: Node) -> None:
-    card = turn.state.cards[gpu_id]
-    monitor = turn.state.tasks.get(node.monitor) if node.monitor else None
-    if card.reset is None or monitor is None or not turn.state.connected:
+    card = turn.state.gpus.cards[gpu_id]
+    monitor = turn.state.work.tasks.get(node.monitor) if node.monitor else None
+    if card.reset is None or monitor is None or not turn.state.mesos.connected:
         return
     turn.put_card(replace(card, reset=replace(card.reset, sent_at=turn.now)))
     turn.effects.append(AskReset(node.id, monitor.executor_id, gpu_id, card.reset.request))

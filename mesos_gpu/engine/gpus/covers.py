@@ -38,15 +38,15 @@ STEADY_S: Final = 10.0  # what lived so long did not fail at its start: a keeper
 
 def new_cover_id(state: State, gpu_id: GpuId) -> TaskId:
     """An id that no task had before, of a task that covers the card."""
-    state.keepers += 1
+    state.gpus.keepers += 1
     # The start of this scheduler makes it new even if it counts from 0 again.
-    return TaskId(f"{PREFIX}{round(state.started_at * 1000)}.{state.keepers}.{gpu_id}")
+    return TaskId(f"{PREFIX}{round(state.started_at * 1000)}.{state.gpus.keepers}.{gpu_id}")
 
 
 def new_keeper_id(state: State, agent_id: AgentId) -> str:
     """An executor id that no keeper had before."""
-    state.keepers += 1
-    return f"gpu-keeper.{agent_id}.{round(state.started_at * 1000)}.{state.keepers}"
+    state.gpus.keepers += 1
+    return f"gpu-keeper.{agent_id}.{round(state.started_at * 1000)}.{state.gpus.keepers}"
 
 
 def card_of(task_id: TaskId) -> GpuId | None:
@@ -65,40 +65,40 @@ def is_open(task: Task) -> bool:
 
 def is_free(state: State, gpu_id: GpuId) -> bool:
     """Whether something of a card may be free: nobody holds it wholly, and if it is shared, it is held in Mesos."""
-    if gpu_id in state.holders:
+    if gpu_id in state.gpus.holders:
         return False
-    cover = state.covers.get(gpu_id)
-    return gpu_id not in state.sharers if cover is None else is_open(state.tasks[cover])
+    cover = state.gpus.covers.get(gpu_id)
+    return gpu_id not in state.gpus.sharers if cover is None else is_open(state.work.tasks[cover])
 
 
 def is_closing(state: State, gpu_id: GpuId) -> bool:
     """Whether a card is about to be a whole one again: nobody has a share of it, and its task is being ended."""
-    cover = state.covers.get(gpu_id)
-    if cover is None or gpu_id in state.sharers:
+    cover = state.gpus.covers.get(gpu_id)
+    if cover is None or gpu_id in state.gpus.sharers:
         return False
-    task = state.tasks[cover]
+    task = state.work.tasks[cover]
     return task.kill_sent_at is not None and task.state is not TaskState.UNREACHABLE
 
 
 def open_parts(state: State, node: Node, settings: Settings) -> tuple[GpuPart, ...]:
     """What is free of each card of a node that is open to shares."""
-    if not state.covers:
+    if not state.gpus.covers:
         return ()
-    cards = (gpu for gpu in node.gpus if gpu.id in state.covers and is_free(state, gpu.id))
+    cards = (gpu for gpu in node.gpus if gpu.id in state.gpus.covers and is_free(state, gpu.id))
     return tuple([_part(state, gpu, settings) for gpu in cards])
 
 
 def uncovered_parts(state: State, node: Node, settings: Settings, most: int) -> tuple[GpuPart, ...]:
     """What is free of a node's cards that have shares, and that no task holds in Mesos. They are held again with the
     GPUs that are free there: so many of them are looked at."""
-    if not state.sharers:
+    if not state.gpus.sharers:
         return ()
-    cards = [gpu for gpu in node.gpus if gpu.id in state.sharers and gpu.id not in state.covers]
+    cards = [gpu for gpu in node.gpus if gpu.id in state.gpus.sharers and gpu.id not in state.gpus.covers]
     return tuple([_part(state, gpu, settings) for gpu in cards[: max(most, 0)]])
 
 
 def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
-    return unshared(gpu, compute_milli(settings)).less(*state.sharers.get(gpu.id, {}).values())
+    return unshared(gpu, compute_milli(settings)).less(*state.gpus.sharers.get(gpu.id, {}).values())
 
 
 def compute_milli(settings: Settings) -> int:
@@ -112,11 +112,11 @@ def compute_milli(settings: Settings) -> int:
 def keeper_of(state: State, agent_id: AgentId, label: str | None = None) -> Task | None:
     """A cover task whose keeper another one can join; None: a keeper is to be started. `label`: what the keeper says of
     its role, for Mesos lets no executor have resources of two; None: of whichever."""
-    if not state.covers:
+    if not state.gpus.covers:
         return None
-    node = state.nodes.get(agent_id)
-    covers = [state.covers[gpu.id] for gpu in (node.gpus if node else ()) if gpu.id in state.covers]
-    tasks = map(state.tasks.__getitem__, covers)
+    node = state.cluster.nodes.get(agent_id)
+    covers = [state.gpus.covers[gpu.id] for gpu in (node.gpus if node else ()) if gpu.id in state.gpus.covers]
+    tasks = map(state.work.tasks.__getitem__, covers)
     return next(
         (
             task
@@ -140,7 +140,7 @@ def role_label(keeper: str) -> str:
 
 def may_cover(state: State, agent_id: AgentId, now: float) -> bool:
     """Whether a card may be covered there now: a keeper that does not start is not started again and again."""
-    failed = state.keeper_failures.get(agent_id)
+    failed = state.gpus.keeper_failures.get(agent_id)
     return failed is None or failed[1] <= now
 
 
@@ -174,12 +174,12 @@ def held_for_covers(
 def adopt(turn: Turn, task_id: TaskId, agent_id: AgentId | None, state: TaskState) -> None:
     """Take up a cover task that the state does not know. One that nobody needs is ended: another one has its card."""
     gpu_id, known = card_of(task_id), turn.state
-    is_held = gpu_id in known.covers or gpu_id in known.holders
+    is_held = gpu_id in known.gpus.covers or gpu_id in known.gpus.holders
     # What was said before an end may arrive after it.
-    if gpu_id is None or agent_id is None or is_held or task_id in known.gone_covers:
+    if gpu_id is None or agent_id is None or is_held or task_id in known.gpus.gone_covers:
         turn.effects.append(Kill(task_id, agent_id))
         return
-    node = turn.state.nodes.get(agent_id)
+    node = turn.state.cluster.nodes.get(agent_id)
     turn.put_task(
         Task(
             id=task_id,
@@ -200,41 +200,41 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
     """Forget one that has ended; if nobody told it to, the next one may have to wait."""
     state = turn.state
     if task.state is TaskState.RUNNING and turn.now - task.launched_at >= STEADY_S:
-        state.keeper_failures.pop(task.agent_id, None)
+        state.gpus.keeper_failures.pop(task.agent_id, None)
     if not task.ended:
         return
     _forget(turn, task)
     _give_back_offers(turn, task.agent_id)
     if task.kill_sent_at is not None:
         if task.started_at is not None:
-            state.keeper_failures.pop(task.agent_id, None)
+            state.gpus.keeper_failures.pop(task.agent_id, None)
         return
     if status.state == "TASK_ERROR" and turn.settings.reserves:
         # The master drops an operation that it does not allow, and then what needs its resources.
-        state.reserve_from = turn.now + turn.settings.reserve_again_s
+        state.mesos.reserve_from = turn.now + turn.settings.reserve_again_s
     failures = 1
     if turn.now - task.launched_at < STEADY_S:
-        failures += state.keeper_failures.get(task.agent_id, NO_FAILURES)[0]
+        failures += state.gpus.keeper_failures.get(task.agent_id, NO_FAILURES)[0]
     wait_s = delay_s(failures, first_s=0.1, most_s=30.0)
-    state.keeper_failures[task.agent_id] = failures, turn.now + wait_s
+    state.gpus.keeper_failures[task.agent_id] = failures, turn.now + wait_s
 
 
 def _give_back_offers(turn: Turn, agent_id: AgentId) -> None:
     """Let all that an agent has come in one offer: a GPU alone is less than masters offer
     (--min_allocatable_resources), and what it came with may be held."""
-    held = tuple(offer.id for offer in turn.state.offers.values() if offer.agent_id == agent_id)
+    held = tuple(offer.id for offer in turn.state.cluster.offers.values() if offer.agent_id == agent_id)
     if held:
         turn.effects.append(Decline(held, 0.0))
         for offer_id in held:
-            turn.state.drop_offer(offer_id)
+            turn.state.cluster.drop_offer(offer_id)
 
 
 def _forget(turn: Turn, task: Task) -> None:
     state = turn.state
-    del state.tasks[task.id]
-    state.gone_covers[task.id] = None
-    for task_id in list(state.gone_covers)[:-_REMEMBERED]:
-        del state.gone_covers[task_id]
+    del state.work.tasks[task.id]
+    state.gpus.gone_covers[task.id] = None
+    for task_id in list(state.gpus.gone_covers)[:-_REMEMBERED]:
+        del state.gpus.gone_covers[task_id]
     turn.effects.append(ForgetTask(task.id))
 
 
@@ -253,26 +253,26 @@ def close(turn: Turn, task: Task) -> None:
 
 def is_uncovered(state: State) -> bool:
     """Whether a card has shares, and no task holds it in Mesos."""
-    return len(state.sharers.keys() - state.covers.keys()) > 0
+    return len(state.gpus.sharers.keys() - state.gpus.covers.keys()) > 0
 
 
 def on_tick(turn: Turn) -> None:
     """Note which cards are idle or uncovered; close the idle ones in time, and repeat what was not heard."""
     state, settings = turn.state, turn.settings
     for known, now_so in (
-        (state.idle, state.covers.keys() - state.sharers.keys()),
-        (state.uncovered, state.sharers.keys() - state.covers.keys()),
+        (state.gpus.idle, state.gpus.covers.keys() - state.gpus.sharers.keys()),
+        (state.gpus.uncovered, state.gpus.sharers.keys() - state.gpus.covers.keys()),
     ):
         for gpu_id in known.keys() - now_so:
             del known[gpu_id]
         for gpu_id in sorted(now_so - known.keys()):
             known[gpu_id] = turn.now
-    if not state.connected:
+    if not state.mesos.connected:
         return
-    for task in [state.tasks[task_id] for task_id in state.covers.values()]:
+    for task in [state.work.tasks[task_id] for task_id in state.gpus.covers.values()]:
         assert task.covers is not None, "covers has cover tasks"
         cut_off_at = task.unreachable_since if task.state is TaskState.UNREACHABLE else None
-        if cut_off_at is not None and task.covers in state.idle:
+        if cut_off_at is not None and task.covers in state.gpus.idle:
             if turn.now - cut_off_at >= settings.unreachable_timeout_s:
                 _give_up(turn, task)
             continue
@@ -280,13 +280,13 @@ def on_tick(turn: Turn) -> None:
             if turn.now - task.kill_sent_at >= settings.kill_resend_s:
                 close(turn, task)
             continue
-        since = state.idle.get(task.covers)
+        since = state.gpus.idle.get(task.covers)
         if since is not None and (turn.now - since >= settings.cover_linger_s or _is_unwanted(state, task)):
             close(turn, task)
 
 
 def _is_unwanted(state: State, task: Task) -> bool:
     """Whether nobody is to have a share of its card from now on: it is drained, or chosen for a booking."""
-    if state.drain_of(task.hostname, task.covers) is not None:
+    if state.cluster.drain_of(task.hostname, task.covers) is not None:
         return True
-    return any(each.state.has_nodes and task.covers in each.gpus for each in state.bookings.values())
+    return any(each.state.has_nodes and task.covers in each.gpus for each in state.calendar.bookings.values())

@@ -17,11 +17,11 @@ def on_drain(turn: Turn, event: DrainRequested) -> None:
     Raises:
         NotFound: No node has that GPU, or no agent of that host is known.
     """
-    old = turn.state.drains.get((event.target, event.name))
+    old = turn.state.cluster.drains.get((event.target, event.name))
     if old is None:
         if event.target is Target.GPU:
-            turn.state.known_gpu(GpuId(event.name))
-        elif not any(node.hostname == event.name for node in turn.state.nodes.values()):
+            turn.state.cluster.known_gpu(GpuId(event.name))
+        elif not any(node.hostname == event.name for node in turn.state.cluster.nodes.values()):
             raise NotFound(f"there is no node {event.name}", remedy="list the nodes with: mesos-gpu nodes")
     deadline_at = None if event.deadline_s is None else turn.now + event.deadline_s
     since = turn.now if old is None else old.since
@@ -39,10 +39,10 @@ def on_undrain(turn: Turn, event: UndrainRequested) -> None:
         NotFound: It is not drained.
         Conflict: The GPU is out with its node.
     """
-    drain = turn.state.drains.get((event.target, event.name))
+    drain = turn.state.cluster.drains.get((event.target, event.name))
     if drain is None:
-        place = turn.state.place_of(GpuId(event.name)) if event.target is Target.GPU else None
-        if place and turn.state.drain_of(place[0].hostname):
+        place = turn.state.cluster.place_of(GpuId(event.name)) if event.target is Target.GPU else None
+        if place and turn.state.cluster.drain_of(place[0].hostname):
             what = f"{event.name} is drained with its node {place[0].hostname}"
             raise Conflict(what, remedy=f"give the node back: mesos-gpu node undrain {place[0].hostname}")
         raise NotFound(f"{event.name} is not drained", remedy="see: mesos-gpu gpu list")
@@ -56,8 +56,8 @@ def on_undrain(turn: Turn, event: UndrainRequested) -> None:
 def _statuses(turn: Turn, drain: Drain) -> list[GpuStatus]:
     """How the drain's GPUs stand at this moment."""
     if drain.target is Target.GPU:
-        place = turn.state.place_of(GpuId(drain.name))
+        place = turn.state.cluster.place_of(GpuId(drain.name))
         places = [] if place is None else [place]
     else:
-        places = list(turn.state.placed(drain.name.__eq__).values())
+        places = list(turn.state.cluster.placed(drain.name.__eq__).values())
     return [gpu_status(turn.state, node, gpu) for node, gpu in places]

@@ -14,12 +14,12 @@ from mesos_gpu.policy.explain.silence import unknown
 
 def is_closed(state: State, node: Node) -> bool:
     """Whether no job may start there: it is drained, or its programs are too old or too new for this one."""
-    return not node.wire or (bool(state.drains) and state.drain_of(node.hostname) is not None)
+    return not node.wire or (bool(state.cluster.drains) and state.cluster.drain_of(node.hostname) is not None)
 
 
 def gpu_status(state: State, node: Node, gpu: Gpu) -> GpuStatus:
     """The GPU with its effective health: drained, or in a reset, whatever its node says."""
-    drain, card = state.drain_of(node.hostname, gpu.id), state.cards.get(gpu.id)
+    drain, card = state.cluster.drain_of(node.hostname, gpu.id), state.gpus.cards.get(gpu.id)
     reset = card.reset if card else None
     health, reason, since = gpu.health, gpu.reason, gpu.since
     if drain is not None:
@@ -50,7 +50,9 @@ def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gp
     """GPUs of the node that may be given out, wholly or in part: healthy by a fresh report, and not contested."""
     if not _is_fresh(node, now, settings):
         return ()
-    free = [gpu for gpu in node.gpus if is_free(state, gpu.id) and state.contested.get(gpu.id, now) <= now]
+    free = [
+        gpu for gpu in node.gpus if is_free(state, gpu.id) and state.gpus.contested.get(gpu.id, now) <= now
+    ]
     return tuple(sound_of(state, node, free))
 
 
@@ -66,11 +68,11 @@ def well(
 def sound_of(state: State, node: Node, gpus: Iterable[Gpu]) -> list[Gpu]:
     """GPUs whose `gpu_status` is OK; a thousand nodes are asked for at each match."""
     sound = [gpu for gpu in gpus if gpu.health is Health.OK]
-    if state.drains and state.drain_of(node.hostname):
+    if state.cluster.drains and state.cluster.drain_of(node.hostname):
         return []
-    if state.drains:
-        sound = [gpu for gpu in sound if not state.drain_of(node.hostname, gpu.id)]
-    return [gpu for gpu in sound if gpu.id not in state.resets] if state.resets else sound
+    if state.cluster.drains:
+        sound = [gpu for gpu in sound if not state.cluster.drain_of(node.hostname, gpu.id)]
+    return [gpu for gpu in sound if gpu.id not in state.gpus.resets] if state.gpus.resets else sound
 
 
 def _is_fresh(node: Node, now: float, settings: Settings) -> bool:

@@ -26,23 +26,25 @@ ASK_AGAIN_S = 30.0
 def on_tick(turn: Turn) -> None:
     """Ask for it while jobs wait."""
     state = turn.state
-    if state.queue and turn.now - state.role_asked_at >= ASK_AGAIN_S:
-        state.role_asked_at = turn.now
+    if state.work.queue and turn.now - state.mesos.role_asked_at >= ASK_AGAIN_S:
+        state.mesos.role_asked_at = turn.now
         turn.effects.append(ReadRole())
 
 
 def on_read(turn: Turn, event: ev.RoleRead) -> None:
     """Keep what the master says."""
-    turn.state.roles.known[event.role.name] = event.role
+    turn.state.mesos.roles.known[event.role.name] = event.role
 
 
 def waits_for_role(state: State, settings: Settings, job: Job) -> str:
     """What Mesos does not let a job's role have for it, in words; "": it has enough."""
     name = settings.role_for(job.spec.queue)
-    role = state.roles.known.get(name)
+    role = state.mesos.roles.known.get(name)
     need = 0 if job.spec.is_share else job.spec.gpus_in_all
     if role is None or need <= role.gpus_left:
-        offered = not settings.role_of or any(is_of(settings, each, name) for each in state.offers.values())
+        offered = not settings.role_of or any(
+            is_of(settings, each, name) for each in state.cluster.offers.values()
+        )
         return (
             "" if offered or not is_asked(state, name) else f"Mesos offers nothing to its queue's role {name}"
         )
@@ -74,13 +76,15 @@ def reserved_for_others(state: State, role: str, agent_id: AgentId) -> int:
 
 
 def _offered(state: State, agent_id: AgentId) -> list[Scalar]:
-    held = state.agents.offers.get(agent_id, {}).values()
+    held = state.cluster.agents.offers.get(agent_id, {}).values()
     return [scalar for each in held for scalar in each.offer.resources]
 
 
 def is_asked(state: State, role: str) -> bool:
     """Whether the master is asked for offers to a role."""
-    return state.connected and not state.suppressed and role in (state.roles.asked or (role,))
+    return (
+        state.mesos.connected and not state.mesos.suppressed and role in (state.mesos.roles.asked or (role,))
+    )
 
 
 def most_seen(
@@ -96,9 +100,9 @@ def most_seen(
         seen: What it offers and what is held of it, now.
         reading: The state is to remember nothing.
     """
-    if any(role.gpus_left < len(node.gpus) for role in state.roles.known.values()):
+    if any(role.gpus_left < len(node.gpus) for role in state.mesos.roles.known.values()):
         seen = seen.most(Resources(gpus=len(node.gpus)))
-    old, span_s = state.capacities.get(node.id), settings.offer_return_s / 2
+    old, span_s = state.cluster.capacities.get(node.id), settings.offer_return_s / 2
     if old is None or now - old.since > 2 * span_s:
         new = Capacity(now, seen, seen)
     elif now - old.since > span_s:
@@ -107,5 +111,5 @@ def most_seen(
         most = old.latest.most(seen)
         new = old if most == old.latest else replace(old, latest=most)
     if not reading:
-        state.capacities[node.id] = new
+        state.cluster.capacities[node.id] = new
     return new.latest.most(new.before)

@@ -43,35 +43,37 @@ class Rolling:
 def on_tick(turn: Turn) -> None:
     """Go on with what is under way; begin with the next, if all that was begun went well."""
     state = turn.state
-    for agent_id, roll in list(state.rolls.under_way.items()):
+    for agent_id, roll in list(state.cluster.rolls.under_way.items()):
         _follow(turn, agent_id, roll)
-    if turn.now - state.rolls.looked_at < turn.settings.roll_interval_s:
+    if turn.now - state.cluster.rolls.looked_at < turn.settings.roll_interval_s:
         return
-    state.rolls.looked_at = turn.now
+    state.cluster.rolls.looked_at = turn.now
     if (
-        state.reconciliation is not None
-        or state.doubtful
+        state.mesos.reconciliation is not None
+        or state.mesos.doubtful
         or problems_of(state, turn.settings.roll_timeout_s, turn.now)
     ):
         return
-    most = max(1, len(state.nodes) // _PART) if state.rolls.done else 1
-    if len(state.rolls.under_way) >= most:
+    most = max(1, len(state.cluster.nodes) // _PART) if state.cluster.rolls.done else 1
+    if len(state.cluster.rolls.under_way) >= most:
         return
     made_by, stale_s = turn.settings.monitor_made_by, turn.settings.report_stale_s
-    old = [node for node in state.nodes.values() if outdated(state, node, made_by)]
+    old = [node for node in state.cluster.nodes.values() if outdated(state, node, made_by)]
     due = [node for node in old if _may_begin(state, node, turn.now, stale_s)]
-    for node in sorted(due, key=lambda node: (node.hostname, node.id))[: most - len(state.rolls.under_way)]:
+    for node in sorted(due, key=lambda node: (node.hostname, node.id))[
+        : most - len(state.cluster.rolls.under_way)
+    ]:
         _begin(turn, node)
 
 
 def rolling(state: State, settings: Settings, now: float) -> Rolling:
     """How far it is, for who asks."""
-    nodes = sorted(state.nodes.values(), key=lambda node: (node.hostname, node.id))
+    nodes = sorted(state.cluster.nodes.values(), key=lambda node: (node.hostname, node.id))
     made_by = settings.monitor_made_by
     return Rolling(
         outdated=tuple((node.id, why) for node in nodes if (why := outdated(state, node, made_by))),
-        under_way=tuple(node.id for node in nodes if node.id in state.rolls.under_way),
-        done=state.rolls.done,
+        under_way=tuple(node.id for node in nodes if node.id in state.cluster.rolls.under_way),
+        done=state.cluster.rolls.done,
         problems=problems_of(state, settings.roll_timeout_s, now),
     )
 
@@ -84,7 +86,7 @@ def outdated(state: State, node: Node, made_by: str) -> str:
         node: Whose.
         made_by: `Settings.monitor_made_by`: of thousands of nodes it is made once.
     """
-    task = state.tasks.get(node.monitor) if node.monitor is not None else None
+    task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None:
         return ""
     if task.made_by != made_by:
@@ -97,8 +99,8 @@ def outdated(state: State, node: Node, made_by: str) -> str:
 
 def _may_begin(state: State, node: Node, now: float, stale_s: float) -> bool:
     """Whether its monitor runs well: what fails is started anew without this."""
-    task = state.tasks.get(node.monitor) if node.monitor is not None else None
-    if task is None or node.lost_at is not None or node.id in state.rolls.under_way:
+    task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
+    if task is None or node.lost_at is not None or node.id in state.cluster.rolls.under_way:
         return False
     runs = task.state is TaskState.RUNNING and now - task.launched_at >= STEADY_S
     reports = node.reported_at is not None and now - node.reported_at <= stale_s
@@ -108,35 +110,37 @@ def _may_begin(state: State, node: Node, now: float, stale_s: float) -> bool:
 def _begin(turn: Turn, node: Node) -> None:
     assert node.monitor is not None, "it is outdated"
     well = tuple(gpu.id for gpu in node.gpus if gpu.health is Health.OK)
-    turn.state.rolls.under_way[node.id] = Roll(node.monitor, turn.now, turn.now, node.monitor_launches, well)
+    turn.state.cluster.rolls.under_way[node.id] = Roll(
+        node.monitor, turn.now, turn.now, node.monitor_launches, well
+    )
     turn.effects.append(Kill(node.monitor, node.id))
 
 
 def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
     state = turn.state
-    node = state.nodes.get(agent_id)
+    node = state.cluster.nodes.get(agent_id)
     if node is None or node.lost_at is not None:  # its next monitor is a new one anyway
-        del state.rolls.under_way[agent_id]
+        del state.cluster.rolls.under_way[agent_id]
     elif node.monitor == roll.old:
         if turn.now - roll.asked_at >= turn.settings.kill_resend_s:
             roll.asked_at = turn.now
             turn.effects.append(Kill(roll.old, agent_id))
     elif not _lacking(state, node, roll):
-        del state.rolls.under_way[agent_id]
-        state.rolls.done += 1
+        del state.cluster.rolls.under_way[agent_id]
+        state.cluster.rolls.done += 1
     elif node.monitor is not None and outdated(
         state, node, turn.settings.monitor_made_by
     ):  # a remedy lies there by now
-        launched_at = state.tasks[node.monitor].launched_at
+        launched_at = state.work.tasks[node.monitor].launched_at
         if turn.now - launched_at >= STEADY_S:
             again = replace(roll, old=node.monitor, since=turn.now, asked_at=turn.now, failed="")
-            state.rolls.under_way[agent_id] = replace(again, launches=node.monitor_launches)
+            state.cluster.rolls.under_way[agent_id] = replace(again, launches=node.monitor_launches)
             turn.effects.append(Kill(node.monitor, agent_id))
 
 
 def _lacking(state: State, node: Node, roll: Roll) -> str:
     """What the new monitor has not shown yet; "": all is well."""
-    task = state.tasks.get(node.monitor) if node.monitor is not None else None
+    task = state.work.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None:
         return "no new monitor runs there" + (f": the last one said: {roll.failed}" if roll.failed else "")
     if node.reported_at is None or node.reported_at <= task.launched_at:
@@ -156,8 +160,8 @@ def _lacking(state: State, node: Node, roll: Roll) -> str:
 def problems_of(state: State, timeout_s: float, now: float) -> tuple[tuple[AgentId, str], ...]:
     """What takes longer than `timeout_s`, or failed too often, and why. Before that is mended nothing more is begun."""
     problems = []
-    for agent_id, roll in state.rolls.under_way.items():
-        node = state.nodes.get(agent_id)
+    for agent_id, roll in state.cluster.rolls.under_way.items():
+        node = state.cluster.nodes.get(agent_id)
         if node is None:
             continue
         late = now - roll.since > timeout_s

@@ -9,7 +9,7 @@ from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 
 def shared_gpu(state: State, settings: Settings, gpu: Gpu) -> SharedGpu | None:
     """What is granted of a GPU; None: it is not shared."""
-    shares, cover = state.sharers.get(gpu.id, {}), state.covers.get(gpu.id)
+    shares, cover = state.gpus.sharers.get(gpu.id, {}), state.gpus.covers.get(gpu.id)
     if not shares and cover is None:
         return None
     capacity_mib = gpu.sharing.memory_mib if gpu.sharing else None
@@ -17,8 +17,8 @@ def shared_gpu(state: State, settings: Settings, gpu: Gpu) -> SharedGpu | None:
     granted_milli = sum(share.compute_milli for share in shares.values())
     return SharedGpu(
         gpu.id,
-        state.tasks.get(cover) if cover else None,
-        tuple(state.tasks[task_id] for task_id in shares),
+        state.work.tasks.get(cover) if cover else None,
+        tuple(state.work.tasks[task_id] for task_id in shares),
         capacity_mib,
         max(compute_milli(settings) - granted_milli, 0),
         None if capacity_mib is None else max(capacity_mib - granted_mib, 0),

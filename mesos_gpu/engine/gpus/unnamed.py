@@ -36,7 +36,7 @@ def with_held(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
 
 
 def _is_held(turn: Turn, node: Node, gpu: Gpu) -> bool:
-    if turn.state.agents.others_naming(node, [gpu.id]):
+    if turn.state.cluster.agents.others_naming(node, [gpu.id]):
         return False
     return any(task.agent_id == node.id for task in turn.state.tenants(gpu.id))
 

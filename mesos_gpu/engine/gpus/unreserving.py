@@ -18,12 +18,12 @@ _MOST_S: Final = 300.0
 
 def unreserved_of(state: State, offer: Offer) -> tuple[Scalar, ...]:
     """What jobs may use of an offer: what is reserved for shared cards only those may have, until it is given back."""
-    return tuple([each for each in offer.resources if not is_ours(each, state.framework_id)])
+    return tuple([each for each in offer.resources if not is_ours(each, state.mesos.framework_id)])
 
 
 def may_unreserve(state: State, agent_id: AgentId, scalars: Sequence[Scalar], now: float) -> bool:
     """Whether to give that back now: what comes again after it was given back is tried less and less."""
-    last = state.unreserved.get(agent_id)
+    last = state.cluster.unreserved.get(agent_id)
     return last is None or now >= last.until or not _comes_again(last, scalars)
 
 
@@ -32,19 +32,19 @@ def note_unreserve(turn: Turn, launch: Launch) -> None:
     if not launch.unreserve:
         return
     state, scalars = turn.state, launch.unreserve
-    agent_id = state.offers[launch.offer_ids[0]].agent_id
-    last = state.unreserved.get(agent_id)
+    agent_id = state.cluster.offers[launch.offer_ids[0]].agent_id
+    last = state.cluster.unreserved.get(agent_id)
     tries = last.tries + 1 if last is not None and _comes_again(last, scalars) else 1
     until = turn.now + delay_s(tries, first_s=_FIRST_S, most_s=_MOST_S)
-    state.unreserved[agent_id] = Unreserved(scalars, tries, until)
+    state.cluster.unreserved[agent_id] = Unreserved(scalars, tries, until)
 
 
 def forget_unreserve(turn: Turn, offer: Offer) -> None:
     """What an agent offers shows that all was taken back."""
-    if offer.agent_id in turn.state.unreserved and not any(
-        is_ours(scalar, turn.state.framework_id) for scalar in offer.resources
+    if offer.agent_id in turn.state.cluster.unreserved and not any(
+        is_ours(scalar, turn.state.mesos.framework_id) for scalar in offer.resources
     ):
-        del turn.state.unreserved[offer.agent_id]
+        del turn.state.cluster.unreserved[offer.agent_id]
 
 
 def _comes_again(last: Unreserved, scalars: Sequence[Scalar]) -> bool:

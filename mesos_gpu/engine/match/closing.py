@@ -28,7 +28,7 @@ def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None)
         blocked: Jobs that cannot start now, the first to be tried first; None: all that wait.
     """
     way = _Way(turn, backlog)
-    if not any(map(way.is_idle, turn.state.covers)):
+    if not any(map(way.is_idle, turn.state.gpus.covers)):
         return
     if blocked is None:
         blocked = [job for job in backlog.jobs() if job.not_before <= turn.now]
@@ -46,9 +46,9 @@ class _Way:
         self._turn, self._backlog = turn, backlog
         state = turn.state
         self._agents = {  # of cards that are idle, or are being closed
-            state.tasks[task_id].agent_id
-            for gpu_id, task_id in state.covers.items()
-            if gpu_id not in state.sharers
+            state.work.tasks[task_id].agent_id
+            for gpu_id, task_id in state.gpus.covers.items()
+            if gpu_id not in state.gpus.sharers
         }
         self._nodes: Nodes = {}
         self._placed: set[JobId] = set()  # what is kept for them they do not need any more
@@ -57,8 +57,10 @@ class _Way:
     def is_idle(self, gpu_id: GpuId) -> bool:
         """Whether a card is open, and nobody has a share of it."""
         state = self._turn.state
-        cover = state.covers.get(gpu_id)
-        return cover is not None and gpu_id not in state.sharers and covers.is_open(state.tasks[cover])
+        cover = state.gpus.covers.get(gpu_id)
+        return (
+            cover is not None and gpu_id not in state.gpus.sharers and covers.is_open(state.work.tasks[cover])
+        )
 
     def make(self, job: Job) -> None:
         """Close what the job needs to start, if it needs nothing else."""
@@ -79,12 +81,12 @@ class _Way:
         self._nodes |= after
         self._placed.add(job.id)
         for gpu_id in closes:
-            covers.close(self._turn, state.tasks[state.covers[gpu_id]])
+            covers.close(self._turn, state.work.tasks[state.gpus.covers[gpu_id]])
 
     def _open_to(self, job: Job) -> Nodes:
         """What it may use of each node that can help."""
         nodes = Nodes()
-        for node in self._turn.state.nodes.values():
+        for node in self._turn.state.cluster.nodes.values():
             if (job.spec.tasks > 1 or node.id in self._agents) and self._backlog.serves(job, node):
                 now = self._nodes.get(node.id) or self._backlog.capacity(node)
                 kept = self._backlog.kept_by_others(job, node)

@@ -31,8 +31,8 @@ def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches
     if not covers.is_uncovered(turn.state):
         return
     for agent_id in remains:
-        for gpu in turn.state.nodes[agent_id].gpus:
-            uncovered = gpu.id in turn.state.sharers and gpu.id not in turn.state.covers
+        for gpu in turn.state.cluster.nodes[agent_id].gpus:
+            uncovered = gpu.id in turn.state.gpus.sharers and gpu.id not in turn.state.gpus.covers
             if uncovered and not pace.is_full(agent_id):
                 _cover(turn, agent_id, gpu.id, ledger, remains, launches)
 
@@ -77,7 +77,7 @@ def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
 
 
 def _task(turn: Turn, agent_id: AgentId, gpu_id: GpuId, executor_id: str, keeper: str) -> Task:
-    node = turn.state.nodes[agent_id]
+    node = turn.state.cluster.nodes[agent_id]
     return Task(
         id=covers.new_cover_id(turn.state, gpu_id),
         agent_id=agent_id,

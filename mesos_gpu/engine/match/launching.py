@@ -27,8 +27,8 @@ from mesos_gpu.policy.tenancy.las import at_launch
 
 def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, pace: Pace) -> None:
     """Start a monitor on each agent that offers enough, has GPUs or may get secrets, and lacks one."""
-    for agent_id in remains.in_order(turn.state.agents.unwatched):
-        node = turn.state.nodes[agent_id]
+    for agent_id in remains.in_order(turn.state.cluster.agents.unwatched):
+        node = turn.state.cluster.nodes[agent_id]
         if turn.now >= node.monitor_not_before and _has_room_for_monitor(turn, node, remains, pace):
             _launch_monitor(turn, node, ledger, remains, launches)
 
@@ -42,10 +42,10 @@ def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) 
 
 def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
     settings = turn.settings
-    turn.state.monitors += 1
+    turn.state.cluster.monitors += 1
     # The start of this scheduler makes the id new even if it counts from 0 again.
     since = round(turn.state.started_at * 1000)
-    task_id = TaskId(f"{MONITOR}{node.id}.{since}.{turn.state.monitors}")
+    task_id = TaskId(f"{MONITOR}{node.id}.{since}.{turn.state.cluster.monitors}")
     # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
     own, executor = settings.monitor.halves()
     take = Take(node.id, task=own, executor=executor)
@@ -80,7 +80,7 @@ def launch(
     tasks = [_task(turn, job, rank, take) for rank, take in enumerate(takes)]
     for task in tasks:
         turn.put_task(task)
-    turn.state.drawn += len(tasks)
+    turn.state.match.drawn += len(tasks)
     turn.put_job(
         changed(
             job,
@@ -94,14 +94,14 @@ def launch(
         )
     )
     opened = open_cards(turn, takes, remains)
-    array = turn.state.arrays.get(job.array) if job.array is not None else None
+    array = turn.state.work.arrays.get(job.array) if job.array is not None else None
     hosts = tuple(task.hostname for task in tasks) if job.spec.tasks > 1 else ()
     for take, task in zip(takes, tasks, strict=True):
         carved = remains.carved(take)
         item = LaunchTask(
             task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
             ports=take.ports, env=_env(job, array, task, take, tasks), hosts=hosts,
-            wire=turn.state.nodes[take.agent_id].wire, listens=_listens(turn, job, task),
+            wire=turn.state.cluster.nodes[take.agent_id].wire, listens=_listens(turn, job, task),
         )  # fmt: skip
         launches.fill(take, *opened.get(take, ()), item)
 
@@ -110,7 +110,7 @@ def _listens(turn: Turn, job: Job, task: Task) -> tuple[int, ...]:
     """Return the ports of an app's instance that are checked or exported, which its executor must therefore watch."""
     if job.app_version is None:
         return ()
-    known = turn.state.app_versions.get(job.spec.app or "", ())
+    known = turn.state.apps.app_versions.get(job.spec.app or "", ())
     app = next((version.app for version in known if version.version == job.app_version), None)
     checks = of_scheduler(app.health_checks) if app is not None else ()
     return tuple(dict.fromkeys((*task.ports, *(check.port for check in checks if check.port is not None))))
@@ -132,7 +132,7 @@ def _env(
 
 
 def _task(turn: Turn, job: Job, rank: int, take: Take) -> Task:
-    node, task_id = turn.state.nodes[take.agent_id], task_id_of(job, rank)
+    node, task_id = turn.state.cluster.nodes[take.agent_id], task_id_of(job, rank)
     return Task(
         id=task_id,
         agent_id=node.id,

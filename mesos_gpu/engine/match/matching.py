@@ -27,44 +27,44 @@ from mesos_gpu.model.jobs.job import Job
 
 def match(turn: Turn) -> None:
     """Launch what fits; then hold, give back, ask for or suppress offers as it is needed."""
-    if not turn.state.connected:
+    if not turn.state.mesos.connected:
         return
     remains, launches = Remains(turn.state, turn.settings, turn.now), Launches()
     pace = Pace(turn.state, turn.now)
     ledger = Ledger(remains, pace, launches)
     launch_monitors(turn, ledger, remains, launches, pace)
-    if not turn.state.doubtful:
+    if not turn.state.mesos.doubtful:
         cover_again(turn, ledger, remains, launches, pace)
-    if _is_due(turn) and not turn.state.doubtful:
+    if _is_due(turn) and not turn.state.mesos.doubtful:
         standing = standing_of(turn.state, turn.settings, turn.now)
         backlog = Backlog(turn.state, turn.settings, turn.now, remains.coming, standing=standing)
-        if turn.state.bookings:
+        if turn.state.calendar.bookings:
             choose_nodes(turn, backlog)
         backlog.keep_first()
         seating = seat(turn, backlog.may_be_seated)
-        turn.state.seats_given = seating.given
-        turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, pace, backlog, seating)
-        turn.state.matched_at = turn.now
+        turn.state.quota.seats_given = seating.given
+        turn.state.match.unmatched = _launch_jobs(turn, ledger, remains, launches, pace, backlog, seating)
+        turn.state.match.matched_at = turn.now
     for effect in launches.effects(remains):
         turn.effects.append(effect)
         note_unreserve(turn, effect)
         for offer_id in effect.offer_ids:
-            turn.state.unused.pop(turn.state.offers[offer_id].agent_id, None)
-            turn.state.drop_offer(offer_id)
+            turn.state.cluster.unused.pop(turn.state.cluster.offers[offer_id].agent_id, None)
+            turn.state.cluster.drop_offer(offer_id)
     balance(turn, {turn.settings.role_for(t.job.spec.queue) for t in ledger.takes if t.job is not None})
 
 
 def _is_due(turn: Turn) -> bool:
     """Whether a job may start that could not start at the last match."""
-    state, last = turn.state, turn.state.matched_at
-    if state.unmatched or turn.now - last >= turn.settings.match_interval_s:
+    state, last = turn.state, turn.state.match.matched_at
+    if state.match.unmatched or turn.now - last >= turn.settings.match_interval_s:
         return True
     ends = (
-        state.next_moment,
-        inf if state.provisional is None else state.provisional.next_at,
-        *state.contested.values(),
-        *(state.nodes[agent_id].launch_not_before for agent_id in state.agents.backed_off),
-        *(state.jobs[job_id].not_before for _, job_id in state.queue),
+        state.match.next_moment,
+        inf if state.calendar.provisional is None else state.calendar.provisional.next_at,
+        *state.gpus.contested.values(),
+        *(state.cluster.nodes[agent_id].launch_not_before for agent_id in state.cluster.agents.backed_off),
+        *(state.work.jobs[job_id].not_before for _, job_id in state.work.queue),
     )
     return any(last < end <= turn.now for end in ends)
 
@@ -91,7 +91,7 @@ def _launch_jobs(
     """Place each job, or reserve for it; then make room for jobs by preemption. Return whether a match that follows at
     once may launch, or plan, more."""
     state, settings = turn.state, turn.settings
-    if not state.queue:
+    if not state.work.queue:
         return False
     index, may_preempt = table_of(state, settings, turn.now, remains, pace).index, possible(turn)
     if not index.nodes and not may_preempt:
@@ -101,7 +101,7 @@ def _launch_jobs(
     ledger.register(Index(index, remains, pace), placing, backlog.held, backlog, backlog.neighbours)
     search = Search(settings, ledger, remains, pace, index, placing, backlog)
     blocked: list[Job] = []
-    running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
+    running = {state.work.tasks[task_id].job_id for task_id in state.work.unknown}  # though not by our state
     keep_rooms(turn, backlog)
     for job in backlog.jobs():
         if job.id in running or not _is_ready(turn, backlog, job):

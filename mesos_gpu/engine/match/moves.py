@@ -6,6 +6,8 @@ from typing import Final
 
 from mesos_gpu.engine.gpus.gpu_status import is_closed
 from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.parts.cluster import ClusterPart
+from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import offered_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
@@ -34,7 +36,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
         Backlog(state, settings, now, offered_of(state), reading=True),
         _Places(state, settings, job),
     )
-    nodes = [node for node in state.nodes.values() if not node.lost_at and not is_closed(state, node)]
+    nodes = [node for node in state.cluster.nodes.values() if not node.lost_at and not is_closed(state, node)]
     able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
     request, moving = request_of(job, settings), _moving(state)
 
@@ -72,9 +74,9 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
 def _moving(state: State) -> dict[AgentId, list[tuple[Job, Task]]]:
     """By agent, the jobs that may move."""
     movable: dict[AgentId, list[tuple[Job, Task]]] = {}
-    for task_id in state.live:
-        task = state.tasks[task_id]
-        job = state.holding_job(task)
+    for task_id in state.work.live:
+        task = state.work.tasks[task_id]
+        job = state.work.holding_job(task)
         if job is not None and _may_move(job, task):
             movable.setdefault(task.agent_id, []).append((job, task))
     return movable
@@ -97,15 +99,17 @@ class _Places:
 
     def __init__(self, state: State, settings: Settings, request: Job) -> None:
         """`request`: the job that room is made for."""
-        self._nodes, self._request, self._levels = dict(state.nodes), request, settings.levels
+        self._nodes, self._request, self._levels = dict(state.cluster.nodes), request, settings.levels
         self.neighbours, self._placing = Neighbours(state, settings.levels), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
         self._company: list[tuple[Job, Task]] = []  # those that are of account to others
-        self._waiting = [state.jobs[job_id] for _, job_id in state.queue if state.jobs[job_id].spec.app]
+        self._waiting = [
+            state.work.jobs[job_id] for _, job_id in state.work.queue if state.work.jobs[job_id].spec.app
+        ]
         self._made: dict[Hashable, Neighbours] = {}
-        for task_id in state.live:
-            task = state.tasks[task_id]
-            job = state.holding_job(task)
+        for task_id in state.work.live:
+            task = state.work.tasks[task_id]
+            job = state.work.holding_job(task)
             if job is not None:
                 self._jobs[job.id] = job
                 if job.spec.app or job.spec.away:
@@ -147,11 +151,13 @@ class _Places:
         tasks = [replace(task, agent_id=moved.get(other.id, task.agent_id)) for other, task in company]
         state = State(
             started_at=0.0,
-            jobs={**waiting, **{other.id: other for other, _ in company}},
-            tasks={task.id: task for task in tasks},
-            nodes=self._nodes,
-            queue=[(other.sequence, other.id) for other in waiting.values()],
-            live={task.id: None for task in tasks},
+            work=WorkPart(
+                jobs={**waiting, **{other.id: other for other, _ in company}},
+                tasks={task.id: task for task in tasks},
+                queue=[(other.sequence, other.id) for other in waiting.values()],
+                live={task.id: None for task in tasks},
+            ),
+            cluster=ClusterPart(nodes=self._nodes),
         )
         neighbours = Neighbours(state, self._levels)
         if members:

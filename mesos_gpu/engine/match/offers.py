@@ -21,11 +21,11 @@ _PARTS: Final = 64  # of the time over which many offers are given back
 def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
     """Hold them, and note their agents. What other frameworks of the role have reserved for cards is left alone."""
     for offer in offers:
-        resources = tuple([s for s in offer.resources if not is_others(s, turn.state.framework_id)])
+        resources = tuple([s for s in offer.resources if not is_others(s, turn.state.mesos.framework_id)])
         offer = changed(offer, resources=resources, received_at=turn.now)
         forget_unreserve(turn, offer)
-        turn.state.hold_offer(offer)
-        known = turn.state.nodes.get(offer.agent_id)
+        turn.state.cluster.hold_offer(offer)
+        known = turn.state.cluster.nodes.get(offer.agent_id)
         node = changed(
             known or Node(offer.agent_id, offer.hostname),
             hostname=offer.hostname,
@@ -41,13 +41,15 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
 
 def wants_offers(turn: Turn) -> bool:
     """Whether anything waits that an offer could serve."""
-    if turn.state.queue or is_uncovered(turn.state) or _is_booked_soon(turn):
+    if turn.state.work.queue or is_uncovered(turn.state) or _is_booked_soon(turn):
         return True
-    return any(_wants_monitor(turn.state.nodes[agent_id]) for agent_id in turn.state.agents.unwatched)
+    return any(
+        _wants_monitor(turn.state.cluster.nodes[agent_id]) for agent_id in turn.state.cluster.agents.unwatched
+    )
 
 
 def _is_booked_soon(turn: Turn) -> bool:
-    known = turn.state.provisional
+    known = turn.state.calendar.provisional
     return known is not None and known.is_soon(turn.now)
 
 
@@ -64,28 +66,28 @@ def balance(turn: Turn, placed: Collection[str]) -> None:
     """
     state, settings = turn.state, turn.settings
     if placed or wants_offers(turn):
-        state.idle_since = None
+        state.mesos.idle_since = None
         asked = _asked_for(turn, placed) if settings.role_of else ()
-        if state.suppressed or turn.now - state.swept_at >= settings.sweep_interval_s:
+        if state.mesos.suppressed or turn.now - state.mesos.swept_at >= settings.sweep_interval_s:
             # Repeated while something waits: a REVIVE that was lost would leave it waiting for ever.
-            state.suppressed, state.swept_at = False, turn.now
+            state.mesos.suppressed, state.mesos.swept_at = False, turn.now
             turn.effects.append(Revive(asked))
-            state.roles.asked = None
+            state.mesos.roles.asked = None
         if asked:
             _ask_for(turn, asked)
         _give_back(turn, tuple(_old(turn)), settings.offer_refuse_s)
         return
-    if state.idle_since is None:
-        state.idle_since = turn.now
-    if turn.now - state.idle_since < settings.idle_linger_s:
+    if state.mesos.idle_since is None:
+        state.mesos.idle_since = turn.now
+    if turn.now - state.mesos.idle_since < settings.idle_linger_s:
         return
-    _give_back(turn, tuple(state.offers), settings.idle_refuse_s)
-    if not state.suppressed:
-        state.suppressed, state.swept_at, state.roles.asked = True, turn.now, None
+    _give_back(turn, tuple(state.cluster.offers), settings.idle_refuse_s)
+    if not state.mesos.suppressed:
+        state.mesos.suppressed, state.mesos.swept_at, state.mesos.roles.asked = True, turn.now, None
         turn.effects.append(Suppress())
-    elif turn.now - state.swept_at >= settings.sweep_interval_s:
+    elif turn.now - state.mesos.swept_at >= settings.sweep_interval_s:
         # A suppressed framework is not told of new agents: ask, hold for a moment, suppress again.
-        state.suppressed, state.idle_since = False, turn.now
+        state.mesos.suppressed, state.mesos.idle_since = False, turn.now
         turn.effects.append(Revive())
 
 
@@ -94,30 +96,32 @@ def _asked_for(turn: Turn, placed: Collection[str]) -> tuple[str, ...]:
     wait."""
     state, settings = turn.state, turn.settings
     waiting = set(placed)
-    for _, job_id in state.queue:
+    for _, job_id in state.work.queue:
         if len(waiting) == len(settings.roles):
             break
-        waiting.add(settings.role_for(state.jobs[job_id].spec.queue))
+        waiting.add(settings.role_for(state.work.jobs[job_id].spec.queue))
     if _is_booked_soon(turn):
         waiting |= {settings.role_for(each.spec.queue) for each in unfinished(state)}
-    if not state.queue and not placed:
+    if not state.work.queue and not placed:
         waiting = set(settings.roles)
     for role in waiting:
-        state.roles.until[role] = turn.now + settings.idle_linger_s
+        state.mesos.roles.until[role] = turn.now + settings.idle_linger_s
     soon = turn.now + settings.idle_linger_s  # later ones are of a clock that was set back
-    return tuple([role for role in settings.roles if turn.now < state.roles.until.get(role, 0.0) <= soon])
+    return tuple(
+        [role for role in settings.roles if turn.now < state.mesos.roles.until.get(role, 0.0) <= soon]
+    )
 
 
 def _ask_for(turn: Turn, asked: tuple[str, ...]) -> None:
     """Ask for offers of these roles, and give back those of others: what they hold, these may need."""
     state, roles = turn.state, turn.settings.roles
-    before = roles if state.roles.asked is None else state.roles.asked
+    before = roles if state.mesos.roles.asked is None else state.mesos.roles.asked
     if more := tuple([role for role in asked if role not in before]):
         turn.effects.append(Revive(more))
     if less := tuple([role for role in before if role not in asked]):
         turn.effects.append(Suppress(less))
-    state.roles.asked = asked
-    others = [o.id for o in state.offers.values() if (o.role or turn.settings.role) not in asked]
+    state.mesos.roles.asked = asked
+    others = [o.id for o in state.cluster.offers.values() if (o.role or turn.settings.role) not in asked]
     _give_back(turn, tuple(others), turn.settings.idle_refuse_s)
 
 
@@ -127,9 +131,9 @@ def _old(turn: Turn) -> Iterator[OfferId]:
     Of `MANY_OFFERS`, which may have come together, each is held up to twice as long: if all were given back together,
     the next jobs would find none.
     """
-    hold_s, agents = turn.settings.offer_hold_s, turn.state.agents
-    spread_s = hold_s if len(turn.state.offers) >= MANY_OFFERS else 0.0
-    for offer in turn.state.offers.values():
+    hold_s, agents = turn.settings.offer_hold_s, turn.state.cluster.agents
+    spread_s = hold_s if len(turn.state.cluster.offers) >= MANY_OFFERS else 0.0
+    for offer in turn.state.cluster.offers.values():
         held_s = turn.now - offer.received_at
         if held_s > hold_s:
             number = agents.offers[offer.agent_id][offer.id].number
@@ -143,4 +147,4 @@ def _give_back(turn: Turn, offer_ids: tuple[OfferId, ...], refuse_s: float) -> N
     if offer_ids:
         turn.effects.append(Decline(offer_ids, refuse_s))
         for offer_id in offer_ids:
-            turn.state.drop_offer(offer_id)
+            turn.state.cluster.drop_offer(offer_id)

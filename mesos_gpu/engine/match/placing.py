@@ -37,9 +37,11 @@ class Placing:
         """Nothing is computed before a job wants it. Without a index nothing can be placed."""
         self._state, self._settings = state, settings
         self._index = index or index_of(state, settings, ())
-        self._drawn = state.drawn
+        self._drawn = state.match.drawn
         self._apps: dict[str, Counter[AgentId]] | None = None
-        self._fabric = state.agents.fabric(settings.levels, state.nodes) if settings.levels else None
+        self._fabric = (
+            state.cluster.agents.fabric(settings.levels, state.cluster.nodes) if settings.levels else None
+        )
         self._in_groups: Counter[tuple[str, str]] | None = None  # tasks in each group of the fabric
         self._unused: Mapping[AgentId, int] | None = None  # until a task is the first or the last of a group
 
@@ -133,9 +135,9 @@ class Placing:
             return {}
         if self._in_groups is None:
             self._in_groups = Counter()
-            for task_id in self._state.live:
-                task = self._state.tasks[task_id]
-                if task.agent_id in self._fabric.groups and self._state.holding_job(task) is not None:
+            for task_id in self._state.work.live:
+                task = self._state.work.tasks[task_id]
+                if task.agent_id in self._fabric.groups and self._state.work.holding_job(task) is not None:
                     self._use(self._in_groups, task.agent_id, 1)
         if self._unused is None:
             self._unused = {
@@ -156,9 +158,9 @@ class Placing:
         """How many tasks of the same app each agent has."""
         if self._apps is None:
             self._apps = {}
-            for task_id in self._state.live:
-                task = self._state.tasks[task_id]
-                other = self._state.holding_job(task)
+            for task_id in self._state.work.live:
+                task = self._state.work.tasks[task_id]
+                other = self._state.work.holding_job(task)
                 if other is not None:
                     self._apps.setdefault(_app(other), Counter())[task.agent_id] += 1
         return self._apps.get(_app(job), Counter())
@@ -172,10 +174,10 @@ def index_of(state: State, settings: Settings, candidates: Iterable[NodeCapacity
 def _mix(state: State, settings: Settings) -> Mix:
     """What was asked for lately."""
     # One GPU of each kind that the cluster has.
-    every = (gpu for node in state.nodes.values() for gpu in node.gpus)
+    every = (gpu for node in state.cluster.nodes.values() for gpu in node.gpus)
     kinds = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
     most_mib = max((gpu.sharing.memory_mib for gpu in kinds.values() if gpu.sharing), default=1)
-    jobs = list(state.jobs.values())[-RECENT:]
+    jobs = list(state.work.jobs.values())[-RECENT:]
     return mix_of(
         _shape(job, settings, models, most_mib)
         for job in jobs

@@ -77,7 +77,7 @@ class Remains:
             now: Seconds since the epoch.
         """
         self._state, self._settings, self._now = state, settings, now
-        self._known = state.agents
+        self._known = state.cluster.agents
         self._agents: dict[AgentId, _Agent] = {}  # those that were looked at
         self._carved: dict[Take, Carved] = {}
         self._before: dict[Take, _Agent] = {}
@@ -87,7 +87,7 @@ class Remains:
         agent = self._agents.get(agent_id)
         if agent is None:
             offers = [held.offer for held in self._known.offers[agent_id].values()]
-            agent = self._agents[agent_id] = self._offered(self._state.nodes[agent_id], offers)
+            agent = self._agents[agent_id] = self._offered(self._state.cluster.nodes[agent_id], offers)
         return agent
 
     def _offered(self, node: Node, offers: list[Offer]) -> _Agent:
@@ -106,7 +106,9 @@ class Remains:
             agent.aside = tuple([scalar for offer in aside for scalar in offer.resources])
         if not settings.reserves or node.id not in self._known.reserved:  # nothing is reserved
             return agent
-        agent.reserved = tuple([each for each in agent.scalars if is_ours(each, self._state.framework_id)])
+        agent.reserved = tuple(
+            [each for each in agent.scalars if is_ours(each, self._state.mesos.framework_id)]
+        )
         agent.scalars = tuple([each for each in agent.scalars if each not in agent.reserved])
         return agent
 
@@ -174,7 +176,7 @@ class Remains:
         agent = self._agent(agent_id)
         if not agent.reserve and not agent.reserved:
             return (), ()
-        known = self._state.reconciliation is None and not self._state.doubtful
+        known = self._state.mesos.reconciliation is None and not self._state.mesos.doubtful
         unreserve = summed(agent.reserved) if known else ()
         again = may_unreserve(self._state, agent_id, unreserve, self._now)
         return summed(agent.reserve), unreserve if again else ()
@@ -201,7 +203,7 @@ class Remains:
         """Looked up when they are asked for: most matches of a thousand agents place nothing."""
         if agent.gpus is None:
             agent.gpus = usable(self._state, agent.node, self._now, self._settings)
-            ids = {gpu.id for gpu in agent.gpus} if self._state.covers else ()
+            ids = {gpu.id for gpu in agent.gpus} if self._state.gpus.covers else ()
             parts = covers.open_parts(self._state, agent.node, self._settings)
             agent.parts = tuple([part for part in parts if part.gpu_id in ids])
         return agent.gpus
@@ -260,12 +262,12 @@ class Remains:
     def _for_covers(self, agent: _Agent, need: Resources) -> Scalars:
         """Carve it out of what is reserved for this, and the rest out of what can be: that is to be reserved first."""
         settings = self._settings
-        reserves = agent.role != "*" and self._now >= self._state.reserve_from
+        reserves = agent.role != "*" and self._now >= self._state.mesos.reserve_from
         kept, left_reserved = carve(agent.reserved, need.least(resources_of(agent.reserved)))
         rest = need - resources_of(kept)
         fresh, left = carve(agent.scalars, rest)
         if reserves:
-            by = agent.role, settings.principal, self._state.framework_id or ""
+            by = agent.role, settings.principal, self._state.mesos.framework_id or ""
             held = [reserved(scalar, *by) for scalar in fresh]
             agent.reserve += tuple([new for new, old in zip(held, fresh, strict=True) if new != old])
             fresh = held
@@ -346,18 +348,18 @@ class Pace:
         """Return the number of launches under way on an agent, including those of this match."""
         known = self._under_way.get(agent_id)
         if known is None:
-            known = self._under_way[agent_id] = len(self._state.restless.under_way.get(agent_id, ()))
+            known = self._under_way[agent_id] = len(self._state.work.restless.under_way.get(agent_id, ()))
         return known
 
     def room(self, agent_id: AgentId) -> int | None:
         """Return the number of further launches that an agent may have now; None if there is no limit."""
-        count, node = self.under_way(agent_id), self._state.nodes[agent_id]
+        count, node = self.under_way(agent_id), self._state.cluster.nodes[agent_id]
         if agent_id in self._held or node.launch_not_before > self._now:
             return 0
         if self._empty is not None and (not count or agent_id in self._empty):
             self._empty.add(agent_id)
             return None
-        window = self._state.windows.get(agent_id)
+        window = self._state.cluster.windows.get(agent_id)
         return max(int(FIRST_SIZE if window is None else window.size) - count, 0)
 
     def is_full(self, agent_id: AgentId) -> bool:
@@ -375,21 +377,23 @@ class Pace:
 
     def narrow(self, tasks: int) -> list[Node]:
         """Return the agents whose launch windows have no room for `tasks` more, ordered by launches under way."""
-        known = {**self._state.restless.under_way, **self._under_way}
-        counts = {agent_id: self.under_way(agent_id) for agent_id in known if agent_id in self._state.nodes}
+        known = {**self._state.work.restless.under_way, **self._under_way}
+        counts = {
+            agent_id: self.under_way(agent_id) for agent_id in known if agent_id in self._state.cluster.nodes
+        }
         narrow = [a for a, count in counts.items() if count and (self.room(a) or 0) < tasks]
-        nodes = [self._state.nodes[agent_id] for agent_id in sorted(narrow, key=counts.__getitem__)]
+        nodes = [self._state.cluster.nodes[agent_id] for agent_id in sorted(narrow, key=counts.__getitem__)]
         return [node for node in nodes if node.launch_not_before <= self._now]
 
     def hold(self, agent_id: AgentId) -> None:
         """Give an agent no further launch in this match, so that its window empties and a gang can start there."""
         self._held.add(agent_id)
-        self._state.touched.add(agent_id)
+        self._state.cluster.touched.add(agent_id)
 
     def busy(self) -> Mapping[AgentId, int]:
         """Return the launches under way divided by `FEW`, rounded down, of agents where this is at least 1."""
         if self._busy is None:
-            every = self._state.restless.under_way.items()
+            every = self._state.work.restless.under_way.items()
             counts = {agent_id: len(tasks) for agent_id, tasks in every if len(tasks) >= FEW}
             counts |= {agent_id: count for agent_id, count in self._under_way.items() if count >= FEW}
             self._busy = {agent_id: count // FEW for agent_id, count in counts.items()}

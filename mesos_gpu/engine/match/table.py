@@ -50,18 +50,18 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains, pac
         remains: What is left of the agents' offers.
         pace: Room for launches in the agents' launch windows.
     """
-    table = state.table
+    table = state.cluster.table
     if table is not None and _brought_up(table, state, settings, now, remains, pace):
         return table
-    open_ = [agent_id for agent_id in remains.agents if not is_closed(state, state.nodes[agent_id])]
+    open_ = [agent_id for agent_id in remains.agents if not is_closed(state, state.cluster.nodes[agent_id])]
     index = index_of(state, settings, map(remains.capacity, open_))
-    table = Table(index, now, state.next_sequence)
+    table = Table(index, now, state.work.next_sequence)
     for agent_id in open_:
         if pace.is_full(agent_id):
             index.leave(agent_id)
         table.note(agent_id, _fresh_until(state, settings, agent_id))
-    state.table = table
-    state.touched.clear()
+    state.cluster.table = table
+    state.cluster.touched.clear()
     return table
 
 
@@ -69,13 +69,21 @@ def _brought_up(
     table: Table, state: State, settings: Settings, now: float, remains: Remains, pace: Pace
 ) -> bool:
     """Whether the changes since the last time could be made; else all is to be built anew."""
-    if any(table.at < until <= now for until in state.contested.values()):
+    if any(table.at < until <= now for until in state.gpus.contested.values()):
         return False
     nodes = table.index.nodes
-    again = [a for a, (_, until) in state.keeper_failures.items() if table.at < until <= now]
-    again += [a for a in state.agents.backed_off if table.at < state.nodes[a].launch_not_before <= now]
-    for agent_id in sorted({*table.late(now), *again, *state.touched}):
-        if agent_id not in remains or is_closed(state, state.nodes[agent_id]) or pace.is_full(agent_id):
+    again = [a for a, (_, until) in state.gpus.keeper_failures.items() if table.at < until <= now]
+    again += [
+        a
+        for a in state.cluster.agents.backed_off
+        if table.at < state.cluster.nodes[a].launch_not_before <= now
+    ]
+    for agent_id in sorted({*table.late(now), *again, *state.cluster.touched}):
+        if (
+            agent_id not in remains
+            or is_closed(state, state.cluster.nodes[agent_id])
+            or pace.is_full(agent_id)
+        ):
             table.fresh_until.pop(agent_id, None)
             if agent_id in nodes:
                 table.index.leave(agent_id)
@@ -87,15 +95,15 @@ def _brought_up(
             table.index.update(node)
         until = _fresh_until(state, settings, agent_id)
         table.note(agent_id, until if until >= now else inf)
-    state.touched.clear()
+    state.cluster.touched.clear()
     table.at = now
-    if state.next_sequence - table.sequence >= _NEW_REQUESTS:
-        table.sequence = state.next_sequence
+    if state.work.next_sequence - table.sequence >= _NEW_REQUESTS:
+        table.sequence = state.work.next_sequence
         table.index.ask_again()
     return True
 
 
 def _fresh_until(state: State, settings: Settings, agent_id: AgentId) -> float:
     """Until when an agent's report counts, seconds since the epoch; infinite: none has come, which will be noticed."""
-    reported_at = state.nodes[agent_id].reported_at
+    reported_at = state.cluster.nodes[agent_id].reported_at
     return inf if reported_at is None else reported_at + settings.report_stale_s

@@ -27,33 +27,33 @@ _MOST_TRIED: Final = 16  # jobs in one match: each is a look at every node
 
 def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     """Tell those who make room for any of the blocked jobs when hours change, as long before as their notice is."""
-    state, at = turn.state, turn.state.hours.span.until
+    state, at = turn.state, turn.state.quota.hours.span.until
     if at - turn.now > _longest_notice_s(turn):
         return
-    waiting = [job for job in blocked if _waits(state, state.jobs[job.id])]
+    waiting = [job for job in blocked if _waits(state, state.work.jobs[job.id])]
     if not waiting:
         return
     then = Turn(STATES.duplicate(state), turn.settings, at)
-    then.state.hours_at = at
+    then.state.quota.hours_at = at
     standing = standing_of(then.state, turn.settings, at)
     # Nodes are as they are now: what they will report then is not known.
     offered = offered_of(then.state)
     backlog = Backlog(then.state, turn.settings, turn.now, offered, reading=True, standing=standing)
     seating = seat(then, backlog.may_be_seated)
-    then.state.seats_given = seating.given
+    then.state.quota.seats_given = seating.given
     owed = [job for job in waiting if job.id in seating.given]
     _Ahead(turn, then, backlog, seating, at).make(owed[:_MOST_TRIED])
 
 
 def _longest_notice_s(turn: Turn) -> float:
-    tree = turn.state.tree
+    tree = turn.state.quota.tree
     given = [queue.resolved.notice_s for queue in tree.queues.values()]
     return max([turn.settings.most_notice_s, *given])
 
 
 def _waits(state: State, job: Job) -> bool:
     """Whether nothing is done for it already."""
-    return job.room_made_at is None and job.id not in state.seats_given and job.spec.gpus > 0
+    return job.room_made_at is None and job.id not in state.quota.seats_given and job.spec.gpus > 0
 
 
 class _Ahead:
@@ -77,7 +77,7 @@ class _Ahead:
                 continue
             self._planner.planned(job, request, way)
             lead_s = max(
-                notices.lead_s(self._turn, self._turn.state.jobs[each.job_id]) for each in way.chosen
+                notices.lead_s(self._turn, self._turn.state.work.jobs[each.job_id]) for each in way.chosen
             )
             if self._at - self._turn.now <= lead_s:
                 self._tell(job, way)
@@ -88,7 +88,7 @@ class _Ahead:
         message = f"room is made for it by {names}, when the hours of queues change"
         turn.put_job(replace(job, room_made_at=self._at, room_on=way.room_on, message=message))
         for victim in way.chosen:
-            other = turn.state.jobs[victim.job_id]
+            other = turn.state.work.jobs[victim.job_id]
             if other.room_made_at is not None:
                 other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             left_s = max(self._at - turn.now, notices.lead_s(turn, other))

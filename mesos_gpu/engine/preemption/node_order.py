@@ -34,7 +34,7 @@ class Order:
         self._kept: Sequence[Reservation] = ()
         self._kept_for: dict[JobId, list[AgentId]] = {}
         self._made: dict[AgentId | None, set[GpuId]] = {}  # those that are kept for whom room was made
-        self._ids = list(state.nodes)
+        self._ids = list(state.cluster.nodes)
         self._places = {agent_id: place for place, agent_id in enumerate(self._ids)}
         self._lines: dict[int, list[_Key]] = {}
         self._keys: dict[int, dict[AgentId, _Key]] = {}
@@ -89,7 +89,7 @@ class Order:
                 continue  # it is for no job
             if each.agent_id is not None:
                 self._kept_for.setdefault(each.job_id, []).append(each.agent_id)
-            if self._state.jobs[each.job_id].room_made_at is not None:
+            if self._state.work.jobs[each.job_id].room_made_at is not None:
                 self._made.setdefault(each.agent_id, set()).update(each.gpus)
 
     def _line(self, gpus: int) -> list[_Key]:
@@ -106,12 +106,12 @@ class Order:
 
     def _key(self, gpus: int, place: int, agent_id: AgentId) -> _Key | None:
         """None: it has not so many GPUs, whoever ends."""
-        capacity, free = self._capacity(self._state.nodes[agent_id]), self._free_of(agent_id)
+        capacity, free = self._capacity(self._state.cluster.nodes[agent_id]), self._free_of(agent_id)
         least = least_of(gpus, free, capacity, self._rule.every())
         return None if least is None else (least.priority, least.cost, free, place)
 
     def _free_of(self, agent_id: AgentId) -> int:
         """How many GPUs are free that are not kept for whom room was made."""
         self._look_at_kept()
-        capacity, made = self._capacity(self._state.nodes[agent_id]), self._made.get(agent_id)
+        capacity, made = self._capacity(self._state.cluster.nodes[agent_id]), self._made.get(agent_id)
         return sum(gpu.id not in made for gpu in capacity.gpus) if made else len(capacity.gpus)

@@ -102,7 +102,7 @@ class Planner:
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
         if not limits and self._backlog.over_limit(job):
             # It waits for a seat, so only the end of a job with one helps it.
-            jobs = self._turn.state.jobs
+            jobs = self._turn.state.work.jobs
             victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
             allowed = partial(self._seats, job)
         if not victims:
@@ -153,14 +153,14 @@ class Planner:
             return None
         ask = self._ask(job, request, {})
         for agent_id in chain(self._order.kept_for(job.id), self._order.with_room(request.gpu.count)):
-            node = self._node_for(ask, self._turn.state.nodes[agent_id])
+            node = self._node_for(ask, self._turn.state.cluster.nodes[agent_id])
             if node is not None and place_on(ask.request, node) is not None:
                 return agent_id
         return None
 
     def count_in(self, job: Job, request: Request, agent_id: AgentId) -> None:
         """Let a job have the room that `room_for` found."""
-        node = self._node_for(self._ask(job, request, {}), self._turn.state.nodes[agent_id])
+        node = self._node_for(self._ask(job, request, {}), self._turn.state.cluster.nodes[agent_id])
         if node is not None and agent_id not in self._order.kept_for(
             job.id
         ):  # that is kept from others already
@@ -168,7 +168,7 @@ class Planner:
 
     def _on_one(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan on any one node: those are looked at first where room costs least, whoever has it."""
-        rule, nodes = self._rule, self._turn.state.nodes
+        rule, nodes = self._rule, self._turn.state.cluster.nodes
         victims = rule.asked_for(job)
         ask = self._ask(job, request, victims)
 
@@ -189,7 +189,9 @@ class Planner:
     def _where(self, chosen: Sequence[Victim]) -> set[AgentId]:
         """The nodes on which some run."""
         state = self._turn.state
-        return {task.agent_id for each in chosen for task in state.round_of(state.jobs[each.job_id])}
+        return {
+            task.agent_id for each in chosen for task in state.work.round_of(state.work.jobs[each.job_id])
+        }
 
     def _take(self, request: Request, node: NodeCapacity) -> bool:
         """Count a task in where it has room; False: it has none."""
@@ -228,7 +230,7 @@ class Planner:
 
     def _view(self, job: Job, request: Request, agent_id: AgentId) -> NodeCapacity | None:
         ask = self._ask(job, request, self._rule.every())
-        return self._node_for(ask, self._turn.state.nodes[agent_id])
+        return self._node_for(ask, self._turn.state.cluster.nodes[agent_id])
 
     def _ask(self, job: Job, request: Request, victims: Mapping[JobId, Victim]) -> _Ask:
         request = replace(request, ports=job.spec.ports)
@@ -252,7 +254,7 @@ class Planner:
             yields: Whether what is kept for another job is not kept from this one.
         """
         ask = _Ask(job, request, victims, yields, self._pools(job, victims))
-        able = (self._node_for(ask, node) for node in self._turn.state.nodes.values())
+        able = (self._node_for(ask, node) for node in self._turn.state.cluster.nodes.values())
         return [node for node in able if node is not None]
 
     def _node_for(self, ask: _Ask, node: Node) -> NodeCapacity | None:
@@ -328,9 +330,9 @@ def may_have_ports(job: Job, node: NodeCapacity) -> bool:
 
 def ending(state: State) -> frozenset[JobId]:
     """Return the jobs that end, from their notice on, for whatever reason."""
-    tasks = (state.tasks[task_id] for task_id in state.live)
+    tasks = (state.work.tasks[task_id] for task_id in state.work.live)
     jobs = (
-        state.current(task)
+        state.work.current(task)
         for task in tasks
         if task.preempted_for or task.kill_sent_at is not None or (task.notice and task.notice.stands)
     )
@@ -390,7 +392,7 @@ class Elsewhere:
         for room_on, chosen in sorted(ways, key=lambda way: (_cost(way[1]), way[0])):
             if _cost(chosen) > bound:
                 break
-            going = [self._turn.state.jobs[v.job_id] for v in chosen if v.job_id in movable]
+            going = [self._turn.state.work.jobs[v.job_id] for v in chosen if v.job_id in movable]
             homes = self._homes(job, room_on, going, may_stop=seated)
             if homes is not None:
                 return _plan_of(chosen, homes)

@@ -32,15 +32,15 @@ _MOST_LOOKED_AT: Final = 40_000  # nodes for them: so long all others wait
 def possible(turn: Turn) -> bool:
     """Return whether any running job could make room for one that waits."""
     state = turn.state
-    if not turn.settings.preemption or not state.queue:
+    if not turn.settings.preemption or not state.work.queue:
         return False
     if idle.is_pressing(state):
         return True
-    current = (state.current(state.tasks[task_id]) for task_id in state.restless.preemptible)
+    current = (state.work.current(state.work.tasks[task_id]) for task_id in state.work.restless.preemptible)
     priorities = [job.priority for job in current if job is not None and job.spec.preemptible]
-    if not priorities or not state.tree.is_flat:
+    if not priorities or not state.quota.tree.is_flat:
         return bool(priorities)
-    return any(state.jobs[job_id].priority > min(priorities) for _, job_id in state.queue)
+    return any(state.work.jobs[job_id].priority > min(priorities) for _, job_id in state.work.queue)
 
 
 def may_be_ended(job: Job) -> bool:
@@ -51,14 +51,14 @@ def may_be_ended(job: Job) -> bool:
 
 def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
     """Return whether this very match launches one of some victims: no job is ended in the step of its launch."""
-    jobs = (turn.state.jobs[victim.job_id] for victim in chosen)
-    return any(task.launched_at >= turn.now for job in jobs for task in turn.state.round_of(job))
+    jobs = (turn.state.work.jobs[victim.job_id] for victim in chosen)
+    return any(task.launched_at >= turn.now for job in jobs for task in turn.state.work.round_of(job))
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
     """End jobs for those of the blocked ones that this helps. Whether a match that follows at once may help others."""
     running = stoppable(turn.state)
-    turn.state.next_moment = inf
+    turn.state.match.next_moment = inf
     if not running and not idle.is_pressing(turn.state):
         return False
     rule = Reclaim(turn, seating, backlog, running)
@@ -66,7 +66,7 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
     for job in blocked:
         if not plans.make(job):
             break
-    turn.state.next_moment = rule.next_at
+    turn.state.match.next_moment = rule.next_at
     return plans.are_many
 
 
@@ -74,9 +74,9 @@ def stoppable(state: State) -> dict[JobId, Job]:
     """The jobs that may be ended, and are not told to end yet."""
     jobs: dict[JobId, Job] = {}
     told: set[JobId] = set()
-    for task_id in state.live:
-        task = state.tasks[task_id]
-        job = state.current(task)
+    for task_id in state.work.live:
+        task = state.work.tasks[task_id]
+        job = state.work.current(task)
         if job is None or not may_be_ended(job) or booked_for(state, job) is not None:
             continue
         jobs[job.id] = job
@@ -87,7 +87,7 @@ def stoppable(state: State) -> dict[JobId, Job]:
 
 def begins_at(state: State, settings: Settings, job: Job) -> float:
     """When what is free has been offered: nobody is stopped for a job before."""
-    return max(job.submitted_at, job.not_before, state.registered_at) + settings.preempt_after_s
+    return max(job.submitted_at, job.not_before, state.mesos.registered_at) + settings.preempt_after_s
 
 
 def keep_rooms(turn: Turn, backlog: Backlog) -> None:
@@ -99,8 +99,8 @@ def keep_rooms(turn: Turn, backlog: Backlog) -> None:
 
 def _going(turn: Turn) -> list[Job]:
     """Jobs that end, and for which a place elsewhere is kept."""
-    jobs = {turn.state.tasks[task_id].job_id: None for task_id in turn.state.live}
-    known = (turn.state.jobs.get(job_id) for job_id in jobs if job_id is not None)
+    jobs = {turn.state.work.tasks[task_id].job_id: None for task_id in turn.state.work.live}
+    known = (turn.state.work.jobs.get(job_id) for job_id in jobs if job_id is not None)
     return [job for job in known if job is not None and notices.goes_elsewhere(turn.state, job)]
 
 
@@ -152,7 +152,9 @@ class _Plans:
     def _waits(self, job: Job) -> bool:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
         turn, settings = self._turn, self._turn.settings
-        begun_at = max(job.submitted_at, job.not_before, turn.state.registered_at) + settings.preempt_after_s
+        begun_at = (
+            max(job.submitted_at, job.not_before, turn.state.mesos.registered_at) + settings.preempt_after_s
+        )
         if turn.now < begun_at:
             if begun_at < self._begins_at:
                 self._begins_at = begun_at
@@ -174,8 +176,8 @@ class _Plans:
         job = turn.put_job(replace(job, room_made_at=turn.now, room_on=room_on, message=message))
         for victim in chosen:
             other, taker = (
-                turn.state.jobs[victim.job_id],
-                turn.state.jobs[way.taker.get(victim.job_id, job.id)],
+                turn.state.work.jobs[victim.job_id],
+                turn.state.work.jobs[way.taker.get(victim.job_id, job.id)],
             )
             if rule.is_idle(other.id):
                 idle.give_up(turn, other, taker.id)
@@ -184,7 +186,7 @@ class _Plans:
             why, to = rule.why(taker, victim), way.to.get(victim.job_id)
             if to is not None:
                 other = turn.put_job(replace(other, room_made_at=turn.now, room_on=(to,)))
-                why = rule.why_elsewhere(job, victim, turn.state.nodes[to].hostname)
+                why = rule.why_elsewhere(job, victim, turn.state.cluster.nodes[to].hostname)
             elif other.room_made_at is not None:  # it has only just come there itself
                 other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             notices.give(turn, other, reason, why, by=taker.id)

@@ -13,13 +13,13 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 def on_tick(turn: Turn) -> None:
     """Call off the notices of those whose end nobody gains by any more, and who are not being ended yet."""
     state, told = turn.state, dict[JobId, JobId]()
-    for task_id in state.restless.in_order(state.restless.tasks):
-        task = state.tasks[task_id]
-        job, taker = state.current(task), task.preempted_for
+    for task_id in state.work.restless.in_order(state.work.restless.tasks):
+        task = state.work.tasks[task_id]
+        job, taker = state.work.current(task), task.preempted_for
         if task.notice is not None and task.notice.stands and taker is not None and job is not None:
             told.setdefault(job.id, taker)
     for job_id, taker in told.items():
-        job = state.jobs[job_id]
+        job = state.work.jobs[job_id]
         if (why := _needless(turn, taker)) and not job.kill_requested:
             notice = notices.stands(turn, job)
             for_it = notice is not None and notice.by is not None  # idle GPUs may be returned for nobody, too
@@ -37,7 +37,7 @@ def give_up_room(turn: Turn, backlog: Backlog, job: Job) -> Job:
 
 def _needless(turn: Turn, taker: JobId) -> str:
     """Why a job needs no room any more, in words; "": it does."""
-    job = turn.state.jobs.get(taker)
+    job = turn.state.work.jobs.get(taker)
     if job is None:
         return ""  # nobody knows what became of it
     if job.state.ended:

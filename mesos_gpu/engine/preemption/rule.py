@@ -14,9 +14,9 @@ from functools import cached_property, partial
 from math import inf
 from typing import Any, Final
 
+from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.held import waits_since
-from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.tenancy.idle import returnable
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.tenancy.shares import Shares, standing_of
@@ -330,7 +330,9 @@ class Reclaim:
             spec.queue == job.spec.queue and other.priority > job.priority
         ):
             return False
-        made_room = (task for task in self._turn.state.tasks_of(other.id) if task.preempted_for is not None)
+        made_room = (
+            task for task in self._turn.state.work.tasks_of(other.id) if task.preempted_for is not None
+        )
         again_at = max((task.ended_at or inf for task in made_room), default=-inf) + MOVED_AGAIN_S
         until = max(other.started_at + least_s, other.spared_until, again_at)
         if other.seat is not None and until > self._turn.now:
@@ -441,16 +443,16 @@ class Reclaim:
         """What queues hold more when those that are told to end have ended, and those that wait for it run."""
         state, sums = self._turn.state, Counter[tuple[str, str]]()
         givers: dict[JobId, Job] = {}
-        for task_id in state.live:
-            task = state.tasks[task_id]
-            job = state.current(task)
+        for task_id in state.work.live:
+            task = state.work.tasks[task_id]
+            job = state.work.current(task)
             if job is not None and task.preempted_for is not None and job.room_made_at is None:
                 givers[job.id] = job  # who goes elsewhere holds there what he holds
         for job in givers.values():
             pool, milli = self._seating.ground.granted(job)
             self._come(sums, job, pool, -milli * job.spec.tasks)
-        for _, job_id in state.queue:
-            job = state.jobs[job_id]
+        for _, job_id in state.work.queue:
+            job = state.work.jobs[job_id]
             if job.room_made_at is not None:
                 self._come(sums, job, *self._wanted(job))
         return sums
@@ -464,7 +466,9 @@ class Reclaim:
         seat = self._seating.seat_for(job)
         if seat is not None:
             return seat.pool, seat.milli * job.spec.tasks
-        room = {self.pool_of(agent_id) for agent_id in job.room_on if agent_id in self._turn.state.nodes}
+        room = {
+            self.pool_of(agent_id) for agent_id in job.room_on if agent_id in self._turn.state.cluster.nodes
+        }
         wants = self._seating.ground.wants(job) or ((DEFAULT_POOL, job.spec.counted_milli),)
         pool, milli = next((want for want in wants if want[0] in room), wants[0])
         return pool, milli * job.spec.tasks
@@ -508,7 +512,7 @@ class Reclaim:
 
     def pool_of(self, agent_id: AgentId) -> str:
         """The pool that a node is in."""
-        return self._seating.ground.pool_of(self._turn.state.nodes[agent_id])
+        return self._seating.ground.pool_of(self._turn.state.cluster.nodes[agent_id])
 
     def pool_where(self, job_id: JobId) -> str:
         """The pool where a job runs that may be stopped for somebody."""
@@ -525,7 +529,7 @@ class Reclaim:
         seated, leaf = self._seating.seat_for(job) is not None, job.spec.queue
 
         def yields(job_id: JobId) -> bool:
-            other = self._turn.state.jobs[job_id]
+            other = self._turn.state.work.jobs[job_id]
             if other.room_made_at is not None or self._seating.is_guaranteed(other):
                 return False
             return seated or other.spec.queue != leaf

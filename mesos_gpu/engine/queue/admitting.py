@@ -71,7 +71,7 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
 
 def topology_fault(state: State, settings: Settings, spec: JobSpec) -> str:
     """Return why no node has the level of the fabric that a job asks for; "" if some have, or no node is known."""
-    topology, nodes = spec.topology, [node for node in state.nodes.values() if node.lost_at is None]
+    topology, nodes = spec.topology, [node for node in state.cluster.nodes.values() if node.lost_at is None]
     if topology is None or topology.level == HOST:
         return ""
     level = topology.level
@@ -88,7 +88,7 @@ def _may_in_other_hours(state: State, tree: Tree, spec: JobSpec, user: str, cost
     """Whether queues are so at other times of the year that nothing is wrong with a job then."""
     if not tree.has_hours(spec.queue):
         return False
-    others = (Tree(document) for _, document in spans_of_year(state.queues, state.hours.at))
+    others = (Tree(document) for _, document in spans_of_year(state.quota.queues, state.quota.hours.at))
     return any(next(faults(other, spec, user, cost), None) is None for other in others)
 
 
@@ -138,7 +138,7 @@ def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:
     costs, milli = tree.document.gpu_cost, spec.gpu_milli_in_all
     if not costs or not milli:
         return milli
-    models = spec.gpu_model or {gpu.model for node in state.nodes.values() for gpu in node.gpus}
+    models = spec.gpu_model or {gpu.model for node in state.cluster.nodes.values() for gpu in node.gpus}
     return milli * min((costs.get(model, 1) for model in models), default=1)
 
 

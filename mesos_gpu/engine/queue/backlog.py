@@ -6,15 +6,16 @@ from functools import cached_property, partial
 from typing import Final
 
 from mesos_gpu.engine.calendar.booked import Booked
-from mesos_gpu.engine.charges import charges_of, up
+from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.gpus.capacities import capacity_of
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.gpus.role import is_for_others
+from mesos_gpu.engine.indexes.charges import up
+from mesos_gpu.engine.indexes.leaves import rank_in_leaf
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.leaves import rank_in_leaf
 from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
@@ -166,7 +167,7 @@ class Backlog:
     @cached_property
     def ended_for(self) -> frozenset[JobId | None]:
         """Jobs for which others are told to end, and hold something still; as it was before this match told anybody."""
-        return frozenset(self._state.tasks[task_id].preempted_for for task_id in self._state.live)
+        return frozenset(self._state.work.tasks[task_id].preempted_for for task_id in self._state.work.live)
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of GPUs let a job start when some jobs that run have ended."""
@@ -201,7 +202,7 @@ class Backlog:
         pools, held = self.open_pools(job), self.held
         if pools is None:
             return (nodes,)
-        parts = held.pools.preferred(job, pools, self._state.seats_given.get(job.id))
+        parts = held.pools.preferred(job, pools, self._state.quota.seats_given.get(job.id))
         able = {key: node for key, node in nodes.items() if held.is_in(key, pools)}
         return [{key: node for key, node in able.items() if held.pool_of(key) in part} for part in parts]
 
@@ -254,7 +255,7 @@ class Backlog:
 
     def keep_rooms(self) -> None:
         """Keep what others ended for, for each whom they ended for, before any of these takes room of another."""
-        jobs, queue = self._state.jobs, self._state.queue
+        jobs, queue = self._state.work.jobs, self._state.work.queue
         waiting = [job for _, job_id in queue if has_room(job := jobs[job_id])]
         for job in sorted(waiting, key=lambda job: (job.room_made_at, job.sequence)):
             self.block(job)
@@ -295,8 +296,10 @@ class Backlog:
         """Whether no node could serve who starves, or has a seat; not while there are pools that he may use later."""
         if self.held.pools.next(job) is not None:
             return False
-        if job.id in self._state.seats_given:
-            able = (self.capacity(node) for node in self._state.nodes.values() if self.serves(job, node))
+        if job.id in self._state.quota.seats_given:
+            able = (
+                self.capacity(node) for node in self._state.cluster.nodes.values() if self.serves(job, node)
+            )
             return is_hopeless(self._state, request, able)
         if not starves:
             return False
@@ -328,7 +331,7 @@ class Backlog:
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
         pools = self.open_pools(job)
-        seat = None if pools is None else self._state.seats_given.get(job.id)
+        seat = None if pools is None else self._state.quota.seats_given.get(job.id)
         return request, self.neighbours.key(job), pools, seat and (seat.pool, job.spec.preemptible)
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
@@ -369,7 +372,7 @@ class Backlog:
     ) -> list[Reservation]:
         """Find room on nodes of some pools; (): on any that it may use. `beside`: what is kept for others is left
         alone."""
-        every = self._state.nodes
+        every = self._state.cluster.nodes
         # What others are ended for is kept for whom they are ended.
         there = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
         able = [node for node in there if self.serves(job, node, ever=self._reading)]
@@ -494,8 +497,12 @@ class Backlog:
 
     def joins_soon(self, job: Job, request: Request) -> bool:
         """Whether there is room on an open card whose agent's offer is on its way: what was left of one comes again."""
-        agents = dict.fromkeys(self._state.tasks[task_id].agent_id for task_id in self._state.covers.values())
-        nodes = (self._state.nodes.get(agent_id) for agent_id in agents if not self._offered(agent_id))
+        agents = dict.fromkeys(
+            self._state.work.tasks[task_id].agent_id for task_id in self._state.gpus.covers.values()
+        )
+        nodes = (
+            self._state.cluster.nodes.get(agent_id) for agent_id in agents if not self._offered(agent_id)
+        )
         return any(node is not None and self._joins(job, request, node) for node in nodes)
 
     def _joins(self, job: Job, request: Request, node: Node) -> bool:
@@ -530,7 +537,7 @@ class Backlog:
         """The ports of a node that nothing holds; None: the job needs none, or no offer says which they are."""
         if job.spec.tasks == 1 and not job.spec.ports:
             return None
-        offers = [offer for offer in self._state.offers.values() if offer.agent_id == node.id]
+        offers = [offer for offer in self._state.cluster.offers.values() if offer.agent_id == node.id]
         here = [each for offer in offers for each in offer.ports]
         if not here and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
             return None  # offers that may have some were given back
@@ -555,11 +562,11 @@ class Backlog:
         return capacity_of(self._state, self._settings, self._now, *seen, reading=self._reading)
 
     def _tasks_on(self, agent_id: AgentId) -> list[Task]:
-        return [self._state.tasks[task_id] for task_id in self._state.restless.on.get(agent_id, ())]
+        return [self._state.work.tasks[task_id] for task_id in self._state.work.restless.on.get(agent_id, ())]
 
     def allocation(self, task: Task, node: Node | None = None) -> Allocation:
         """What a task holds, and until when; without its node, only how many GPUs."""
-        settings, job = self._settings, self._state.jobs.get(task.job_id or JobId(""))
+        settings, job = self._settings, self._state.work.jobs.get(task.job_id or JobId(""))
         if job is None:
             return Allocation(None, settings.monitor, since=task.launched_at)
         gpus = () if node is None else well(self._state, node, self._now, settings, task.gpus)
@@ -573,6 +580,6 @@ class Backlog:
             ends_at=ends_at,
             lasts_s=lasts_s,
             learnt=learnt,
-            counted_milli=self._state.counted_milli(task, job),
+            counted_milli=self._state.work.counted_milli(task, job),
             ports=tuple([PortRange(port, port) for port in task.ports]),
         )

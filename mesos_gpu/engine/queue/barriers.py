@@ -6,10 +6,10 @@ from functools import partial
 from itertools import chain
 from math import inf
 
+from mesos_gpu.engine.indexes.leaves import rank_in_leaf, ruled_as
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.leaves import rank_in_leaf, ruled_as
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.room.given_up import precedes
 from mesos_gpu.engine.state import State
@@ -85,13 +85,13 @@ class Barriers:
     def _kind(self, job: Job) -> Hashable:
         """Jobs of one kind wait for the same."""
         own = None if job.room_made_at is None else job.id  # something may be kept for it itself
-        return ruled_as(job), job.id in self._state.seats_given, own, self._held.pools.count(job)
+        return ruled_as(job), job.id in self._state.quota.seats_given, own, self._held.pools.count(job)
 
     # --- the list of blockers
 
     def _blockers(self, job: Job) -> Iterator[Wait]:
         """Yield what keeps a job waiting in every pool, the most decisive first; a seat helps only if it comes last."""
-        of_queue = wait_of_queue(self._tree, job.spec, seated=job.id in self._state.seats_given)
+        of_queue = wait_of_queue(self._tree, job.spec, seated=job.id in self._state.quota.seats_given)
         lacks_seat = of_queue is not None and of_queue.stage is Stage.GUARANTEE
         if of_queue is not None and not lacks_seat:
             yield of_queue
@@ -267,7 +267,7 @@ class Barriers:
     def _yields(self, kept: Reservation, job: Job) -> bool:
         """Whether something is kept for one that comes after a job for which something is kept, too: where a limit has
         room for one of them, neither could start else."""
-        other = self._state.jobs.get(kept.job_id) if has_room(job) else None
+        other = self._state.work.jobs.get(kept.job_id) if has_room(job) else None
         if other is None or not has_room(other):
             return False
         return (-other.priority, other.sequence) > (-job.priority, job.sequence)
@@ -332,7 +332,7 @@ class Barriers:
     def takes_own(self, job: Job, kept: Reservation) -> bool:
         """Whether a job may take what is kept for another one that waits for queues to lend no more than they may:
         their lend limits keep as much for the queue of the first one."""
-        other = self._state.jobs.get(kept.job_id) if self._tree.lenders else None
+        other = self._state.work.jobs.get(kept.job_id) if self._tree.lenders else None
         if other is None or self._standing is None:
             return False
         held, standing, own = self._held, self._standing, job.spec.queue

@@ -37,10 +37,10 @@ _HOUR = 1000 * MS * 3600  # thousandths times milliseconds
 
 def book_of(state: State) -> Book:
     """What follows from the saved periods."""
-    book = state.budget_book
+    book = state.ledger.budget_book
     if book is None:
-        book = state.budget_book = Book()
-        for (queue, user, index), use in state.budget_uses.items():
+        book = state.ledger.budget_book = Book()
+        for (queue, user, index), use in state.ledger.budget_uses.items():
             book.uses.setdefault((queue, user), {})[index] = use
     return book
 
@@ -64,7 +64,7 @@ def meters_of(state: State, tree: Tree) -> Meters:
         return known
     known = book.meters = Meters(tree)
     if tree.has_budgets:
-        for span in state.spans.values():
+        for span in state.ledger.spans.values():
             for key, _ in paid_by(tree, span.queue, user_of(span)):
                 count(state, known, key, span.charged_milli, span.begins_ms)
     return known
@@ -88,14 +88,14 @@ def standing_of(state: State, tree: Tree, key: Key, budget: Budget, now_ms: int)
 
 def all_standing(state: State, now: float) -> list[Standing]:
     """How all budgets stand that somebody has paid from, or that are of a queue."""
-    tree = state.tree
+    tree = state.quota.tree
     known = (standing_of(state, tree, key, budget, int(now * MS)) for key, budget in _known(state, tree))
     return [each for each in known if each is not None]
 
 
 def all_periods(state: State, now: float) -> list[Standing]:
     """How each period of all budgets ended that is kept, and how the current one stands; the latest last."""
-    tree = state.tree
+    tree = state.quota.tree
     periods, now_ms = list[Standing](), int(now * MS)
     for key, budget in _known(state, tree):
         current = standing_of(state, tree, key, budget, now_ms)
@@ -115,7 +115,7 @@ def all_periods(state: State, now: float) -> list[Standing]:
 def _known(state: State, tree: Tree) -> list[tuple[Key, Budget]]:
     """The budgets that are of a queue, or that a user has paid from, by queue and user."""
     keys = dict(budgets_of(tree))
-    for queue, user, _ in state.budget_uses:
+    for queue, user, _ in state.ledger.budget_uses:
         if user != EVERYBODY:
             keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
     return sorted(keys.items(), key=itemgetter(0))
@@ -123,7 +123,9 @@ def _known(state: State, tree: Tree) -> list[tuple[Key, Budget]]:
 
 def paying(state: State, tree: Tree, key: Key) -> list[Span]:
     """The open spans that pay from a budget."""
-    return [span for span in state.spans.values() if key in dict(paid_by(tree, span.queue, user_of(span)))]
+    return [
+        span for span in state.ledger.spans.values() if key in dict(paid_by(tree, span.queue, user_of(span)))
+    ]
 
 
 def used_in(use: BudgetUse, spans: Iterable[Span], until_ms: int) -> int:
@@ -139,7 +141,7 @@ class Budgets:
 
     def __init__(self, state: State, now: float) -> None:
         """Look at nothing yet."""
-        self._state, self._tree, self._now_ms = state, state.tree, int(now * MS)
+        self._state, self._tree, self._now_ms = state, state.quota.tree, int(now * MS)
         self._known: dict[Key, Standing | None] = {}
         self._promised: dict[Key, tuple[int, int]] = {}
 
@@ -202,7 +204,7 @@ class Budgets:
         for other, charge in taken_below(standing.use.queue):
             if user in (EVERYBODY, charge.user):
                 promised += charge.rate * self._longest_ms(other)
-        percent = charge_percent(self._state.queues, job.spec.job_class)
+        percent = charge_percent(self._state.quota.queues, job.spec.job_class)
         wanted = charged(cost_milli, percent) * self._longest_ms(job)
         if promised + wanted <= standing.left:
             return None
@@ -225,8 +227,8 @@ class Budgets:
         known = self._promised.get(key)
         if known is None:
             rest = later = 0
-            for span in self._state.spans.values():
-                job = self._state.jobs.get(span.job_id)
+            for span in self._state.ledger.spans.values():
+                job = self._state.work.jobs.get(span.job_id)
                 if job is not None and key in dict(paid_by(self._tree, span.queue, user_of(span))):
                     rest_ms = self._rest_ms(job)
                     rest += span.charged_milli * rest_ms

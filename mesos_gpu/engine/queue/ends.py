@@ -22,7 +22,7 @@ class Ends:
 
     def of(self, task: Task, job: Job) -> End:
         """The end of a launch that holds something."""
-        if self._state.current(task) is None:
+        if self._state.work.current(task) is None:
             return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
         if task.kill_sent_at is not None:
             return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""

@@ -34,7 +34,7 @@ _MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's t
 def offered_of(state: State) -> Offered:
     """What is held of each agent's offers, for jobs."""
     held: dict[AgentId, list[Scalar]] = {}
-    for offer in state.offers.values():
+    for offer in state.cluster.offers.values():
         held.setdefault(offer.agent_id, []).extend(unreserved_of(state, offer))
     left = {agent_id: resources_of(scalars) for agent_id, scalars in held.items()}
     return lambda agent_id: left.get(agent_id, NOTHING)
@@ -83,7 +83,7 @@ class Forecast:
 
     def _counted(self) -> dict[JobId, int]:
         """How many stand before each job; of an array also those that its limit lets start and that are no jobs yet."""
-        arrays, members = self._state.arrays, self._state.members
+        arrays, members = self._state.work.arrays, self._state.work.members
         last = {max(drafts, key=drafts.__getitem__): arrays[of] for of, drafts in members.drafts.items()}
         self._behind = {job_id: members.startable(array) for job_id, array in last.items()}
         places, place = dict[JobId, int](), 0
@@ -125,7 +125,7 @@ class Forecast:
             counts[self._reason(job)] += 1
             if job.not_before <= self._now:
                 self.backlog.block(job)
-        counts[UNASKED] += max(len(self.jobs) - most, 0) + sum(self._state.members.unmade.values())
+        counts[UNASKED] += max(len(self.jobs) - most, 0) + sum(self._state.work.members.unmade.values())
         return counts
 
     def _reason(self, job: Job) -> str:
@@ -153,14 +153,16 @@ class Forecast:
 
     def _ask_before(self, coming: Coming | None, backlog: Backlog, job: Job) -> None:
         """Who ends for a job with a seat does not for those behind it."""
-        if coming is not None and job.id in self._state.seats_given:
+        if coming is not None and job.id in self._state.quota.seats_given:
             coming.of(backlog, job)
 
     @cached_property
     def learns(self) -> bool:
         """Whether the end of anything that runs follows from how long others ran: it has no time limit. If not, an
         estimate needs no second look at those before a job."""
-        running = (self._state.holding_job(self._state.tasks[task_id]) for task_id in self._state.live)
+        running = (
+            self._state.work.holding_job(self._state.work.tasks[task_id]) for task_id in self._state.work.live
+        )
         return any(job is not None and job.spec.timeout_s is None for job in running)
 
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
@@ -189,7 +191,7 @@ class Forecast:
         return self._estimates(position + 1, only=job.id)[job.id]
 
     def _estimates(self, most: int, only: JobId | None = None) -> dict[JobId, Estimate]:
-        times = RunTimes(self._state.jobs[job_id] for job_id in self._state.ended)
+        times = RunTimes(self._state.work.jobs[job_id] for job_id in self._state.work.ended)
         backlog = Backlog(
             self._state,
             self._settings,
@@ -231,7 +233,7 @@ class Forecast:
         there = backlog.alone(job, request_of(job, self._settings)) if lacks else None
         first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
         if first and not beyond:
-            jobs = (self._state.jobs.get(r.job_id) for r in first)
+            jobs = (self._state.work.jobs.get(r.job_id) for r in first)
             return after(first, [None if job is None else job.spec.timeout_s for job in jobs], self._now)
         if made.at is None or not ahead:
             return made
@@ -245,16 +247,18 @@ class Forecast:
         for job in self.jobs:
             names[job.spec.queue] = names.get(job.spec.queue, 0) + 1
             since[job.spec.queue] = min(job.submitted_at, since.get(job.spec.queue, job.submitted_at))
-        for array_id, waiting in self._state.members.unmade.items():
-            array = self._state.arrays[array_id]
+        for array_id, waiting in self._state.work.members.unmade.items():
+            array = self._state.work.arrays[array_id]
             queue = array.spec.queue
             names[queue] = names.get(queue, 0) + waiting
             since[queue] = min(array.submitted_at, since.get(queue, array.submitted_at))
         used = dict.fromkeys(names, 0)
-        for task_id in self._state.live:
-            holder = self._state.holding_job(self._state.tasks[task_id])
+        for task_id in self._state.work.live:
+            holder = self._state.work.holding_job(self._state.work.tasks[task_id])
             if holder is not None and holder.spec.queue in used:
-                used[holder.spec.queue] += self._state.counted_milli(self._state.tasks[task_id], holder)
+                used[holder.spec.queue] += self._state.work.counted_milli(
+                    self._state.work.tasks[task_id], holder
+                )
         limits = self._settings.queue_limits
         return [
             QueueUse(name, limits.get(name), number_of(used[name]), names[name], since.get(name))

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from mesos_gpu.engine.charges import Charges, charged_with, pool_of_node, pools_of_node, up
+from mesos_gpu.engine.charges import charged_with, pool_of_node, pools_of_node
+from mesos_gpu.engine.indexes.charges import Charges, up
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
@@ -21,7 +22,7 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 def waits_since(state: State, job: Job) -> float:
     """When a job that waits began to: handed in, due again, or ended, seconds since the epoch."""
-    ended = (task.ended_at or 0.0 for task in state.round_of(job))
+    ended = (task.ended_at or 0.0 for task in state.work.round_of(job))
     return max(job.submitted_at, job.not_before, *ended)
 
 
@@ -48,7 +49,7 @@ class Pools:
     def models(self) -> Mapping[str, frozenset[str]]:
         """Models of the GPUs in each pool that has nodes."""
         models: dict[str, set[str]] = {}
-        for node in self._state.nodes.values():
+        for node in self._state.cluster.nodes.values():
             here = models.setdefault(pool_of_node(self._tree, node), set())
             here.update(gpu.model for gpu in node.gpus)
         return {pool: frozenset(names) for pool, names in models.items()}
@@ -151,10 +152,10 @@ class Held:
 
     def tasks_below(self, queue: str) -> list[Task]:
         """The tasks that were charged to a queue or one below it when the match began, in launch order."""
-        charged, tasks = self._of_task, self._state.tasks
+        charged, tasks = self._of_task, self._state.work.tasks
         return [
             tasks[task_id]
-            for task_id in self._state.live
+            for task_id in self._state.work.live
             if (entry := charged.get(task_id)) is not None and queue in up(entry[1].queue)
         ]
 
@@ -188,14 +189,14 @@ class Held:
             return DEFAULT_POOL
         pool = self._pools.get(agent_id)
         if pool is None:
-            pool = self._pools[agent_id] = pool_of_node(self.tree, self._state.nodes.get(agent_id))
+            pool = self._pools[agent_id] = pool_of_node(self.tree, self._state.cluster.nodes.get(agent_id))
         return pool
 
     def is_in(self, agent_id: AgentId, pools: Collection[str]) -> bool:
         """Whether a node is in one of some pools, whatever GPUs its monitor reports that has not reported yet."""
         able = self._able.get(agent_id)
         if able is None:
-            able = self._able[agent_id] = pools_of_node(self.tree, self._state.nodes.get(agent_id))
+            able = self._able[agent_id] = pools_of_node(self.tree, self._state.cluster.nodes.get(agent_id))
         return able.issubset(pools)
 
     def kept_from(self, queue: str, pool: str, amount: int, *, at_most: bool = False) -> int:
@@ -258,7 +259,7 @@ class Held:
 
     def may_use_room(self, job: Job) -> bool:
         """Whether each node that is kept for a job is in a pool that it may use, now or later."""
-        nodes, pools = self._state.nodes, self.pools.every(job)
+        nodes, pools = self._state.cluster.nodes, self.pools.every(job)
         return all(self.pool_of(agent_id) in pools for agent_id in job.room_on if agent_id in nodes)
 
     def pools_with(self, job: Job) -> list[str]:
@@ -314,7 +315,7 @@ class Held:
         job = take.job
         if job is None or take.request is None:
             return None
-        node, counted = self._state.nodes.get(take.agent_id), job.spec.counted_milli
+        node, counted = self._state.cluster.nodes.get(take.agent_id), job.spec.counted_milli
         granted = counted if take.share is None else max(counted, len(take.gpus) * take.share.compute_milli)
         pool = self.pool_of(take.agent_id)
         charge = charged_with(self._charges, job, pool, node, take.gpus, counted, granted)

@@ -17,7 +17,7 @@ class Attained:
     def __init__(self, state: State, now: float) -> None:
         """Nothing is computed before it is asked for."""
         self._state, self._now = state, now
-        leaves = state.tree.leaves()
+        leaves = state.quota.tree.leaves()
         self._queues = {each.path for each in leaves if each.resolved.order is LineOrder.LAS}
         self._ranks: dict[JobId, Rank] = {}
 
@@ -55,7 +55,7 @@ class Attained:
             return False
         if not self._queues or kept.queue != self.passing(job):
             return True
-        other = self._state.jobs[kept.job_id]
+        other = self._state.work.jobs[kept.job_id]
         return other.room_made_at is not None or is_due(other, self._now)
 
     def moves_on(self, waiting: Iterable[Job], running: Iterable[Job]) -> bool:
@@ -73,7 +73,7 @@ class Attained:
             return ()
         known = self._ranks.get(job.id)
         if known is None:
-            members = () if job.state is JobState.PENDING else self._state.round_of(job)
+            members = () if job.state is JobState.PENDING else self._state.work.round_of(job)
             known = self._ranks[job.id] = rank_of(job, members, self._now)
         return known
 
@@ -83,4 +83,4 @@ class Attained:
 
     def moves_at(self, running: Job) -> float:
         """When a job of such a queue that runs reaches its next level."""
-        return moves_at(running, self._state.round_of(running), self._now)
+        return moves_at(running, self._state.work.round_of(running), self._now)

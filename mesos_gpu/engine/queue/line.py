@@ -5,10 +5,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
+from mesos_gpu.engine.indexes.leaves import Leaf, leaf_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.indexes.leaves import Leaf, leaf_of
 from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -81,7 +81,7 @@ class Waits:
         """Each job, when its turn has come by what is held at that moment."""
         leaves = self._state.leaves_in(self.tree)
         of_job = leaves.of_job
-        self._seated = {of_job[job_id] for job_id in self._state.seats_given if job_id in of_job}
+        self._seated = {of_job[job_id] for job_id in self._state.quota.seats_given if job_id in of_job}
         entries = {path: self._entries(path, leaf) for path, leaf in leaves}
         held = self._held
         line = Line(self.tree.children, self._once(self._due), held.amount, entries, lambda: held.revision)
@@ -102,7 +102,7 @@ class Waits:
 
     def seat_for(self, job: Job) -> Seat | None:
         """The seat that the latest match gave to a pending job; None: it would borrow."""
-        return self._state.seats_given.get(job.id)
+        return self._state.quota.seats_given.get(job.id)
 
     def pool_of(self, job: Job) -> str:
         """The pool in which its queue is compared with others: of those that it may use, and that have what it asks
@@ -139,7 +139,7 @@ class Waits:
 
     def _with_first(self, entries: list[Entry[Job]]) -> list[Entry[Job]]:
         """Put those in front of a leaf's entries that others were ended for, or that have a seat."""
-        given = self._state.seats_given
+        given = self._state.quota.seats_given
         first, rest = list[Entry[Job]](), list[Entry[Job]]()
         for entry in entries:
             job = entry.job
@@ -166,7 +166,7 @@ class Waits:
     def _entry(self, job: Job) -> Entry[Job]:
         if job.room_made_at is not None:
             pool, since = self.pool_of(job), int(job.room_made_at * 1000)
-            goes = any(task.preempted_for is not None for task in self._state.round_of(job))
+            goes = any(task.preempted_for is not None for task in self._state.work.round_of(job))
             return Entry(job, self._held.cost_of(job, pool), Rank.ROOM_MADE, pool, since, goes)
         seat = self.seat_for(job)
         pool = self.pool_of(job) if seat is None else seat.pool
@@ -180,7 +180,7 @@ class Waits:
         after_s = self.tree.queues[leaf].resolved.starve_after_s
         if self._now - in_line_since(job) <= after_s:
             return None
-        ended = max((task.ended_at or 0.0 for task in self._state.round_of(job)), default=0.0)
+        ended = max((task.ended_at or 0.0 for task in self._state.work.round_of(job)), default=0.0)
         since = max(in_line_since(job), ended)
         return since if self._now - since > after_s else None
 

@@ -32,7 +32,7 @@ class Neighbours:
             reading: Whether the state remembers nothing of what is asked.
         """
         self._state, self._levels = state, levels
-        self.verdicts = Verdicts(state.verdicts, reading=reading)
+        self.verdicts = Verdicts(state.match.verdicts, reading=reading)
         self._apps: dict[str | None, list[Placed]] | None = None
         self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
         self._instances: dict[str | None, int] = {}
@@ -64,7 +64,7 @@ class Neighbours:
         """The candidates where the job may go."""
         if not self._is_bound(job.spec):
             return candidates
-        nodes = self._state.nodes
+        nodes = self._state.cluster.nodes
         self.verdicts.next_job()
         return {
             agent_id: candidate
@@ -112,7 +112,7 @@ class Neighbours:
     @property
     def fabric(self) -> Fabric:
         """The groups of nodes at the levels of the fabric."""
-        return self._state.agents.fabric(self._levels, self._state.nodes)
+        return self._state.cluster.agents.fabric(self._levels, self._state.cluster.nodes)
 
     def in_order(self, agents: Sequence[AgentId]) -> Sequence[AgentId]:
         """Return agents in the order in which the tasks of a gang get their ranks: group by group of the fabric."""
@@ -209,7 +209,7 @@ class Neighbours:
         Returns:
             Tasks by node, in the order of `rooms`.
         """
-        rules, nodes = self._rules(job), self._state.nodes
+        rules, nodes = self._rules(job), self._state.cluster.nodes
         fields = {rule.field for rule in rules}
         levels = [level_field(level) for level in self.fabric.levels] if job.spec.topology else []
         fields.difference_update(levels)
@@ -262,7 +262,7 @@ class Neighbours:
         near = self._near(spec, placed)
         by_count: dict[tuple[int, ...], dict[AgentId, NodeCapacity]] = {}
         for agent_id, node in nodes.items():
-            there = self._state.nodes[agent_id]
+            there = self._state.cluster.nodes[agent_id]
             counts = tuple([held[name][value_of(name, there)] for name in fields])
             by_count.setdefault((*counts, *near(agent_id)), {})[agent_id] = node
         yield from (by_count[counts] for counts in sorted(by_count))
@@ -280,14 +280,14 @@ class Neighbours:
 
     def _read(self) -> None:
         self._apps, state = {}, self._state
-        for task_id in state.live:
-            task = state.tasks[task_id]
-            job = state.holding_job(task)
+        for task_id in state.work.live:
+            task = state.work.tasks[task_id]
+            job = state.work.holding_job(task)
             if job is not None:
                 self._count(job)
                 self._place(job, task.agent_id, task.hostname)
-        for _, job_id in state.queue:
-            self._count(state.jobs[job_id])
+        for _, job_id in state.work.queue:
+            self._count(state.work.jobs[job_id])
 
     def _count(self, job: Job) -> None:
         group = _group(job)
@@ -296,7 +296,7 @@ class Neighbours:
             self._instances[group] = self._instances.get(group, 0) + job.spec.tasks
 
     def _place(self, job: Job, agent_id: AgentId, hostname: str = "") -> None:
-        placed = Placed(job.id, self._state.nodes.get(agent_id) or Node(agent_id, hostname))
+        placed = Placed(job.id, self._state.cluster.nodes.get(agent_id) or Node(agent_id, hostname))
         group = _group(job)
         if group and self._apps is not None:
             self._apps.setdefault(group, []).append(placed)

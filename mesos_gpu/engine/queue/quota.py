@@ -40,7 +40,11 @@ def check_job(state: State, settings: Settings, spec: JobSpec, owner: str = "") 
     for kind, name in owners(spec, owner):
         quota = settings.queue_quota if kind == "queue" else settings.user_quota
         _check(
-            quota, state.uses.get((kind, name), Use()), more, _who(kind, name), "wait until some have ended"
+            quota,
+            state.quota.uses.get((kind, name), Use()),
+            more,
+            _who(kind, name),
+            "wait until some have ended",
         )
 
 

@@ -25,22 +25,22 @@ def at_hand(turn: Turn, job: Job) -> bool:
         return True
     state, since = turn.state, _since(turn.state, job)
     sources = _sources(job)
-    due = tuple(each for each in sources if _is_due(turn, state.secrets.get(each, _NEVER), since))
+    due = tuple(each for each in sources if _is_due(turn, state.work.secrets.get(each, _NEVER), since))
     for source in due:
-        known = state.secrets.get(source, _NEVER)
-        state.secrets[source] = replace(known, asked_at=turn.now, answered=False)
+        known = state.work.secrets.get(source, _NEVER)
+        state.work.secrets[source] = replace(known, asked_at=turn.now, answered=False)
     if due:
         turn.effects.append(ReadSecrets(due))
-    return all(_holds(state.secrets[each], turn.settings, turn.now, since) for each in sources)
+    return all(_holds(state.work.secrets[each], turn.settings, turn.now, since) for each in sources)
 
 
 def on_read(turn: Turn, event: SecretsRead) -> None:
     """Take in which could be read, and why others could not."""
     for source, why in event.problems.items():
-        known = turn.state.secrets.get(source, _NEVER)
+        known = turn.state.work.secrets.get(source, _NEVER)
         failures = known.failures + 1 if why else 0
         wait_s = delay_s(failures, first_s=turn.settings.secrets_first_s, most_s=turn.settings.secrets_most_s)
-        turn.state.secrets[source] = replace(
+        turn.state.work.secrets[source] = replace(
             known,
             answered=True,
             read_at=None if why else known.asked_at,
@@ -53,14 +53,14 @@ def on_read(turn: Turn, event: SecretsRead) -> None:
 def on_tick(turn: Turn) -> None:
     """Forget those that no job waits for any more."""
     limit_s = 2 * turn.settings.secrets_stale_s
-    old = [s for s, known in turn.state.secrets.items() if turn.now - known.asked_at > limit_s]
+    old = [s for s, known in turn.state.work.secrets.items() if turn.now - known.asked_at > limit_s]
     if not old:
         return
-    waiting = (turn.state.jobs[job_id] for _, job_id in turn.state.queue)
+    waiting = (turn.state.work.jobs[job_id] for _, job_id in turn.state.work.queue)
     wanted = {source for job in waiting for source in _sources(job)}
     old = [source for source in old if source not in wanted]
     for source in old:
-        del turn.state.secrets[source]
+        del turn.state.work.secrets[source]
     if old:
         turn.effects.append(ForgetSecrets(tuple(old)))
 
@@ -69,7 +69,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> str:
     """Why a job waits for its secrets, in words; "": it does not, or that is not known yet."""
     since = _since(state, job)
     for source in _sources(job):
-        known = state.secrets.get(source)
+        known = state.work.secrets.get(source)
         if known is None or _holds(known, settings, now, since):
             continue
         if not known.problem:
@@ -86,7 +86,7 @@ def _sources(job: Job) -> tuple[str, ...]:
 
 def _since(state: State, job: Job) -> float:
     """Since when it waits: what was read before may have changed."""
-    task = state.tasks.get(job.task_id) if job.task_id is not None else None
+    task = state.work.tasks.get(job.task_id) if job.task_id is not None else None
     return job.submitted_at if task is None else task.ended_at or task.heard_at
 
 

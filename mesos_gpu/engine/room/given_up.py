@@ -49,7 +49,7 @@ def given_up(
         return kept
     ground = ground_now(state)
     for job in gangs:
-        members = state.round_of(job)
+        members = state.work.round_of(job)
         rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
         if any(map(_is_for_others, members)) or (rule is not None and _is_kept_nothing(rule)):
             continue
@@ -67,7 +67,7 @@ def given_up(
                 Reservation(job.id, job.spec.queue, NOTHING, ENDLESS, spares=spares, is_given_up=True)
             )
         for agent_id, tasks in by_agent.items():
-            node = state.nodes.get(agent_id)
+            node = state.cluster.nodes.get(agent_id)
             if node is not None and node.lost_at is None:
                 kept.append(_reservation(job, settings, tasks, capacity(node)))
     return kept
@@ -79,22 +79,22 @@ def _is_kept_nothing(rule: Wait) -> bool:
 
 def keeps_seat(state: State, job: Job) -> bool:
     """Return whether a gang waits to start again, and has its part of a guarantee before jobs behind it until then."""
-    if job.spec.tasks == 1 or not job.launches or any(map(_is_for_others, state.round_of(job))):
+    if job.spec.tasks == 1 or not job.launches or any(map(_is_for_others, state.work.round_of(job))):
         return False
     return known_to_fit(state, job)
 
 
 def _fits(state: State, request: Request, capacity: Callable[[Node], NodeCapacity]) -> bool:
     """Return whether all nodes, also drained and lost ones, could serve a gang if they were empty and well."""
-    return not is_hopeless(state, request, [capacity(node) for node in state.nodes.values()])
+    return not is_hopeless(state, request, [capacity(node) for node in state.cluster.nodes.values()])
 
 
 def _starting_again(state: State) -> Iterator[Job]:
     """Yield the gangs that wait after a launch, and those whose members are being ended for the gang to start again."""
-    waiting = (state.jobs[job_id] for _, job_id in state.queue)
+    waiting = (state.work.jobs[job_id] for _, job_id in state.work.queue)
     yield from (job for job in waiting if job.spec.tasks > 1 and job.launches)
-    restless = (state.tasks[task_id] for task_id in state.restless.tasks)
-    ending = (state.current(task) for task in restless if task.launch and task.evicted)
+    restless = (state.work.tasks[task_id] for task_id in state.work.restless.tasks)
+    ending = (state.work.current(task) for task in restless if task.launch and task.evicted)
     for job in {job.id: job for job in ending if job is not None}.values():
         if job.state is not JobState.PENDING and not job.kill_requested:
             yield job
@@ -131,9 +131,9 @@ def precedes(state: State, job: Job, kept: Reservation, rank: Callable[[Job], tu
         kept: Reservation of what the gang gave up.
         rank: Place of a job in its queue; the lowest is first.
     """
-    gang = state.jobs[kept.job_id]
-    if state.tree.leaf_of(job.spec.queue) != state.tree.leaf_of(gang.spec.queue):
+    gang = state.work.jobs[kept.job_id]
+    if state.quota.tree.leaf_of(job.spec.queue) != state.quota.tree.leaf_of(gang.spec.queue):
         return job.room_made_at is not None or (
-            job.id in state.seats_given and gang.seat is None and gang.id not in state.seats_given
+            job.id in state.quota.seats_given and gang.seat is None and gang.id not in state.quota.seats_given
         )
     return rank(job) < rank(gang)

@@ -35,9 +35,9 @@ class Ground(NamedTuple):
 
 def ground_now(state: State) -> Ground:
     """Return the ground at this moment."""
-    nodes = [node for node in state.nodes.values() if node.lost_at is None]
-    since = state.hours.span.since
-    return Ground(len(nodes), sum(len(node.gpus) for node in nodes), state.queues.version, since)
+    nodes = [node for node in state.cluster.nodes.values() if node.lost_at is None]
+    since = state.quota.hours.span.since
+    return Ground(len(nodes), sum(len(node.gpus) for node in nodes), state.quota.queues.version, since)
 
 
 def note_hopeless(state: State, job: Job, now: float) -> None:
@@ -92,7 +92,7 @@ def known_to_fit(state: State, job: Job) -> bool:
 def is_hopeless(state: State, request: Request, nodes: Iterable[NodeCapacity]) -> bool:
     """Whether none of some nodes could serve all tasks of a job if they were empty and well. Of a node that has never
     offered a GPU no report is waited for: nothing is monitored there."""
-    known = state.nodes
+    known = state.cluster.nodes
     return not is_able(
         request,
         [

@@ -29,20 +29,20 @@ def amounts_of(
 ) -> Mapping[AgentId, NodeAmounts]:
     """Return the amounts of those of some nodes of which an offer is known; none of a node whose next offer is on its
     way."""
-    unused = (offer for offer in state.unused.values() if offer.agent_id in agents)
+    unused = (offer for offer in state.cluster.unused.values() if offer.agent_id in agents)
     free = {offer.agent_id: resources_of(offer.resources) for offer in unused}
     held: dict[AgentId, list[Resources]] = {}
-    for offer in state.offers.values():
+    for offer in state.cluster.offers.values():
         if offer.agent_id in agents:
             held.setdefault(offer.agent_id, []).append(resources_of(offer.resources))
     free |= {agent_id: total(each) for agent_id, each in held.items()}
     used: dict[AgentId, Resources] = {}
     keepers = set[tuple[AgentId, str]]()
-    for task_id in state.live:
-        task = state.tasks[task_id]
+    for task_id in state.work.live:
+        task = state.work.tasks[task_id]
         if task.agent_id not in agents:
             continue
-        job = state.jobs.get(task.job_id) if task.job_id else None
+        job = state.work.jobs.get(task.job_id) if task.job_id else None
         if job is not None:
             takes = footprint_of(job, settings).total
         elif task.covers is None:

@@ -26,9 +26,11 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
 
     Tasks of other owners do not count, so that many slow kills of one owner do not delay the kills of another.
     """
-    killed = turn.state.restless.told_since(task.agent_id, turn.now - _KILL_S)
+    killed = turn.state.work.restless.told_since(task.agent_id, turn.now - _KILL_S)
     jobs = (
-        turn.state.jobs.get(job_id) for id in killed if (job_id := turn.state.tasks[id].job_id) is not None
+        turn.state.work.jobs.get(job_id)
+        for id in killed
+        if (job_id := turn.state.work.tasks[id].job_id) is not None
     )
     own = (each for each in jobs if each is not None and each.owner == job.owner)
     return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
@@ -36,12 +38,12 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
 
 def send_waiting_kills(turn: Turn, agents: Iterable[AgentId]) -> None:
     """Send the kills on some agents that have waited for a turn and may be sent now."""
-    restless = turn.state.restless
+    restless = turn.state.work.restless
     for agent_id in agents:
         over = set[str]()  # owners
         for task_id in restless.in_order(restless.unkilled.get(agent_id, ())):
-            task = turn.state.tasks[task_id]
-            job = turn.state.current(task)
+            task = turn.state.work.tasks[task_id]
+            job = turn.state.work.current(task)
             if job is None or job.owner in over:
                 continue
             if has_turn(turn, job, task):
@@ -80,11 +82,11 @@ def _on_broken(turn: Turn, task: Task, gpu: Gpu, why: str) -> None:
 
 def on_tick(turn: Turn) -> None:
     """End what still runs where a drain's deadline has passed."""
-    overdue = {key: drain for key, drain in turn.state.drains.items() if drain.overdue(turn.now)}
+    overdue = {key: drain for key, drain in turn.state.cluster.drains.items() if drain.overdue(turn.now)}
     if not overdue:
         return
-    for task_id in list(turn.state.live):
-        task = turn.state.tasks[task_id]
+    for task_id in list(turn.state.work.live):
+        task = turn.state.work.tasks[task_id]
         keys: list[tuple[Target, str]] = [(Target.NODE, task.hostname), *((Target.GPU, g) for g in task.gpus)]
         drain = next((overdue[key] for key in keys if key in overdue), None)
         job = running(turn, task) if drain else None
@@ -101,7 +103,7 @@ def named(drain: Drain) -> str:
 
 def running(turn: Turn, task: Task | None) -> Job | None:
     """The job of a launch that may be ended: not one that is being ended, or given up as unreachable."""
-    job = turn.state.current(task) if task else None
+    job = turn.state.work.current(task) if task else None
     if task is None or job is None or task.evicted or job.kill_requested:
         return None
     return None if job.state is JobState.PENDING or job.state.ended else job
@@ -109,7 +111,7 @@ def running(turn: Turn, task: Task | None) -> Job | None:
 
 def end_tasks(turn: Turn, job: Job, why: str, preempted_for: JobId | None) -> None:
     """End those of its tasks that are not being ended for a reason already."""
-    for task in turn.state.round_of(job):
+    for task in turn.state.work.round_of(job):
         if not task.ended and not task.evicted and task.state is not TaskState.ABANDONED:
             send_kill(turn, job, replace(task, evicted=why, preempted_for=preempted_for))
 
@@ -129,7 +131,7 @@ def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
         turn.end_job(replace(job, kill_requested=True), JobState.KILLED, unlaunched)
         return
     job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message=why))
-    for task in turn.state.round_of(job):
+    for task in turn.state.work.round_of(job):
         if not task.ended and has_turn(turn, job, task):
             send_kill(turn, job, task)
 

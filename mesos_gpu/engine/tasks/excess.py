@@ -14,10 +14,10 @@ from mesos_gpu.policy.sharing.excess import Treatment, is_watched, treatment
 def on_uses(turn: Turn, node: Node) -> None:
     """Treat the tasks of a node by what its monitor has just said of their shares."""
     for use in node.inventory.uses if node.inventory else ():
-        task = turn.state.tasks.get(use.task_id)
+        task = turn.state.work.tasks.get(use.task_id)
         if task is None or task.ended or task.agent_id != node.id or use.gpu_id not in task.gpus:
             continue
-        job = turn.state.current(task)
+        job = turn.state.work.current(task)
         if task.share is None or job is None or job.state is JobState.PENDING or not is_watched(task.share):
             continue
         match treatment(use.looks, turn.settings.on_gpu_excess):

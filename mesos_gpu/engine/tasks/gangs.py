@@ -77,7 +77,7 @@ def _learnt(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[
         return job, False
     least = newer_of(job.learnt_min_driver, outcome.min_driver)
     needs = (outcome.needs or job.image_needs) if least == outcome.min_driver else job.image_needs
-    node = turn.state.nodes.get(task.agent_id)
+    node = turn.state.cluster.nodes.get(task.agent_id)
     elsewhere = node is None or not as_new_as(node.driver_version, least)
     return replace(job, learnt_min_driver=least, image_needs=needs), elsewhere
 
@@ -88,10 +88,10 @@ def _end_rest(turn: Turn, job: Job, first: Task, end: _End) -> Job:
         job = replace(job, message=f"rank {first.rank}: {end.message}", exit_code=end.exit_code)
         job = turn.put_job(job)
     if first.state is TaskState.LOST and first.notice is not None and first.notice.stands:
-        return turn.state.jobs[job.id]  # the others have the rest of their notice
+        return turn.state.work.jobs[job.id]  # the others have the rest of their notice
     why = first.evicted or f"rank {first.rank} is gone: {end.message}"
     end_tasks(turn, job, why, first.preempted_for)
-    return turn.state.jobs[job.id]
+    return turn.state.work.jobs[job.id]
 
 
 def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
@@ -99,7 +99,7 @@ def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
 
     A job of one task tells each word of it. A gang tells only what changes for all, and what ended it stays to be read.
     """
-    members = turn.state.round_of(job)
+    members = turn.state.work.round_of(job)
     state = shown(members, kill_requested=job.kill_requested)
     has_room = job.room_made_at is not None or bool(job.room_on)
     if has_room and state is JobState.RUNNING and not any(map(_gives_way, members)):
@@ -124,7 +124,7 @@ def _of_all(job: Job) -> _End:
 
 def _settle(turn: Turn, job: Job, end: _End) -> None:
     """When the last of its tasks has ended: what becomes of the job."""
-    members = turn.state.round_of(job)
+    members = turn.state.work.round_of(job)
     judged = verdict(members, job.spec.on_member_failure, kill_requested=job.kill_requested)
     if judged in (Verdict.RETRY, Verdict.REQUEUE):
         job = replace(job, served=at_end(job, members, turn.now))
@@ -170,14 +170,14 @@ def _gives_way(task: Task) -> bool:
 
 def release(turn: Turn, job: Job) -> None:
     """Tell those that wait at the barrier to start, when all have their places. A word that is lost is repeated."""
-    members = turn.state.round_of(job)
+    members = turn.state.work.round_of(job)
     if job.kill_requested or any(task.state not in _READY or task.evicted for task in members):
         return
     for task in members:
-        told_at = turn.state.released.get(task.id)
+        told_at = turn.state.work.released.get(task.id)
         due = told_at is None or turn.now - told_at >= turn.settings.start_resend_s
         if _waits(task) and due:
-            turn.state.released[task.id] = turn.now
+            turn.state.work.released[task.id] = turn.now
             turn.effects.append(Start(task.agent_id, task.executor_id, task.id))
 
 
@@ -188,9 +188,9 @@ def _waits(task: Task) -> bool:
 
 def on_tick(turn: Turn) -> None:
     """Repeat the word to start, in the order of launches."""
-    restless = turn.state.restless
-    tasks = (turn.state.tasks[task_id] for task_id in restless.in_order(restless.tasks))
+    restless = turn.state.work.restless
+    tasks = (turn.state.work.tasks[task_id] for task_id in restless.in_order(restless.tasks))
     for job_id in dict.fromkeys(task.job_id for task in tasks if _waits(task)):
-        job = turn.state.jobs.get(job_id) if job_id else None
+        job = turn.state.work.jobs.get(job_id) if job_id else None
         if job is not None and job.state is not JobState.PENDING and not job.state.ended:
             release(turn, job)

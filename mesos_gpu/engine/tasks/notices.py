@@ -27,11 +27,11 @@ def tell(turn: Turn, task: Task, notice: Notice) -> None:
 
 
 def _send(turn: Turn, task: Task, notice: Notice) -> None:
-    if not turn.state.connected or task.state is not TaskState.RUNNING:
+    if not turn.state.mesos.connected or task.state is not TaskState.RUNNING:
         return  # as soon as it can be heard
-    turn.state.notified[task.id] = notice.number, turn.now
+    turn.state.work.notified[task.id] = notice.number, turn.now
     left_s = max(notice.until - turn.now, 0.0)
-    job = turn.state.current(task)
+    job = turn.state.work.current(task)
     signal = NoticeSignal.NONE if job is None or notice.warning else job.spec.notice_signal
     told = notice if job is None else _veiled(turn, job, notice)
     turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, told, left_s, signal))
@@ -40,7 +40,7 @@ def _send(turn: Turn, task: Task, notice: Notice) -> None:
 def _veiled(turn: Turn, job: Job, notice: Notice) -> Notice:
     """The notice as a task of the job may read it: the job of another proved name, and its queue, are not named.
     Whoever has the right to see them asks for the job."""
-    gains = turn.state.jobs.get(notice.by) if notice.by is not None else None
+    gains = turn.state.work.jobs.get(notice.by) if notice.by is not None else None
     if gains is None or gains.owner in ("", job.owner):
         return notice
     why = notice.why.replace(f"job {gains.id}", "another job")
@@ -52,14 +52,14 @@ def _veiled(turn: Turn, job: Job, notice: Notice) -> Notice:
 
 def on_tick(turn: Turn) -> None:
     """Send again what no executor has answered."""
-    for task_id in turn.state.restless.in_order(turn.state.restless.tasks):
-        task = turn.state.tasks[task_id]
+    for task_id in turn.state.work.restless.in_order(turn.state.work.restless.tasks):
+        task = turn.state.work.tasks[task_id]
         notice = task.notice
         if notice is None or notice.told >= notice.number or task.evicted:
             continue
         silent_s = turn.now - (notice.recalled_at or notice.at)
         waits_s = patience_s(silent_s, turn.settings.notice_resend_s)
-        sent = turn.state.notified.get(task_id)  # the number of a notice, and when it was sent
+        sent = turn.state.work.notified.get(task_id)  # the number of a notice, and when it was sent
         if sent is None or sent[0] != notice.number or turn.now - sent[1] >= waits_s:
             _send(turn, task, notice)
 
@@ -86,7 +86,7 @@ def on_checkpoint(turn: Turn, task: Task, status: Status) -> None:
         ago_s = decode_checkpoint(status.data)
     except ValueError:
         return  # another executor's data
-    job = turn.state.current(task)
+    job = turn.state.work.current(task)
     if ago_s is not None and job is not None and not job.state.ended:
         keep(turn, job, task, turn.now - ago_s)
 
@@ -98,10 +98,12 @@ def on_checkpoint_told(turn: Turn, event: CheckpointTold) -> None:
         NotFound: There is no such job.
         Conflict: It does not run.
     """
-    job = turn.state.jobs.get(event.job_id)
+    job = turn.state.work.jobs.get(event.job_id)
     if job is None:
         raise NotFound(f"there is no job {event.job_id}", remedy="list the jobs with: mesos-gpu ps --all")
-    members = [task for task in turn.state.round_of(job) if not task.ended and task.started_at is not None]
+    members = [
+        task for task in turn.state.work.round_of(job) if not task.ended and task.started_at is not None
+    ]
     if job.state is JobState.PENDING or job.state.ended or not members:
         raise Conflict(
             f"job {job.id} is {job.state.value}, and only one that runs has work to keep",
@@ -121,18 +123,18 @@ def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
 
 def happened(turn: Turn, kind: EventKind, job: Job, notice: Notice | None = None) -> None:
     """Tell whoever listens to events. To be called before the job is published."""
-    turn.state.events.append(JobEvent(_next_number(turn), turn.now, kind, job.id, notice))
+    turn.state.work.events.append(JobEvent(_next_number(turn), turn.now, kind, job.id, notice))
 
 
 def reached(turn: Turn, use: BudgetUse) -> None:
     """Tell whoever listens that a budget has reached a threshold, and publish it."""
     event = JobEvent(_next_number(turn), turn.now, EventKind.BUDGET, JobId(""), budget=use)
-    turn.state.events.append(event)
+    turn.state.work.events.append(event)
     turn.effects.append(Publish(event.job_id, event.number))
 
 
 def _next_number(turn: Turn) -> int:
-    events = turn.state.events
+    events = turn.state.work.events
     return max(int(turn.now * 1000), events[-1].number + 1 if events else 0)
 
 

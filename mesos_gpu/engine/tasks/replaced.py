@@ -28,7 +28,7 @@ def on_tick(turn: Turn) -> None:
     for agent_id in displaced:
         _lose(turn, agent_id)
     if displaced:
-        live = map(turn.state.tasks.__getitem__, turn.state.live)
+        live = map(turn.state.work.tasks.__getitem__, turn.state.work.live)
         _end(
             turn, [(task, displaced[task.agent_id]) for task in live if _is_displaced(turn, task, displaced)]
         )
@@ -43,13 +43,13 @@ def _end(turn: Turn, pairs: Iterable[tuple[Task, Node]]) -> None:
 
 
 def _lose(turn: Turn, agent_id: AgentId) -> None:
-    node = turn.state.nodes.get(agent_id)
+    node = turn.state.cluster.nodes.get(agent_id)
     if node is not None and node.lost_at is None:
         turn.put_node(replace(node, lost_at=turn.now))
 
 
 def _given_up(turn: Turn) -> list[tuple[Task, Node]]:
-    restless = map(turn.state.tasks.__getitem__, turn.state.restless.tasks)
+    restless = map(turn.state.work.tasks.__getitem__, turn.state.work.restless.tasks)
     successors = ((task, _successor(turn, task)) for task in restless if _is_given_up(turn, task))
     return [(task, successor) for task, successor in successors if successor is not None]
 
@@ -65,7 +65,7 @@ def _is_given_up(turn: Turn, task: Task) -> bool:
 def _successor(turn: Turn, task: Task) -> Node | None:
     """The other agent of its host, whose monitor reported all cards that it holds after it was cut off; None: none."""
     since = task.unreachable_since
-    for node in turn.state.nodes.values():
+    for node in turn.state.cluster.nodes.values():
         if node.id == task.agent_id or node.hostname != task.hostname or node.lost_at is not None:
             continue
         if since is not None and _has_reported(node, since, task):
@@ -80,26 +80,28 @@ def _has_reported(node: Node, since: float, task: Task) -> bool:
 
 def _displaced(turn: Turn) -> Iterator[tuple[AgentId, Node]]:
     """Agents at whose addresses another one runs its monitor since they were seen last, with that one."""
-    for place in turn.state.agents.crowded:
-        there = [turn.state.nodes[agent_id] for agent_id in turn.state.agents.places[place]]
+    for place in turn.state.cluster.agents.crowded:
+        there = [turn.state.cluster.nodes[agent_id] for agent_id in turn.state.cluster.agents.places[place]]
         came_at = {node.id: at for node in there if (at := _came_at(turn, node)) is not None}
         if not came_at:
             continue
         latest = max(came_at, key=came_at.__getitem__)
         for node in there:
             if node.id != latest and _seen_at(turn, node) < came_at[latest]:
-                yield node.id, turn.state.nodes[latest]
+                yield node.id, turn.state.cluster.nodes[latest]
 
 
 def _came_at(turn: Turn, node: Node) -> float | None:
     """When the monitor that runs on a node was launched: its agent was there then; None: none runs."""
-    monitor = None if node.monitor is None or node.lost_at is not None else turn.state.tasks.get(node.monitor)
+    monitor = (
+        None if node.monitor is None or node.lost_at is not None else turn.state.work.tasks.get(node.monitor)
+    )
     return monitor.launched_at if monitor is not None and monitor.state is TaskState.RUNNING else None
 
 
 def _seen_at(turn: Turn, node: Node) -> float:
     """When an agent is known to have been there last; infinity: it may just have come."""
-    monitor = None if node.monitor is None else turn.state.tasks.get(node.monitor)
+    monitor = None if node.monitor is None else turn.state.work.tasks.get(node.monitor)
     seen = [node.reported_at, None if monitor is None else monitor.launched_at]
     return max((at for at in seen if at is not None), default=inf if node.lost_at is None else 0.0)
 

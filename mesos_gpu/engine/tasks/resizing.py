@@ -80,7 +80,7 @@ def on_resize_withdrawn(turn: Turn, event: ResizeWithdrawn) -> None:
         Conflict: It is not being resized, or what some of its tasks gave back is another's by now.
     """
     job = _job(turn, event.job_id)
-    tasks = turn.state.round_of(job)
+    tasks = turn.state.work.round_of(job)
     asked = [(task, task.resize) for task in tasks if not task.ended and task.resize and task.resize.number]
     if not any(resize.pending for _, resize in asked):
         if any(resize.withdrawn for _, resize in asked):
@@ -114,7 +114,7 @@ def _undone(resize: Resizing) -> Resizing:
 
 
 def _job(turn: Turn, job_id: JobId) -> Job:
-    job = turn.state.jobs.get(job_id)
+    job = turn.state.work.jobs.get(job_id)
     if job is None:
         raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
     return job
@@ -131,7 +131,7 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
         raise Conflict(
             what, remedy="only a share can be resized; submit it anew with a fraction, as --gpus 0.25"
         )
-    tasks = turn.state.round_of(job)
+    tasks = turn.state.work.round_of(job)
     running = bool(tasks) and all(task.state is TaskState.RUNNING and not task.evicted for task in tasks)
     if not running or job.kill_requested:
         what = f"job {job.id} is {job.state.value}, and only a running one can be resized"
@@ -145,7 +145,7 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
         withdraw = f"mesos-gpu resize {job.id} --withdraw"
         raise Conflict(what, remedy=f"wait for the answer of its host, or: {withdraw}")
     for task in tasks:
-        for drain in (turn.state.drain_of(task.hostname, gpu) for gpu in task.gpus):
+        for drain in (turn.state.cluster.drain_of(task.hostname, gpu) for gpu in task.gpus):
             if drain is not None:
                 what = f"job {job.id} cannot be resized where it runs: {drain.name} is {drain.words}"
                 raise Conflict(what, remedy="wait for the end of the drain, or let the job start elsewhere")
@@ -162,8 +162,8 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec, lenders: Lenders) -> None:
     if more <= 0:
         return
     document, grows = charges.tree.document, Counter[str]()  # by pool
-    for task in turn.state.round_of(job):
-        node, (_, charge) = turn.state.nodes.get(task.agent_id), charges.of_task[task.id]
+    for task in turn.state.work.round_of(job):
+        node, (_, charge) = turn.state.cluster.nodes.get(task.agent_id), charges.of_task[task.id]
         grows[charge.pool] += cost_of_granted(document, node, task.gpus, spec.gpu_model, more)
     for bound in charges.tree.bounds.get(job.spec.queue, ()):
         wanted = charges.sums.amounts[bound.path, bound.pool] + grows[bound.pool]
@@ -223,7 +223,7 @@ def _check_ever(turn: Turn, spec: JobSpec) -> None:
     Raises:
         Conflict: No GPU that is known has so much memory for a share.
     """
-    gpus = [gpu for node in turn.state.nodes.values() if node.lost_at is None for gpu in node.gpus]
+    gpus = [gpu for node in turn.state.cluster.nodes.values() if node.lost_at is None for gpu in node.gpus]
     known = [gpu for gpu in gpus if not spec.gpu_model or gpu.model in spec.gpu_model]
     most_mib = max((gpu.sharing.memory_mib for gpu in known if gpu.sharing), default=0)
     if (spec.gpu_memory_mib or 0) > most_mib:
@@ -255,7 +255,7 @@ def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
     sharing = _sharing(turn, task, gpu_id)
     if sharing is not None:
         return sharing.memory_mib
-    return sum(share.memory_mib for share in turn.state.sharers.get(gpu_id, {}).values())
+    return sum(share.memory_mib for share in turn.state.gpus.sharers.get(gpu_id, {}).values())
 
 
 def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
@@ -265,7 +265,7 @@ def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> t
             return why, ""
     for task in tasks:
         for gpu_id in task.gpus:
-            old = turn.state.sharers[gpu_id]
+            old = turn.state.gpus.sharers[gpu_id]
             new = [wanted.get(task_id, share) for task_id, share in old.items()]
             room = _capacity_mib(turn, task, gpu_id), compute_milli(turn.settings)
             if why := lacking(gpu_id, *room, list(old.values()), new):
@@ -281,7 +281,7 @@ def _start_again(turn: Turn, job: Job, spec: JobSpec, why: str) -> None:
 def _ask(turn: Turn, task: Task) -> None:
     """Tell its executor what it is to do; what is lost is told again."""
     assert task.resize is not None
-    share, connected = task.resize.share, turn.state.connected
+    share, connected = task.resize.share, turn.state.mesos.connected
     turn.put_task(replace(task, resize=replace(task.resize, sent_at=turn.now if connected else None)))
     if connected:
         amounts = Resize(task.resize.number, share.memory_mib, share.memory_max_mib, share.compute_milli)
@@ -290,8 +290,8 @@ def _ask(turn: Turn, task: Task) -> None:
 
 def on_tick(turn: Turn) -> None:
     """Ask those again that have not answered."""
-    sharers = {task_id: None for shares in turn.state.sharers.values() for task_id in shares}
-    for task in [turn.state.tasks[task_id] for task_id in sharers]:
+    sharers = {task_id: None for shares in turn.state.gpus.sharers.values() for task_id in shares}
+    for task in [turn.state.work.tasks[task_id] for task_id in sharers]:
         resize = task.resize
         if resize is None or not resize.pending or task.state is not TaskState.RUNNING:
             continue
@@ -336,7 +336,7 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
         restartable=answer.restart,
     )
     turn.put_task(replace(task, share=share, resize=resize))
-    job = turn.state.current(task)
+    job = turn.state.work.current(task)
     if job is not None and not job.state.ended:
         _settle(turn, job)
 
@@ -377,7 +377,7 @@ def _learn(turn: Turn, task: Task, answer: Resized) -> None:
     if counted or share is old:
         known = replace(known, number=answer.number, share=share, answered=True)
     turn.put_task(replace(task, share=share, resize=known))
-    job = turn.state.current(task)
+    job = turn.state.work.current(task)
     if job is not None and not job.state.ended and share != old:
         spec = replace(job.spec, **changes(old, share))
         turn.put_job(replace(job, spec=spec, message=f"it was resized to {_words(share)}"))
@@ -402,7 +402,7 @@ def _is_reported(turn: Turn, task: Task) -> bool:
 
 def _sharing(turn: Turn, task: Task, gpu_id: GpuId) -> Sharing | None:
     """What the node of a task reports of a card for shares; None: nothing."""
-    node = turn.state.nodes.get(task.agent_id)
+    node = turn.state.cluster.nodes.get(task.agent_id)
     gpu = node.gpu(gpu_id) if node else None
     return gpu.sharing if gpu else None
 
@@ -412,7 +412,7 @@ def _most(turn: Turn, task: Task, share: Share) -> Share:
     mib, milli = [], []
     for gpu_id in task.gpus:
         others = [
-            other for task_id, other in turn.state.sharers.get(gpu_id, {}).items() if task_id != task.id
+            other for task_id, other in turn.state.gpus.sharers.get(gpu_id, {}).items() if task_id != task.id
         ]
         capacity_mib = _capacity_mib(turn, task, gpu_id)
         mib.append(max(capacity_mib - sum(other.memory_mib for other in others), share.memory_mib))
@@ -426,7 +426,9 @@ def _most(turn: Turn, task: Task, share: Share) -> Share:
 def _settle(turn: Turn, job: Job) -> None:
     """When all tasks have answered: what becomes of the job."""
     job = turn.put_job(job)
-    members = [(task, task.resize) for task in turn.state.round_of(job) if not task.ended and task.resize]
+    members = [
+        (task, task.resize) for task in turn.state.work.round_of(job) if not task.ended and task.resize
+    ]
     if any(resize.pending for _, resize in members):
         return
     if any(resize.withdrawn for _, resize in members):

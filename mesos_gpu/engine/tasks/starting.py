@@ -24,16 +24,16 @@ def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> Non
         new: State of the task after the update.
         status: The status update from Mesos.
     """
-    node = turn.state.nodes.get(task.agent_id)
+    node = turn.state.cluster.nodes.get(task.agent_id)
     if node is None or task.ended:
         return
-    window = turn.state.windows.get(node.id, Window())
+    window = turn.state.cluster.windows.get(node.id, Window())
     if status.reason == TIMED_OUT:
         _back_off(turn, node, window, task.launched_at)
     elif task.state is TaskState.LAUNCHED and new in _BY_EXECUTOR:
-        under_way = len(turn.state.restless.under_way.get(node.id, ()))
+        under_way = len(turn.state.work.restless.under_way.get(node.id, ()))
         now_is = launch_window.registered(window, task.launched_at, turn.now, under_way)
-        turn.state.windows[node.id] = now_is
+        turn.state.cluster.windows[node.id] = now_is
         if node.timeouts and task.launched_at >= window.shrunk_at:
             turn.put_node(changed(node, timeouts=0, launch_not_before=0.0))
 
@@ -46,5 +46,5 @@ def _back_off(turn: Turn, node: Node, window: Window, launched_at: float) -> Non
     """
     until = node.launch_not_before
     if until <= turn.now and launched_at > window.backed_off_at:
-        turn.state.windows[node.id], until = launch_window.timed_out(window, turn.now)
+        turn.state.cluster.windows[node.id], until = launch_window.timed_out(window, turn.now)
     turn.put_node(changed(node, timeouts=node.timeouts + 1, launch_not_before=until))

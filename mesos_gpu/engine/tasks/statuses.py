@@ -38,7 +38,7 @@ from mesos_gpu.wire.mesos.sound import sound
 
 def on_status(turn: Turn, status: Status) -> None:
     """Apply the life cycle table, then acknowledge."""
-    task = turn.state.tasks.get(status.task_id)
+    task = turn.state.work.tasks.get(status.task_id)
     if task is None:
         _on_unknown(turn, status)
     else:
@@ -65,7 +65,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         disbelieve(turn, status, why)
         return
     outcome = _outcome(status)
-    job = turn.state.current(task)
+    job = turn.state.work.current(task)
     if job is not None:
         status, outcome = in_words(status, outcome, job.spec.mem_mib)
     in_time = ends_in_time(task, status)
@@ -96,11 +96,11 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         _on_report(turn, task, status)
         return
     if new is TaskState.RUNNING and status.data:
-        on_resized(turn, turn.state.tasks[task.id], status)
-        on_told(turn, turn.state.tasks[task.id], status)
-        _on_listening(turn, turn.state.tasks[task.id], status)
+        on_resized(turn, turn.state.work.tasks[task.id], status)
+        on_told(turn, turn.state.work.tasks[task.id], status)
+        _on_listening(turn, turn.state.work.tasks[task.id], status)
     if new in (TaskState.RUNNING, TaskState.KILLING) and status.data:
-        on_checkpoint(turn, turn.state.tasks[task.id], status)
+        on_checkpoint(turn, turn.state.work.tasks[task.id], status)
 
 
 def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
@@ -132,7 +132,7 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
         turn.effects.append(Kill(task.id, task.agent_id))
     if Action.SAVE not in actions:
         return
-    job = turn.state.current(task)
+    job = turn.state.work.current(task)
     message = task.evicted or status.message or task.message
     more: dict[str, Any] = {}
     if new in (TaskState.STARTING, TaskState.RUNNING) and task.program is None and status.data:
@@ -147,7 +147,7 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     turn.put_task(task)
     if outcome is not None:
         for gpu in outcome.refused_gpus:
-            turn.state.contested[gpu] = turn.now + turn.settings.contested_s
+            turn.state.gpus.contested[gpu] = turn.now + turn.settings.contested_s
     if task.covers is not None:
         covers.on_changed(turn, task, status)
     elif task.unknown is not None or job is None:
@@ -169,7 +169,7 @@ def _on_jobless(turn: Turn, task: Task) -> None:
     if task.job_id is None:
         _on_monitor(turn, task)
     elif task.unknown is not None and task.ended:
-        turn.state.forget_task(task)
+        turn.state.work.forget_task(task)
         turn.effects.append(ForgetTask(task.id))
 
 
@@ -180,14 +180,14 @@ def abandon(turn: Turn, task: Task, why: str) -> None:
 
 def _on_monitor(turn: Turn, task: Task) -> None:
     """A monitor that ended is started again on the next offer of its agent; what it said is void."""
-    node = turn.state.nodes.get(task.agent_id)
+    node = turn.state.cluster.nodes.get(task.agent_id)
     if not task.ended and task.state is not TaskState.ABANDONED:
         return
     if task.ended:
-        del turn.state.tasks[task.id]
+        del turn.state.work.tasks[task.id]
         turn.effects.append(ForgetTask(task.id))
     if node is not None and node.monitor == task.id:
-        lived_s, roll = turn.now - task.launched_at, turn.state.rolls.under_way.get(node.id)
+        lived_s, roll = turn.now - task.launched_at, turn.state.cluster.rolls.under_way.get(node.id)
         if roll is not None and roll.old != task.id:
             roll.failed = task.message
         failures = 1 if lived_s >= covers.STEADY_S else node.monitor_launches
@@ -197,13 +197,13 @@ def _on_monitor(turn: Turn, task: Task) -> None:
 
 def disbelieve(turn: Turn, status: Status, why: str) -> None:
     """Change nothing, count it and say it."""
-    turn.state.disbelieved += 1
+    turn.state.mesos.disbelieved += 1
     turn.effects.append(Disbelieve(status.task_id, status.state, why))
 
 
 def _on_report(turn: Turn, task: Task, status: Status) -> None:
     """What a monitor says of its own agent's cards, and of no others."""
-    node = turn.state.nodes.get(task.agent_id)
+    node = turn.state.cluster.nodes.get(task.agent_id)
     if node is None:
         return
     if node.monitor != task.id:
@@ -221,7 +221,7 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     turn.put_node(node)
     on_uses(turn, node)
     if not same and inventory.task_uses:
-        turn.state.gpu_work.reported.add(node.id)
+        turn.state.gpus.gpu_work.reported.add(node.id)
     for gpu in node.gpus:
         if same and gpu.health is Health.OK:
             continue
@@ -234,7 +234,7 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
 def _read(turn: Turn, node: Node, data: bytes) -> Inventory:
     """A report; one that says the same again is recognised by its bytes. Of a monitor that this scheduler has no
     messages in common with, nothing but what it is."""
-    agents = turn.state.agents
+    agents = turn.state.cluster.agents
     if (same := agents.read_as(node, data)) is not None:
         return same
     try:
@@ -254,14 +254,14 @@ def _unread(turn: Turn, node: Node, why: str) -> Inventory:
 
 def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
     """Which of the cards another agent has, by a report that still counts; "": none."""
-    agents = turn.state.agents
+    agents = turn.state.cluster.agents
     if inventory is node.inventory and not agents.named_twice:
         return ""
     named = {gpu.id for gpu in inventory.gpus}
     if not agents.others_naming(node, named):
         return ""  # nearly always: a thousand agents report in ten seconds
     oldest = turn.now - turn.settings.report_stale_s
-    for other in turn.state.nodes.values():
+    for other in turn.state.cluster.nodes.values():
         counts = other.lost_at is None and (other.reported_at or 0.0) > oldest
         if other.id != node.id and counts and (theirs := sorted(named & _claimed(other))):
             return f"it names {theirs[0]}, which is a card of {other.hostname} (agent {other.id})"
@@ -313,7 +313,7 @@ def _on_listening(turn: Turn, task: Task, status: Status) -> None:
 
 
 def _has_sick_gpu(turn: Turn, task: Task) -> bool:
-    node = turn.state.nodes.get(task.agent_id)
+    node = turn.state.cluster.nodes.get(task.agent_id)
     if node is None:
         return False
     gpus = (node.gpu(gpu_id) for gpu_id in task.gpus)

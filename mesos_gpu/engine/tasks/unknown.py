@@ -51,7 +51,7 @@ def hold(
     turn: Turn, task_id: TaskId, agent_id: AgentId, state: TaskState, listed: Listed | None = None
 ) -> None:
     """Take up a task of which nothing is known yet but that it is there."""
-    node = turn.state.nodes.get(agent_id)
+    node = turn.state.cluster.nodes.get(agent_id)
     task = Task(
         id=task_id,
         agent_id=agent_id,
@@ -76,7 +76,7 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
         if covers.card_of(listed.task_id) is not None:
             _take_up_cover(turn, listed)
             continue
-        known = state.tasks.get(listed.task_id)
+        known = state.work.tasks.get(listed.task_id)
         if listed.label is not None:
             _bump(turn, listed.label)
         if known is not None:
@@ -85,15 +85,15 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
             continue
         if new := state_to_hold(Status(listed.task_id, listed.state)):
             hold(turn, listed.task_id, listed.agent_id, new, listed)
-    for task in [state.tasks[task_id] for task_id in state.unknown]:
+    for task in [state.work.tasks[task_id] for task_id in state.work.unknown]:
         if (
             task.unknown is not None and task.unknown.listed is None
         ):  # whoever spoke of it, the master has none
             state.set_task(replace(task, state=TaskState.LOST))
-            state.forget_task(task)
+            state.work.forget_task(task)
             turn.effects.append(ForgetTask(task.id))
-    if state.doubtful:
-        state.doubtful = False
+    if state.mesos.doubtful:
+        state.mesos.doubtful = False
         _ask_for_shares(turn)
         turn.effects.append(SaveTrust())
     _adopt_awaited(turn)
@@ -101,7 +101,7 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
 
 def _take_up_cover(turn: Turn, listed: Listed) -> None:
     """Let a task go on that holds a card: the state may know as little of the shares that it is held for."""
-    if listed.task_id in turn.state.tasks:
+    if listed.task_id in turn.state.work.tasks:
         return
     if new := state_to_hold(Status(listed.task_id, listed.state)):
         covers.adopt(turn, listed.task_id, listed.agent_id, new)
@@ -109,7 +109,7 @@ def _take_up_cover(turn: Turn, listed: Listed) -> None:
 
 def _ask_for_shares(turn: Turn) -> None:
     """Ask what tasks have that the state knows from before: they may have been resized since."""
-    for task in [turn.state.tasks[task_id] for task_id in turn.state.live]:
+    for task in [turn.state.work.tasks[task_id] for task_id in turn.state.work.live]:
         asked = question(task, turn.now)
         if asked is not task:
             turn.put_task(asked)
@@ -118,14 +118,16 @@ def _ask_for_shares(turn: Turn) -> None:
 def on_tick(turn: Turn) -> None:
     """Ask for what is not described yet, and take up what has become possible."""
     state = turn.state
-    bare = any(u is not None and u.listed is None for u in (state.tasks[i].unknown for i in state.unknown))
-    if (bare or state.doubtful) and turn.now - state.listing_at >= LIST_AGAIN_S:
-        state.listing_at = turn.now
+    bare = any(
+        u is not None and u.listed is None for u in (state.work.tasks[i].unknown for i in state.work.unknown)
+    )
+    if (bare or state.mesos.doubtful) and turn.now - state.mesos.listing_at >= LIST_AGAIN_S:
+        state.mesos.listing_at = turn.now
         turn.effects.append(ListTasks())
-    if not state.doubtful:
+    if not state.mesos.doubtful:
         _adopt_awaited(turn)
-    for task_id in state.unknown:
-        task = state.tasks[task_id]
+    for task_id in state.work.unknown:
+        task = state.work.tasks[task_id]
         if task.kill_sent_at is not None and turn.now - task.kill_sent_at >= turn.settings.kill_resend_s:
             _kill(turn, task)
 
@@ -150,7 +152,7 @@ def on_adopted(turn: Turn, task_id: TaskId) -> None:
             f"{task_id} is one of {label.tasks} tasks that run together, and {len(round_)} of them are there",
             remedy=f"end it: mesos-gpu tasks unknown kill {task_id}",
         )
-    job = turn.state.jobs.get(label.job_id)
+    job = turn.state.work.jobs.get(label.job_id)
     if job is not None and job.state is not JobState.PENDING:
         raise Conflict(
             f"{task_id} is of job {job.id}, which is {job.state.value} without it",
@@ -174,9 +176,9 @@ def _kill(turn: Turn, task: Task) -> None:
 
 
 def _held(turn: Turn, task_id: TaskId) -> Task:
-    if task_id not in turn.state.unknown:
+    if task_id not in turn.state.work.unknown:
         raise NotFound(f"there is no unknown task {task_id}", remedy=_LIST)
-    return turn.state.tasks[task_id]
+    return turn.state.work.tasks[task_id]
 
 
 def _label(task: Task) -> Label | None:
@@ -211,30 +213,33 @@ def _described(turn: Turn, task: Task, listed: Listed) -> Task:
 def _replace(turn: Turn, old: Task, new: Task) -> None:
     """Put a task in another's place; it may be of another job now."""
     if new.job_id != old.job_id:
-        turn.state.forget_task(old)
+        turn.state.work.forget_task(old)
     turn.put_task(new)
 
 
 def _bump(turn: Turn, label: Label) -> None:
     """Mesos must never see a task id twice: the job's next launch comes after all that ran."""
-    job = turn.state.jobs.get(label.job_id)
+    job = turn.state.work.jobs.get(label.job_id)
     if job is not None and job.launches < label.launch and job.state is JobState.PENDING:
         turn.put_job(replace(job, launches=label.launch))
 
 
 def _round(turn: Turn, label: Label) -> list[Task]:
     """The unknown tasks of one launch, by rank."""
-    held = ((turn.state.tasks[task_id], _label(turn.state.tasks[task_id])) for task_id in turn.state.unknown)
+    held = (
+        (turn.state.work.tasks[task_id], _label(turn.state.work.tasks[task_id]))
+        for task_id in turn.state.work.unknown
+    )
     tasks = [task for task, its in held if its and (its.job_id, its.launch) == (label.job_id, label.launch)]
     return sorted(tasks, key=lambda task: task.rank)
 
 
 def _adopt_awaited(turn: Turn) -> None:
     """A job that waits to be launched, and is: it has what runs, and nobody need say so."""
-    for task_id in list(turn.state.unknown):
-        task = turn.state.tasks[task_id]
+    for task_id in list(turn.state.work.unknown):
+        task = turn.state.work.tasks[task_id]
         label = _label(task)  # none after its launch was taken up
-        job = turn.state.jobs.get(label.job_id) if label else None
+        job = turn.state.work.jobs.get(label.job_id) if label else None
         if label is None or job is None or task.kill_sent_at is not None:
             continue
         round_ = _round(turn, label)
@@ -272,7 +277,7 @@ def _adopt(turn: Turn, job: Job, label: Label, tasks: Sequence[Task]) -> None:
 def _of_array(turn: Turn, job_id: JobId) -> dict[str, Any]:
     """What says that a job is a task of an array that is known: no other one is made for its index."""
     of = whose(job_id)
-    array = turn.state.arrays.get(of[0]) if of is not None else None
+    array = turn.state.work.arrays.get(of[0]) if of is not None else None
     if of is None or array is None or array.indexes.position(of[1]) is None:
         return {}
     return {"array": array.id, "index": of[1]}
@@ -303,12 +308,12 @@ def _job_of(turn: Turn, task: Task, label: Label) -> Job:
         id=label.job_id,
         spec=spec,
         submitted_at=label.launched_at or turn.now,
-        sequence=turn.state.next_sequence,
+        sequence=turn.state.work.next_sequence,
         owner=label.owner,
         adopted=True,
         **_of_array(turn, label.job_id),
     )
-    catalog = turn.state.catalog
+    catalog = turn.state.apps.catalog
     info = catalog.versions.get(label.app or "") if label.app_version is not None else None
     if info is None:
         return job

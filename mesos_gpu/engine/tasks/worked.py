@@ -24,7 +24,7 @@ def on_report(turn: Turn, before: Node, now: Node) -> None:
     """Add what a report tells of the tasks on its node to what they did. `before`: the node with the report before."""
     old, new = _by_task(before), _by_task(now)
     for task_id in dict.fromkeys((*old, *new)):
-        task, span = turn.state.tasks.get(task_id), turn.state.spans.get(task_id)
+        task, span = turn.state.work.tasks.get(task_id), turn.state.ledger.spans.get(task_id)
         if task is not None and span is not None and task.agent_id == now.id:
             _take_in(turn, before, span, task, old.get(task_id, {}), new.get(task_id, {}))
 
@@ -32,8 +32,8 @@ def on_report(turn: Turn, before: Node, now: Node) -> None:
 def closing(turn: Turn, span: Span, task: Task | None, *, goes_on: bool) -> tuple[Did, ...]:
     """What the GPUs of a span did that is over. If its task goes on in another, that begins with nothing."""
     state = turn.state
-    kept = state.span_works.get(span.task_id)
-    node = state.nodes.get(task.agent_id) if task is not None else None
+    kept = state.ledger.span_works.get(span.task_id)
+    node = state.cluster.nodes.get(task.agent_id) if task is not None else None
     uses = _by_task(node).get(span.task_id, {}) if node is not None else {}
     if task is not None and node is not None and uses:
         kept = _Sum(turn, kept, span, task, node).added(uses, {}, 0)
@@ -41,7 +41,7 @@ def closing(turn: Turn, span: Span, task: Task | None, *, goes_on: bool) -> tupl
         return ()
     if goes_on:
         turn.put(SpanWork(kept.task_id, kept.folded_ms, kept.cards))
-    elif span.task_id in state.span_works:
+    elif span.task_id in state.ledger.span_works:
         turn.drop(SpanWork, span.task_id)
     return kept.did
 
@@ -54,7 +54,7 @@ def _by_task(node: Node) -> dict[TaskId, dict[GpuId, TaskUse]]:
 
 
 def _take_in(turn: Turn, before: Node, span: Span, task: Task, old: Uses, new: Uses) -> None:
-    kept, waiting_milli = turn.state.span_works.get(task.id), 0
+    kept, waiting_milli = turn.state.ledger.span_works.get(task.id), 0
     if any(_did_nothing(old.get(gpu_id), use) for gpu_id, use in new.items()):
         waiting_milli = _waiting_milli(turn)
     now_ms = int(turn.now * MS)

@@ -37,7 +37,7 @@ class Change:
 
 def keep(turn: Turn) -> list[Change]:
     """Bring the open spans up to what the tasks hold after this step; what has changed."""
-    if turn.state.spans_seen and _SEEN.isdisjoint(map(type, turn.effects)):
+    if turn.state.ledger.spans_seen and _SEEN.isdisjoint(map(type, turn.effects)):
         return []  # most steps are reports of monitors
     # What is there already is of bookings, and put down to no task.
     charged = [effect.record for effect in turn.effects if isinstance(effect, KeepRecord)]
@@ -50,8 +50,8 @@ def keep(turn: Turn) -> list[Change]:
 def on_tick(turn: Turn) -> None:
     """Sum up the records that are old enough, once a day."""
     day = int((turn.now - turn.settings.keep_spans_s) * MS) // DAY_MS
-    if day > turn.state.folded_day:
-        turn.state.folded_day = day
+    if day > turn.state.ledger.folded_day:
+        turn.state.ledger.folded_day = day
         turn.effects.append(FoldRecords(day * DAY_MS))
 
 
@@ -64,19 +64,19 @@ def _touched(turn: Turn) -> dict[TaskId, None]:
     """Tasks of which something may have changed."""
     state = turn.state
     touched: dict[TaskId, None] = {}
-    for effect in turn.effects if state.spans_seen else ():
+    for effect in turn.effects if state.ledger.spans_seen else ():
         if isinstance(effect, SaveTask):
             touched[effect.task.id] = None
         elif isinstance(effect, SaveJob):
             job = effect.job
             if job.spec.gpus and job.task_id is not None:
-                for task in state.round_of(job):
+                for task in state.work.round_of(job):
                     touched[task.id] = None
         elif isinstance(effect, SaveQueues):
-            state.spans_seen = False
-    if not state.spans_seen:
-        state.spans_seen = True
-        return dict.fromkeys((*state.spans, *state.live))
+            state.ledger.spans_seen = False
+    if not state.ledger.spans_seen:
+        state.ledger.spans_seen = True
+        return dict.fromkeys((*state.ledger.spans, *state.work.live))
     return touched
 
 
@@ -104,7 +104,7 @@ def _in_vain(turn: Turn, job: Job) -> Closed:
         pool="",
         parts=(Part("", 0, 0),),
         borrowed=False,
-        charge_percent=charge_percent(turn.state.queues, job.spec.job_class),
+        charge_percent=charge_percent(turn.state.quota.queues, job.spec.job_class),
         begins_ms=at_ms,
         wait_ms=wait_ms,
         wanted_milli=job.spec.gpu_milli_in_all,
@@ -114,9 +114,9 @@ def _in_vain(turn: Turn, job: Job) -> Closed:
 
 
 def _look(turn: Turn, task_id: TaskId) -> Change | None:
-    state, old = turn.state, turn.state.spans.get(task_id)
-    task = state.tasks.get(task_id)
-    job = state.holding_job(task) if task is not None and task.gpus else None
+    state, old = turn.state, turn.state.ledger.spans.get(task_id)
+    task = state.work.tasks.get(task_id)
+    job = state.work.holding_job(task) if task is not None and task.gpus else None
     if task is None or job is None:
         return None if old is None else Change(old, None, _end(turn, old, task))
     new = _span(state, task, job, old)
@@ -131,7 +131,7 @@ def _look(turn: Turn, task_id: TaskId) -> Change | None:
 
 def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
     """What a task holds, as if it had begun with the span that is open."""
-    document, node = state.queues, state.nodes.get(task.agent_id)
+    document, node = state.quota.queues, state.cluster.nodes.get(task.agent_id)
     parts = parts_of(document, node, task.gpus, job.spec.gpu_model, granted_milli(state, task, job))
     if old is not None and any(not part.model for part in parts) and _milli(parts) == _milli(old.parts):
         parts = at_cost(document, old.parts, job.spec.gpu_model)  # its node says no more of what it holds
@@ -154,10 +154,10 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
 
 def _pool_of(state: State, task: Task) -> str:
     """The pool that it is in; "": there are none."""
-    node = state.nodes.get(task.agent_id)
-    if not state.queues.pools or node is None:
+    node = state.cluster.nodes.get(task.agent_id)
+    if not state.quota.queues.pools or node is None:
         return ""
-    return pool_of_node(state.tree, node)
+    return pool_of_node(state.quota.tree, node)
 
 
 def _milli(parts: tuple[Part, ...]) -> int:
@@ -174,15 +174,15 @@ def _waited(turn: Turn, new: Span, task: Task, job: Job) -> Span:
 
 def _wait_ms(state: State, job: Job, until: float, but: TaskId | None = None) -> int:
     """How long it waited before a time: since it was submitted, its last launch but that ended, or it may start."""
-    ends = [t.ended_at or 0.0 for t in state.tasks_of(job.id) if t.ended and t.id != but]
+    ends = [t.ended_at or 0.0 for t in state.work.tasks_of(job.id) if t.ended and t.id != but]
     return int(max(until - max(job.submitted_at, job.not_before, *ends), 0.0) * MS)
 
 
 def unmet(state: State, now: float) -> list[Row]:
     """What jobs wait for that have not started, as it would be on record if they did now."""
     rows: list[Row] = []
-    for _, job_id in state.queue:
-        job = state.jobs[job_id]
+    for _, job_id in state.work.queue:
+        job = state.work.jobs[job_id]
         spec = job.spec
         if spec.gpus:
             account = Account(owner_of(job), spec.queue, spec.job_class or "", spec.app or "", "", "")
@@ -193,9 +193,11 @@ def unmet(state: State, now: float) -> list[Row]:
 
 def _unmade_behind(state: State, job: Job) -> int:
     """How many tasks stand behind the first draft of an array that are no jobs yet, and that its limit lets start."""
-    array = state.arrays.get(job.array or JobId(""))
-    drafts = state.members.drafts.get(job.array or JobId(""), {})
-    return state.members.startable(array) if array is not None and next(iter(drafts), None) == job.id else 0
+    array = state.work.arrays.get(job.array or JobId(""))
+    drafts = state.work.members.drafts.get(job.array or JobId(""), {})
+    return (
+        state.work.members.startable(array) if array is not None and next(iter(drafts), None) == job.id else 0
+    )
 
 
 def _end(turn: Turn, old: Span, task: Task | None) -> Closed:
@@ -203,7 +205,7 @@ def _end(turn: Turn, old: Span, task: Task | None) -> Closed:
     ends_ms = max(old.begins_ms, now_ms(turn))
     turn.state.drop(Span, old.task_id)
     turn.effects.append(ForgetSpan(old.task_id))
-    job = turn.state.jobs.get(old.job_id)
+    job = turn.state.work.jobs.get(old.job_id)
     reason = reason_of(task)
     lost_ms = refunded_ms = 0
     if reason in _LOST:
@@ -231,7 +233,7 @@ def _change(turn: Turn, old: Span, new: Span) -> Change:
         reason = SpanEnd.RESIZED
     elif old.borrowed != new.borrowed:
         reason = SpanEnd.SEAT
-    did = worked.closing(turn, old, turn.state.tasks.get(old.task_id), goes_on=True)
+    did = worked.closing(turn, old, turn.state.work.tasks.get(old.task_id), goes_on=True)
     record = Closed(old, at_ms, 0, 0, reason, did)
     turn.effects.append(KeepRecord(record))
     new = replace(new, begins_ms=at_ms, wait_ms=0, wanted_milli=0)

@@ -41,7 +41,7 @@ from mesos_gpu.policy.tenancy.tree import Tree
 
 def keep(turn: Turn, changes: Sequence[Change]) -> None:
     """Charge budgets for what the step has begun and ended."""
-    tree = turn.state.tree
+    tree = turn.state.quota.tree
     if tree.is_flat:
         return
     changed = any(isinstance(effect, SaveQueues) for effect in turn.effects)
@@ -84,7 +84,7 @@ def _count(turn: Turn, tree: Tree, changes: Sequence[Change]) -> None:
 
 def on_tick(turn: Turn) -> None:
     """Look at the budgets when the first of them has to be."""
-    tree = turn.state.tree
+    tree = turn.state.quota.tree
     if tree.has_budgets and (
         book_of(turn.state).meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms
     ):
@@ -94,15 +94,15 @@ def on_tick(turn: Turn) -> None:
 
 def _call_off(turn: Turn) -> None:
     """Let those go on whose budget was empty, and is not any more, or stops nobody."""
-    state, tree = turn.state, turn.state.tree
-    for task_id in state.restless.in_order(state.restless.tasks):
-        notice, span = state.tasks[task_id].notice, state.spans.get(task_id)
+    state, tree = turn.state, turn.state.quota.tree
+    for task_id in state.work.restless.in_order(state.work.restless.tasks):
+        notice, span = state.work.tasks[task_id].notice, state.ledger.spans.get(task_id)
         if notice is None or notice.reason is not NoticeReason.BUDGET or not notice.stands or span is None:
             continue
         paying_now = paid_by(tree, span.queue, user_of(span))
         known = (standing_of(state, tree, *each, now_ms(turn)) for each in paying_now)
         if not any(each is not None and stops(each) for each in known):
-            job = state.jobs[span.job_id]
+            job = state.work.jobs[span.job_id]
             notices.recall(
                 turn, job, "no budget that it pays from is empty any more", of=(NoticeReason.BUDGET,)
             )
@@ -117,15 +117,15 @@ def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
         records: Of spans that ended in this step: what of them was after a border is paid by the period after it.
     """
     keys = dict(budgets_of(tree))
-    for span in turn.state.spans.values():
+    for span in turn.state.ledger.spans.values():
         keys |= dict(paid_by(tree, span.queue, user_of(span)))
-    for queue, user, _ in list(turn.state.budget_uses):
+    for queue, user, _ in list(turn.state.ledger.budget_uses):
         if (queue, user) not in keys:
             keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
     begun = [_open(turn, tree, key, budget, records) for key, budget in keys.items()]
     if any(begun):
         book_of(turn.state).meters = None  # what began before a period counts from its begin
-        turn.state.unmatched = True
+        turn.state.match.unmatched = True
     _drop_gone(turn, keys)
     meters = meters_of(turn.state, tree)
     due_ms = NEVER_MS
@@ -145,7 +145,7 @@ def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
     Raises:
         NotFound: There is no such budget.
     """
-    tree = turn.state.tree
+    tree = turn.state.quota.tree
     key = event.queue, event.user
     if key not in {**budgets_of(tree), **dict(paid_by(tree, event.queue, event.user))}:
         whose = f"user {event.user} in queue {event.queue}" if event.user != "*" else f"queue {event.queue}"
@@ -157,7 +157,7 @@ def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
         use = latest_of(turn.state, key)
     assert use is not None, "it was just opened"
     _put(turn, replace(use, granted=use.granted + event.amount))
-    turn.state.unmatched = True
+    turn.state.match.unmatched = True
     look(turn, tree)
 
 
@@ -202,7 +202,7 @@ def _left_of(budget: Budget, use: BudgetUse | None, spans: Sequence[Span]) -> in
 
 
 def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
-    for use in list(turn.state.budget_uses.values()):
+    for use in list(turn.state.ledger.budget_uses.values()):
         if (use.queue, use.user) not in keys:
             _drop(turn, use)
 
@@ -213,7 +213,7 @@ def _tell(turn: Turn, standing: Standing) -> None:
     if percent != standing.use.told_percent:
         use = replace(standing.use, told_percent=percent)
         _put(turn, use)
-        turn.state.unmatched = True
+        turn.state.match.unmatched = True
         if percent > standing.use.told_percent:
             reached(turn, use)
 
@@ -221,6 +221,6 @@ def _tell(turn: Turn, standing: Standing) -> None:
 def _stop(turn: Turn, tree: Tree, key: Key, standing: Standing) -> None:
     """Give all that pay from an empty budget notice, once."""
     for job_id in dict.fromkeys(span.job_id for span in paying(turn.state, tree, key)):
-        job = turn.state.jobs[job_id]
+        job = turn.state.work.jobs[job_id]
         if notices.stands(turn, job) is None:
             notices.give(turn, job, NoticeReason.BUDGET, words_of(standing))

@@ -49,12 +49,12 @@ class _Known:
 def capacities(state: State, tree: Tree) -> Mapping[str, PoolCapacity]:
     """What each pool has that has nodes. A node that has not reported for a while has what it reported last: what it
     is divided into shall not jump at each report that is late."""
-    taken_out = tuple(state.drains), tuple(state.resets)
+    taken_out = tuple(state.cluster.drains), tuple(state.gpus.resets)
     known: _Known | None = state.books.notes.get(_NOTE)
     if known is None or known.tree is not tree or known.taken_out != taken_out:
         known = state.books.notes[_NOTE] = _Known(tree, taken_out)
     pools: dict[str, PoolCapacity] = {}
-    for agent_id, node in state.nodes.items():
+    for agent_id, node in state.cluster.nodes.items():
         seen = known.nodes.get(agent_id)
         if seen is None or seen[0] is not node:
             seen = known.nodes[agent_id] = node, *_of_node(state, tree, node)
@@ -62,8 +62,8 @@ def capacities(state: State, tree: Tree) -> Mapping[str, PoolCapacity]:
         if models:
             capacity = pools.setdefault(pool, PoolCapacity())
             _add(capacity, tree, models)
-            if tree.document.fairness is Fairness.DRF and agent_id in state.capacities:
-                seen_of_it = state.capacities[agent_id]
+            if tree.document.fairness is Fairness.DRF and agent_id in state.cluster.capacities:
+                seen_of_it = state.cluster.capacities[agent_id]
                 most = seen_of_it.latest.most(seen_of_it.before)
                 capacity.cpus_milli += round(most.cpus * 1000)
                 capacity.mem_mib += round(most.mem_mib)

@@ -32,7 +32,7 @@ def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
     Raises:
         Conflict: Somebody else has changed it since it was read, or jobs would be in no leaf.
     """
-    latest, after_s = turn.state.queues, event.reclaim_after_s
+    latest, after_s = turn.state.quota.queues, event.reclaim_after_s
     if event.expected_version == latest.version:
         refuse_homeless(turn.state, turn.settings, event.document)
     until = None if after_s is None else turn.now + after_s
@@ -46,11 +46,14 @@ def keep_hours(turn: Turn) -> None:
     """Let the hours of queues be as they are now. A clock that is set back a little lets none come twice: they stay as
     they were until it has caught up."""
     state, now = turn.state, turn.now
-    if state.hours_at - MOST_BACK_S <= now < state.hours_at:
+    if state.quota.hours_at - MOST_BACK_S <= now < state.quota.hours_at:
         return
-    state.hours_at = now
-    if state.made_hours is not None and not state.hours.span.since <= now < state.hours.span.until:
-        state.made_hours, state.unmatched = None, True
+    state.quota.hours_at = now
+    if (
+        state.quota.made_hours is not None
+        and not state.quota.hours.span.since <= now < state.quota.hours.span.until
+    ):
+        state.quota.made_hours, state.match.unmatched = None, True
 
 
 def found_of(state: State, settings: Settings, document: QueueDocument, now: float) -> Findings:
@@ -60,7 +63,7 @@ def found_of(state: State, settings: Settings, document: QueueDocument, now: flo
         NodeFacts(
             tuple(gpu.model for gpu in node.gpus), node.attributes, node.hostname, node.region, node.zone
         )
-        for node in state.nodes.values()
+        for node in state.cluster.nodes.values()
         if node.gpus
     ]
     made = findings(Tree(document), facts)
@@ -94,8 +97,8 @@ def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -
     """
     homeless: dict[str, list[JobId]] = {}
     leaves, before = leaves_of(document, settings.queue_limits), _leaves_before(state, settings)
-    waiting = [(array.id, array.spec.queue) for array in state.arrays.values() if array.left]
-    live = [(job.id, job.spec.queue) for job in state.jobs.values() if not job.state.ended]
+    waiting = [(array.id, array.spec.queue) for array in state.work.arrays.values() if array.left]
+    live = [(job.id, job.spec.queue) for job in state.work.jobs.values() if not job.state.ended]
     for job_id, queue in (*live, *waiting):
         if queue not in leaves and (before is None or queue in before):
             homeless.setdefault(queue, []).append(job_id)
@@ -119,4 +122,4 @@ def leaves_of(document: QueueDocument, named: Mapping[str, int]) -> Collection[s
 
 def _leaves_before(state: State, settings: Settings) -> Collection[str] | None:
     """The queues that take jobs now; None: all names do."""
-    return leaves_of(state.queues, settings.queue_limits) if state.queues.version else None
+    return leaves_of(state.quota.queues, settings.queue_limits) if state.quota.queues.version else None

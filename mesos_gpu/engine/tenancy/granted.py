@@ -7,7 +7,8 @@ was charged before. A change that comes twice, or late, is therefore charged onc
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mesos_gpu.engine.charges import Charges, charges_of
+from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.indexes.charges import Charges
 from mesos_gpu.engine.tenancy import past_uses
 from mesos_gpu.engine.tenancy.past_uses import Change
 from mesos_gpu.engine.turn import Turn
@@ -20,12 +21,12 @@ from mesos_gpu.model.tenancy import NO_QUEUES, Fairness
 def settle(turn: Turn) -> None:
     """Charge what the step has granted, and take back what it has ended; nothing while there is no document."""
     state = turn.state
-    if state.tree.is_flat:
+    if state.quota.tree.is_flat:
         return
     charges = charges_of(state, turn.settings)
     changed = any(isinstance(effect, SaveQueues) for effect in turn.effects)
     if changed:
-        past_uses.on_document(turn, state.queue_versions.get(state.queues.version - 1, NO_QUEUES))
+        past_uses.on_document(turn, state.quota.queue_versions.get(state.quota.queues.version - 1, NO_QUEUES))
     tasks = list(_changed(turn, all_of_them=changed))
     changes = [change for task in tasks for change in _settled(turn, charges, task)]
     past_uses.on_changes(turn, charges.tree, changes)
@@ -47,16 +48,16 @@ def _changed(turn: Turn, *, all_of_them: bool) -> Iterator[Task]:
     """Tasks of the step, each once, as they are now; those that were forgotten in it as they were last."""
     saved = {effect.task.id: effect.task for effect in turn.effects if isinstance(effect, SaveTask)}
     if all_of_them:
-        saved |= {task_id: turn.state.tasks[task_id] for task_id in turn.state.live}
+        saved |= {task_id: turn.state.work.tasks[task_id] for task_id in turn.state.work.live}
     for task_id, task in saved.items():
-        yield turn.state.tasks.get(task_id, task)
+        yield turn.state.work.tasks.get(task_id, task)
 
 
 def _settled(turn: Turn, charges: Charges, task: Task) -> Iterator[Change]:
     old, new = task.charge, charge_of(charges, task)
     if old == new:
         return
-    if task.id in turn.state.tasks:
+    if task.id in turn.state.work.tasks:
         turn.put(replace(task, charge=new))
     # What a task held until its end counts up to that, whenever it is heard of.
     at = task.ended_at if new is None and task.ended and task.ended_at is not None else turn.now

@@ -54,7 +54,7 @@ def _declared(tree: Tree, job_class: str | None, queue: str) -> Idle:
 
 def idle_of(state: State, job: Job, now: float) -> tuple[Idleness, Idle] | None:
     """What is shown of a job: how idle it is known to be, and its rules; None: there is nothing to show."""
-    known, tree = state.idlenesses.get(job.id), state.tree
+    known, tree = state.work.idlenesses.get(job.id), state.quota.tree
     if known is None:
         return None
     if known.keep_until is not None and (now >= known.keep_until or job.state.ended):
@@ -68,21 +68,21 @@ def idle_of(state: State, job: Job, now: float) -> tuple[Idleness, Idle] | None:
 
 def on_tick(turn: Turn) -> None:
     """Take in what monitors have reported, and end whose notice has run out."""
-    state, tree = turn.state, turn.state.tree
-    work = state.gpu_work
+    state, tree = turn.state, turn.state.quota.tree
+    work = state.gpus.gpu_work
     reported, work.reported = sorted(work.reported), set()
     if tree.is_flat:
         work.counts.clear()
         return
     looked: dict[JobId, None] = {}
     for agent_id in reported:
-        node = state.nodes.get(agent_id)
+        node = state.cluster.nodes.get(agent_id)
         if node is not None:
             _take_in(turn, tree, node, looked)
     for job_id in looked:
-        _look(turn, tree, state.jobs[job_id])
-    for task_id in state.restless.in_order(state.restless.tasks):
-        task = state.tasks[task_id]
+        _look(turn, tree, state.work.jobs[job_id])
+    for task_id in state.work.restless.in_order(state.work.restless.tasks):
+        task = state.work.tasks[task_id]
         notice, job = task.notice, running(turn, task)
         if notice is not None and notice.stands and notice.reason is NoticeReason.IDLE and job is not None:
             _look_after(turn, tree, job, notice)
@@ -92,13 +92,13 @@ def _take_in(turn: Turn, tree: Tree, node: Node, looked: dict[JobId, None]) -> N
     """Count what a node's latest report says of tasks that are there."""
     state = turn.state
     for use in node.inventory.task_uses if node.inventory else ():
-        task = state.tasks.get(use.task_id)
+        task = state.work.tasks.get(use.task_id)
         if task is None or task.agent_id != node.id or task.ended or use.gpu_id not in task.gpus:
             continue
-        job = state.jobs.get(task.job_id) if task.job_id is not None else None
+        job = state.work.jobs.get(task.job_id) if task.job_id is not None else None
         if job is None:
             continue
-        counts = state.gpu_work.counts.setdefault(task.id, {})
+        counts = state.gpus.gpu_work.counts.setdefault(task.id, {})
         count = counts[use.gpu_id] = counted(counts.get(use.gpu_id), use)
         if count.elapsed_ms >= _window_ms(turn, _declared(tree, job.spec.job_class, job.spec.queue)):
             looked.setdefault(job.id)
@@ -109,7 +109,7 @@ def _look(turn: Turn, tree: Tree, job: Job) -> None:
     members = _members(turn, job)
     rules = rules_of(tree, job)
     window_ms = _window_ms(turn, rules)
-    counts = [turn.state.gpu_work.counts.get(task.id, {}) for task in members]
+    counts = [turn.state.gpus.gpu_work.counts.get(task.id, {}) for task in members]
     cards = [of_task.get(gpu) for task, of_task in zip(members, counts, strict=True) for gpu in task.gpus]
     if not cards or any(card is None or card.elapsed_ms < window_ms for card in cards):
         return  # of some of its cards too little is known: its time stands
@@ -128,7 +128,7 @@ def _window_ms(turn: Turn, rules: Idle) -> float:
 
 def _members(turn: Turn, job: Job) -> Sequence[Task]:
     """The tasks of a job that runs as a whole and is not being ended; else none."""
-    members = [task for task in turn.state.round_of(job) if not task.ended]
+    members = [task for task in turn.state.work.round_of(job) if not task.ended]
     if not members or running(turn, members[0]) is None:
         return ()
     return members if all(task.state is TaskState.RUNNING for task in members) else ()
@@ -136,7 +136,7 @@ def _members(turn: Turn, job: Job) -> Sequence[Task]:
 
 def known_of(turn: Turn, job: Job) -> Idleness:
     """What is remembered of a job: of an earlier launch only until when it is kept."""
-    known = turn.state.idlenesses.get(job.id)
+    known = turn.state.work.idlenesses.get(job.id)
     if known is None:
         return Idleness(job.id, job.launches, since=turn.now)
     if known.launch != job.launches:
@@ -178,14 +178,14 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
 
 def is_pressing(state: State) -> bool:
     """Whether any job was warned, so that it might have to end for somebody who waits."""
-    return any(known.state is IdleState.WARNED for known in state.idlenesses.values())
+    return any(known.state is IdleState.WARNED for known in state.work.idlenesses.values())
 
 
 def returnable(turn: Turn) -> dict[JobId, Job]:
     """Jobs that end now if somebody waits whom their GPUs would serve: warned long enough, and known to do nothing."""
-    state, tree, jobs = turn.state, turn.state.tree, dict[JobId, Job]()
-    for known in state.idlenesses.values():
-        job = state.jobs.get(known.job_id)
+    state, tree, jobs = turn.state, turn.state.quota.tree, dict[JobId, Job]()
+    for known in state.work.idlenesses.values():
+        job = state.work.jobs.get(known.job_id)
         if known.state is IdleState.WARNED and job is not None and _is_returnable(turn, tree, job, known):
             jobs[job.id] = job
     return jobs
@@ -207,7 +207,7 @@ def _is_returnable(turn: Turn, tree: Tree, job: Job, known: Idleness) -> bool:
 
 def give_up(turn: Turn, job: Job, by: JobId) -> None:
     """Give one of those jobs notice, for one that waits."""
-    rules = rules_of(turn.state.tree, job)
+    rules = rules_of(turn.state.quota.tree, job)
     remember(turn, give(turn, job, known_of(turn, job), rules, _lead_s(turn, job, rules), by))
 
 
@@ -252,7 +252,7 @@ def kept_words(until: float, by: str, now: float) -> str:
 
 def remember(turn: Turn, new: Idleness, rules: Idle | None = None) -> None:
     """Keep it; it is saved when it has taken a step, and with `rules` if it has waited long enough for that."""
-    old = turn.state.idlenesses.get(new.job_id)
+    old = turn.state.work.idlenesses.get(new.job_id)
     if new.state is IdleState.ACTIVE and new.keep_until is None:
         if old is not None:
             turn.drop(Idleness, new.job_id)
@@ -306,7 +306,7 @@ def _call_off(turn: Turn, job: Job, why: str) -> None:
                 )
                 words.tell(turn, task, notice)
         if notices.stands(turn, job) is None:  # else its message says for what it ends
-            job = turn.put_job(replace(turn.state.jobs[job.id], message=f"it goes on: {why}"))
+            job = turn.put_job(replace(turn.state.work.jobs[job.id], message=f"it goes on: {why}"))
     words.happened(turn, EventKind.IDLE_OVER, job)
 
 
@@ -341,7 +341,9 @@ def on_keep_asked(turn: Turn, event: ev.KeepAsked) -> None:
     turn.put(replace(policy.forgotten(known, turn.now), keep_until=until, kept_by=event.by))
     words.happened(turn, EventKind.KEPT, job)
     why = kept_words(until, event.by, turn.now)
-    turn.show_job(replace(turn.state.jobs[job.id], message=why, version=turn.state.jobs[job.id].version + 1))
+    turn.show_job(
+        replace(turn.state.work.jobs[job.id], message=why, version=turn.state.work.jobs[job.id].version + 1)
+    )
 
 
 def on_keep_withdrawn(turn: Turn, event: ev.KeepWithdrawn) -> None:
@@ -360,7 +362,7 @@ def on_keep_withdrawn(turn: Turn, event: ev.KeepWithdrawn) -> None:
 
 def _kept_job(turn: Turn, job_id: JobId) -> tuple[Job, Idle]:
     """The job, and the rules for it."""
-    job, tree = turn.state.jobs.get(job_id), turn.state.tree
+    job, tree = turn.state.work.jobs.get(job_id), turn.state.quota.tree
     if job is None:
         raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps")
     if tree.is_flat:
@@ -368,7 +370,7 @@ def _kept_job(turn: Turn, job_id: JobId) -> tuple[Job, Idle]:
             "nothing is done about idle GPUs, as there is no document of queues",
             remedy="nothing need be done",
         )
-    known = turn.state.idlenesses.get(job_id)
+    known = turn.state.work.idlenesses.get(job_id)
     if job.state.ended or job.kill_requested or (known is not None and known.state is IdleState.RETURNED):
         raise Conflict(f"job {job_id} is {job.state.value}", remedy="keep one that is not being ended")
     return job, rules_of(tree, job)

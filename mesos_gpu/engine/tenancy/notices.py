@@ -104,7 +104,7 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
         assert task.notice is not None
         notice = replace(task.notice, number=task.notice.number + 1, recalled_at=turn.now)
         notices.tell(turn, replace(task, preempted_for=None), notice)
-    notices.happened(turn, EventKind.RECALL, job, turn.state.tasks[members[0].id].notice)
+    notices.happened(turn, EventKind.RECALL, job, turn.state.work.tasks[members[0].id].notice)
     turn.put_job(replace(job, message=f"it goes on: {why}", room_made_at=None, room_on=()))
     return True
 
@@ -120,7 +120,7 @@ def make_room_for_nobody(turn: Turn, job: Job) -> None:
 
 def stands(turn: Turn, job: Job) -> Notice | None:
     """The notice that a job has, and that was not called off; None: there is none."""
-    latest = (task.notice for task in turn.state.round_of(job) if not task.ended)
+    latest = (task.notice for task in turn.state.work.round_of(job) if not task.ended)
     return next((notice for notice in latest if notice is not None and notice.stands), None)
 
 
@@ -129,19 +129,19 @@ def goes_elsewhere(state: State, job: Job) -> bool:
     where room was made for it, and ends for another reason, goes nowhere."""
     if not job.room_on or job.state is JobState.PENDING or job.kill_requested:
         return False
-    return any(task.preempted_for is not None for task in state.round_of(job) if not task.ended)
+    return any(task.preempted_for is not None for task in state.work.round_of(job) if not task.ended)
 
 
 def _told(turn: Turn, job: Job) -> list[Task]:
     """List its tasks that have a notice which stands; none if one of them is being ended, as then all are."""
-    if any(task.evicted for task in turn.state.round_of(job)):
+    if any(task.evicted for task in turn.state.work.round_of(job)):
         return []
     return [task for task in _members(turn, job) if task.notice is not None and task.notice.stands]
 
 
 def _members(turn: Turn, job: Job) -> list[Task]:
     """List its tasks that are to be told: not those that are being ended."""
-    tasks = turn.state.round_of(job)
+    tasks = turn.state.work.round_of(job)
     return [
         task
         for task in tasks
@@ -152,13 +152,15 @@ def _members(turn: Turn, job: Job) -> list[Task]:
 def on_tick(turn: Turn) -> None:
     """End whose time has passed, tell of ends that come, call off what holds no more, and say again what was not
     heard."""
-    state, tree = turn.state, turn.state.tree
-    drains = {key: drain for key, drain in state.drains.items() if drain.deadline_at is not None}
+    state, tree = turn.state, turn.state.quota.tree
+    drains = {key: drain for key, drain in state.cluster.drains.items() if drain.deadline_at is not None}
     draining = any(queue.stop is Stop.DRAIN for queue in tree.queues.values())
-    seen, known = set[JobId](), state.restless
-    for task_id in list(state.live) if drains or draining else known.in_order(known.tasks | known.limited):
-        task = state.tasks[task_id]
-        job = state.jobs.get(task.job_id) if task.job_id is not None else None
+    seen, known = set[JobId](), state.work.restless
+    for task_id in (
+        list(state.work.live) if drains or draining else known.in_order(known.tasks | known.limited)
+    ):
+        task = state.work.tasks[task_id]
+        job = state.work.jobs.get(task.job_id) if task.job_id is not None else None
         if job is None or job.id in seen:
             continue
         limited = job.spec.timeout_s is not None and lead_s(turn, job) > 0
@@ -211,7 +213,7 @@ def _drained(
     if queue is not None and queue.stop is Stop.DRAIN:
         return f"its queue {queue.path} is drained", None
     ends: list[tuple[float, str]] = []
-    for task in turn.state.round_of(job) if drains else ():
+    for task in turn.state.work.round_of(job) if drains else ():
         for key in ((Target.NODE, task.hostname), *((Target.GPU, gpu) for gpu in task.gpus)):
             drain = drains.get(key)
             if drain is not None and drain.deadline_at is not None and not task.ended:
@@ -240,5 +242,5 @@ def end(turn: Turn, job: Job, notice: Notice) -> None:
 def _end(turn: Turn, job: Job, why: str, by: JobId | None, *, final: bool) -> None:
     notices.happened(turn, EventKind.END, job, stands(turn, job))
     what = "it is ended here" if final else "it is ended here and queued again"
-    job = turn.put_job(replace(turn.state.jobs[job.id], message=f"{why}; {what}"))
+    job = turn.put_job(replace(turn.state.work.jobs[job.id], message=f"{why}; {what}"))
     end_tasks(turn, job, why, by)

@@ -86,16 +86,16 @@ def shares_of(tree: Tree, queue: str, user: str) -> int:
 def on_document(turn: Turn, before: QueueDocument) -> None:
     """The tree has become another: what was used is forgotten by the new half-life from now on."""
     half_life_s, now = before.half_life_s, micro(turn.now)
-    if before.half_life_s == turn.state.queues.half_life_s:
+    if before.half_life_s == turn.state.quota.queues.half_life_s:
         return
-    for use in list(turn.state.past_uses.values()):
+    for use in list(turn.state.quota.past_uses.values()):
         value = value_of(use, now, half_life_s)
         turn.put(PastUse(use.queue, use.user, value, max(now, use.since), use.rate))
 
 
 def drop_gone(turn: Turn, tree: Tree) -> None:
     """Forget queues that take no jobs any more."""
-    for use in list(turn.state.past_uses.values()):
+    for use in list(turn.state.quota.past_uses.values()):
         queue = tree.queues.get(use.queue)
         if queue is None or not queue.is_leaf:
             turn.drop(PastUse, use.queue, use.user)
@@ -103,10 +103,10 @@ def drop_gone(turn: Turn, tree: Tree) -> None:
 
 def on_tick(turn: Turn) -> None:
     """Forget, from time to time, of whom nothing is left."""
-    state, tree = turn.state, turn.state.tree
-    if turn.now - state.past_uses_swept_at < SWEEP_S:
+    state, tree = turn.state, turn.state.quota.tree
+    if turn.now - state.quota.past_uses_swept_at < SWEEP_S:
         return
-    state.past_uses_swept_at = turn.now
+    state.quota.past_uses_swept_at = turn.now
     now = micro(turn.now)
     for users in list(state.books.users.values()):
         idle = [

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from mesos_gpu.engine.charges import Charges, charges_by
+from mesos_gpu.engine.charges import charges_by
+from mesos_gpu.engine.indexes.charges import Charges
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import Ground
 from mesos_gpu.engine.tenancy.shares import Shares
@@ -19,7 +20,7 @@ Amounts = dict[tuple[str, str], int]  # by path and pool
 
 def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
     """What would change at once, if the document were the next version, for what is held and asked for now."""
-    before, after = state.tree, Tree(span_at(document, now).document)
+    before, after = state.quota.tree, Tree(span_at(document, now).document)
     old = _Figures(state, charges_by(state, before), now)
     new = _Figures(state, charges_by(state, after), now)
     fresh = {path for path in document.queues if path not in before.queues}
@@ -96,7 +97,7 @@ def _unseated(state: State, tree: Tree, now: float) -> tuple[JobId, ...]:
     cells = cells_of(tree, ground.capacity if tree.document.overbook else None)
     held = [
         Held(job.spec.queue, job.seat, Ask(job.id, (ground.granted(job),), job.spec.tasks, (job.sequence,)))
-        for job in state.jobs.values()
+        for job in state.work.jobs.values()
         if job.seat is not None
     ]
     _, changed = kept(cells, held)

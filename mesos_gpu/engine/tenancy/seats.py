@@ -7,10 +7,10 @@ from heapq import merge
 
 from mesos_gpu.engine.calendar.booked import booked_for, owner_of
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
+from mesos_gpu.engine.indexes.leaves import Leaf, Ranked, leaf_of, rank_in_leaf
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Pools
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.indexes.leaves import Leaf, Ranked, leaf_of, rank_in_leaf
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.room.given_up import keeps_seat
 from mesos_gpu.engine.room.hopeless import fit_nowhere
@@ -53,7 +53,7 @@ class Ground:
     def capacity(self) -> Mapping[str, int]:
         """What all nodes of each pool have, thousandths of cost."""
         sums: dict[str, int] = {}
-        for node in self.state.nodes.values():
+        for node in self.state.cluster.nodes.values():
             pool = self.pool_of(node)
             sums[pool] = sums.get(pool, 0) + sum(self.tree.cost_milli(gpu.model, 1000) for gpu in node.gpus)
         return sums
@@ -63,12 +63,12 @@ class Ground:
         """The cells of all queues."""
         tree = self.tree
         cells = cells_of(tree, self.capacity) if tree.document.overbook else whole_cells(tree)
-        return cells if not self.state.bookings else self._beside_booked(cells)
+        return cells if not self.state.calendar.bookings else self._beside_booked(cells)
 
     def _beside_booked(self, cells: Cells) -> Cells:
         """The cells without what is booked out of them now: it is not there for other jobs of its queue."""
         left = dict(cells)
-        for booking in self.state.bookings.values():
+        for booking in self.state.calendar.bookings.values():
             key = owner_of(self.state, booking.spec), booking.spec.pool
             if (
                 booking.is_active and key[0] and key in left
@@ -78,7 +78,7 @@ class Ground:
 
     def _cost_of(self, booking: Booking) -> int:
         """What a booking takes, thousandths of cost: of the GPUs that it has, or of as many as it asks for."""
-        places = (self.state.place_of(gpu) for gpu in booking.gpus)
+        places = (self.state.cluster.place_of(gpu) for gpu in booking.gpus)
         models = [place[1].model for place in places if place is not None]
         models = models or [next(iter(booking.spec.models), "")] * booking.spec.gpus_in_all
         return sum(self.tree.cost_milli(model, WHOLE) for model in models)
@@ -109,9 +109,9 @@ class Ground:
         document = self.tree.document
         if not document.pools and not document.gpu_cost and not job.spec.is_share:
             return DEFAULT_POOL, job.spec.counted_milli
-        tasks = self.state.round_of(job)
-        nodes = [self.state.nodes.get(task.agent_id) for task in tasks]
-        counted = (self.state.counted_milli(task, job) for task in tasks)
+        tasks = self.state.work.round_of(job)
+        nodes = [self.state.cluster.nodes.get(task.agent_id) for task in tasks]
+        counted = (self.state.work.counted_milli(task, job) for task in tasks)
         most = max(
             cost_of_granted(document, node, task.gpus, job.spec.gpu_model, milli)
             for task, node, milli in zip(tasks, nodes, counted, strict=True)
@@ -120,7 +120,7 @@ class Ground:
 
     def taken(self, job: Job, takes: Sequence[Take]) -> tuple[str, int]:
         """The pool where a job is launched, and the most that one of its tasks takes there."""
-        nodes = [self.state.nodes.get(take.agent_id) for take in takes]
+        nodes = [self.state.cluster.nodes.get(take.agent_id) for take in takes]
         document, spec = self.tree.document, job.spec
         most = max(
             cost_of_granted(document, node, take.gpus, spec.gpu_model, spec.counted_milli)
@@ -156,7 +156,7 @@ class Seating:
         running = [each for each in _running(state) if each.seat is not None and each.id not in ended]
         room, _ = kept(ground.cells, [_held(ground, each) for each in running])
         for job_id, given in self.given.items():
-            if job_id != job.id and state.jobs[job_id].room_made_at is not None:
+            if job_id != job.id and state.work.jobs[job_id].room_made_at is not None:
                 room.take(given)
         wants = tuple([each for each in ground.wants(job) if each[0] in pools])
         ask = Ask(job.id, wants, job.spec.tasks)
@@ -188,17 +188,17 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
     held = [_held(ground, job) for job in running if job.seat is not None]
     room, changed = kept(ground.cells, held)
     for job_id, now in changed.items():
-        job = turn.state.jobs[job_id]
-        until = spared(turn.state.queues, turn.state.hours.span.since, job, now)
+        job = turn.state.work.jobs[job_id]
+        until = spared(turn.state.quota.queues, turn.state.quota.hours.span.since, job, now)
         turn.show_job(replace(job, seat=now, spared_until=until, version=job.version + 1))
-    lines = _lines(turn, ground, room, [turn.state.jobs[job.id] for job in running], may_start)
+    lines = _lines(turn, ground, room, [turn.state.work.jobs[job.id] for job in running], may_start)
     if not lines:
         return Seating(ground)
     weights = {path: queue.spec.weight for path, queue in tree.queues.items()}
     given = give(room, lines, weights, turn.now, [each for each in held if each.ask.job_id not in changed])
     for job in running:
         if job.id in given:
-            job = turn.state.jobs[job.id]
+            job = turn.state.work.jobs[job.id]
             turn.show_job(replace(job, seat=given.pop(job.id), version=job.version + 1))
     return Seating(ground, given)
 
@@ -206,8 +206,8 @@ def seat(turn: Turn, may_start: MayStart) -> Seating:
 def _running(state: State) -> list[Job]:
     """Jobs that hold GPUs, in launch order; not one that ended while its agent was away."""
     jobs: dict[JobId, Job] = {}
-    for task_id in state.live:
-        job = state.holding_job(state.tasks[task_id])
+    for task_id in state.work.live:
+        job = state.work.holding_job(state.work.tasks[task_id])
         if job is not None and job.spec.gpus and not job.state.ended:
             jobs.setdefault(job.id, job)
     return list(jobs.values())
@@ -269,7 +269,7 @@ def _by_rank(ask: Ask) -> tuple[int, ...]:
 def _with_starving(turn: Turn, asks: Iterator[Ask], after_s: float) -> Iterator[Ask]:
     """Mark the first of a leaf's waiting jobs if it has stood in line for so long."""
     for ask in asks:
-        starves = turn.now - in_line_since(turn.state.jobs[ask.job_id]) >= after_s
+        starves = turn.now - in_line_since(turn.state.work.jobs[ask.job_id]) >= after_s
         yield replace(ask, starving=True) if starves else ask
         break
     yield from asks
@@ -314,7 +314,7 @@ def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: MaySta
     """Ask for the first waiting jobs of each kind: for as many as what is free could seat, and one."""
     taken: dict[Hashable, int] = {}
     wants: dict[Hashable, tuple[tuple[str, int], ...]] = {}
-    given = ground.state.seats_given
+    given = ground.state.quota.seats_given
     for rank, job, milli, ruled in ranked:
         tasks = job.spec.tasks
         kind = job.spec.gpu_model, milli, tasks, job.spec.job_class, ground.pools.count(job)

@@ -10,7 +10,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
-from mesos_gpu.engine.charges import Charges, charges_of
+from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.indexes.charges import Charges
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.capacity import PoolCapacity, capacities

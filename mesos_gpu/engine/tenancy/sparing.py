@@ -28,6 +28,6 @@ def spared(document: QueueDocument, since: float, job: Job, seat: Seat | None) -
 
 def shorten(turn: Turn, until: float) -> None:
     """Spare those that an earlier document had let borrow no longer than that."""
-    for job in list(turn.state.jobs.values()):
+    for job in list(turn.state.work.jobs.values()):
         if job.spared_until > until:
             turn.show_job(replace(job, spared_until=until, version=job.version + 1))

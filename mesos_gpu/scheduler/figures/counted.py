@@ -37,10 +37,10 @@ class Counted:
         self._queues: dict[str, None] = {}
         self._line = {
             job.id: _InLine(job.spec.queue, in_line_since(job))
-            for job in state.jobs.values()
+            for job in state.work.jobs.values()
             if job.state is JobState.PENDING
         }
-        self._tasks = {task.id: task for task in state.tasks.values() if task.job_id and not task.ended}
+        self._tasks = {task.id: task for task in state.work.tasks.values() if task.job_id and not task.ended}
 
     def heard(self, event: ev.Event) -> None:
         """Something has come from Mesos."""

@@ -70,17 +70,17 @@ class Copy:
 
     def knows(self, token_id: str) -> bool:
         """Whether there is such a token here."""
-        return token_id in self._state.tokens
+        return token_id in self._state.rights.tokens
 
     @property
     def access(self) -> AccessDocument:
         """Who may do what."""
-        return self._state.access
+        return self._state.rights.access
 
     @property
     def tokens(self) -> Mapping[str, Token]:
         """Tokens by id."""
-        return self._state.tokens
+        return self._state.rights.tokens
 
     def note_token_use(self, token_id: str, address: str) -> None:
         """Keep nothing: the leader notes what it is asked."""
@@ -93,7 +93,7 @@ class Copy:
 
     def _view(self) -> StateView:
         state = self._state
-        state.connected = self.connected
+        state.mesos.connected = self.connected
         return StateView(state, self._settings, time.time())
 
     def listen(self, _callback: Callable[[JobId, int], None]) -> Callable[[], None]:

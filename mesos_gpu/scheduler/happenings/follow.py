@@ -38,16 +38,20 @@ class Happenings:
         """What holds now needs no word. `log`: where events come once they are saved."""
         self._log, self._ready = log, list[LogEvent]()
         self._forgotten, self._last = 0, log.last
-        self._jobs = {job.id: job.state for job in state.jobs.values()}
-        self._jobs |= {array.id: _state_of(array) for array in state.arrays.values()}
-        self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
-        self._slow = {node.id: bool(node.launch_not_before) for node in state.nodes.values()}
-        self._cards = {gpu.id: (node.id, gpu.health) for node in state.nodes.values() for gpu in node.gpus}
+        self._jobs = {job.id: job.state for job in state.work.jobs.values()}
+        self._jobs |= {array.id: _state_of(array) for array in state.work.arrays.values()}
+        self._up = {node.id: node.lost_at is None for node in state.cluster.nodes.values()}
+        self._slow = {node.id: bool(node.launch_not_before) for node in state.cluster.nodes.values()}
+        self._cards = {
+            gpu.id: (node.id, gpu.health) for node in state.cluster.nodes.values() for gpu in node.gpus
+        }
         self._gpus = dict[AgentId, tuple[Gpu, ...]]()  # as each node reported them last
-        self._drains = {key: _words(drain) for key, drain in state.drains.items()}
-        self._bookings = dict(state.bookings)
-        self._deployed = {each.id: tuple(sorted(each.plan.affected)) for each in state.deployments.values()}
-        self._engine = state.events[-1].number if state.events else 0
+        self._drains = {key: _words(drain) for key, drain in state.cluster.drains.items()}
+        self._bookings = dict(state.calendar.bookings)
+        self._deployed = {
+            each.id: tuple(sorted(each.plan.affected)) for each in state.apps.deployments.values()
+        }
+        self._engine = state.work.events[-1].number if state.work.events else 0
 
     def follow(self, effects: Iterable[fx.Effect], state: State, now: float) -> list[saves.Save]:
         """What is to be saved together with these effects.
@@ -62,7 +66,7 @@ class Happenings:
             if (seen := _OF_EFFECT.get(type(effect))) is not None:
                 happened += seen(self, effect)
             if isinstance(effect, saves.SaveJob) and effect.job.state.ended:
-                hosts = {task.hostname: None for task in state.round_of(effect.job) if task.hostname}
+                hosts = {task.hostname: None for task in state.work.round_of(effect.job) if task.hostname}
                 kept.append(saves.KeepJob(past(effect.job, tuple(hosts), now)))
         happened += self._of_engine(state)
         self._ready = [self._numbered(event, now) for event in happened]
@@ -87,13 +91,13 @@ class Happenings:
     def _of_engine(self, state: State) -> list[LogEvent]:
         """What the engine itself tells."""
         new: list[JobEvent] = []
-        for event in reversed(state.events):
+        for event in reversed(state.work.events):
             if event.number <= self._engine:
                 break
             new.append(event)
         if new:
             self._engine = new[0].number
-        return [_told(event, state.jobs.get(event.job_id)) for event in reversed(new)]
+        return [_told(event, state.work.jobs.get(event.job_id)) for event in reversed(new)]
 
     def _array(self, effect: saves.SaveArray) -> list[LogEvent]:
         array = effect.array

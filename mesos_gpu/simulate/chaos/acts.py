@@ -239,7 +239,13 @@ def _resize(world: World, a: int, b: int) -> None:
     """A user wants another share for a job: mostly for one that has one."""
     shared = [run for run in world.mesos.alive() if run.item.task.share and run.stage == "TASK_RUNNING"]
     run = _run(world, shared, a) if shared else None
-    job = world.state.jobs.get(run.job_id) if run and run.job_id else _job(world, a) if b % 16 == 0 else None
+    job = (
+        world.state.work.jobs.get(run.job_id)
+        if run and run.job_id
+        else _job(world, a)
+        if b % 16 == 0
+        else None
+    )
     if job and b % 9 == 0:
         world.say(f"a user withdraws the resize of {job.id}")
         world.inbox.append(ev.ResizeWithdrawn(job.id))
@@ -277,7 +283,7 @@ def _drain(world: World, a: int, b: int) -> None:
 
 
 def _undrain(world: World, a: int, b: int) -> None:
-    drained = list(world.state.drains)
+    drained = list(world.state.cluster.drains)
     place = choose(world, drained, a, lambda place: place[1]) if drained else _place(world, a, b)
     if place:
         world.say(f"an operator gives {place[1]} back")

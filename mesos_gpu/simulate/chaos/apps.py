@@ -71,7 +71,7 @@ def _put(world: World, a: int, b: int) -> None:
     id = choose(world, IDS, a, str)
     if id is not None:
         app = _app(id, b)
-        _begin(world, f"wants {_said(app)}", tree.with_app(world.state.catalog.root, app), b, {})
+        _begin(world, f"wants {_said(app)}", tree.with_app(world.state.apps.catalog.root, app), b, {})
 
 
 def _said(app: App) -> str:
@@ -91,15 +91,15 @@ def _said(app: App) -> str:
 
 
 def _known(world: World, a: int) -> App | None:
-    return choose(world, list(world.state.catalog.root.all_apps()), a, lambda app: app.id)
+    return choose(world, list(world.state.apps.catalog.root.all_apps()), a, lambda app: app.id)
 
 
 def _scale(world: World, a: int, b: int) -> None:
     """Scale an app, with or without choosing who goes."""
     if app := _known(world, a):
-        chosen = list(world.state.instances.get(app.id, ()))[: b // 16 % 3]
+        chosen = list(world.state.apps.instances.get(app.id, ()))[: b // 16 % 3]
         kill = {app.id: tuple(chosen)} if chosen and b // 64 % 2 else {}
-        root = world.state.catalog.root
+        root = world.state.apps.catalog.root
         if kill:
             _begin(world, f"ends {chosen} of {app.id} for good", root, b, {"kill": kill})
         else:
@@ -109,13 +109,13 @@ def _scale(world: World, a: int, b: int) -> None:
 
 def _restart(world: World, a: int, b: int) -> None:
     if app := _known(world, a):
-        root = world.state.catalog.root
+        root = world.state.apps.catalog.root
         _begin(world, f"restarts {app.id}", root, b, {"restarts": frozenset([app.id])})
 
 
 def _delete(world: World, a: int, b: int) -> None:
     if app := _known(world, a):
-        root = world.state.catalog.root
+        root = world.state.apps.catalog.root
         if b // 16 % 4 == 0:
             _begin(world, "deletes the group /g", tree.without_group(root, "/g"), b, {})
         else:
@@ -124,7 +124,7 @@ def _delete(world: World, a: int, b: int) -> None:
 
 def _undo(world: World, a: int, b: int) -> None:
     """Roll a deployment back, or end it where it is."""
-    deployments: list[Deployment] = list(world.state.deployments.values())
+    deployments: list[Deployment] = list(world.state.apps.deployments.values())
     if deployment := choose(world, deployments, a, lambda deployment: deployment.id):
         world.pass_time(0.001)
         id, force = world.new_id("d"), b // 8 % 2 == 0

@@ -124,7 +124,7 @@ def document_of(a: int, b: int) -> QueueDocument:
 def _change(world: World, a: int, b: int) -> None:
     """Another tree; now and then by somebody who has not seen the latest."""
     document = document_of(a, b)
-    version = world.state.queues.version + (b % 7 == 6)
+    version = world.state.quota.queues.version + (b % 7 == 6)
     words = "; ".join(f"{path}: {_short(spec)}" for path, spec in document.queues.items())
     world.say(f"an operator writes queues, after version {version}: {words}; cost {dict(document.gpu_cost)}")
     world.inbox.append(ev.QueuesChanged(document, version))
@@ -132,7 +132,7 @@ def _change(world: World, a: int, b: int) -> None:
 
 def resume(world: World) -> None:
     """Let queues be served again that are stopped."""
-    document = world.state.queues
+    document = world.state.quota.queues
     if any(spec.stop is not Stop.NONE for spec in document.queues.values()):
         served = {path: replace(spec, stop=Stop.NONE) for path, spec in document.queues.items()}
         world.inbox.append(ev.QueuesChanged(replace(document, queues=served), document.version))
@@ -178,7 +178,7 @@ _RANGES: Final = (None, "0-2", "1-9", "4", "3-5,9", "0-8:4")
 
 def _submit_array(world: World, a: int, b: int) -> None:
     """A user hands in a job array."""
-    if len(world.state.members.jobs) >= _MOST_ARRAYS:
+    if len(world.state.work.members.jobs) >= _MOST_ARRAYS:
         return
     digits = _Digits(a)
     array_id = JobId(world.target or world.new_id("s-"))
@@ -200,7 +200,9 @@ def _submit_array(world: World, a: int, b: int) -> None:
 
 def _kill_tasks(world: World, a: int, b: int) -> None:
     """A user kills some tasks of an array, or all."""
-    array = choose(world, [each for each in world.state.arrays.values() if each.ended_at is None], a, _id_of)
+    array = choose(
+        world, [each for each in world.state.work.arrays.values() if each.ended_at is None], a, _id_of
+    )
     if array is not None:
         indexes = _RANGES[b % len(_RANGES)]
         world.say(f"a user kills {indexes or 'all'} of array {array.id}")
@@ -231,7 +233,7 @@ def _change_idle(world: World, a: int, b: int) -> None:
         f"{path} {each.idle.policy.value}" for path, each in document.queues.items() if each.idle
     )
     world.say(f"an operator writes queues with rules of idle GPUs: {words or 'none'}")
-    world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
+    world.inbox.append(ev.QueuesChanged(document, world.state.quota.queues.version))
 
 
 def _do(world: World, a: int, b: int) -> None:
@@ -246,8 +248,10 @@ def _do(world: World, a: int, b: int) -> None:
 
 def _wake(world: World, a: int, b: int) -> None:
     """A launch that was told that it idles goes to work; mostly one that ends soon."""
-    told = [run for run in world.mesos.alive() if (task := world.state.tasks.get(run.id)) and task.notice]
-    ending = [run for run in told if (notice := world.state.tasks[run.id].notice) and notice.stands]
+    told = [
+        run for run in world.mesos.alive() if (task := world.state.work.tasks.get(run.id)) and task.notice
+    ]
+    ending = [run for run in told if (notice := world.state.work.tasks[run.id].notice) and notice.stands]
     run = choose(world, ending or told, a, lambda run: run.job_id or "")
     if run is not None:
         world.say(f"{run.id} wakes")
@@ -257,7 +261,7 @@ def _wake(world: World, a: int, b: int) -> None:
 def _keep(world: World, a: int, b: int) -> None:
     """A user has a job kept that does nothing, or wants that no longer; mostly one that was told."""
     runs = [run for run in world.mesos.alive() if run.job_id]
-    told = [run for run in runs if (task := world.state.tasks.get(run.id)) and task.notice]
+    told = [run for run in runs if (task := world.state.work.tasks.get(run.id)) and task.notice]
     run = choose(world, told or runs, a, lambda run: run.job_id or "")
     if run is None or run.job_id is None:
         return

@@ -418,9 +418,9 @@ def _short(noun: Job | Task | JobSpec) -> str:
 def _concerned(world: World, violation: Violation) -> tuple[str, ...]:
     state, lines = world.state, []
     for name in dict.fromkeys((*violation.about, *re.findall(r"[\w.-]*\w", violation.words))):
-        job_id = name if name in state.jobs else name.rpartition(".")[0]
-        lines += [_short(job) for job in state.jobs.values() if job.id == job_id]
-        lines += [_short(task) for task in state.tasks.values() if task.id == name]
+        job_id = name if name in state.work.jobs else name.rpartition(".")[0]
+        lines += [_short(job) for job in state.work.jobs.values() if job.id == job_id]
+        lines += [_short(task) for task in state.work.tasks.values() if task.id == name]
         lines += [
             f"truly: {run.stage} on {run.agent.id}" for run in world.mesos.runs.values() if run.id == name
         ]

@@ -70,7 +70,7 @@ def _stand(world: World) -> None:
 
 def _holding(world: World) -> list[object]:
     """Return the tasks that hold something, with their states and notices."""
-    tasks = (world.state.tasks[task_id] for task_id in world.state.live)
+    tasks = (world.state.work.tasks[task_id] for task_id in world.state.work.live)
     return [(task.id, task.state, task.notice, task.kill_sent_at) for task in tasks]
 
 
@@ -136,7 +136,7 @@ def _mend(world: World) -> None:
         world.connect()
     for run in world.mesos.alive():
         run.deaf = False
-    for target, name in list(world.state.drains):
+    for target, name in list(world.state.cluster.drains):
         world.inbox.append(ev.UndrainRequested(target, name))
     queues.resume(world)
     bookings.cancel_all(world)
@@ -174,18 +174,18 @@ def _difference(world: World) -> str:
     way."""
     state, mesos = world.state, world.mesos
     truly = {run.id: run.item.task.gpus for run in mesos.alive()}
-    known = {task_id: state.tasks[task_id].gpus for task_id in state.live}
+    known = {task_id: state.work.tasks[task_id].gpus for task_id in state.work.live}
     if truly != known:
         return f"truly run {sorted(truly)}, the engine has {sorted(known)}"
     claims = {gpu: task for agent in mesos.agents.values() for gpu, task in agent.claims.items()}
-    if claims != state.holders:
-        return f"claimed are {claims}, the engine has {state.holders}"
+    if claims != state.gpus.holders:
+        return f"claimed are {claims}, the engine has {state.gpus.holders}"
     shares = {gpu: dict(each) for agent in mesos.agents.values() for gpu, each in agent.shares.items()}
-    if shares != state.sharers:
-        return f"shared are {shares}, the engine has {state.sharers}"
-    if bare := shares.keys() - state.covers.keys():
+    if shares != state.gpus.sharers:
+        return f"shared are {shares}, the engine has {state.gpus.sharers}"
+    if bare := shares.keys() - state.gpus.covers.keys():
         return f"nothing holds {sorted(bare)} in Mesos"
-    doomed = [job.id for job in state.jobs.values() if job.kill_requested and not job.state.ended]
+    doomed = [job.id for job in state.work.jobs.values() if job.kill_requested and not job.state.ended]
     evicted = [task_id for task_id in truly if task_id in world.witness.evicted]
     if doomed or evicted:
         return f"should have been ended: {[*doomed, *evicted]}"
@@ -195,15 +195,17 @@ def _difference(world: World) -> str:
 
 def _well(world: World, job: Job) -> bool:
     """Whether its checks have said so."""
-    task = world.state.tasks[job.task_id] if job.task_id else None
+    task = world.state.work.tasks[job.task_id] if job.task_id else None
     if task is None:
         return False
-    return (not job.checked or world.state.healths.get(task.id) is True) and task.ready >= job.proves_ready
+    return (
+        not job.checked or world.state.apps.healths.get(task.id) is True
+    ) and task.ready >= job.proves_ready
 
 
 def _roll_out(world: World) -> None:
     """Deployments end, and apps are as they are wanted; then they are deleted, and nothing is left of them."""
-    if not (world.instances() or world.state.deployments or aims_of(world.witness.disk)):
+    if not (world.instances() or world.state.apps.deployments or aims_of(world.witness.disk)):
         return
     for n in range(_ROLLED_OUT if _fit(world) else 0):
         if not (left := _unfinished(world)):
@@ -218,17 +220,17 @@ def _roll_out(world: World) -> None:
     world.flush()
     for _ in range(_ROLLED_OUT):
         remains = [str(run.id) for run in world.mesos.alive() if run.job_id and run.lasts]
-        if not (remains or world.instances() or world.state.deployments):
+        if not (remains or world.instances() or world.state.apps.deployments):
             return
         go_on(world, end=True)
-    words = f"{remains}, {[job.id for job in world.instances()]}, {list(world.state.deployments)}"
+    words = f"{remains}, {[job.id for job in world.instances()]}, {list(world.state.apps.deployments)}"
     raise Violation("nothing remains of a deleted app", words, *remains)
 
 
 def _unfinished(world: World) -> str:
     """What is not as it is wanted, in words; "": nothing."""
-    if world.state.deployments:
-        return "; ".join(f"{d.id}: {dict(d.waiting)}" for d in world.state.deployments.values())
+    if world.state.apps.deployments:
+        return "; ".join(f"{d.id}: {dict(d.waiting)}" for d in world.state.apps.deployments.values())
     aims, there = (
         aims_of(world.witness.disk),
         instances_of(world.witness, aims_of(world.witness.disk), world.now),
@@ -279,7 +281,7 @@ def _run_out(world: World) -> None:
 
 
 def _kill_jobs(world: World) -> None:
-    for array in world.state.arrays.values():
+    for array in world.state.work.arrays.values():
         if array.ended_at is None:
             world.inbox.append(ev.ArrayKillRequested(array.id))
     for job in world.waiting_or_running():
@@ -304,4 +306,6 @@ def _submit_small(world: World, queue: str) -> None:
     job_id = world.new_id("s")
     world.mesos.facts[job_id] = Facts()
     spec = JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9, queue=queue)
-    world.inbox.append(ev.JobSubmitted(job_id, replace(spec, preemptible=bool(world.state.queues.version))))
+    world.inbox.append(
+        ev.JobSubmitted(job_id, replace(spec, preemptible=bool(world.state.quota.queues.version)))
+    )

@@ -77,8 +77,10 @@ def _document(a: int, b: int) -> QueueDocument:
 def _change(world: World, a: int, b: int) -> None:
     """Another tree, with terms of all kinds."""
     document = _document(a, b)
-    world.say(f"an operator writes queues, after version {world.state.queues.version}: {_words(document)}")
-    world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
+    world.say(
+        f"an operator writes queues, after version {world.state.quota.queues.version}: {_words(document)}"
+    )
+    world.inbox.append(ev.QueuesChanged(document, world.state.quota.queues.version))
 
 
 def _words(document: QueueDocument) -> str:

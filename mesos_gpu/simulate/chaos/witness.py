@@ -510,7 +510,7 @@ class Witness(Account):
 
     def forget(self, state: State) -> None:
         """Drop what is known of jobs and tasks that the engine has forgotten and Mesos, too."""
-        for job_id in [j for j in self.mesos.facts if j in self.submitted and j not in state.jobs]:
+        for job_id in [j for j in self.mesos.facts if j in self.submitted and j not in state.work.jobs]:
             tasks = self.launches.get(job_id, ())
             if any(task_id in self.mesos.runs for task_id in tasks):
                 continue
@@ -523,7 +523,7 @@ class Witness(Account):
                 self.healthy.pop(task_id, None)
             self.launches.pop(job_id, None)
             self.learnt.pop(job_id, None)
-        for task_id in [t for t in self.words if t not in state.tasks and t not in self.mesos.runs]:
+        for task_id in [t for t in self.words if t not in state.work.tasks and t not in self.mesos.runs]:
             if self._job_of(task_id) is None:
                 del self.words[task_id]
 
@@ -540,17 +540,17 @@ class Witness(Account):
         shares.counted(self)
         books.paid(self, self.books)
         saved = self.disk.tasks
-        tasks = {task_id: _heard_as(saved.get(task_id), task) for task_id, task in state.tasks.items()}
+        tasks = {task_id: _heard_as(saved.get(task_id), task) for task_id, task in state.work.tasks.items()}
         pairs: tuple[tuple[str, Mapping[Any, object], Mapping[Any, object]], ...] = (
             ("jobs", _saved(state), self.disk.jobs),
-            ("arrays", state.arrays, self.disk.arrays),
+            ("arrays", state.work.arrays, self.disk.arrays),
             ("tasks", tasks, saved),
-            ("nodes", state.nodes, self.disk.nodes),
-            ("drains", state.drains, self.disk.drains),
-            ("cards", state.cards, self.disk.cards),
-            ("bookings", state.bookings, self.disk.bookings),
-            ("deployments", state.deployments, self.disk.deployments),
-            ("apps", _by_version(state.catalog), _by_version(self.disk.catalog)),
+            ("nodes", state.cluster.nodes, self.disk.nodes),
+            ("drains", state.cluster.drains, self.disk.drains),
+            ("cards", state.gpus.cards, self.disk.cards),
+            ("bookings", state.calendar.bookings, self.disk.bookings),
+            ("deployments", state.apps.deployments, self.disk.deployments),
+            ("apps", _by_version(state.apps.catalog), _by_version(self.disk.catalog)),
         )
         for name, here, there in pairs:
             if here != there:
@@ -560,9 +560,11 @@ class Witness(Account):
 
 def _saved(state: State) -> Mapping[JobId, Job]:
     """The jobs that a store has: not the drafts of arrays."""
-    drafts = {job_id for drafts in state.members.drafts.values() for job_id in drafts}
+    drafts = {job_id for drafts in state.work.members.drafts.values() for job_id in drafts}
     return (
-        {job_id: job for job_id, job in state.jobs.items() if job_id not in drafts} if drafts else state.jobs
+        {job_id: job for job_id, job in state.work.jobs.items() if job_id not in drafts}
+        if drafts
+        else state.work.jobs
     )
 
 

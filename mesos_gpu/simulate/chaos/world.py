@@ -288,11 +288,13 @@ class World:
 
     def waiting_or_running(self) -> list[Job]:
         """Jobs that have not ended, and are no app's."""
-        return [job for job in self.state.jobs.values() if not job.state.ended and job.app_version is None]
+        return [
+            job for job in self.state.work.jobs.values() if not job.state.ended and job.app_version is None
+        ]
 
     def instances(self) -> list[Job]:
         """Instances of apps that have not ended."""
-        return [self.state.jobs[job_id] for ids in self.state.instances.values() for job_id in ids]
+        return [self.state.work.jobs[job_id] for ids in self.state.apps.instances.values() for job_id in ids]
 
     def new_id(self, letter: str) -> JobId:
         """An id that was never used."""

@@ -191,9 +191,9 @@ class Engine:
             for event in events:
                 for effect in step(self.state, event, self.now, self._settings):
                     self._do(effect)
-            if not self._inbox and not self.state.unmatched:
+            if not self._inbox and not self.state.match.unmatched:
                 break
-        moment = self.state.next_moment
+        moment = self.state.match.next_moment
         if self.now < moment < _NEVER and not self.now < self._wakes_at <= moment:
             self._wakes_at = moment
             self._push(moment, "wakes")
@@ -274,7 +274,7 @@ class Engine:
             self._runs(item.task.id, agent.id)
 
     def _runs(self, task_id: TaskId, agent_id: AgentId) -> None:
-        job_id = self.state.tasks[task_id].job_id
+        job_id = self.state.work.tasks[task_id].job_id
         assert job_id is not None
         work = self._work[job_id]
         if task_id not in work.tasks:
@@ -305,7 +305,7 @@ class Engine:
 
     def _kill(self, task_id: TaskId) -> None:
         """A task ends at SIGTERM; of a gang each is told."""
-        task = self.state.tasks.get(task_id)
+        task = self.state.work.tasks.get(task_id)
         if task_id not in self._tasks or task is None or task.job_id is None:
             return
         work = self._work[task.job_id]
@@ -316,7 +316,7 @@ class Engine:
         self._free(task_id, "TASK_KILLED", _KILLED)
 
     def _told(self, task_id: TaskId) -> None:
-        task = self.state.tasks[task_id]
+        task = self.state.work.tasks[task_id]
         assert task.job_id is not None
         work = self._work[task.job_id]
         if work.told is None:

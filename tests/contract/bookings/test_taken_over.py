@@ -76,13 +76,13 @@ def test_booking_is_the_same_under_each_leader(
     first.run("named", queue="exam", booking="exam", gpus=3, notice_s=60.0, kill_grace_s=10.0)
     first.go(1800 - 65)
     assert first.booking().state is BookingState.PREPARING
-    (told,) = first.state.round_of(first.job("young"))
+    (told,) = first.state.work.round_of(first.job("young"))
     assert told.notice is not None
 
     second = first.taken_over(next(leaders))
     chosen = second.booking()
     assert chosen == first.booking()
-    assert second.state.round_of(second.job("young")) == [told]
+    assert second.state.work.round_of(second.job("young")) == [told]
     with pytest.raises(Deposed):
         first.feed(ev.BookingCancelled("exam"))
     second.go(told.notice.until - second.now - 1)
@@ -99,7 +99,7 @@ def test_booking_is_the_same_under_each_leader(
     assert third.booking() == second.booking()
     assert not third.runs(third.run("endless", gpus=4).id), "its GPUs are for nobody else"
     third.go(booked.ends - third.now - 65)
-    (told,) = third.state.round_of(third.job("named"))
+    (told,) = third.state.work.round_of(third.job("named"))
     assert told.notice is not None
     assert told.notice.until == booked.ends - 10
 

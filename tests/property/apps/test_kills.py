@@ -26,12 +26,12 @@ def running(count: int) -> tuple[World, list[str]]:
 
 
 def end(world: World, number: int, ids: list[str]) -> None:
-    root = world.state.catalog.root
+    root = world.state.apps.catalog.root
     world.feed(ev.AppsChanged(f"kill{number}", root, force=True, kill={"/web": tuple(ids)}))
 
 
 def wanted(world: World) -> int:
-    (app,) = world.state.catalog.root.all_apps()
+    (app,) = world.state.apps.catalog.root.all_apps()
     return app.instances
 
 

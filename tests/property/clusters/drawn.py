@@ -236,14 +236,14 @@ class Racks(Tenants):
     def offer_again(self) -> list[fx.Effect]:
         """Offer the GPUs that nothing holds of each node, and processors and memory also where there are none."""
         effects: list[fx.Effect] = []
-        for node in list(self.state.nodes.values()):
+        for node in list(self.state.cluster.nodes.values()):
             if self.now - (node.reported_at or 0.0) >= REPORTS_S:
                 effects += self.report(node.id, *node.gpus)
             tasks = [
-                task for task in self.state.tasks.values() if task.agent_id == node.id and not task.ended
+                task for task in self.state.work.tasks.values() if task.agent_id == node.id and not task.ended
             ]
             used = {card for task in tasks for card in (*task.gpus, *filter(None, (task.covers,)))}
-            offers = [each for each in self.state.offers.values() if each.agent_id == node.id]
+            offers = [each for each in self.state.cluster.offers.values() if each.agent_id == node.id]
             offered = sum(resources_of(each.resources).gpus for each in offers)
             if offered < (free := len(node.gpus) - len(used)) or not offers:
                 self.serial += 1

@@ -163,9 +163,11 @@ class Oracle:
 
 def oracle_of(made: Drawn, world: Racks) -> Oracle:
     """Return the oracle of a cluster, with the GPUs that its jobs were given."""
-    cards = {str(card.id): int(node.id[1:]) for node in world.state.nodes.values() for card in node.gpus}
+    cards = {
+        str(card.id): int(node.id[1:]) for node in world.state.cluster.nodes.values() for card in node.gpus
+    }
     parts = {work.name: work.milli for work, _ in made.running}
-    tasks = [task for task in world.state.tasks.values() if task.job_id in parts and not task.ended]
+    tasks = [task for task in world.state.work.tasks.values() if task.job_id in parts and not task.ended]
     return Oracle(
         made, cards, {str(task.job_id): dict.fromkeys(task.gpus, parts[str(task.job_id)]) for task in tasks}
     )

@@ -90,7 +90,7 @@ def check(made: Drawn) -> tuple[bool, bool]:
     assert at_once or made.first is not None or not fits_later, (
         "it fits after the end of others, and does not start"
     )
-    stopped = {str(task.job_id) for task in world.state.tasks.values() if task.preempted_for == "job"}
+    stopped = {str(task.job_id) for task in world.state.work.tasks.values() if task.preempted_for == "job"}
     assert at_once or made.first is not None or not stopped, f"{stopped} are stopped in vain"
     return at_once, False
 

@@ -90,7 +90,7 @@ def world() -> tuple[World, str, str]:
     made.submit("j1", gpus=1)
     made.offers(offer("o2", gpus=2))
     monitor = launched[0].task.id
-    return made, monitor, next(task.id for task in made.state.tasks.values() if task.job_id is not None)
+    return made, monitor, next(task.id for task in made.state.work.tasks.values() if task.job_id is not None)
 
 
 @pytest.fixture(scope="module")

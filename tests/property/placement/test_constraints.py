@@ -33,12 +33,14 @@ ACTS = st.lists(
 
 
 def running(world: World) -> list[Job]:
-    return [job for job in world.state.jobs.values() if job.task_id and not job.state.ended]
+    return [job for job in world.state.work.jobs.values() if job.task_id and not job.state.ended]
 
 
 def hold(world: World, app: str, rule: Constraint) -> bool:
-    tasks = [world.state.tasks[job.task_id] for job in running(world) if job.task_id and job.spec.app == app]
-    counts = Counter(value_of(rule.field, world.state.nodes[task.agent_id]) for task in tasks)
+    tasks = [
+        world.state.work.tasks[job.task_id] for job in running(world) if job.task_id and job.spec.app == app
+    ]
+    counts = Counter(value_of(rule.field, world.state.cluster.nodes[task.agent_id]) for task in tasks)
     if None in counts:
         return False
     if rule.operator is Operator.CLUSTER:
@@ -47,7 +49,7 @@ def hold(world: World, app: str, rule: Constraint) -> bool:
 
 
 def keeps_apart(world: World) -> bool:
-    tasks = world.state.tasks
+    tasks = world.state.work.tasks
     where = [(job.spec, tasks[job.task_id].hostname) for job in running(world) if job.task_id]
     return not any(
         a.away and a.away == b.app and at == there for a, at in where for b, there in where if a is not b
@@ -74,7 +76,7 @@ def test_instances_that_run_meet_their_constraints(
             world.offers(replace(offer(f"o{number}", f"a{n}"), **place))  # type: ignore[arg-type]
         elif jobs := running(world):
             job = jobs[int(str(which)) % len(jobs)]
-            agent = world.state.tasks[job.task_id].agent_id if job.task_id else ""
+            agent = world.state.work.tasks[job.task_id].agent_id if job.task_id else ""
             world.status(f"{job.id}.1", "TASK_FINISHED", agent=agent, outcome=Outcome(exit_status=0))
         assert all(hold(world, app, rule) for app, held in apps.items() for rule in held)
         assert keeps_apart(world)

@@ -183,6 +183,8 @@ def test_gang_gets_room_of_others_exactly_where_it_would_fit_without_them(count:
         started = world.job("gang").state is not JobState.PENDING
         assert started == bool(wanted), seed
         feasible += started
-        ended = sum(job.stopped > 0 or job.state is JobState.PENDING for job in world.state.jobs.values())
+        ended = sum(
+            job.stopped > 0 or job.state is JobState.PENDING for job in world.state.work.jobs.values()
+        )
         assert started or ended <= 1, "no job is stopped without use"
     assert feasible > count // 4

@@ -55,7 +55,7 @@ class Paced:
                     self.check(self.end(act, task))
 
     def launched(self, agent: str) -> list[Task]:
-        tasks = (self.world.state.tasks[task_id] for task_id in self.world.state.live)
+        tasks = (self.world.state.work.tasks[task_id] for task_id in self.world.state.work.live)
         return [t for t in tasks if t.agent_id == agent and is_under_way(t)]
 
     def end(self, how: str, task: Task) -> list[fx.Effect]:
@@ -70,18 +70,18 @@ class Paced:
     def check(self, effects: list[fx.Effect]) -> None:
         state, now = self.world.state, self.world.now
         jobs = defaultdict[AgentId, Counter[JobId | None]](Counter)
-        for task in map(state.tasks.__getitem__, state.live):
+        for task in map(state.work.tasks.__getitem__, state.work.live):
             if is_under_way(task):
                 jobs[task.agent_id][task.job_id] += 1
         assert {a: sum(count.values()) for a, count in jobs.items()} == {
-            a: len(tasks) for a, tasks in state.restless.under_way.items()
+            a: len(tasks) for a, tasks in state.work.restless.under_way.items()
         }
         for agent_id in {item.task.agent_id for each in every(effects, fx.Launch) for item in each.tasks}:
-            window, under_way = state.windows.get(agent_id, Window()), jobs[agent_id]
+            window, under_way = state.cluster.windows.get(agent_id, Window()), jobs[agent_id]
             assert len(under_way) == 1 or sum(under_way.values()) <= window.size, (agent_id, under_way)
             if len(under_way) == 1 and sum(under_way.values()) > window.size:
-                assert state.jobs[next(iter(under_way)) or JobId("")].spec.tasks > 1
-            assert state.nodes[agent_id].launch_not_before <= now, "it is backed off"
+                assert state.work.jobs[next(iter(under_way)) or JobId("")].spec.tasks > 1
+            assert state.cluster.nodes[agent_id].launch_not_before <= now, "it is backed off"
 
     def settle(self) -> None:
         """Let all agents answer, and run until nothing is left to do."""
@@ -90,15 +90,16 @@ class Paced:
                 self.do("offer", AGENTS.index(agent), 1)
                 for task in self.launched(agent):
                     self.check(self.end("register", task))
-            for task in [self.world.state.tasks[task_id] for task_id in self.world.state.live]:
+            for task in [self.world.state.work.tasks[task_id] for task_id in self.world.state.work.live]:
                 if task.kill_sent_at is not None:
                     self.check(self.world.status(task.id, "TASK_KILLED", agent=task.agent_id))
             self.do("wait", 0, 2)
             if all(
-                job.state is JobState.RUNNING or job.state.ended for job in self.world.state.jobs.values()
+                job.state is JobState.RUNNING or job.state.ended
+                for job in self.world.state.work.jobs.values()
             ):
                 return
-        raise AssertionError(Counter(job.state for job in self.world.state.jobs.values()))
+        raise AssertionError(Counter(job.state for job in self.world.state.work.jobs.values()))
 
 
 @examples(10, 25, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
@@ -110,7 +111,7 @@ def test_launches_under_way_fit_the_window_and_all_is_launched_in_the_end(
     for act in acts:
         paced.do(*act)
     paced.settle()
-    states = Counter(job.state for job in paced.world.state.jobs.values())
+    states = Counter(job.state for job in paced.world.state.work.jobs.values())
     assert not states[JobState.PENDING]
 
 
@@ -124,9 +125,9 @@ def test_a_large_gang_starts_though_single_tasks_come_all_the_time() -> None:
         paced.do("submit", 0, 10)
         paced.do("offer", 0, 1)
         paced.do("register", 0, 5)
-        if paced.world.state.jobs[gang].state is not JobState.PENDING:
+        if paced.world.state.work.jobs[gang].state is not JobState.PENDING:
             break
-    assert paced.world.state.jobs[gang].state is JobState.STARTING
-    assert not any(t.state is TaskState.ABANDONED for t in paced.world.state.tasks.values())
+    assert paced.world.state.work.jobs[gang].state is JobState.STARTING
+    assert not any(t.state is TaskState.ABANDONED for t in paced.world.state.work.tasks.values())
     assert every(paced.world.tick(1), fx.Kill) == []
-    assert AgentId("a1") in paced.world.state.restless.under_way
+    assert AgentId("a1") in paced.world.state.work.restless.under_way

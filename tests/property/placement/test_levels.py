@@ -178,7 +178,7 @@ def is_met(places: Sequence[dict[str, str]], counts: Counts, asked: dict[str, An
 def places_by_rank(world: Racks, places: Sequence[dict[str, str]], level: str) -> list[str]:
     """Return the group of each task of the gang at a level, by rank."""
     numbers = {name: number for number, name in enumerate(world.places)}
-    tasks = sorted(world.state.round_of(world.job("gang")), key=lambda task: task.rank)
+    tasks = sorted(world.state.work.round_of(world.job("gang")), key=lambda task: task.rank)
     return [places[numbers[task.agent_id]][level] for task in tasks]
 
 
@@ -235,7 +235,9 @@ def test_gang_with_a_level_gets_room_of_others_exactly_where_it_would_fit(count:
         started = world.job("gang").state is not JobState.PENDING
         assert started == wanted, seed
         feasible += started
-        ended = sum(job.stopped > 0 or job.state is JobState.PENDING for job in world.state.jobs.values())
+        ended = sum(
+            job.stopped > 0 or job.state is JobState.PENDING for job in world.state.work.jobs.values()
+        )
         assert started or ended <= 1, "no job is stopped without use"
     assert feasible > count // 4
 
@@ -249,12 +251,13 @@ def test_small_jobs_leave_groups_free_as_long_as_others_have_room(count: int) ->
         used = Counter[str]()
         for number in range(sum(sizes)):
             free = {place["rack"] for place in places} - set(used)
+            tasks = world.state.work.tasks.values()
             room = {
                 place["rack"] for place, size, name in zip(places, sizes, world.places, strict=True)
-                if size > sum(task.agent_id == name and task.job_id is not None for task in world.state.tasks.values())
+                if size > sum(task.agent_id == name for task in tasks if task.job_id is not None)
             }  # fmt: skip
             world.submit(f"small{number}", gpus=1, cpus=0.1, mem_mib=32)
-            (task,) = world.state.round_of(world.job(f"small{number}"))
+            (task,) = world.state.work.round_of(world.job(f"small{number}"))
             rack = places[list(world.places).index(task.agent_id)]["rack"]
             assert rack not in free or not room - free, (seed, number, rack)
             kept += rack not in free

@@ -89,16 +89,16 @@ class Cluster:
                 self.world.status(item.task.id, "TASK_RUNNING", agent=item.task.agent_id)
             self.give(launch.tasks[0].task.agent_id)
         for kill in every(effects, fx.Kill):
-            agent = self.world.state.tasks[kill.task_id].agent_id
+            agent = self.world.state.work.tasks[kill.task_id].agent_id
             self.take(self.world.status(kill.task_id, "TASK_KILLED", agent=agent))
             self.give(agent)
         self.check()
 
     def give(self, agent: str) -> None:
         state = self.world.state
-        held = [t for t in state.tasks.values() if t.agent_id == agent and not t.ended]
-        for old in [o for o in state.offers.values() if o.agent_id == agent]:
-            state.drop_offer(old.id)
+        held = [t for t in state.work.tasks.values() if t.agent_id == agent and not t.ended]
+        for old in [o for o in state.cluster.offers.values() if o.agent_id == agent]:
+            state.cluster.drop_offer(old.id)
         self.serial += 1
         covers = [t for t in held if t.covers is not None]
         free = CARDS - len(covers) - sum(len(t.gpus) for t in held if t.share is None)
@@ -122,13 +122,13 @@ class Cluster:
     def check(self) -> None:
         state = self.world.state
         for queue, limit in LIMITS.items():
-            works = [self.works[j.id] for j in state.jobs.values() if j.spec.queue == queue and runs(j)]
+            works = [self.works[j.id] for j in state.work.jobs.values() if j.spec.queue == queue and runs(j)]
             held = sum(work.counted_milli for work in works)
             assert held <= limit * 1000, f"queue {queue} holds {held} of {limit * 1000} thousandths"
-        for gpu_id, sharers in state.sharers.items():
+        for gpu_id, sharers in state.gpus.sharers.items():
             assert sum(share.compute_milli for share in sharers.values()) <= 1000, gpu_id
             assert sum(share.memory_mib for share in sharers.values()) <= SHARING.memory_mib, gpu_id
-            assert gpu_id not in state.holders
+            assert gpu_id not in state.gpus.holders
         assert not problems(state)
         view = StateView(state, self.world.settings, self.world.now)
         for waiting in view.waiting(1):
@@ -197,8 +197,8 @@ def test_shares_and_whole_gpus_all_run_within_their_limits(
         if work.counted_milli > LIMITS.get(work.queue, CARDS) * 1000
     }
     assert set(cluster.works) - set(cluster.started) == never
-    assert not cluster.world.state.sharers
-    assert not cluster.world.state.covers, "every card is given back"
+    assert not cluster.world.state.gpus.sharers
+    assert not cluster.world.state.gpus.covers, "every card is given back"
 
 
 @examples(10, 20)

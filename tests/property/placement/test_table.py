@@ -72,4 +72,4 @@ def test_table_looks_only_at_changed_nodes(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(set(looked)) == 1, "the agent that it was launched on"
     looked.clear()
     made.offers(offer("again", "a7", gpus=1))
-    assert set(looked) <= {"a7", str(made.state.tasks[made.job("one").task_id or ""].agent_id)}  # type: ignore[index]
+    assert set(looked) <= {"a7", str(made.state.work.tasks[made.job("one").task_id or ""].agent_id)}  # type: ignore[index]

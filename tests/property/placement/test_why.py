@@ -188,13 +188,13 @@ def test_funnel_has_room_exactly_if_the_matcher_launches(
     world: World, want: dict[str, object], place: dict[str, object]
 ) -> None:
     world.feed()
-    for job in list(world.state.jobs.values()):
+    for job in list(world.state.work.jobs.values()):
         if job.state is JobState.PENDING:
             why = StateView(world.state, world.settings, world.now).explain(job.id)
-            assert adds_up(why, len(world.state.nodes)) == 0, "what fits has been launched"
+            assert adds_up(why, len(world.state.cluster.nodes)) == 0, "what fits has been launched"
     step(world.state, ev.JobSubmitted(JobId("new"), spec(**want, **place)), world.now, world.settings)
     why = StateView(world.state, world.settings, world.now).explain(JobId("new"))
-    left = adds_up(why, len(world.state.nodes))
+    left = adds_up(why, len(world.state.cluster.nodes))
     step(world.state, ev.Match(), world.now, world.settings)
     assert (world.job("new").state is JobState.STARTING) == (left > 0), why
     assert (why.summary == "it fits now, and is about to be launched") == (left > 0)

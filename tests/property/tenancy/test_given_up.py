@@ -42,10 +42,10 @@ def cluster_of(chance: random.Random, kind: str) -> Tenants:
 
 def ends_one(world: Tenants, chance: random.Random) -> str:
     """End a member of the gang; return the name of its drained node, or "" if none is drained."""
-    member = chance.choice(world.state.round_of(world.job("gang")))
+    member = chance.choice(world.state.work.round_of(world.job("gang")))
     how = chance.choice(("drain", "TASK_FAILED", "TASK_LOST"))
     if how == "drain":
-        host = world.state.nodes[member.agent_id].hostname
+        host = world.state.cluster.nodes[member.agent_id].hostname
         world.feed(ev.DrainRequested(Target.NODE, host, "new fan", "ann", 1.0))
         return host
     world.status(member.id, how, agent=member.agent_id)
@@ -59,8 +59,8 @@ def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, kind: str) -> No
     for seed in range(count):
         chance = random.Random(seed)
         world = cluster_of(chance, kind)
-        first = world.state.round_of(world.job("gang"))
-        known = {*world.state.tasks}
+        first = world.state.work.round_of(world.job("gang"))
+        known = {*world.state.work.tasks}
         host = ends_one(world, chance)
         for second in range(40):
             world.passes(1.0 if second < 20 else 20.0)
@@ -69,7 +69,7 @@ def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, kind: str) -> No
                 world.feed(ev.UndrainRequested(Target.NODE, host))
             behind = [
                 task
-                for task in world.state.tasks.values()
+                for task in world.state.work.tasks.values()
                 if task.id not in known and str(task.job_id).startswith("behind")
             ]
             gang = world.job("gang")
@@ -93,7 +93,7 @@ def test_gang_that_no_node_is_left_for_keeps_no_room(kind: str) -> None:
         world.document(team=queue(limit_gpus=limit), team__ml=queue(8 if kind == "guarantee" else 0))
     world.runs("gang", QUEUES[kind], 4, tasks=2, max_attempts=3, preemptible=False, **AMOUNTS)
     world.submit("behind", queue=QUEUES[kind], gpus=4, **AMOUNTS)
-    first, second = world.state.round_of(world.job("gang"))
+    first, second = world.state.work.round_of(world.job("gang"))
     world.feed(ev.AgentLost(second.agent_id))
     world.status(second.id, "TASK_LOST", agent=second.agent_id)
     for _ in range(5):
@@ -101,14 +101,14 @@ def test_gang_that_no_node_is_left_for_keeps_no_room(kind: str) -> None:
         world.obeys()
     assert world.job("gang").state is JobState.PENDING
     assert world.job("behind").state is JobState.PENDING, "the host may come back"
-    world.status(str(world.state.nodes[second.agent_id].monitor), "TASK_GONE", agent=second.agent_id)
+    world.status(str(world.state.cluster.nodes[second.agent_id].monitor), "TASK_GONE", agent=second.agent_id)
     for _ in range(10):
         world.passes(30)
         world.starts()
-    assert [*world.state.nodes] == [first.agent_id]
+    assert [*world.state.cluster.nodes] == [first.agent_id]
     assert world.job("gang").state is JobState.PENDING
     assert world.job("behind").state is JobState.RUNNING
-    assert first.agent_id == world.state.tasks_of(world.job("behind").id)[0].agent_id
+    assert first.agent_id == world.state.work.tasks_of(world.job("behind").id)[0].agent_id
 
 
 def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
@@ -119,7 +119,7 @@ def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
     world.runs("gang", "team/ml", 1, tasks=2, max_attempts=3, **AMOUNTS)
     world.submit("behind", queue="team/ml", gpus=1, preemptible=True, **AMOUNTS)
     world.document(team=queue(), team__ml=queue(limit_gpus={POOL: 1000}))
-    first, *_ = world.state.round_of(world.job("gang"))
+    first, *_ = world.state.work.round_of(world.job("gang"))
     world.status(first.id, "TASK_FAILED", agent=first.agent_id)
     world.obeys()
     world.passes(5)
@@ -134,7 +134,7 @@ def test_gang_that_no_guarantee_lets_in_again_keeps_no_room() -> None:
     world.runs("gang", "team/ml", 1, tasks=2, max_attempts=3, **{**AMOUNTS, "preemptible": False})
     world.document(other=queue(1), team=queue(), team__ml=queue(limit_gpus={POOL: 2000}))
     world.submit("behind", queue="team/ml", gpus=1, preemptible=True, **AMOUNTS)
-    first, *_ = world.state.round_of(world.job("gang"))
+    first, *_ = world.state.work.round_of(world.job("gang"))
     world.status(first.id, "TASK_FAILED", agent=first.agent_id)
     world.obeys()
     world.passes(5)

@@ -40,7 +40,7 @@ def world_of(plan: Plan, gpus: int, chance: random.Random) -> Tenants:
 
 def counts(world: Tenants, plan: Plan, *states: JobState) -> dict[str, int]:
     """Return by queue how many jobs are in some states."""
-    jobs = [job for job in world.state.jobs.values() if job.state in states]
+    jobs = [job for job in world.state.work.jobs.values() if job.state in states]
     return {name: sum(job.spec.queue == name for job in jobs) for name in plan}
 
 
@@ -65,7 +65,7 @@ def test_queues_lend_no_more_than_their_limits_and_get_their_guarantees(count: i
         for _ in range(6):
             name = chance.choice([*plan])
             if chance.random() < 0.25:
-                running = [j for j in world.state.jobs.values() if j.state is JobState.RUNNING]
+                running = [j for j in world.state.work.jobs.values() if j.state is JobState.RUNNING]
                 for job in chance.sample(running, min(len(running), 2)):
                     world.ends(job.id)
             for _ in range(chance.randint(1, 5)):

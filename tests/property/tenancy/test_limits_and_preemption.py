@@ -42,7 +42,7 @@ def cluster_of(chance: random.Random, kind: str) -> tuple[Tenants, dict[str, int
         if gpus <= free[node] and (taken := counted(kind, gpus)) <= left:
             name = f"before{number}"
             world.runs(name, QUEUES[kind], gpus, **request(priority))
-            at = next(task.agent_id for task in world.state.tasks.values() if task.job_id == name)
+            at = next(task.agent_id for task in world.state.work.tasks.values() if task.job_id == name)
             held[name] = at, gpus, priority
             free[at] -= gpus
             left -= taken
@@ -80,8 +80,8 @@ def test_limit_keeps_no_job_waiting_while_jobs_of_lower_priority_hold_it(count: 
         for _ in range(30):
             world.passes(1.0)
             world.obeys()
-        ended = {str(t.job_id) for t in world.state.tasks.values() if t.preempted_for == "late"}
-        started = world.state.jobs[JobId("late")].state is not JobState.PENDING
+        ended = {str(t.job_id) for t in world.state.work.tasks.values() if t.preempted_for == "late"}
+        started = world.state.work.jobs[JobId("late")].state is not JobState.PENDING
         assert started == fits(kind, gpus, lower, free, limit, held), seed
         assert ended <= lower, seed
         assert not ended or not any(fits(kind, gpus, ended - {name}, free, limit, held) for name in ended), (

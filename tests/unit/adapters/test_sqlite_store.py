@@ -146,14 +146,14 @@ def test_store_reads_a_state_from_before_trees_of_queues(path: Path) -> None:
     db.close()
     store = SqliteStore(path)
     state = State.restored(5.0, store.load())
-    assert (state.queues.version, state.tree.is_flat) == (0, True)
-    (read,) = state.jobs.values()
+    assert (state.quota.queues.version, state.quota.tree.is_flat) == (0, True)
+    (read,) = state.work.jobs.values()
     assert (read.spec.queue, read.seat, read.spared_until) == ("research", None, 0.0)
     document = QueueDocument(
         1, 2.0, queues={"research": QueueSpec(guarantee_gpus={"default": Guarantee(4000)})}
     )
     store.save([SaveQueues(document)])
-    assert State.restored(6.0, store.load()).queues == document
+    assert State.restored(6.0, store.load()).quota.queues == document
     store.close()
 
 

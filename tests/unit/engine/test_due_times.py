@@ -8,6 +8,10 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.gpus import cards, covers, role
+from mesos_gpu.engine.parts.mesos import MesosPart
+from mesos_gpu.engine.parts.quota import QuotaPart
+from mesos_gpu.engine.parts.rights import RightsPart
+from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing
@@ -52,9 +56,13 @@ def task(name: str = "j.1", state: TaskState = TaskState.RUNNING, **fields: obje
 def state_of(*nouns: object, **fields: object) -> State:
     """A state that was tended at T0 and waits for nothing else."""
     state = State(
-        T0, connected=True, tended_at=T0, reconciled_at=T0, tokens_swept_at=T0, past_uses_swept_at=T0
+        T0,
+        mesos=MesosPart(connected=True, reconciled_at=T0),
+        work=WorkPart(tended_at=T0),
+        rights=RightsPart(tokens_swept_at=T0),
+        quota=QuotaPart(past_uses_swept_at=T0),
     )
-    state.role_asked_at = state.looked_at_apps = state.rolls.looked_at = T0
+    state.mesos.role_asked_at = state.apps.looked_at_apps = state.cluster.rolls.looked_at = T0
     for noun in nouns:
         state.put(noun)
     for name, value in fields.items():
@@ -132,7 +140,7 @@ DUE = [
 
 def asked(state: State) -> State:
     """The reset was asked for again and again."""
-    known = state.cards[G0]
+    known = state.gpus.cards[G0]
     assert known.reset is not None
     state.put(replace(known, reset=replace(known.reset, sent_at=T0 + SETTINGS.reset_timeout_s - 1)))
     return state
@@ -142,7 +150,7 @@ def asked(state: State) -> State:
 def test_act_that_time_asks_for_is_done_when_it_is_due(due: Due) -> None:
     for over_s in (-0.01, 0.0, 0.01):
         state = due.state()
-        state.tended_at = T0 + due.after_s + over_s - 1  # the scheduler was there all the time
+        state.work.tended_at = T0 + due.after_s + over_s - 1  # the scheduler was there all the time
         turn = Turn(state, SETTINGS, T0 + due.after_s + over_s)
         due.call(turn)
         is_due = over_s > 0 if due.is_strict else over_s >= 0
@@ -195,20 +203,20 @@ NEVER = [
 
 def without_monitor(state: State) -> State:
     """The node's monitor has ended."""
-    state.put(replace(state.nodes[A1], monitor=None))
+    state.put(replace(state.cluster.nodes[A1], monitor=None))
     return state
 
 
 def away(state: State) -> State:
     """The master is away."""
-    state.connected = False
+    state.mesos.connected = False
     return state
 
 
 @pytest.mark.parametrize("due", NEVER, ids=[due.name for due in NEVER])
 def test_act_that_no_time_asks_for_is_never_done(due: Due) -> None:
     state = due.state()
-    state.tended_at = T0 + due.after_s - 1
+    state.work.tended_at = T0 + due.after_s - 1
     turn = Turn(state, SETTINGS, T0 + due.after_s)
     due.call(turn)
     assert every(turn.effects, due.kind) == []
@@ -217,11 +225,11 @@ def test_act_that_no_time_asks_for_is_never_done(due: Due) -> None:
 @pytest.mark.parametrize(("killed", "state"), [(True, TaskState.ABANDONED), (False, TaskState.UNREACHABLE)])
 def test_instance_is_given_up_as_any_task_only_if_it_is_to_end(killed: bool, state: TaskState) -> None:
     known = held(app_version=1.0, kill_requested=killed, state=JobState.UNREACHABLE)()
-    known.tended_at = known.looked_at_apps = T0 + 1000
-    known.tended_at -= 1
-    known.changed_apps.clear()  # what its app wants is another matter
+    known.work.tended_at = known.apps.looked_at_apps = T0 + 1000
+    known.work.tended_at -= 1
+    known.apps.changed_apps.clear()  # what its app wants is another matter
     on_tick(Turn(known, SETTINGS, T0 + 1000))
-    assert known.tasks[TaskId("j.1")].state is state
+    assert known.work.tasks[TaskId("j.1")].state is state
 
 
 @pytest.mark.parametrize(("url", "is_kept"), [("http://a", False), ("http://b", True), ("", True)])
@@ -230,7 +238,7 @@ def test_lost_node_is_forgotten_at_once_if_another_is_in_its_place(url: str, is_
     state = state_of(lost, other)
     turn = Turn(state, SETTINGS, T0 + 1)
     on_tick(turn)
-    assert (A1 in state.nodes) is is_kept
+    assert (A1 in state.cluster.nodes) is is_kept
     assert every(turn.effects, saves.ForgetNode) == ([] if is_kept else [saves.ForgetNode(A1)])
 
 
@@ -245,6 +253,6 @@ def test_kills_under_way_hold_back_those_of_their_owner(others: bool) -> None:
             state.put(replace(mine, id=JobId(name), task_id=TaskId(f"{name}.1"), owner=owner))
             state.put(task(f"{name}.1", job_id=JobId(name), kill_sent_at=told_at))
         turn = Turn(state, SETTINGS, T0)
-        assert evictions.has_turn(turn, mine, state.tasks[TaskId("j.1")]) is (others or not waits)
+        assert evictions.has_turn(turn, mine, state.work.tasks[TaskId("j.1")]) is (others or not waits)
         evictions.send_waiting_kills(turn, [A1])
         assert len(every(turn.effects, fx.Kill)) == (others or not waits)

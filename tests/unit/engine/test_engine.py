@@ -32,7 +32,7 @@ def running(world: World, name: str = "j1", **fields: object) -> str:
     world.submit(name, **fields)
     task_id = world.job(name).task_id
     assert task_id is not None, world.job(name).message
-    agent = world.state.tasks[task_id].agent_id
+    agent = world.state.work.tasks[task_id].agent_id
     world.status(task_id, "TASK_RUNNING", agent=agent)
     return task_id
 
@@ -90,7 +90,7 @@ def test_gpu_is_given_once_and_again_when_freed(world: World) -> None:
         world.submit(name, gpus=1)
     world.offers(offer("o9", gpus=2, cpus=4))
     assert world.job("j3").state is JobState.PENDING
-    held = {gpu_id for t in world.state.tasks.values() if not t.ended for gpu_id in t.gpus}
+    held = {gpu_id for t in world.state.work.tasks.values() if not t.ended for gpu_id in t.gpus}
     assert held == {GpuId("g0"), GpuId("g1")}
     world.status("j1.1", "TASK_FINISHED", outcome=Outcome(exit_status=0))
     world.offers(offer("o10", gpus=1, cpus=4))
@@ -111,7 +111,7 @@ def test_mesos_count_of_gpus_bounds_what_is_given(world: World) -> None:
 def test_gpus_are_given_only_when_healthy(world: World, health: Health) -> None:
     world.node("a1", gpu("g0", health=health), gpu("g1"))
     running(world, gpus=1)
-    assert world.state.tasks[world.job().task_id or ""].gpus == (GpuId("g1"),)  # type: ignore[index]
+    assert world.state.work.tasks[world.job().task_id or ""].gpus == (GpuId("g1"),)  # type: ignore[index]
     world.submit("j2", gpus=1)
     world.offers(offer("o9", gpus=1))
     assert world.job("j2").state is JobState.PENDING
@@ -134,7 +134,7 @@ def test_models_are_ordered_fallbacks(world: World) -> None:
     world.node("a2", gpu("g2", "V100"))
     running(world, "j1", gpus=1, gpu_model=("A100", "V100", "T4"))
     running(world, "j2", gpus=1, gpu_model=("A100", "V100", "T4"))
-    given = [world.state.tasks_of(JobId(name))[0].gpus[0] for name in ("j1", "j2")]
+    given = [world.state.work.tasks_of(JobId(name))[0].gpus[0] for name in ("j1", "j2")]
     assert given == ["g2", "g0"]
 
 
@@ -143,10 +143,10 @@ def test_bundle_placement_keeps_whole_nodes_free(world: World) -> None:
     world.node("a2", *(gpu(f"g{i}") for i in range(4, 8)))
     for name in ("j1", "j2", "j3"):
         running(world, name, gpus=1)
-        agent = world.state.tasks_of(JobId(name))[0].agent_id
-        left = 3 - len([t for t in world.state.tasks.values() if t.gpus and not t.ended])
+        agent = world.state.work.tasks_of(JobId(name))[0].agent_id
+        left = 3 - len([t for t in world.state.work.tasks.values() if t.gpus and not t.ended])
         world.offers(offer(f"again-{name}", agent, gpus=left + 1, cpus=4))
-    assert len({world.state.tasks_of(JobId(n))[0].agent_id for n in ("j1", "j2", "j3")}) == 1
+    assert len({world.state.work.tasks_of(JobId(n))[0].agent_id for n in ("j1", "j2", "j3")}) == 1
     world.submit("whole", gpus=4)
     assert world.job("whole").state is JobState.STARTING
 
@@ -184,7 +184,7 @@ def test_infrastructure_failures_use_no_attempt(
     world.status(task, state, reason=reason, outcome=outcome)
     job = world.job()
     assert (job.state, job.attempts, job.infrastructure_failures) == (JobState.PENDING, 0, 1)
-    assert world.state.holders == {}
+    assert world.state.gpus.holders == {}
     world.offers(offer("o9", gpus=1))
     world.tick(2)
     assert world.job().task_id == "j1.2", "a task id is never used twice"
@@ -222,12 +222,12 @@ def test_task_that_the_master_refuses_is_not_tried_again(world: World) -> None:
 def test_gpu_whose_claim_was_refused_is_left_alone_for_a_while(world: World) -> None:
     world.node("a1", gpu("g0"), gpu("g1"))
     world.submit(gpus=1)
-    assert world.state.tasks_of(JobId("j1"))[0].gpus == ("g0",)
+    assert world.state.work.tasks_of(JobId("j1"))[0].gpus == ("g0",)
     refused = Outcome(infrastructure=True, refused_gpus=(GpuId("g0"),))
     world.status("j1.1", "TASK_FAILED", outcome=refused, message="g0 is claimed by x")
     world.offers(offer("o9", gpus=2))
     world.tick(1)
-    assert world.state.tasks_of(JobId("j1"))[1].gpus == ("g1",)
+    assert world.state.work.tasks_of(JobId("j1"))[1].gpus == ("g1",)
 
 
 def test_kill_of_a_waiting_job_needs_no_mesos(world: World) -> None:
@@ -263,7 +263,7 @@ def test_unreachable_task_waits_then_moves_and_its_old_copy_is_killed(world: Wor
     world.node("a2", gpu("g1"))
     task = running(world, gpus=1)
     assert task == "j1.1"
-    agent = world.state.tasks_of(JobId("j1"))[0].agent_id
+    agent = world.state.work.tasks_of(JobId("j1"))[0].agent_id
     other = {"a1": "a2", "a2": "a1"}[agent]
     world.status(task, "TASK_UNREACHABLE", agent=agent)
     world.feed(ev.AgentLost(agent))
@@ -273,14 +273,14 @@ def test_unreachable_task_waits_then_moves_and_its_old_copy_is_killed(world: Wor
         world.report(other, gpu("g1" if other == "a2" else "g0"))
         world.offers(offer(f"o{world.now}", other, gpus=1))
     assert world.job().task_id == "j1.2"
-    old = world.state.tasks_of(JobId("j1"))[0]
+    old = world.state.work.tasks_of(JobId("j1"))[0]
     assert old.state is TaskState.ABANDONED
-    assert set(old.gpus) <= set(world.state.holders), "its GPU is not given away while it may still run"
+    assert set(old.gpus) <= set(world.state.gpus.holders), "its GPU is not given away while it may still run"
     effects = world.status("j1.1", "TASK_RUNNING", agent=agent)
     assert only(effects, fx.Kill).task_id == "j1.1"
     assert not ending(world.state), "only the old copy ends"
     world.status("j1.1", "TASK_KILLED", agent=agent)
-    assert not set(old.gpus) & set(world.state.holders)
+    assert not set(old.gpus) & set(world.state.gpus.holders)
     assert world.job().state is JobState.STARTING, "the new copy goes on"
 
 
@@ -292,10 +292,10 @@ def test_killed_job_on_a_cut_off_agent_ends_and_its_copy_is_killed_later(world: 
     world.tick(world.settings.unreachable_timeout_s + 2)
     assert world.job().state is JobState.KILLED
     assert "unreachable" in world.job().message
-    assert list(world.state.holders) == ["g0"], "it may still run there"
+    assert list(world.state.gpus.holders) == ["g0"], "it may still run there"
     assert only(world.status(task, "TASK_RUNNING"), fx.Kill).task_id == task
     world.status(task, "TASK_KILLED")
-    assert world.state.holders == {}
+    assert world.state.gpus.holders == {}
 
 
 def test_unreachable_task_that_is_back_goes_on(world: World) -> None:
@@ -335,13 +335,13 @@ def test_reconciliation_asks_until_every_task_was_heard_of(world: World) -> None
     world.feed(ev.Disconnected())
     world.now += 5
     asked = only(world.register(), fx.Reconcile).tasks
-    assert {t for t, _ in asked} == {task, world.state.nodes[AgentId("a1")].monitor}
+    assert {t for t, _ in asked} == {task, world.state.cluster.nodes[AgentId("a1")].monitor}
     assert len(every(world.tick(3.5), fx.Reconcile)) >= 1
     world.status(task, "TASK_RUNNING", uuid=None)
     world.report("a1", gpu("g0"))
     last = every(world.tick(40), fx.Reconcile)
     assert last[-1].tasks == (), "then the implicit one"
-    assert world.state.reconciliation is None
+    assert world.state.mesos.reconciliation is None
 
 
 def test_scheduler_restart_resumes_from_what_was_saved(world: World) -> None:
@@ -354,7 +354,7 @@ def test_scheduler_restart_resumes_from_what_was_saved(world: World) -> None:
     effects = again.register()
     assert every(effects, fx.Launch) == []
     assert again.job("j1").state is JobState.RUNNING
-    assert again.state.holders == old.holders
+    assert again.state.gpus.holders == old.gpus.holders
     again.offers(offer("o9", gpus=1))
     assert again.job("j2").state is JobState.PENDING
     again.status("j1.1", "TASK_RUNNING", uuid=None)
@@ -375,7 +375,7 @@ def test_idle_offers_are_given_back_and_suppressed_then_revived(world: World) ->
     effects = world.tick(3)
     assert only(effects, fx.Decline).refuse_s == world.settings.idle_refuse_s
     assert len(every(effects, fx.Suppress)) == 1
-    assert world.state.offers == {}
+    assert world.state.cluster.offers == {}
     effects = world.feed(ev.JobSubmitted(JobId("j1"), spec()))
     assert len(every(effects, fx.Revive)) == 1
 
@@ -389,7 +389,7 @@ def test_offers_are_held_while_jobs_come_though_each_is_placed_at_once(world: Wo
         world.offers(offer(f"again{number}", only(effects, fx.Launch).tasks[0].task.agent_id))
         assert every(world.tick(pause_s), fx.Decline) == []
     assert len(only(world.tick(2 * world.settings.idle_linger_s), fx.Decline).offer_ids) == 2
-    assert world.state.suppressed
+    assert world.state.mesos.suppressed
 
 
 def test_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> None:
@@ -406,12 +406,12 @@ def test_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> Non
         assert all(each.refuse_s == world.settings.offer_refuse_s for each in given_back)
         declined += [offer_id for each in given_back for offer_id in each.offer_ids]
     assert declined
-    assert not world.state.suppressed
+    assert not world.state.mesos.suppressed
 
 
 def test_suppressed_framework_looks_for_new_agents(world: World) -> None:
     world.tick(3)
-    assert world.state.suppressed
+    assert world.state.mesos.suppressed
     effects = world.tick(world.settings.sweep_interval_s + 5)
     assert every(effects, fx.Revive)
     assert every(effects, fx.Suppress)
@@ -433,47 +433,47 @@ def test_rescinded_offer_is_not_used(world: World) -> None:
 
 def test_monitor_that_dies_comes_back(world: World) -> None:
     world.node("a1", gpu("g0"))
-    monitor = world.state.nodes[AgentId("a1")].monitor
+    monitor = world.state.cluster.nodes[AgentId("a1")].monitor
     assert monitor is not None
     world.status(monitor, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
-    assert world.state.nodes[AgentId("a1")].monitor is None
+    assert world.state.cluster.nodes[AgentId("a1")].monitor is None
     world.tick(2)
     effects = world.offers(offer("o9", gpus=1))
-    assert world.state.nodes[AgentId("a1")].monitor not in (None, monitor)
-    assert monitor not in world.state.tasks
+    assert world.state.cluster.nodes[AgentId("a1")].monitor not in (None, monitor)
+    assert monitor not in world.state.work.tasks
     del effects
 
 
 def test_monitor_that_ran_for_a_while_comes_back_at_once_however_often_it_did(world: World) -> None:
     world.node("a1", gpu("g0"))
     for number in range(12):
-        monitor = world.state.nodes[AgentId("a1")].monitor
+        monitor = world.state.cluster.nodes[AgentId("a1")].monitor
         assert monitor is not None
         world.tick(10)
         world.status(monitor, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
         world.tick(0.5)
         world.offers(offer(f"again{number}", gpus=1))
-        assert world.state.nodes[AgentId("a1")].monitor not in (None, monitor)
+        assert world.state.cluster.nodes[AgentId("a1")].monitor not in (None, monitor)
 
 
 def test_monitor_ids_are_never_repeated_though_a_node_was_forgotten(world: World) -> None:
     world.node("a1", gpu("g0"))
-    first = world.state.nodes[AgentId("a1")].monitor
+    first = world.state.cluster.nodes[AgentId("a1")].monitor
     assert first is not None
     world.status(first, "TASK_LOST")
     world.feed(ev.AgentLost(AgentId("a1")))
     world.now += world.settings.keep_lost_nodes_s
     world.tick(2)
-    assert not world.state.nodes
+    assert not world.state.cluster.nodes
     world.offers(offer("o9", gpus=1))
-    assert world.state.nodes[AgentId("a1")].monitor not in (None, first)
+    assert world.state.cluster.nodes[AgentId("a1")].monitor not in (None, first)
 
 
 def test_cpu_work_keeps_off_gpu_nodes(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.offers(offer("o9", "plain", cpus=64))
     task = running(world)
-    assert world.state.tasks_of(JobId("j1"))[0].agent_id == "plain", task
+    assert world.state.work.tasks_of(JobId("j1"))[0].agent_id == "plain", task
 
 
 def test_history_is_bounded(world: World) -> None:
@@ -482,14 +482,14 @@ def test_history_is_bounded(world: World) -> None:
         world.submit(name, gpus=1)
         world.feed(ev.KillRequested(JobId(name)))
     assert only(world.tick(1), ForgetJob).job_id == "j1"
-    assert set(world.state.jobs) == {"j2", "j3"}
+    assert set(world.state.work.jobs) == {"j2", "j3"}
 
 
 def test_unreadable_report_makes_the_gpus_unknown(world: World) -> None:
     world.node("a1", gpu("g0"))
-    monitor = world.state.nodes[AgentId("a1")].monitor
+    monitor = world.state.cluster.nodes[AgentId("a1")].monitor
     world.status(str(monitor), "TASK_RUNNING", data=b"{}")
-    assert [g.health for g in world.state.nodes[AgentId("a1")].gpus] == [Health.UNKNOWN]
+    assert [g.health for g in world.state.cluster.nodes[AgentId("a1")].gpus] == [Health.UNKNOWN]
     world.submit(gpus=1)
     assert world.job().state is JobState.PENDING
 
@@ -501,7 +501,7 @@ def test_job_ran_for_as_long_as_its_host_says(world: World) -> None:
     world.now += 500
     world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_RUNNING", AgentId("a1"), at=1003.0)))
     world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_FINISHED", AgentId("a1"), at=1010.0)))
-    job, task = world.job(), world.state.tasks[TaskId("j1.1")]
+    job, task = world.job(), world.state.work.tasks[TaskId("j1.1")]
     assert (job.started_at, job.ended_at) == (task.started_at, task.ended_at) == (1003.0, 1010.0)
 
 
@@ -532,13 +532,13 @@ def test_lost_agent_is_forgotten_once_another_is_in_its_place() -> None:
     world.register()
     world.offers(at("o1", "a1"))
     world.feed(ev.AgentLost(AgentId("a1")))
-    (monitor,) = world.state.tasks
+    (monitor,) = world.state.work.tasks
     world.status(monitor, "TASK_LOST", agent="a1")
     world.tick(1)
-    assert [*world.state.nodes] == ["a1"], "it may come back"
+    assert [*world.state.cluster.nodes] == ["a1"], "it may come back"
     world.offers(at("o2", "a2"))
     world.tick(1)
-    assert [*world.state.nodes] == ["a2"]
+    assert [*world.state.cluster.nodes] == ["a2"]
 
 
 def at(name: str, agent: str) -> Offer:

@@ -110,31 +110,31 @@ def test_report_of_equal_bytes_is_read_once_and_counts_each_time(monkeypatch: py
     world, read = World(), _read(monkeypatch)
     world.register()
     world.node("a1", gpu("g0"))
-    known, read[:] = world.state.nodes[AgentId("a1")].inventory, []
+    known, read[:] = world.state.cluster.nodes[AgentId("a1")].inventory, []
     for _ in range(3):
         world.now += 10
         world.report("a1", gpu("g0"))
-        has = world.state.nodes[AgentId("a1")]
+        has = world.state.cluster.nodes[AgentId("a1")]
         assert has.inventory is known
         assert has.reported_at == world.now
     assert read == []
     world.report("a1", gpu("g0"), gpu("g1"))
     world.report("a1", gpu("g0"))
     assert len(read) == 2
-    assert world.state.nodes[AgentId("a1")].inventory == known
+    assert world.state.cluster.nodes[AgentId("a1")].inventory == known
 
 
 def test_unreadable_report_is_not_remembered_as_the_last_one() -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g0"))
-    monitor = world.state.nodes[AgentId("a1")].monitor
+    monitor = world.state.cluster.nodes[AgentId("a1")].monitor
     assert monitor is not None
     for _ in range(2):
         world.status(monitor, "TASK_RUNNING", data=b"{")
-        assert world.state.nodes[AgentId("a1")].gpus[0].health.value == "unknown"
+        assert world.state.cluster.nodes[AgentId("a1")].gpus[0].health.value == "unknown"
     world.report("a1", gpu("g0"))
-    assert world.state.nodes[AgentId("a1")].gpus == (gpu("g0"),)
+    assert world.state.cluster.nodes[AgentId("a1")].gpus == (gpu("g0"),)
 
 
 def test_restored_state_reads_the_first_report_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,10 +229,10 @@ def test_place_of_a_gpu_follows_from_the_latest_report_that_names_it(seed: int) 
         at, lost = chance.choice([None, 1.0, 2.0, 3.0]), chance.choice([None, None, 3.0])
         agent = chance.choice("abcd")
         host = chance.choice(["h1", "h2"])
-        state.set_node(node(AgentId(agent), *cards, reported_at=at, lost_at=lost, hostname=host))
-        every = state.placed()
-        assert {id: state.place_of(id) for id in every} == every
-        assert state.place_of(GpuId("none")) is None
+        state.cluster.set_node(node(AgentId(agent), *cards, reported_at=at, lost_at=lost, hostname=host))
+        every = state.cluster.placed()
+        assert {id: state.cluster.place_of(id) for id in every} == every
+        assert state.cluster.place_of(GpuId("none")) is None
         for host in ("h1", "h2"):
             there = {id: place for id, place in every.items() if place[0].hostname == host}
-            assert state.placed(host.__eq__) == there
+            assert state.cluster.placed(host.__eq__) == there

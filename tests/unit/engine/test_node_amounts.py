@@ -7,7 +7,7 @@ from mesos_gpu.testing.builders import World, gpu, offer
 
 
 def amounts(world: World) -> dict[str, tuple[Resources, Resources]]:
-    known = amounts_of(world.state, world.settings, world.state.nodes)
+    known = amounts_of(world.state, world.settings, world.state.cluster.nodes)
     return {str(agent_id): (each.free, each.total) for agent_id, each in known.items()}
 
 

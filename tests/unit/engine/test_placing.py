@@ -23,7 +23,7 @@ def world() -> World:
 
 
 def agent_of(world: World, name: str) -> str:
-    return world.state.tasks_of(JobId(name))[0].agent_id
+    return world.state.work.tasks_of(JobId(name))[0].agent_id
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_job_gets_gpus_that_have_what_it_asks_for_or_waits(world: World) -> None
     cards = [replace(gpu(f"a3-{i}"), memory_mib=40_000 * (i + 1), compute_capability="8.6") for i in range(3)]
     world.node("a3", *cards)
     world.submit("small", gpus=2, gpu_memory_mib=80_000, compute_capability="8.0")
-    assert world.state.tasks_of(JobId("small"))[0].gpus == ("a3-1", "a3-2")
+    assert world.state.work.tasks_of(JobId("small"))[0].gpus == ("a3-1", "a3-2")
     world.submit("large", gpus=1, gpu_memory_mib=120_001)
     world.submit("new", gpus=1, compute_capability="9.0")
     assert {world.job(name).state for name in ("large", "new")} == {JobState.PENDING}
@@ -82,7 +82,7 @@ def test_job_that_waits_for_memory_keeps_others_off_the_gpu_that_it_waits_for() 
     world.submit("waits", gpus=1, gpu_memory_mib=80_000)
     world.submit("passes", gpus=1, timeout_s=3600)
     assert world.job("waits").state is JobState.PENDING
-    assert world.state.tasks_of(JobId("passes"))[0].gpus == ("a1-0",), "which the other cannot use"
+    assert world.state.work.tasks_of(JobId("passes"))[0].gpus == ("a1-0",), "which the other cannot use"
 
 
 @pytest.mark.parametrize(("needs", "goes_to"), [({}, "a"), ({"gpu_memory_mib": 80_000}, "t")])

@@ -26,7 +26,7 @@ def world_of(user: Quota = Quota(), queue: Quota = Quota(), **more: object) -> W
 def counted(state: State) -> dict[tuple[str, str], tuple[int, int]]:
     """From the jobs themselves."""
     uses: dict[tuple[str, str], tuple[int, int]] = {}
-    for job in state.jobs.values():
+    for job in state.work.jobs.values():
         for key in (("user", job.spec.user or ""), ("queue", job.spec.queue)):
             pending, size = uses.get(key, (0, 0))
             uses[key] = pending + (job.state.value == "pending"), size + size_of(job.spec)
@@ -46,11 +46,13 @@ def test_jobs_that_wait_are_counted_by_user_and_by_queue() -> None:
         world.submit("b2", user="bob")
     assert "--queue-pending" in refused.value.remedy
     world.submit("b2", user="bob", queue="other")
-    assert sorted(world.state.jobs) == ["a1", "a2", "b1", "b2"]
+    assert sorted(world.state.work.jobs) == ["a1", "a2", "b1", "b2"]
     world.offers(offer("o1", cpus=100))  # all start: others may wait
     world.submit("a3", user="ann")
     world.feed(ev.KillRequested(JobId("a3")))
-    assert {key: (use.pending, use.size) for key, use in world.state.uses.items()} == counted(world.state)
+    assert {key: (use.pending, use.size) for key, use in world.state.quota.uses.items()} == counted(
+        world.state
+    )
 
 
 def test_quota_of_a_name_covers_all_users_that_it_runs_as() -> None:
@@ -63,7 +65,7 @@ def test_quota_of_a_name_covers_all_users_that_it_runs_as() -> None:
     world.feed(ev.JobSubmitted(JobId("u3"), spec(user="u3"), "bob"))
     world.feed(ev.KillRequested(JobId("u1")))
     world.feed(ev.JobSubmitted(JobId("u4"), spec(user="u4"), "ann"))
-    assert world.state.uses["name", "ann"].pending == 2
+    assert world.state.quota.uses["name", "ann"].pending == 2
 
 
 def test_quota_of_a_name_does_not_bar_others_of_the_default_user() -> None:
@@ -109,10 +111,12 @@ def test_versions_of_an_app_are_kept_up_to_a_size() -> None:
         world.tick(3)
     for number in range(MOST_ROOTS + 1):
         app = App(f"/b{number}", cmd="true", instances=0)
-        world.feed(ev.AppsChanged(f"e{number}", Group("/", (*world.state.catalog.root.apps, app))))
+        world.feed(ev.AppsChanged(f"e{number}", Group("/", (*world.state.apps.catalog.root.apps, app))))
         world.tick(3)
-    world.feed(ev.AppsChanged("last", Group("/", (replace(world.state.catalog.root.apps[0], cmd="true"),))))
-    versions = world.state.app_versions["/a"]
+    world.feed(
+        ev.AppsChanged("last", Group("/", (replace(world.state.apps.catalog.root.apps[0], cmd="true"),)))
+    )
+    versions = world.state.apps.app_versions["/a"]
     assert sum(size_of(each.app) for each in versions[:-1]) <= MOST_VERSION_BYTES + 200_000
     assert len(versions) > 2
 
@@ -129,9 +133,11 @@ def test_bytes_are_counted_as_long_as_a_job_is_remembered() -> None:
     world.submit("j3")
     world.feed(ev.KillRequested(JobId("j3")))
     world.tick(1)
-    assert JobId("j1") not in world.state.jobs
+    assert JobId("j1") not in world.state.work.jobs
     world.submit("j2", **large)
-    assert {key: (use.pending, use.size) for key, use in world.state.uses.items()} == counted(world.state)
+    assert {key: (use.pending, use.size) for key, use in world.state.quota.uses.items()} == counted(
+        world.state
+    )
 
 
 def test_quota_counts_are_the_same_after_a_restart() -> None:
@@ -140,7 +146,7 @@ def test_quota_counts_are_the_same_after_a_restart() -> None:
         world.submit(f"j{n}", user=f"u{n % 2}")
     world.feed(ev.KillRequested(JobId("j0")))
     again = State.restored(world.now, saved_of(world.state))
-    assert (again.uses, again.sizes) == (world.state.uses, world.state.sizes)
+    assert (again.quota.uses, again.quota.sizes) == (world.state.quota.uses, world.state.quota.sizes)
 
 
 def test_quota_bounds_the_apps_of_the_default_user() -> None:
@@ -149,9 +155,9 @@ def test_quota_bounds_the_apps_of_the_default_user() -> None:
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
     with pytest.raises(TooMuch, match="apps of the default user: 16 would wait, and 10 may"):
         world.feed(ev.AppsChanged("d2", Group("/", (web, replace(web, id="/api"))), force=True))
-    assert [app.id for app in world.state.catalog.root.all_apps()] == ["/web"]
+    assert [app.id for app in world.state.apps.catalog.root.all_apps()] == ["/web"]
     fewer = world_of(Quota(pending=4))
-    fewer.state.catalog = replace(world.state.catalog)
+    fewer.state.apps.catalog = replace(world.state.apps.catalog)
     fewer.feed(
         ev.AppsChanged("d4", Group("/", (replace(web, instances=6),)), force=True)
     )  # less than there is
@@ -164,4 +170,4 @@ def test_quota_without_a_limit_bounds_nothing() -> None:
     world = world_of()
     for n in range(50):
         world.feed(ev.JobSubmitted(JobId(f"j{n}"), spec()))
-    assert len(world.state.jobs) == 50
+    assert len(world.state.work.jobs) == 50

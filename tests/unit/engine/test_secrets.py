@@ -45,7 +45,7 @@ def wait(world: World, seconds: float, agent: str = "a1") -> list[fx.Effect]:
     for _ in range(int(seconds)):
         world.serial += 1
         effects += world.tick(1)
-        effects += [] if world.state.offers else world.offers(offer(f"{agent}-{world.serial}", agent))
+        effects += [] if world.state.cluster.offers else world.offers(offer(f"{agent}-{world.serial}", agent))
     return effects
 
 
@@ -166,7 +166,7 @@ def test_secret_that_no_job_waits_for_is_forgotten(world: World) -> None:
     assert world.job().state is JobState.STARTING
     effects = wait(world, 3 * world.settings.secrets_stale_s)
     assert only(effects, fx.ForgetSecrets).sources == ("team/a",)
-    assert world.state.secrets == {}
+    assert world.state.work.secrets == {}
 
 
 def test_secrets_do_not_go_to_a_node_without_a_key(world: World) -> None:
@@ -177,7 +177,7 @@ def test_secrets_do_not_go_to_a_node_without_a_key(world: World) -> None:
     answer = why_of(world.state, world.settings, world.now, world.job())
     assert answer.nodes[0].reasons == ("takes no secrets: its kernel has no Landlock",)
     node(world, "a2")
-    assert world.state.tasks[world.job().task_id or ""].agent_id == AgentId("a2")  # type: ignore[index]
+    assert world.state.work.tasks[world.job().task_id or ""].agent_id == AgentId("a2")  # type: ignore[index]
 
 
 def test_gang_with_secrets_starts_whole_or_not(world: World) -> None:
@@ -187,7 +187,10 @@ def test_gang_with_secrets_starts_whole_or_not(world: World) -> None:
     read(world, "team/a")
     assert world.job().launches == 0
     node(world, "a3")
-    assert {world.state.tasks[each].agent_id for each in world.state.launches[world.job().id]} == {"a1", "a3"}
+    assert {world.state.work.tasks[each].agent_id for each in world.state.work.launches[world.job().id]} == {
+        "a1",
+        "a3",
+    }
 
 
 def test_preemption_ends_no_job_for_one_whose_secrets_are_missing(world: World) -> None:

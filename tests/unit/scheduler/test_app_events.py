@@ -71,16 +71,16 @@ def test_app_events_end_with_the_current_state(seed: int, acts: int, monkeypatch
                 health[task_id] = healthy
     state = reporter.state
     assert len(last) >= 3
-    for ids in state.instances.values():
-        for job in (state.jobs[id] for id in ids):
+    for ids in state.apps.instances.values():
+        for job in (state.work.jobs[id] for id in ids):
             assert last[instance_of_job(job.id)] == app_events._condition(state, job)
-            for task in state.round_of(job):
+            for task in state.work.round_of(job):
                 if not task.ended and task.id in health:
                     assert health[task.id] is app_events._healthy(state, job, task)
     for id, told in stages.items():
         count = Counter(told)
         ended = count[Stage.DONE] + count[Stage.FAILED]
-        assert ended == (id not in state.deployments)
+        assert ended == (id not in state.apps.deployments)
         assert count[Stage.STEP_BEGUN] == count[Stage.STEP_DONE] + count[app_event.Stage.STEP_FAILED] + (
             not ended
         )

@@ -156,11 +156,11 @@ def test_narrator_logs_a_shared_card_that_is_not_held_in_mesos_as_an_error_in_ti
     caplog.set_level(logging.INFO)
     state = State(started_at=0.0)
     narrator = Narrator(state)
-    state.sharers = {GpuId("g1"): {TaskId("j1.1"): Share(250, 1024, 1024, Method.SHIM_WINDOWS)}}
-    state.uncovered = {GpuId("g1"): 100.0}
+    state.gpus.sharers = {GpuId("g1"): {TaskId("j1.1"): Share(250, 1024, 1024, Method.SHIM_WINDOWS)}}
+    state.gpus.uncovered = {GpuId("g1"): 100.0}
     for now in (100.0, 101.0, 399.0, 400.0, 500.0):
         narrator.look(state, now, 300.0, 60.0)
-    state.uncovered = {}
+    state.gpus.uncovered = {}
     narrator.look(state, 501.0, 300.0, 60.0)
     narrator.look(state, 502.0, 300.0, 60.0)
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [

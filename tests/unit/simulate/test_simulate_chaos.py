@@ -15,12 +15,12 @@ from mesos_gpu.engine.match import covering, matching
 from mesos_gpu.engine.match.ledger import Book, Ledger
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.table import Index
+from mesos_gpu.engine.parts.cluster import ClusterPart
+from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.engine.preemption import preempting
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.parts.cluster import ClusterPart
-from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import gangs, statuses
 from mesos_gpu.engine.turn import Turn
@@ -129,7 +129,7 @@ def _an_end_said_twice_frees_twice(patch: pytest.MonkeyPatch) -> None:
         REAL_SET_TASK(state, task)
         if task.ended:
             for gpu in task.gpus:
-                state.holders.pop(gpu, None)
+                state.gpus.holders.pop(gpu, None)
 
     patch.setattr(State, "set_task", set_task)
 
@@ -208,7 +208,7 @@ def _uncovered_cards_take_shares(patch: pytest.MonkeyPatch) -> None:
 
 def _cards_are_closed_while_shared(patch: pytest.MonkeyPatch) -> None:
     def on_tick(turn: Turn) -> None:
-        for task in [turn.state.tasks[task_id] for task_id in turn.state.covers.values()]:
+        for task in [turn.state.work.tasks[task_id] for task_id in turn.state.gpus.covers.values()]:
             if task.state is TaskState.RUNNING and task.kill_sent_at is None:
                 covers.close(turn, task)
 

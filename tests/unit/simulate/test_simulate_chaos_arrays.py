@@ -54,7 +54,7 @@ def _a_launch_leaves_its_index_to_be_made(patch: pytest.MonkeyPatch) -> None:
     """What has ended is not taken out of what is left."""
 
     def note(turn: Turn, job: Job) -> bool:
-        turn.state.members.take_up(job)
+        turn.state.work.members.take_up(job)
         return False
 
     patch.setattr(Turn, "_note_member", note)

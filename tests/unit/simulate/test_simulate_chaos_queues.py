@@ -37,8 +37,10 @@ def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
         for victim in sorted(victims, key=lambda victim: (victim.cost, victim.job_id)):
             if gpus < request.gpu.count * job.spec.tasks:
                 chosen.append(victim)
-                gpus += sum(len(task.gpus) for task in state.round_of(state.jobs[victim.job_id]))
-        nodes = {task.agent_id for each in chosen for task in state.round_of(state.jobs[each.job_id])}
+                gpus += sum(len(task.gpus) for task in state.work.round_of(state.work.jobs[victim.job_id]))
+        nodes = {
+            task.agent_id for each in chosen for task in state.work.round_of(state.work.jobs[each.job_id])
+        }
         is_enough = chosen and gpus >= request.gpu.count * job.spec.tasks
         return Plan(tuple(chosen), tuple(sorted(nodes))) if is_enough else None
 

@@ -53,7 +53,7 @@ def held(world: World) -> dict[tuple[str, str], tuple[int, int, int]]:
 
 def dues(world: World, pool: str = POOL) -> dict[str, int]:
     now = shares(world)
-    return {path: now.due(path, pool) for path in world.state.queues.queues}
+    return {path: now.due(path, pool) for path in world.state.quota.queues.queues}
 
 
 def test_dues_count_what_is_held_and_waited_for() -> None:

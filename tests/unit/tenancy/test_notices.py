@@ -33,7 +33,7 @@ def world() -> World:
 
 def running(world: World, name: str = "j1", *, state: TaskState = TaskState.RUNNING, **fields: object) -> Job:
     """A job whose tasks run for ten seconds by now, each with a GPU."""
-    job = Job(JobId(name), spec(name=name, gpus=1, **fields), world.now, world.state.next_sequence)
+    job = Job(JobId(name), spec(name=name, gpus=1, **fields), world.now, world.state.work.next_sequence)
     count = job.spec.tasks
     ids = [TaskId(f"{name}.1" if count == 1 else f"{name}.1.{rank}") for rank in range(count)]
     world.state.set_job(replace(job, state=JobState.RUNNING, task_id=ids[0], launches=1))
@@ -46,7 +46,7 @@ def running(world: World, name: str = "j1", *, state: TaskState = TaskState.RUNN
             )
         )  # fmt: skip
     world.now += 10
-    return world.state.jobs[job.id]
+    return world.state.work.jobs[job.id]
 
 
 def give(world: World, name: str = "j1", by: str = "other", **more: Any) -> list[fx.Effect]:
@@ -63,7 +63,7 @@ def recall(world: World, name: str = "j1") -> tuple[bool, list[fx.Effect]]:
 
 
 def task(world: World, name: str = "j1.1") -> Task:
-    return world.state.tasks[TaskId(name)]
+    return world.state.work.tasks[TaskId(name)]
 
 
 def notice(world: World, name: str = "j1.1") -> Notice:
@@ -92,7 +92,7 @@ def test_notice_names_no_job_of_another_owner_to_a_task(
     running(world, notice_s=60.0)
     world.state.set_job(replace(world.job(), owner=mine))
     taker = spec(name="other", queue="prod/x")
-    world.state.set_job(Job(JobId("other"), taker, world.now, world.state.next_sequence, owner=gains))
+    world.state.set_job(Job(JobId("other"), taker, world.now, world.state.work.next_sequence, owner=gains))
     turn = Turn(world.state, world.settings, world.now)
     why = "makes room for job other, for which queue prod/x is guaranteed GPUs"
     notices.give(turn, world.job(), NoticeReason.RECLAIM, why, by=JobId("other"))
@@ -318,7 +318,7 @@ def test_queue_drain_gives_notice_to_its_jobs(world: World) -> None:
 
 
 def told_of(world: World) -> list[tuple[float, EventKind, str]]:
-    return [(event.at, event.kind, str(event.job_id)) for event in world.state.events]
+    return [(event.at, event.kind, str(event.job_id)) for event in world.state.work.events]
 
 
 def test_scheduler_restart_keeps_the_latest_events_of_notices(world: World) -> None:
@@ -337,9 +337,9 @@ def test_scheduler_restart_keeps_the_latest_events_of_notices(world: World) -> N
         (EventKind.NOTICE, "j1"), (EventKind.CHECKPOINT, "j1"), (EventKind.RECALL, "j1"), (EventKind.NOTICE, "gang"),
         (EventKind.END, "gang"),
     ]  # fmt: skip
-    old = list(world.state.events)
+    old = list(world.state.work.events)
     world.state = State.restored(world.now, saved_of(world.state))
-    new = list(world.state.events)
+    new = list(world.state.work.events)
     assert [each[1:] for each in told_of(world)] == [each[1:] for each in before]
     assert max(event.number for event in new) <= old[-1].number, "nobody who knew them is told again"
     assert [event.number for event in new] == sorted({event.number for event in new})
@@ -347,4 +347,4 @@ def test_scheduler_restart_keeps_the_latest_events_of_notices(world: World) -> N
     assert first is not None
     assert first.stands
     world.feed(ev.CheckpointTold(JobId("gang")))
-    assert world.state.events[-1].number > old[-1].number
+    assert world.state.work.events[-1].number > old[-1].number

@@ -159,13 +159,13 @@ def test_job_health_of_an_ended_task_is_kept_and_its_job_has_none(world: World) 
     hear(world, "TASK_RUNNING", False)
     hear(world, "TASK_FAILED", False)
     assert saved(hear(world, "TASK_RUNNING", True)) == [], "it came late"
-    assert world.state.tasks[TaskId("j1.1")].healthy is False
+    assert world.state.work.tasks[TaskId("j1.1")].healthy is False
     assert (world.job().attempts, healthy(world)) == (1, None)
 
 
 def test_job_health_is_that_of_all_its_tasks(world: World) -> None:
     world.submit(tasks=2, health_checks=accepted(COMMAND))
-    first, second = (task.id for task in world.state.round_of(world.job()))
+    first, second = (task.id for task in world.state.work.round_of(world.job()))
     view = StateView(world.state, Settings("e", "m"), world.now)
     for one, health, of_all in ((first, True, None), (second, False, False), (second, True, True)):
         hear(world, "TASK_RUNNING", health, one)
@@ -175,7 +175,7 @@ def test_job_health_is_that_of_all_its_tasks(world: World) -> None:
 def test_job_health_survives_a_restart_of_the_scheduler(world: World) -> None:
     world.submit(health_checks=accepted(COMMAND, {"protocol": "MESOS_TCP", "port": 80}))
     hear(world, "TASK_RUNNING", True)
-    task = world.state.tasks[TaskId("j1.1")]
+    task = world.state.work.tasks[TaskId("j1.1")]
     assert msgspec.json.decode(msgspec.json.encode(world.job()), type=Job) == world.job()
     assert msgspec.json.decode(msgspec.json.encode(task), type=Task) == task
 

@@ -113,5 +113,7 @@ def _match_ms(world: "World") -> float:
     began = thread_time()
     step(world.state, ev.Match(), world.now, world.settings)
     took_ms = (thread_time() - began) * 1000
-    assert world.state.provisional.places["asked"], "it has nodes"
+    provisional = world.state.calendar.provisional
+    assert provisional is not None, "its nodes are chosen"
+    assert provisional.places["asked"], "it has nodes"
     return took_ms

@@ -84,17 +84,17 @@ def _filled(nodes: int, *, has_document: bool) -> "World":
     world.now += _REPORT_S
     offers = [offer(f"o{i}", f"n{i}", cpus=90, gpus=_GPUS) for i in range(nodes)]
     world.feed(ev.OffersArrived(tuple(replace(each, received_at=world.now) for each in offers)))
-    for task in [world.state.tasks[task_id] for task_id in world.state.live]:
+    for task in [world.state.work.tasks[task_id] for task_id in world.state.work.live]:
         if task.job_id is not None:
             world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
-    assert len(world.state.holders) == nodes * _GPUS, "a job runs on each GPU"
+    assert len(world.state.gpus.holders) == nodes * _GPUS, "a job runs on each GPU"
     return world
 
 
 def _round(world: "World", number: int, share: float) -> float:
     """Let every node report once; how long that took, in µs."""
     world.now += _REPORT_S
-    updates = [_said(world, node, number, share) for node in world.state.nodes.values()]
+    updates = [_said(world, node, number, share) for node in world.state.cluster.nodes.values()]
     began = thread_time()
     for update in updates:
         step(world.state, ev.StatusArrived(update), world.now, world.settings)
@@ -106,7 +106,9 @@ def _said(world: "World", node: Node, number: int, share: float) -> Status:
     """A monitor's report."""
     seen_ms = (number + 1) * _REPORT_S * 1000
     work = Work(0.0, seen_ms, round(seen_ms * share))
-    uses = [TaskUse(world.state.holders[card.id], card.id, world.now, 1, 100, work) for card in node.gpus]
+    uses = [
+        TaskUse(world.state.gpus.holders[card.id], card.id, world.now, 1, 100, work) for card in node.gpus
+    ]
     assert node.monitor is not None
     data = report.encode(Inventory(node.gpus, "simulated", task_uses=tuple(uses)))
     return Status(node.monitor, "TASK_RUNNING", node.id, uuid="dXVpZA==", data=data)

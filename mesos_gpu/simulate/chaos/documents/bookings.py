@@ -34,7 +34,7 @@ _DAY_S: Final = 86_400.0
 
 
 def _unfinished(world: World) -> list[Booking]:
-    return [booking for booking in world.state.bookings.values() if not booking.state.ended]
+    return [booking for booking in world.state.calendar.bookings.values() if not booking.state.ended]
 
 
 def _any(world: World, number: int) -> Booking | None:
@@ -50,7 +50,12 @@ def _spec(dice: random.Random, world: World, booking_id: str) -> BookingSpec:
     zone, repeat = dice.choice(_ZONES), dice.choice(_REPEATS)
     begins = _begin(dice, world.now, zone)
     last = datetime.fromisoformat(begins) + timedelta(days=dice.choice((0, 1, 3, 9)))
-    pools = (DEFAULT_POOL, DEFAULT_POOL, DEFAULT_POOL, *(pool.name for pool in world.state.queues.pools))
+    pools = (
+        DEFAULT_POOL,
+        DEFAULT_POOL,
+        DEFAULT_POOL,
+        *(pool.name for pool in world.state.quota.queues.pools),
+    )
     return BookingSpec(
         name=dice.choice(_NAMES) or booking_id,
         queue=dice.choice(_QUEUES),

@@ -55,8 +55,8 @@ def _change(world: World, a: int, b: int) -> None:
     """Let an operator write another tree with lend limits."""
     document = lending_of(a, b)
     words = ", ".join(f"{path} keeps {dict(spec.lend_limit_gpus)}" for path, spec in document.queues.items())
-    world.say(f"an operator writes queues, after version {world.state.queues.version}: {words}")
-    world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
+    world.say(f"an operator writes queues, after version {world.state.quota.queues.version}: {words}")
+    world.inbox.append(ev.QueuesChanged(document, world.state.quota.queues.version))
 
 
 #: name: (how often, what it does)

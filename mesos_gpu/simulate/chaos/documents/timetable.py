@@ -105,16 +105,20 @@ def _without_default(spec: QueueSpec) -> QueueSpec:
 def _change(world: World, a: int, b: int) -> None:
     """Another tree, with hours and pools."""
     document = document_at(a, b, world.now)
-    world.say(f"an operator writes queues, after version {world.state.queues.version}: {_words(document)}")
-    world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
+    world.say(
+        f"an operator writes queues, after version {world.state.quota.queues.version}: {_words(document)}"
+    )
+    world.inbox.append(ev.QueuesChanged(document, world.state.quota.queues.version))
 
 
 def _change_all(world: World, a: int, b: int) -> None:
     """Another tree, with hours, pools and rules of idle GPUs."""
     plain = document_at(a, b, world.now)
     document = with_idle_rules(plain, random.Random(b << 24 | a))
-    world.say(f"an operator writes queues, after version {world.state.queues.version}: {_words(document)}")
-    world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
+    world.say(
+        f"an operator writes queues, after version {world.state.quota.queues.version}: {_words(document)}"
+    )
+    world.inbox.append(ev.QueuesChanged(document, world.state.quota.queues.version))
 
 
 def _words(document: QueueDocument) -> str:

@@ -264,7 +264,7 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
     """Check that a queue which takes from another's borrowers above what it is guaranteed has a smaller part of its
     due than that one, before and after."""
     state = State.restored(now, account.disk.load())
-    state.hours_at = account.watch.at
+    state.quota.hours_at = account.watch.at
     standing = standing_of(state, Settings("", ""), now)
     given = [
         each

@@ -124,9 +124,9 @@ def test_migration_keeps_all_of_a_state_of_an_earlier_schema(version: int, path:
         assert [row[:width] for row in kept] == old
     kept = dict(there["facts"])["framework_id"]
     assert saved.framework_id == (kept if version < SEALED_FROM else kept[:-9])
-    assert set(state.jobs) == {row[0] for row in there["jobs"]}
-    assert set(state.tasks) == {row[0] for row in there["tasks"]}
-    assert set(state.nodes) == {row[0] for row in there["nodes"]}
+    assert set(state.work.jobs) == {row[0] for row in there["jobs"]}
+    assert set(state.work.tasks) == {row[0] for row in there["tasks"]}
+    assert set(state.cluster.nodes) == {row[0] for row in there["nodes"]}
 
 
 @pytest.mark.parametrize("version", EARLIER)

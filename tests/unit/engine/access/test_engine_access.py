@@ -40,7 +40,7 @@ def create(world: World, id: str = "a1", lifetime_s: float = DAY_S, **fields: An
 
 
 def test_access_document_of_an_earlier_state_has_version_0_and_grants_nothing(world: World) -> None:
-    assert world.state.access == AccessDocument()
+    assert world.state.rights.access == AccessDocument()
 
 
 def test_access_change_is_the_next_version_and_survives_a_restart(world: World) -> None:
@@ -49,8 +49,8 @@ def test_access_change_is_the_next_version_and_survives_a_restart(world: World) 
     world.now += 1
     world.feed(ev.AccessChanged(replace(ADMIN, unix_users={"ann": "ann2"}), 1))
     restored = State.restored(0.0, saved_of(world.state))
-    assert restored.access.version == 2
-    assert restored.access_versions == {1: first, 2: world.state.access}
+    assert restored.rights.access.version == 2
+    assert restored.rights.access_versions == {1: first, 2: world.state.rights.access}
 
 
 def test_access_change_on_another_version_is_refused_and_changes_nothing(world: World) -> None:
@@ -58,21 +58,21 @@ def test_access_change_on_another_version_is_refused_and_changes_nothing(world: 
     for version in (0, 2):
         with pytest.raises(Conflict, match=f"is at version 1, and version {version} was read"):
             world.feed(ev.AccessChanged(AccessDocument(), version))
-    assert world.state.access.bindings == ADMIN.bindings
+    assert world.state.rights.access.bindings == ADMIN.bindings
 
 
 def test_access_change_to_an_equal_document_is_no_new_version(world: World) -> None:
     world.feed(ev.AccessChanged(ADMIN, 0))
     assert world.feed(ev.AccessChanged(replace(ADMIN, comment="again", by="bob"), 1)) == []
-    assert world.state.access.version == 1
+    assert world.state.rights.access.version == 1
 
 
 def test_access_versions_keep_the_latest_and_their_numbers_go_on(world: World) -> None:
     for version in range(MOST_VERSIONS + 3):
         effects = world.feed(ev.AccessChanged(AccessDocument(unix_users={"ann": f"u{version}"}), version))
     assert only(effects, ForgetAccess).version == 3
-    assert list(world.state.access_versions) == list(range(4, MOST_VERSIONS + 4))
-    assert State.restored(0.0, saved_of(world.state)).access.version == MOST_VERSIONS + 3
+    assert list(world.state.rights.access_versions) == list(range(4, MOST_VERSIONS + 4))
+    assert State.restored(0.0, saved_of(world.state)).rights.access.version == MOST_VERSIONS + 3
 
 
 def test_token_has_its_times_from_the_engine_and_no_longer_life_than_its_proof(world: World) -> None:
@@ -81,7 +81,7 @@ def test_token_has_its_times_from_the_engine_and_no_longer_life_than_its_proof(w
     until = world.now + 60
     made = only(world.feed(ev.TokenCreated(token("a2"), DAY_S, until)), SaveToken).token
     assert made.expires_at == until
-    assert State.restored(0.0, saved_of(world.state)).tokens == world.state.tokens
+    assert State.restored(0.0, saved_of(world.state)).rights.tokens == world.state.rights.tokens
 
 
 def test_revoked_token_is_gone_with_all_that_were_made_with_it(world: World) -> None:
@@ -89,7 +89,7 @@ def test_revoked_token_is_gone_with_all_that_were_made_with_it(world: World) -> 
         create(world, id, made_with=made_with)
     effects = world.feed(ev.TokenRevoked("a1"))
     assert {each.id for each in effects if isinstance(each, ForgetToken)} == {"a1", "a2", "a3"}
-    assert list(world.state.tokens) == ["b1"]
+    assert list(world.state.rights.tokens) == ["b1"]
     with pytest.raises(NotFound, match="there is no token a1"):
         world.feed(ev.TokenRevoked("a1"))
 
@@ -119,7 +119,7 @@ def test_expired_token_is_forgotten_after_30_days(world: World) -> None:
     create(world, "a2", lifetime_s=2 * DAY_S)
     world.now += 100.0 + KEEP_EXPIRED_S
     world.feed(ev.Tick())
-    assert list(world.state.tokens) == ["a1", "a2"]
+    assert list(world.state.rights.tokens) == ["a1", "a2"]
     world.now += SWEEP_S
     assert only(world.feed(ev.Tick()), ForgetToken).id == "a1"
 
@@ -147,4 +147,4 @@ def test_journal_has_no_proof_of_a_token_and_replays_to_the_same_state(world: Wo
         again = step(twin, journal.EVENTS.decode(recorded.event), 5.0, settings)
         assert journal.digest(again) == recorded.digest == journal.digest(effects)
     assert journal.STATES.encode(twin) == bytes(wire.decode_beside(later).state)
-    assert state.tokens["a1"].digest == "digest-of-a1"  # the state itself has it still
+    assert state.rights.tokens["a1"].digest == "digest-of-a1"  # the state itself has it still

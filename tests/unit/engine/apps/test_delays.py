@@ -79,24 +79,24 @@ def test_delay_is_shown_with_the_instances_that_are_missing_and_its_begin(world:
 
 def test_delay_holds_until_its_end_for_an_app_that_lacks_instances(world: World) -> None:
     ends(world)
-    state, key = world.state, (APP.id, world.state.catalog.versions[APP.id].last_config_change_at)
+    state, key = world.state, (APP.id, world.state.apps.catalog.versions[APP.id].last_config_change_at)
     until = world.now + 8.0
-    assert state.backoffs == {key: (1, until)}
+    assert state.apps.backoffs == {key: (1, until)}
     for at, next_at in ((until - 0.1, until), (until, None)):
         known = ends_of(state, APP.id, at)
         assert known is not None
         assert known.next_at == next_at
         assert (APP.id in launch_delays(state, at)) is (next_at is not None)
     runs(world)
-    state.backoffs = {key: (1, world.now + 100)}
+    state.apps.backoffs = {key: (1, world.now + 100)}
     assert launch_delays(state, world.now) == {}, "it has all that it wants"
 
 
 def test_end_of_an_instance_without_a_time_is_now(world: World) -> None:
     first, second = ends(world), ends(world)
-    began_at = world.state.jobs[first.id].started_at
+    began_at = world.state.work.jobs[first.id].started_at
     assert began_at is not None
-    world.state.jobs[first.id] = replace(world.state.jobs[first.id], ended_at=None)
+    world.state.work.jobs[first.id] = replace(world.state.work.jobs[first.id], ended_at=None)
     assert [row(world), second.id != first.id] == [2, True]
     world.now = began_at + 60.0
     assert row(world) == 1
@@ -130,7 +130,7 @@ def test_failures_in_a_row_are_not_what_was_asked_for(world: World) -> None:
 def test_last_failure_is_the_latest_of_each_app(world: World) -> None:
     assert last_failures(world.state, [APP.id]) == {}
     first = ends(world)
-    assert last_failures(world.state, [APP.id, "/other"]) == {APP.id: world.state.jobs[first.id]}
+    assert last_failures(world.state, [APP.id, "/other"]) == {APP.id: world.state.work.jobs[first.id]}
     second = ends(world)
     assert first.id != second.id
     assert last_failures(world.state, [APP.id])[APP.id].id == second.id
@@ -145,7 +145,7 @@ def test_delay_that_is_reset_is_over_at_once(world: World) -> None:
     ends(world)
     world.feed(ev.DelayReset(APP.id))
     assert launch_delays(world.state, world.now) == {}
-    assert not world.state.backoffs
+    assert not world.state.apps.backoffs
     serve(world, 2)
     assert len(instances(world)) == 1
 
@@ -163,21 +163,21 @@ def test_unhealthy_instance_that_was_ended_is_one_of_the_row(world: World) -> No
 def test_failure_of_a_steady_instance_is_the_first_of_a_row(
     world: World, ran_s: float, failures: int
 ) -> None:
-    job, version = runs(world), world.state.catalog.versions[APP.id].last_config_change_at
-    world.state.backoffs = {(APP.id, version): (2, 0.0)}
+    job, version = runs(world), world.state.apps.catalog.versions[APP.id].last_config_change_at
+    world.state.apps.backoffs = {(APP.id, version): (2, 0.0)}
     assert (job.started_at, job.task_id is not None) != (None, False)
     world.now = (job.started_at or 0.0) + ran_s
     world.status(job.task_id or "", "TASK_FAILED")
     world.feed(ev.Tick())
     delay_s = launch_delay_s(APP, failures)
-    assert world.state.backoffs == {(APP.id, version): (failures, world.now + delay_s)}
+    assert world.state.apps.backoffs == {(APP.id, version): (failures, world.now + delay_s)}
 
 
 def test_delay_of_a_job_is_only_for_an_app_that_is_known(world: World) -> None:
     job = runs(world)
-    world.state.backoffs.clear()
+    world.state.apps.backoffs.clear()
     world.status(job.task_id or "", "TASK_KILLED")
     world.feed(ev.Tick())
-    assert world.state.backoffs == {}, "it was killed"
+    assert world.state.apps.backoffs == {}, "it was killed"
     with pytest.raises(NotFound):
         world.feed(ev.DelayReset("/other"))

@@ -41,7 +41,7 @@ def want(world: World, *apps: App, id: str = "d1", **how: object) -> list[fx.Eff
 
 
 def instances(world: World, app: str = "/web") -> list[Job]:
-    return [world.state.jobs[job_id] for job_id in world.state.instances.get(app, ())]
+    return [world.state.work.jobs[job_id] for job_id in world.state.apps.instances.get(app, ())]
 
 
 def serve(world: World, seconds: int = 1) -> None:
@@ -56,7 +56,7 @@ def serve(world: World, seconds: int = 1) -> None:
 def serve_gpus(world: World, *names: str) -> None:
     """Serve for a second on a node with these GPUs."""
     world.serial += 1
-    world.offers(offer(f"g{world.serial}", cpus=50, gpus=len(names) - len(world.state.holders)))
+    world.offers(offer(f"g{world.serial}", cpus=50, gpus=len(names) - len(world.state.gpus.holders)))
     world.report("a1", *map(gpu, names))
     world.tick(1)
     _run_and_end(world)
@@ -64,19 +64,19 @@ def serve_gpus(world: World, *names: str) -> None:
 
 
 def _run_and_end(world: World) -> None:
-    for task_id in list(world.state.live):
-        task = world.state.tasks[task_id]
+    for task_id in list(world.state.work.live):
+        task = world.state.work.tasks[task_id]
         if task.job_id is not None:
-            killed = world.state.jobs[task.job_id].kill_requested
+            killed = world.state.work.jobs[task.job_id].kill_requested
             world.status(task.id, "TASK_KILLED" if killed else "TASK_RUNNING", agent=task.agent_id)
 
 
 def settled(world: World, limit: int = 30) -> None:
     for _ in range(limit):
         serve(world)
-        if not world.state.deployments:
+        if not world.state.apps.deployments:
             return
-    raise AssertionError(f"still under way: {world.state.deployments}")
+    raise AssertionError(f"still under way: {world.state.apps.deployments}")
 
 
 def running(world: World, *apps: App) -> None:
@@ -202,9 +202,9 @@ def test_update_replaces_all_and_never_has_too_few_or_too_many(world: World) -> 
         assert len(serving) >= 2
         assert len(jobs) <= 4
         serve(world)
-        if not world.state.deployments:
+        if not world.state.apps.deployments:
             break
-    assert not world.state.deployments
+    assert not world.state.apps.deployments
     assert not old & {job.id for job in instances(world)}
     assert {job.spec.command for job in instances(world)} == {"serve --better"}
 
@@ -227,9 +227,9 @@ def test_app_is_locked_while_it_changes(world: World) -> None:
     assert locked.value.deployments == ("d1",)
     assert saved_of(world.state) == before
     want(world, WEB, replace(WEB, id="/other"), id="d3")
-    assert set(world.state.deployments) == {"d1", "d3"}
+    assert set(world.state.apps.deployments) == {"d1", "d3"}
     want(world, replace(WEB, instances=3), id="d4", force=True)
-    assert set(world.state.deployments) == {"d4"}
+    assert set(world.state.apps.deployments) == {"d4"}
     settled(world)
     assert len(instances(world)) == 3
     assert not instances(world, "/other")
@@ -241,10 +241,10 @@ def test_deployment_is_undone(world: World) -> None:
     want(world, replace(WEB, cmd="broken"), id="bad")
     world.tick(1)
     world.feed(ev.DeploymentDeleted("bad", "back"))
-    assert set(world.state.deployments) == {"back"}
+    assert set(world.state.apps.deployments) == {"back"}
     settled(world)
     assert {job.id for job in instances(world)} == old, "they still run from the version that is back"
-    assert world.state.catalog.root.apps == (WEB,)
+    assert world.state.apps.catalog.root.apps == (WEB,)
     with pytest.raises(NotFound):
         world.feed(ev.DeploymentDeleted("bad", "again"))
 
@@ -265,9 +265,9 @@ def test_versions_are_remembered(world: World) -> None:
     world.now += 1
     want(world, replace(WEB, instances=3), id="scale")
     settled(world)
-    versions = world.state.app_versions["/web"]
+    versions = world.state.apps.app_versions["/web"]
     assert [version.app.instances for version in versions] == [2, 3]
-    info = world.state.catalog.versions["/web"]
+    info = world.state.apps.catalog.versions["/web"]
     assert info.last_config_change_at < info.last_scaling_at == info.version
 
 
@@ -286,14 +286,16 @@ def test_rollout_with_all_gpus_in_use_ends_an_old_instance_first(
             if until():
                 return
             serve_gpus(world, "g0", "g1")
-        raise AssertionError(f"{world.state.deployments} {[j.message for j in instances(world, '/gpu')]}")
+        raise AssertionError(
+            f"{world.state.apps.deployments} {[j.message for j in instances(world, '/gpu')]}"
+        )
 
-    go(lambda: not world.state.deployments)
+    go(lambda: not world.state.apps.deployments)
     want(world, replace(app, cmd="new"), id="stuck")
     for _ in range(5):
         world.report("a1", gpu("g0"), gpu("g1"))
         world.tick(2)
-    assert "to be placed" in world.state.deployments["stuck"].waiting["/gpu"]
+    assert "to be placed" in world.state.apps.deployments["stuck"].waiting["/gpu"]
     waiting = next(job for job in instances(world, "/gpu") if job.state is JobState.PENDING)
     why = StateView(world.state, world.settings, world.now).explain(waiting.id).summary
     assert (
@@ -302,7 +304,7 @@ def test_rollout_with_all_gpus_in_use_ends_an_old_instance_first(
     strategy = UpgradeStrategy(0.5, 0.0)
     in_place = replace(app, cmd="new", upgrade_strategy=strategy, **how)  # type: ignore[arg-type]
     want(world, in_place, id="in place", force=True)
-    go(lambda: not world.state.deployments)
+    go(lambda: not world.state.apps.deployments)
     assert {job.spec.command for job in instances(world, "/gpu")} == {"new"}
 
 
@@ -311,16 +313,16 @@ def test_app_version_taken_up_again_is_no_new_version(world: World) -> None:
     world.now += 1
     want(world, replace(WEB, cmd="bad"), id="bad")
     world.feed(ev.DeploymentDeleted("bad", "back"))
-    versions = [version.version for version in world.state.app_versions["/web"]]
+    versions = [version.version for version in world.state.apps.app_versions["/web"]]
     assert len(versions) == len(set(versions)) == 2
-    assert world.state.app_versions["/web"][0].app == WEB
-    assert world.state.catalog.versions["/web"].version == versions[0] < versions[1]
+    assert world.state.apps.app_versions["/web"][0].app == WEB
+    assert world.state.apps.catalog.versions["/web"].version == versions[0] < versions[1]
 
 
 def test_deployment_ended_by_force_leaves_instances_as_they_are(world: World) -> None:
     want(world, WEB)
     world.feed(ev.DeploymentDeleted("d1", "none", force=True))
-    assert not world.state.deployments
+    assert not world.state.apps.deployments
     serve(world, 4)
     assert len(instances(world)) == 2, "the app is there, and is kept up"
 
@@ -332,14 +334,16 @@ def test_instance_is_healthy_when_its_checks_say_so(world: World) -> None:
     app = replace(WEB, health_checks=(HTTP,), port_definitions=(PortDefinition(),))
     want(world, app)
     serve(world, 6)
-    assert "to become healthy" in world.state.deployments["d1"].waiting["/web"]
+    assert "to become healthy" in world.state.apps.deployments["d1"].waiting["/web"]
     for job in instances(world):
-        world.feed(ev.HealthFound(world.state.round_of(job)[0].id, True))
+        world.feed(ev.HealthFound(world.state.work.round_of(job)[0].id, True))
     settled(world)
     sick, well = instances(world)
-    world.feed(ev.HealthFound(world.state.round_of(sick)[0].id, False))
+    world.feed(ev.HealthFound(world.state.work.round_of(sick)[0].id, False))
     assert not world.job(sick.id).kill_requested
-    effects = world.feed(ev.HealthFound(world.state.round_of(sick)[0].id, False, "HTTP check failed 3 times"))
+    effects = world.feed(
+        ev.HealthFound(world.state.work.round_of(sick)[0].id, False, "HTTP check failed 3 times")
+    )
     assert len(every(effects, fx.Kill)) == 1
     assert "unhealthy: HTTP check failed 3 times" in world.job(sick.id).message
     serve(world, 6)
@@ -371,7 +375,7 @@ def test_instance_ended_by_its_executor_for_its_health_is_killed_and_not_failed(
 
 def test_unreachable_instance_is_not_ended_for_its_health(world: World) -> None:
     running(world, WEB)
-    (task,) = world.state.round_of(instances(world)[0])
+    (task,) = world.state.work.round_of(instances(world)[0])
     world.status(task.id, "TASK_UNREACHABLE", agent="a1")
     assert not every(world.feed(ev.HealthFound(task.id, False, "no answer")), fx.Kill)
 
@@ -389,7 +393,7 @@ def test_rollout_does_not_count_an_instance_ended_for_a_drain(world: World) -> N
     app = replace(WEB, instances=4, upgrade_strategy=UpgradeStrategy(0.75, 0.25))
     running(world, app)
     gone, *rest = instances(world)
-    task = world.state.round_of(gone)[0]
+    task = world.state.work.round_of(gone)[0]
     world.state.set_task(replace(task, evicted="its node was drained"))
     want(world, replace(app, env={"V": "2"}), id="d2")
     for _ in range(6):
@@ -404,7 +408,7 @@ def cut_off(world: World, strategy: UnreachableStrategy | None) -> Job:
     """An instance of two that is out of reach."""
     running(world, replace(WEB, unreachable_strategy=strategy))
     job = instances(world)[0]
-    world.status(world.state.round_of(job)[0].id, "TASK_UNREACHABLE", agent="a1")
+    world.status(world.state.work.round_of(job)[0].id, "TASK_UNREACHABLE", agent="a1")
     return job
 
 
@@ -461,13 +465,13 @@ def test_update_waits_for_readiness_of_each_new_instance(world: World) -> None:
     want(world, SLOW)
     for _ in range(5):
         serve(world)
-    assert world.state.deployments["d1"].waiting == {
+    assert world.state.apps.deployments["d1"].waiting == {
         "/web": "waits for 2 new instances to pass the readiness checks"
     }
     for job in instances(world):
         answered(world, job, ready=False)
     serve(world, 3)
-    assert "d1" in world.state.deployments
+    assert "d1" in world.state.apps.deployments
     old = {job.id for job in instances(world)}
     for job in instances(world):
         answered(world, job, ready=True)
@@ -486,7 +490,7 @@ def test_update_waits_for_readiness_of_each_new_instance(world: World) -> None:
         for job in instances(world):
             answered(world, job, ready=True)
         serve(world)
-    assert not world.state.deployments
+    assert not world.state.apps.deployments
     assert not old & {job.id for job in instances(world)}
 
 
@@ -496,7 +500,7 @@ def test_readiness_is_known_after_a_restart(world: World) -> None:
     for job in instances(world):
         answered(world, job, ready=True)
     again = State.restored(world.now, saved_of(world.state))
-    assert all(again.tasks[job.task_id].ready for job in instances(world) if job.task_id)
+    assert all(again.work.tasks[job.task_id].ready for job in instances(world) if job.task_id)
 
 
 def test_readiness_of_what_has_ended_is_nobodys_concern(world: World) -> None:
@@ -506,7 +510,7 @@ def test_readiness_of_what_has_ended_is_nobodys_concern(world: World) -> None:
     answered(world, first, ready=False)
     world.status(str(first.task_id), "TASK_FAILED", agent="a1")
     answered(world, first, ready=True)
-    assert not world.state.readiness
+    assert not world.state.apps.readiness
 
 
 def test_versions_are_unique_to_the_millisecond_and_not_kept_for_ever(world: World) -> None:
@@ -514,7 +518,7 @@ def test_versions_are_unique_to_the_millisecond_and_not_kept_for_ever(world: Wor
     first = instances(world)
     for count in range(60):  # at one moment, as in one batch
         want(world, replace(WEB, cmd=f"serve {count}", backoff_s=count), id=f"m{count}", force=True)
-    kept = world.state.app_versions["/web"]
+    kept = world.state.apps.app_versions["/web"]
     assert [version.app.cmd for version in kept[1:]] == [f"serve {count}" for count in range(10, 60)]
     assert kept[0].app == WEB, "what runs is known for as long as it does"
     assert kept[0].version == first[0].app_version
@@ -523,7 +527,7 @@ def test_versions_are_unique_to_the_millisecond_and_not_kept_for_ever(world: Wor
     settled(world)
     assert [job.spec.command for job in instances(world)] == ["serve 59"] * 2
     again = State.restored(world.now, saved_of(world.state))
-    assert again.app_versions == world.state.app_versions
+    assert again.apps.app_versions == world.state.apps.app_versions
 
 
 def test_deletion_that_is_ended_half_way_leaves_nothing_behind(world: World) -> None:
@@ -534,12 +538,12 @@ def test_deletion_that_is_ended_half_way_leaves_nothing_behind(world: World) -> 
     for _ in range(8):
         serve(world)
     assert not instances(world)
-    assert "/web" in world.state.app_versions, "the tree that it was in is remembered"
+    assert "/web" in world.state.apps.app_versions, "the tree that it was in is remembered"
     for count in range(25):
         world.now += 1
         want(world, replace(WEB, id="/other", cmd=f"serve {count}", instances=0), id=f"m{count}", force=True)
         world.tick(2)
-    assert world.state.app_versions.keys() == {"/other"}
+    assert world.state.apps.app_versions.keys() == {"/other"}
 
 
 @pytest.mark.parametrize("why", ["update", "failure", "scale"])
@@ -569,10 +573,10 @@ def test_instance_that_replaces_one_keeps_the_place_of_its_app(world: World, why
     later = [job for job in instances(world, "/gpu") if job.id != first.id]
     assert len(later) == 1
     assert later[0].state is (JobState.PENDING if why == "scale" else JobState.RUNNING)
-    assert world.state.jobs[batch].state is JobState.PENDING
+    assert world.state.work.jobs[batch].state is JobState.PENDING
     if why != "scale":
         assert later[0].sequence == first.sequence
         assert later[0].in_line_since == first.submitted_at
-    order = [job_id for _, job_id in world.state.queue]
+    order = [job_id for _, job_id in world.state.work.queue]
     assert order == ([batch, later[0].id] if why == "scale" else [batch])
-    assert State.restored(world.now, saved_of(world.state)).places == world.state.places
+    assert State.restored(world.now, saved_of(world.state)).apps.places == world.state.apps.places

@@ -53,7 +53,7 @@ def test_port_of_an_instance_is_not_heeded_until_proved_nor_after_a_restart(worl
     id = launched(world).task.id
 
     def task() -> Task:
-        return world.state.tasks[id]
+        return world.state.work.tasks[id]
 
     first, second = task().ports
     introduced = encode_program("1.0", listening=listening_to_json(Listening()))
@@ -62,7 +62,7 @@ def test_port_of_an_instance_is_not_heeded_until_proved_nor_after_a_restart(worl
     assert task().proved_ports == (None, None)
     world.status(id, "TASK_RUNNING", data=encode_listening(Listening((second,), f"of uid 7 at {first}")))
     assert task().proved_ports == (None, second)
-    assert State.restored(0.0, saved_of(world.state)).tasks[id].proved_ports == (None, second)
+    assert State.restored(0.0, saved_of(world.state)).work.tasks[id].proved_ports == (None, second)
     bad = json.dumps({"listening": {"ports": [first, second], "problem": None}}).encode()
     world.status(id, "TASK_RUNNING", data=bad)
     assert task().proved_ports == (None, second)
@@ -73,4 +73,4 @@ def test_port_of_an_instance_is_not_heeded_until_proved_nor_after_a_restart(worl
 def test_executor_of_an_earlier_release_proves_nothing_and_is_believed(world: World) -> None:
     id = launched(world).task.id
     world.status(id, "TASK_RUNNING", data=encode_program("1.0"))
-    assert world.state.tasks[id].proved_ports == world.state.tasks[id].ports
+    assert world.state.work.tasks[id].proved_ports == world.state.work.tasks[id].ports

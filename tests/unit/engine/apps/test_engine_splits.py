@@ -38,7 +38,7 @@ def test_service_is_kept_until_it_is_dropped(world: World) -> None:
     assert only(world.feed(ev.SplitSet(SPLIT)), SaveSplit).split == SPLIT
     other = replace(SPLIT, weights={"/web": 1})
     world.feed(ev.SplitSet(other))
-    assert State.restored(0.0, saved_of(world.state)).splits == {"web": other}
+    assert State.restored(0.0, saved_of(world.state)).apps.splits == {"web": other}
     assert only(world.feed(ev.SplitDropped("web")), ForgetSplit).name == "web"
     with pytest.raises(NotFound):
         world.feed(ev.SplitDropped("web"))
@@ -58,7 +58,7 @@ def test_running_instance_serves_until_it_is_asked_to_end(world: World) -> None:
 def test_healthy_instance_serves_after_a_restart_until_a_check_fails(world: World) -> None:
     want(world, CHECKED)
     serve(world, 3)
-    one, two = (world.state.tasks[job.task_id] for job in instances(world) if job.task_id)
+    one, two = (world.state.work.tasks[job.task_id] for job in instances(world) if job.task_id)
     assert served(world) == set()
     world.feed(ev.HealthFound(one.id, None))
     assert served(world) == set()
@@ -105,7 +105,7 @@ def test_instance_serves_if_it_runs_is_ready_and_is_well_by_who_checks_it() -> N
         )  # fmt: skip
         state.put(Task(task_id, AgentId("a1"), task_id, id, runs, 0.0, ready=bool(ready), healthy=healthy))
         if verdict is not None:
-            state.healths[task_id] = verdict
+            state.apps.healths[task_id] = verdict
         is_well = not (checked or by_executor) or (healthy is True and verdict is not False)
         is_running = (shown, runs, killed) == (JobState.RUNNING, TaskState.RUNNING, False)
         if is_running and (ready or not proves) and is_well:

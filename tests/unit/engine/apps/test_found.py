@@ -34,7 +34,7 @@ def made(job: dict[str, Any], task: dict[str, Any], *, by_executor: bool = False
     )  # fmt: skip
     state.put(replace(known, **job))
     state.put(replace(Task(TASK, AgentId("a1"), TASK, known.id, TaskState.RUNNING, 0.0), **task))
-    state.changed_apps.clear()
+    state.apps.changed_apps.clear()
     return Turn(state, Settings("executor", "monitor"), NOW)
 
 
@@ -51,8 +51,8 @@ NOBODYS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_health_of_no_running_instance_is_not_kept(job: dict[str, Any], task: dict[str, Any]) -> None:
     turn = made(job, task)
     on_health_found(turn, ev.HealthFound(TASK, False, "no answer", CHECKS))
-    assert (turn.state.healths, turn.state.check_results, turn.effects) == ({}, {}, [])
-    assert turn.state.changed_apps == set()
+    assert (turn.state.apps.healths, turn.state.apps.check_results, turn.effects) == ({}, {}, [])
+    assert turn.state.apps.changed_apps == set()
 
 
 @pytest.mark.parametrize("was", [None, False, True])
@@ -63,10 +63,10 @@ def test_health_that_was_found_is_shown_unless_an_executor_says_it(
 ) -> None:
     turn = made({}, {"healthy": was}, by_executor=by_executor)
     on_health_found(turn, ev.HealthFound(TASK, verdict, "", CHECKS))
-    assert (turn.state.healths, turn.state.check_results) == ({TASK: verdict}, {TASK: CHECKS})
-    assert turn.state.changed_apps == {"/web"}
+    assert (turn.state.apps.healths, turn.state.apps.check_results) == ({TASK: verdict}, {TASK: CHECKS})
+    assert turn.state.apps.changed_apps == {"/web"}
     shown = was if by_executor or verdict is None else verdict
-    assert turn.state.tasks[TASK].healthy is shown
+    assert turn.state.work.tasks[TASK].healthy is shown
     saved = [] if shown is was else [SaveTask, SaveJob, fx.Publish]
     assert [type(effect) for effect in turn.effects] == saved
 
@@ -83,7 +83,7 @@ def test_health_that_was_found_is_shown_unless_an_executor_says_it(
 def test_unhealthy_instance_is_ended_if_it_runs(state: TaskState, killed: bool, ends: bool) -> None:
     turn = made({"kill_requested": killed}, {"state": state})
     on_health_found(turn, ev.HealthFound(TASK, False, "no answer"))
-    task, job = turn.state.tasks[TASK], turn.state.jobs[JobId("j")]
+    task, job = turn.state.work.tasks[TASK], turn.state.work.jobs[JobId("j")]
     assert task.unhealthy == ("no answer" if ends else "")
     assert [kill.task_id for kill in every(turn.effects, fx.Kill)] == ([TASK] if ends else [])
     assert (job.kill_requested, job.message) == (killed or ends, "unhealthy: no answer" if ends else "")
@@ -93,15 +93,15 @@ def test_unhealthy_instance_is_ended_if_it_runs(state: TaskState, killed: bool, 
 def test_readiness_of_no_running_instance_is_not_kept(job: dict[str, Any], task: dict[str, Any]) -> None:
     turn = made(job, task)
     on_readiness_found(turn, ev.ReadinessFound(TASK, Readiness("check", True)))
-    assert (turn.state.readiness, turn.effects, turn.state.changed_apps) == ({}, [], set())
+    assert (turn.state.apps.readiness, turn.effects, turn.state.apps.changed_apps) == ({}, [], set())
 
 
 @pytest.mark.parametrize("ready", [False, True])
 def test_readiness_that_was_found_is_kept_and_shown_once(ready: bool) -> None:
     turn, answer = made({}, {}), Readiness("check", ready)
     on_readiness_found(turn, ev.ReadinessFound(TASK, answer))
-    assert (turn.state.readiness, turn.state.changed_apps) == ({TASK: answer}, {"/web"})
-    assert turn.state.tasks[TASK].ready is ready
+    assert (turn.state.apps.readiness, turn.state.apps.changed_apps) == ({TASK: answer}, {"/web"})
+    assert turn.state.work.tasks[TASK].ready is ready
     assert [type(effect) for effect in turn.effects] == ([SaveTask, SaveJob, fx.Publish] if ready else [])
 
 
@@ -118,7 +118,7 @@ def world() -> World:
 def size_without(world: World, *ids: str, instances: int = 2, **fields: Any) -> int:
     """The size of the app after those of its instances are chosen to end."""
     want(world, replace(WEB, instances=instances, **fields), id=f"k{world.now}", kill={"/web": ids})
-    return next(iter(world.state.catalog.root.all_apps())).instances
+    return next(iter(world.state.apps.catalog.root.all_apps())).instances
 
 
 @pytest.mark.parametrize(("away_s", "size"), [(0, 1), (150, 1), (250, 2)])
@@ -146,7 +146,7 @@ def test_chosen_instance_of_an_app_that_goes_ends_with_it(world: World) -> None:
     one, _ = instances(world)
     world.feed(
         ev.AppsChanged(
-            "d9", replace(world.state.catalog.root, apps=()), kill={"/web": (one.id,), "/no": ("x",)}
+            "d9", replace(world.state.apps.catalog.root, apps=()), kill={"/web": (one.id,), "/no": ("x",)}
         )
     )
     world.tick(1)
@@ -160,21 +160,21 @@ def test_apps_are_looked_at_when_they_change_and_all_of_them_now_and_then(world:
     apps = tuple(replace(WEB, id=name) for name in ("/api", "/web"))
     running(world, *apps)
     state, wider = world.state, tuple(replace(app, instances=3) for app in apps)
-    state.put(replace(state.catalog, root=replace(state.catalog.root, apps=wider)))
-    begun_at = state.looked_at_apps = world.now
+    state.put(replace(state.apps.catalog, root=replace(state.apps.catalog.root, apps=wider)))
+    begun_at = state.apps.looked_at_apps = world.now
     sizes = []
     for after_s, changed in ((0.5, {"/web"}), (1.0, set[str]()), (1.7, set()), (2.0, set())):
-        world.now, state.changed_apps = begun_at + after_s, changed
+        world.now, state.apps.changed_apps = begun_at + after_s, changed
         world.feed(ev.Tick())
         sizes.append([len(instances(world, app.id)) for app in apps])
     assert sizes == [[2, 3], [2, 3], [2, 3], [3, 3]]
-    assert state.looked_at_apps == begun_at + 2.0
+    assert state.apps.looked_at_apps == begun_at + 2.0
 
 
 def test_instances_without_an_app_end(world: World) -> None:
     running(world, WEB)
-    world.state.put(replace(world.state.catalog, root=replace(world.state.catalog.root, apps=())))
-    world.state.changed_apps = {"/web"}
+    world.state.put(replace(world.state.apps.catalog, root=replace(world.state.apps.catalog.root, apps=())))
+    world.state.apps.changed_apps = {"/web"}
     world.tick(1)
     assert {job.kill_requested for job in instances(world)} == {True}
     settled(world)

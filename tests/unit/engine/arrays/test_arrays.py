@@ -31,12 +31,12 @@ def submit(made: World, array: str, **fields: object) -> list[fx.Effect]:
 
 
 def array_of(made: World) -> JobArray:
-    return made.state.arrays[ID]
+    return made.state.work.arrays[ID]
 
 
 def running(made: World) -> list[int]:
     """The indexes of members that were launched and have not ended, as the state has them."""
-    jobs = made.state.jobs.values()
+    jobs = made.state.work.jobs.values()
     return sorted(
         job.index or 0
         for job in jobs
@@ -70,7 +70,7 @@ def test_array_is_one_record_until_a_task_of_it_starts() -> None:
     made.register()
     effects = submit(made, "0-9999%200")
     assert [type(e) for e in effects if isinstance(e, (SaveArray, SaveJob))] == [SaveArray]
-    assert len(made.state.jobs) == len(made.state.queue) == 1
+    assert len(made.state.work.jobs) == len(made.state.work.queue) == 1
     assert saved_of(made.state).jobs == ()
     assert array_of(made).left == ((0, 9999),)
 
@@ -83,14 +83,14 @@ def test_array_runs_each_index_once_and_keeps_its_limit_at_once() -> None:
     array = array_of(made)
     assert (array.finished, array.left, array.outcome) == (((0, 9),), (), JobState.FINISHED)
     assert array.ended_at is not None
-    assert len([job for job in made.state.jobs.values() if job.array == ID]) == 10
+    assert len([job for job in made.state.work.jobs.values() if job.array == ID]) == 10
 
 
 def test_array_tasks_that_fit_start_in_one_match() -> None:
     made = world(cpus=8)
     submit(made, "0-99")
     assert running(made) == list(range(16))  # each takes 0.49, its executor included
-    assert len(made.state.queue) == 1, "one stands in the queue for those that wait"
+    assert len(made.state.work.queue) == 1, "one stands in the queue for those that wait"
 
 
 def test_array_of_a_list_of_indexes_runs_these() -> None:
@@ -138,7 +138,7 @@ def test_array_task_requeued_keeps_its_place_and_its_part_of_the_limit() -> None
     made = world()
     submit(made, "0-9%2")
     end(made, 0, "TASK_LOST")
-    assert len([j for j in made.state.jobs.values() if j.array == ID and not j.state.ended]) == 2
+    assert len([j for j in made.state.work.jobs.values() if j.array == ID and not j.state.ended]) == 2
     made.now += 1
     made.offers(offer("o2"))
     assert running(made) == [0, 1]
@@ -175,7 +175,7 @@ def test_array_range_that_waits_is_killed_at_once_and_for_good() -> None:
     assert every(effects, SaveArray)[-1].array.killed == ((3, 7),)
     assert every(effects, fx.Kill) == []
     again = World(settings=made.settings, now=made.now, state=State.restored(made.now, saved_of(made.state)))
-    assert again.state.arrays[ID].left == ((2, 2), (8, 9))
+    assert again.state.work.arrays[ID].left == ((2, 2), (8, 9))
     assert through(made) == [0, 1, 2, 8, 9]
     assert array_of(made).outcome is JobState.KILLED
 
@@ -200,7 +200,7 @@ def test_array_task_not_yet_started_may_be_killed_as_any_job() -> None:
     made.feed(ev.ArrayKillRequested(ID))
     assert array_of(made).killed == ((0, 3),)
     assert array_of(made).ended_at == made.now
-    assert made.state.queue == []
+    assert made.state.work.queue == []
 
 
 def test_array_limit_holds_after_a_restart_and_no_index_runs_twice() -> None:
@@ -220,11 +220,11 @@ def test_array_limit_holds_after_a_restart_and_no_index_runs_twice() -> None:
 def test_many_tasks_that_wait_cost_a_match_one_job() -> None:
     made = world(cpus=4)
     submit(made, "0-9999")
-    assert len(made.state.queue) == 1
+    assert len(made.state.work.queue) == 1
     for each in range(3):
         made.now += 2
         made.offers(offer(f"x{each}", f"b{each}", cpus=1.1))
-        assert len(made.state.queue) == 1
+        assert len(made.state.work.queue) == 1
     assert len(running(made)) == 8 + 3 * 2
 
 
@@ -233,7 +233,7 @@ def test_arrays_larger_than_the_operator_allows_are_refused() -> None:
     with pytest.raises(NotAccepted) as refused:
         submit(made, "0-100")
     assert refused.value.faults == (("/array", "has 101 indexes, and 100 are allowed"),)
-    assert made.state.arrays == {}
+    assert made.state.work.arrays == {}
 
 
 def test_names_of_tasks_must_be_names() -> None:
@@ -254,14 +254,14 @@ def test_array_tasks_count_as_jobs_that_wait() -> None:
     made.feed(ev.JobSubmitted(JobId("b-1"), spec(name="b", array="0-2")))
     again = State.restored(made.now, saved_of(made.state))
     World(settings=made.settings, now=made.now, state=again).register()
-    assert again.uses["user", ""].pending == made.state.uses["user", ""].pending == 10 + 1 + 3
+    assert again.quota.uses["user", ""].pending == made.state.quota.uses["user", ""].pending == 10 + 1 + 3
 
 
 def test_array_that_ended_long_ago_is_forgotten_after_its_tasks() -> None:
     made = world(keep_ended_jobs=1)
     submit(made, "0-2")
     through(made)
-    assert ID in made.state.arrays
+    assert ID in made.state.work.arrays
     made.feed(ev.JobSubmitted(JobId("b-1"), spec(name="b", array="5")))
     made.feed(ev.ArrayKillRequested(JobId("b-1")))
     made.submit("later")

@@ -26,23 +26,23 @@ def made(array: str = "0-9", drafts: int = 2, **fields: Any) -> Turn:
     known = JobArray(ID, spec(name="sweep", array=array), 0.0, 1)
     state.put(replace(known, left=known.indexes.all, **fields))
     for position in range(drafts):
-        state.draft(state.arrays[ID], position)
+        state.draft(state.work.arrays[ID], position)
     return Turn(state, Settings("executor", "monitor", keep_ended_jobs=1), 1000.0)
 
 
 def member(turn: Turn, index: int, state: JobState) -> Job:
-    job = turn.state.jobs[JobId(f"sweep.{index}-0a1b")]
+    job = turn.state.work.jobs[JobId(f"sweep.{index}-0a1b")]
     return turn.show_job(replace(job, state=state))
 
 
 def test_member_that_starts_is_left_no_more() -> None:
     turn = made()
     member(turn, 1, JobState.STARTING)
-    assert (turn.state.arrays[ID].left, turn.state.arrays[ID].version) == (((0, 0), (2, 9)), 2)
-    assert turn.state.members.drafts == {ID: {JobId("sweep.0-0a1b"): 0}}
-    assert turn.state.members.launched == {ID: None}
+    assert (turn.state.work.arrays[ID].left, turn.state.work.arrays[ID].version) == (((0, 0), (2, 9)), 2)
+    assert turn.state.work.members.drafts == {ID: {JobId("sweep.0-0a1b"): 0}}
+    assert turn.state.work.members.launched == {ID: None}
     assert [each.job_id for each in every(turn.effects, fx.Publish)] == ["sweep.1-0a1b", ID]
-    assert every(turn.effects, SaveArray)[-1].array == turn.state.arrays[ID]
+    assert every(turn.effects, SaveArray)[-1].array == turn.state.work.arrays[ID]
     turn.effects.clear()
     member(turn, 1, JobState.RUNNING)
     assert [each.job_id for each in every(turn.effects, fx.Publish)] == ["sweep.1-0a1b"], (
@@ -56,12 +56,12 @@ def test_end_of_a_member_is_counted_once(end: JobState) -> None:
     turn = made()
     member(turn, 0, JobState.RUNNING)
     member(turn, 0, end)
-    array = turn.state.arrays[ID]
+    array = turn.state.work.arrays[ID]
     assert getattr(array, end.value) == ((0, 0),)
-    assert turn.state.members.windows == {ID: 2}, "one has ended: one more may be tried"
+    assert turn.state.work.members.windows == {ID: 2}, "one has ended: one more may be tried"
     member(turn, 0, end)
-    assert turn.state.arrays[ID] == array
-    assert turn.state.members.windows == {ID: 2}
+    assert turn.state.work.arrays[ID] == array
+    assert turn.state.work.members.windows == {ID: 2}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_array_has_twice_as_many_drafts_if_all_were_launched(
     drafts: int, launched: bool, window: int | None, then: int | None
 ) -> None:
     turn = made(drafts=drafts)
-    members = turn.state.members
+    members = turn.state.work.members
     members.changed.clear()
     members.launched = {ID: None} if launched else {}
     members.windows = {} if window is None else {ID: window}
@@ -92,8 +92,8 @@ def test_array_has_twice_as_many_drafts_if_all_were_launched(
 def test_first_draft_of_an_array_stays() -> None:
     turn = made(drafts=3)
     on_matched(turn)
-    assert turn.state.members.drafts == {ID: {JobId("sweep.0-0a1b"): 0}}
-    assert list(turn.state.jobs) == ["sweep.0-0a1b"]
+    assert turn.state.work.members.drafts == {ID: {JobId("sweep.0-0a1b"): 0}}
+    assert list(turn.state.work.jobs) == ["sweep.0-0a1b"]
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_next_draft_follows_a_member_if_the_limit_has_room(
     turn = made(array, drafts=live + drafts)
     for index in range(live):
         member(turn, index, JobState.RUNNING)
-    job = turn.state.arrays[ID].member(0)
+    job = turn.state.work.arrays[ID].member(0)
     draft = following(turn, job)
-    assert draft == (None if position is None else turn.state.arrays[ID].member(position))
+    assert draft == (None if position is None else turn.state.work.arrays[ID].member(position))
     assert following(turn, replace(job, array=None)) is None
 
 
@@ -125,7 +125,7 @@ def test_arrays_that_ended_first_are_forgotten(ended: int, remembered: bool, for
     forget_old(turn)
     gone = [ids[number] for number in forgotten]
     assert every(turn.effects, ForgetArray) == [ForgetArray(id) for id in gone]
-    assert list(turn.state.arrays) == [ID, *(id for id in ids if id not in gone)]
+    assert list(turn.state.work.arrays) == [ID, *(id for id in ids if id not in gone)]
 
 
 def test_array_whose_sets_overlap_is_known() -> None:

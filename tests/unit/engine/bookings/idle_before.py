@@ -57,7 +57,7 @@ class Loaded(Booked):
         for name, length_s in self._length_s.items():
             job = self.job(name)
             if job.state is JobState.RUNNING and self.now >= (job.started_at or self.now) + length_s:
-                for task in self.state.round_of(job):
+                for task in self.state.work.round_of(job):
                     self.status(task.id, "TASK_FINISHED", agent=task.agent_id)
         while self._next_at <= self.now:
             self._come()
@@ -92,12 +92,12 @@ def cost_of(load: float, way: str, *, ahead_s: int = 2 * HOUR, seed: int = 1) ->
         world.feed(ev.DrainRequested(Target.NODE, "n1.example", "an exam", "ann"))
     while world.now < begins:
         world.step()
-        idle += _STEP_S * (_GPUS * len(_NODES) - len(world.state.holders))
+        idle += _STEP_S * (_GPUS * len(_NODES) - len(world.state.gpus.holders))
     lost = world.lost_gpu_s
     for _ in range(6):
         world.step()
     gpus = world.booking().gpus if way == "booking" else tuple(f"n1-{i}" for i in range(_GPUS))
-    return Cost(idle, lost, sum(gpu in world.state.holders for gpu in gpus) if way != "nothing" else 0)
+    return Cost(idle, lost, sum(gpu in world.state.gpus.holders for gpu in gpus) if way != "nothing" else 0)
 
 
 def main() -> None:

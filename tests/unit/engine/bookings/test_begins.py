@@ -22,7 +22,7 @@ class Told(Booked):
     """List the events for owners in their order: kinds and texts."""
 
     def feed(self, *events: ev.Event) -> list[fx.Effect]:
-        last, effects = dict(self.state.bookings), super().feed(*events)
+        last, effects = dict(self.state.calendar.bookings), super().feed(*events)
         for effect in effects:
             if isinstance(effect, SaveBooking):
                 said = happened_to(last.get(effect.booking.id), effect.booking)
@@ -103,7 +103,7 @@ def test_booking_begins_on_a_clock_set_back_below_the_subscription(one: Told) ->
     one.go(HOUR - 100)
     one.register()
     one.now -= 900.0
-    one.state.bookings["exam"] = replace(one.booking(), begins=int(one.now) + 5)
+    one.state.calendar.bookings["exam"] = replace(one.booking(), begins=int(one.now) + 5)
     one.offer_again()
     assert [kind for kind, _ in one.told(8)] == ["booking_chosen", "booking_started"]
     assert one.booking().places

@@ -22,9 +22,11 @@ class Shared(Booked):
     def offer_again(self) -> None:
         """Offer once what no task holds of each node; a shared card is held by the task that covers it."""
         whole = dict(self.size)
-        for gpu_id in self.state.covers:
+        for gpu_id in self.state.gpus.covers:
             self.size[str(gpu_id).split("-", maxsplit=1)[0]] -= 1
-        shares = [self.state.tasks[task] for task in self.state.live if self.state.tasks[task].share]
+        shares = [
+            self.state.work.tasks[task] for task in self.state.work.live if self.state.work.tasks[task].share
+        ]
         for task in shares:
             self.size[str(task.agent_id)] += len(task.gpus)  # those do not count twice
         super().offer_again()
@@ -37,7 +39,7 @@ def test_shared_cards_are_whole_when_their_booking_begins() -> None:
     world.book(gpus=2, begins="12:10", lasts_s=600)
     world.submit("s", **HALF, gpus=2, preemptible=True, priority=5)
     world.run("w", queue="batch")
-    for task_id in world.state.covers.values():
+    for task_id in world.state.gpus.covers.values():
         world.status(task_id, "TASK_RUNNING")
     assert (world.on("s"), world.on("w")) == ({"a1-0", "a1-1"}, {"a1-2"})
     world.go(605)

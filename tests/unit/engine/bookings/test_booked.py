@@ -7,8 +7,8 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.calendar.booked import Booked as Bookings
-from mesos_gpu.engine.calendar.booked import Provisional
 from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.indexes.provisional import Provisional
 from mesos_gpu.errors import Conflict, NotAccepted
 from mesos_gpu.model.bookings.booking import BookingState, Charge, Repeat
 from mesos_gpu.model.ids import AgentId
@@ -56,7 +56,7 @@ def test_booking_chooses_nodes_early_only_when_a_job_needs_notice(one: Booked) -
     assert one.booking().state is BookingState.BOOKED
     one.go(3)
     assert one.booking().state is BookingState.PREPARING
-    (task,) = one.state.round_of(one.job("stoppable"))
+    (task,) = one.state.work.round_of(one.job("stoppable"))
     assert task.notice is not None
     assert (task.notice.reason, task.notice.why) == (NoticeReason.CALENDAR, "booking exam begins")
     one.go(66)
@@ -105,7 +105,7 @@ def test_booking_displaces_the_job_that_loses_the_least_work(one: Booked) -> Non
     assert one.on("old")
     assert one.on("young")
     one.go(1800 - 60)
-    assert [one.state.round_of(one.job(name))[0].notice is not None for name in ("old", "young")] == [
+    assert [one.state.work.round_of(one.job(name))[0].notice is not None for name in ("old", "young")] == [
         False,
         True,
     ]
@@ -119,7 +119,7 @@ def test_booking_waits_for_no_job_whose_grace_ends_after_its_begin(timeout_s: fl
     world.up("n2", 4)
     world.book()
     world.go(1)
-    provisional: Provisional | None = world.state.provisional
+    provisional: Provisional | None = world.state.calendar.provisional
     assert provisional is not None
     assert [place.agent_id for place in provisional.places["exam"]] == [node]
 
@@ -154,10 +154,10 @@ def test_booking_end_comes_after_the_notice_of_its_jobs(one: Booked) -> None:
     one.run("exam", queue="exam", gpus=4, kill_grace_s=10.0, notice_s=60.0)
     assert one.on("exam")
     one.go(HOUR - 75)
-    (task,) = one.state.round_of(one.job("exam"))
+    (task,) = one.state.work.round_of(one.job("exam"))
     assert task.notice is None
     one.go(10)
-    (task,) = one.state.round_of(one.job("exam"))
+    (task,) = one.state.work.round_of(one.job("exam"))
     assert task.notice is not None
     assert task.notice.why == "booking exam ends"
     one.go(70)
@@ -176,7 +176,7 @@ def test_booking_with_overrun_lets_preemptible_jobs_go_on_as_borrowers() -> None
     world.run("ends", queue="exam", notice_s=60.0)
     world.go(HOUR)
     assert world.job("stays").started_at is not None
-    assert all(task.notice is None for task in world.state.round_of(world.job("stays")))
+    assert all(task.notice is None for task in world.state.work.round_of(world.job("stays")))
     assert world.job("ends").launches == 2, (
         "what cannot be taken back was ended, and starts again like others"
     )
@@ -218,21 +218,21 @@ def test_budgets_pay_what_a_booking_is_charged_at_its_end() -> None:
     world.up("n1", 4)
     world.book(purge_after_s=600, charge=Charge.IDLE)
     world.go(HOUR + 500)
-    used = {(each.queue, each.user): each.used for each in world.state.budget_uses.values()}
+    used = {(each.queue, each.user): each.used for each in world.state.ledger.budget_uses.values()}
     assert set(used.values()) == {0}
     world.go(110)
     assert world.booking().state is BookingState.RETURNED
-    used = {(each.queue, each.user): each.used for each in world.state.budget_uses.values()}
+    used = {(each.queue, each.user): each.used for each in world.state.ledger.budget_uses.values()}
     assert used["exam", "*"] == used["exam", "ann"] == pytest.approx(4 * 600 * 1_000_000, rel=0.01)
     assert used.get(("exam", "bob"), 0) == 0
-    assert {each.told_percent for each in world.state.budget_uses.values() if each.user == "*"} == {25}
+    assert {each.told_percent for each in world.state.ledger.budget_uses.values() if each.user == "*"} == {25}
 
 
 def test_booking_purge_counts_from_its_last_use(one: Booked) -> None:
     one.go(HOUR + 1)
     one.run("short", queue="exam", timeout_s=60.0)
     one.go(800)
-    (task,) = one.state.round_of(one.job("short"))
+    (task,) = one.state.work.round_of(one.job("short"))
     one.status(task.id, "TASK_FINISHED", agent="n1")
     one.go(800)
     assert one.booking().is_active
@@ -263,7 +263,7 @@ def test_cancelled_booking_withdraws_the_notices_it_gave(one: Booked) -> None:
     one.run("stoppable", gpus=4, **STOPPABLE)
     one.go(HOUR - 65)
     one.feed(ev.BookingCancelled("exam"))
-    (task,) = one.state.round_of(one.job("stoppable"))
+    (task,) = one.state.work.round_of(one.job("stoppable"))
     assert task.notice is not None
     assert not task.notice.stands
     one.go(120)
@@ -275,7 +275,7 @@ def test_booking_cancelled_while_it_lasts_gives_its_jobs_their_notice(one: Booke
     one.go(HOUR + 1)
     one.run("exam", queue="exam", notice_s=60.0)
     one.feed(ev.BookingCancelled("exam"))
-    (task,) = one.state.round_of(one.job("exam"))
+    (task,) = one.state.work.round_of(one.job("exam"))
     assert task.notice is not None
     assert task.notice.reason is NoticeReason.CALENDAR
 
@@ -313,7 +313,7 @@ def test_job_in_its_booking_is_not_preempted_for_others(one: Booked) -> None:
     one.run("urgent", gpus=4, priority=100)
     one.go(120)
     assert one.on("exam")
-    assert all(task.notice is None for task in one.state.round_of(one.job("exam")))
+    assert all(task.notice is None for task in one.state.work.round_of(one.job("exam")))
 
 
 def test_booking_changed_in_length_while_it_lasts_keeps_its_nodes(one: Booked) -> None:
@@ -470,7 +470,7 @@ def test_notice_of_a_booking_made_late_has_its_whole_length() -> None:
     world.run("other", gpus=4, preemptible=True, notice_s=600.0)
     world.book(begins="12:05")
     world.go(2)
-    (task,) = world.state.round_of(world.job("other"))
+    (task,) = world.state.work.round_of(world.job("other"))
     assert task.notice is not None
     assert task.notice.until - task.notice.at == 600.0
 
@@ -481,7 +481,7 @@ def test_notice_of_a_booking_shortened_late_has_its_whole_length(one: Booked) ->
     one.go(10)
     one.feed(ev.BookingChanged("exam", replace(one.booking().spec, lasts_s=120)))
     one.go(2)
-    (task,) = one.state.round_of(one.job("mine"))
+    (task,) = one.state.work.round_of(one.job("mine"))
     assert task.notice is not None
     assert task.notice.until - task.notice.at == 600.0
 
@@ -523,14 +523,14 @@ def test_job_that_has_not_started_is_in_the_way_however_short_its_time_limit(one
     one.offer_again()
     one.go(HOUR + 5)
     assert one.booking().is_active
-    (task,) = one.state.round_of(one.job("stuck"))
+    (task,) = one.state.work.round_of(one.job("stuck"))
     assert task.evicted == "booking exam begins", "of who has not started nothing is lost"
 
 
 def test_booking_does_not_give_a_shared_card_out_as_a_whole(one: Booked) -> None:
     one.go(HOUR + 5)
     one.submit("named", queue="exam", booking="exam", gpus=4, cpus=0.1)
-    cards = one.state.nodes[AgentId("n1")].gpus
+    cards = one.state.cluster.nodes[AgentId("n1")].gpus
     free = NodeCapacity(AgentId("n1"), "n1.example", Resources(gpus=4), cards, parts=(unshared(cards[0]),))
     here = Bookings(one.state, one.settings, one.now).only(one.job("named"), {AgentId("n1"): free})
     assert [gpu.id for gpu in here[AgentId("n1")].gpus] == ["n1-1", "n1-2", "n1-3"]

@@ -17,7 +17,7 @@ STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}
 
 def notice_of(world: Booked, name: str) -> Notice | None:
     """The notice that a job has, and that was not called off."""
-    (task,) = world.state.round_of(world.job(name))
+    (task,) = world.state.work.round_of(world.job(name))
     return task.notice if task.notice is not None and task.notice.stands else None
 
 
@@ -99,7 +99,7 @@ def test_notice_for_two_bookings_is_withdrawn_when_neither_needs_the_job() -> No
     world.book("second", begins="13:01")
     world.run("stoppable", gpus=4, preemptible=True, notice_s=600.0)
     world.go(HOUR - 500)
-    assert {each.state for each in world.state.bookings.values()} == {BookingState.PREPARING}
+    assert {each.state for each in world.state.calendar.bookings.values()} == {BookingState.PREPARING}
     told = notice_of(world, "stoppable")
     assert told
     world.feed(ev.BookingCancelled("first"))

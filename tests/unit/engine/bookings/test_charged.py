@@ -49,7 +49,7 @@ def test_booking_is_charged_for_no_more_than_booked_when_a_clock_is_set_back() -
     made.run("short", queue="exam", timeout_s=60.0)
     made.now -= 2 * HOUR
     made.go(60)
-    made.status(made.state.round_of(made.job("short"))[0].id, "TASK_FINISHED", agent="n1")
+    made.status(made.state.work.round_of(made.job("short"))[0].id, "TASK_FINISHED", agent="n1")
     assert charged_gpu_s(made.go(3 * HOUR)) == pytest.approx(4 * HOUR, rel=0.01)
 
 

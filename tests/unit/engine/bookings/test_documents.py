@@ -48,10 +48,10 @@ def test_queue_document_without_the_queue_of_a_booking_is_refused(
     with pytest.raises(Conflict, match=said) as refused:
         way(booked, document)
     assert "cancel the bookings first (mesos-gpu reserve cancel)" in refused.value.remedy
-    assert booked.state.queues.version == 1
+    assert booked.state.quota.queues.version == 1
     booked.feed(ev.BookingCancelled("exam"))
     booked.feed(ev.QueuesChanged(document, 1))
-    assert booked.state.queues.version == 2
+    assert booked.state.quota.queues.version == 2
 
 
 def test_queue_document_that_closes_the_pool_of_a_booking_is_refused(booked: Booked) -> None:

@@ -29,20 +29,20 @@ def idle_gpu_s(load: dict[str, object], *, drain: bool) -> float:
         world.book(begins="12:30")
     until = world.now + _AHEAD_S
     while world.now < until:
-        for name in [str(job.id) for job in world.state.jobs.values()]:
+        for name in [str(job.id) for job in world.state.work.jobs.values()]:
             job = world.job(name)
             if job.started_at and job.spec.timeout_s and world.now >= job.started_at + job.spec.timeout_s:
-                for task in world.state.round_of(job):
+                for task in world.state.work.round_of(job):
                     if not task.ended:
                         world.status(task.id, "TASK_FINISHED", agent="n1")
-        for _ in range(4 - sum(job.state.value == "pending" for job in world.state.jobs.values())):
+        for _ in range(4 - sum(job.state.value == "pending" for job in world.state.work.jobs.values())):
             number += 1
             world.submit(f"j{number}", gpus=1, cpus=0.1, **load)
         world.offer_again()
         world.started()
         world.now += _STEP_S
         world.obey(world.feed(ev.Tick()))
-        idle += _STEP_S * (4 - len(world.state.holders))
+        idle += _STEP_S * (4 - len(world.state.gpus.holders))
     return idle
 
 

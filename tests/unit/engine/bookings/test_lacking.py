@@ -47,7 +47,7 @@ def test_booking_lacking_a_node_gives_notice_in_time_on_the_one_it_has() -> None
     world.run("stoppable", gpus=4, **STOPPABLE)
     world.go(HOUR - 68)
     assert (world.booking().state, nodes(world)) == (BookingState.PREPARING, ["n1"])
-    (task,) = world.state.round_of(world.job("stoppable"))
+    (task,) = world.state.work.round_of(world.job("stoppable"))
     assert task.notice is not None
     world.go(69)
     assert (world.on("stoppable"), world.booking().is_active) == (set(), True)
@@ -92,7 +92,9 @@ class Apart(Booked):
 
     def offer_again(self) -> None:
         super().offer_again()
-        whole = next((each for each in self.state.offers.values() if each.id.startswith("n1-x")), None)
+        whole = next(
+            (each for each in self.state.cluster.offers.values() if each.id.startswith("n1-x")), None
+        )
         if whole is None or "n1" not in self.size:
             return
         self.feed(ev.OfferRescinded(whole.id))

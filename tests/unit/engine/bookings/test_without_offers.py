@@ -38,13 +38,13 @@ def quiet() -> Quiet:
     world.run("runs", gpus=4, preemptible=True, notice_s=60.0, kill_grace_s=10.0)
     assert world.on("runs")
     world.go(500)
-    assert world.state.suppressed
-    assert not world.state.offers
+    assert world.state.mesos.suppressed
+    assert not world.state.cluster.offers
     return world
 
 
 def is_told(world: Quiet) -> bool:
-    (task,) = world.state.round_of(world.job("runs"))
+    (task,) = world.state.work.round_of(world.job("runs"))
     return task.notice is not None
 
 
@@ -69,7 +69,7 @@ def test_booking_asks_for_offers_before_it_begins() -> None:
 def test_booking_replaces_a_card_that_falls_ill_without_offers() -> None:
     world = quiet()
     world.go(200)
-    assert world.state.suppressed
+    assert world.state.mesos.suppressed
     ill, _, _, _ = gpus = world.booking().gpus
     world.report(ill.split("-")[0], gpu(ill, health=Health.SICK), *map(gpu, gpus[1:]))
     world.go(1)

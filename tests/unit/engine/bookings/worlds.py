@@ -43,7 +43,7 @@ class Booked(World):
 
     def booking(self, name: str = "exam") -> Booking:
         """A booking as it is now."""
-        return self.state.bookings[name]
+        return self.state.calendar.bookings[name]
 
     def go(self, seconds: float) -> list[fx.Effect]:
         """Let time pass, the last seconds of it one by one; free GPUs are offered again, and killed tasks end."""
@@ -63,7 +63,7 @@ class Booked(World):
         """Tasks that are killed end."""
         done: list[fx.Effect] = []
         for effect in effects:
-            task = self.state.tasks.get(effect.task_id) if isinstance(effect, fx.Kill) else None
+            task = self.state.work.tasks.get(effect.task_id) if isinstance(effect, fx.Kill) else None
             if task is not None and not task.ended:
                 done += self.status(task.id, "TASK_KILLED", agent=task.agent_id)
         return done
@@ -71,12 +71,16 @@ class Booked(World):
     def offer_again(self) -> None:
         """Offer once what no task holds of each node."""
         for name in self.size:
-            node = next((n for n in self.state.nodes.values() if n.id == name), None)
+            node = next((n for n in self.state.cluster.nodes.values() if n.id == name), None)
             if node is None or node.lost_at is not None:
                 continue
-            live = [self.state.tasks[t] for t in self.state.live if self.state.tasks[t].agent_id == name]
+            live = [
+                self.state.work.tasks[t]
+                for t in self.state.work.live
+                if self.state.work.tasks[t].agent_id == name
+            ]
             free = self.size[name] - sum(len(task.gpus) for task in live)
-            held = [o for o in self.state.offers.values() if o.agent_id == name]
+            held = [o for o in self.state.cluster.offers.values() if o.agent_id == name]
             there = sum(resources_of(o.resources).gpus for o in held) == free
             if there and {o.role for o in held} == {self.offered_to}:
                 continue
@@ -95,8 +99,8 @@ class Booked(World):
 
     def started(self) -> None:
         """Let launched tasks run."""
-        for task_id in list(self.state.live):
-            task = self.state.tasks[task_id]
+        for task_id in list(self.state.work.live):
+            task = self.state.work.tasks[task_id]
             if task.job_id is not None and task.started_at is None and not task.ended:
                 self.status(task_id, "TASK_RUNNING", agent=task.agent_id)
 
@@ -106,8 +110,8 @@ class Booked(World):
 
     def on(self, name: str) -> set[str]:
         """The GPUs that a job holds."""
-        job = self.state.jobs[JobId(name)]
-        return {str(gpu) for task in self.state.round_of(job) if not task.ended for gpu in task.gpus}
+        job = self.state.work.jobs[JobId(name)]
+        return {str(gpu) for task in self.state.work.round_of(job) if not task.ended for gpu in task.gpus}
 
     def restarted(self) -> "Booked":
         """The engine as it is after a restart, an instant later."""

@@ -42,7 +42,7 @@ def of_head(made: World, index: int) -> Why:
 @pytest.mark.parametrize(("array", "cpus"), [("0-9", 1.0), ("0-9%3", 1.0)])
 def test_array_waits_for_what_its_first_waiting_task_waits_for(array: str, cpus: float) -> None:
     made = world(array, cpus)
-    assert running_in(made.state, made.state.arrays[ID]) == 2
+    assert running_in(made.state, made.state.work.arrays[ID]) == 2
     head = of_head(made, 2)
     assert head.queue_position == 1
     assert head.estimate is not None

@@ -212,7 +212,7 @@ def lends(world: Tenants, chance: random.Random, jobs: int, **more: Any) -> None
     )
     for i in range(jobs * 3 // 2):
         gpus = chance.choice((1, 1, 2))
-        if sum(len(task.gpus) for task in world.state.tasks.values()) + gpus <= jobs * 20 // 16:
+        if sum(len(task.gpus) for task in world.state.work.tasks.values()) + gpus <= jobs * 20 // 16:
             world.runs(f"held{i}", chance.choice(("dev", "lab")), gpus, kill_grace_s=10.0, **more)
             world.passes(chance.randrange(20))
     for i in range(jobs):

@@ -52,8 +52,10 @@ def told(view: StateView) -> dict[str, Any]:
 
 
 def test_copy_tells_readers_what_the_state_does(world: Tenants) -> None:
-    assert any(view_of(world).made_room_for(job_id) for job_id in world.state.jobs), "others end for a job"
-    assert world.state.seats_given
+    assert any(view_of(world).made_room_for(job_id) for job_id in world.state.work.jobs), (
+        "others end for a job"
+    )
+    assert world.state.quota.seats_given
     assert told(view_of(world).copied()) == told(view_of(world))
 
 

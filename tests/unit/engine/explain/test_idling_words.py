@@ -52,14 +52,14 @@ def runs(
     """Let a job run whose GPUs have done nothing for so many seconds, and stand there for three minutes."""
     made = spec(queue=queue, gpus=1, priority=0, preemptible=True)
     job = Job(JobId(name), made, 0.0, 1, state=JobState.RUNNING, task_id=TaskId(name), launches=1)
-    card = world.state.nodes[AgentId(agent)].gpus[0].id
+    card = world.state.cluster.nodes[AgentId(agent)].gpus[0].id
     task = Task(
         TaskId(name), AgentId(agent), name, job.id, TaskState.RUNNING, 0.0, gpus=(card,), notice=notice
     )
     world.state.put(job)
     world.state.put(task)
     known = Idleness(job.id, 1, state, NOW - 180, round(idle_s * 1000))
-    world.state.idlenesses[job.id] = replace(known, **fields)
+    world.state.work.idlenesses[job.id] = replace(known, **fields)
     return job
 
 
@@ -182,8 +182,8 @@ def test_job_that_waits_is_told_when_the_first_may_be_ended(world: World) -> Non
 
 def test_job_that_waits_is_told_nothing_of_gpus_that_are_gone(world: World) -> None:
     job = runs(world, IdleState.WARNED, 900)
-    task = world.state.tasks[TaskId("j")]
-    del world.state.nodes[AgentId("a")]
+    task = world.state.work.tasks[TaskId("j")]
+    del world.state.cluster.nodes[AgentId("a")]
     assert told(world, waits()) == "as it was"
     world.state.put(Node(AgentId("a"), "a", inventory=Inventory((gpu("a1"),))))
     assert told(world, waits()) == "as it was", "another card"

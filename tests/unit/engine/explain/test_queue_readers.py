@@ -127,7 +127,7 @@ def test_jobs_of_a_queue_are_grouped_by_what_they_wait_for(world: Tenants) -> No
     world.runs("holds", "lab/x", 2)
     world.submit("limit", queue="lab/x", gpus=1, preemptible=True)
     world.submit("secret", queue="lab/y", gpus=1, secrets=SECRETS_OF, preemptible=True)
-    world.state.secrets["team/a"] = SecretRead(asked_at=world.now)
+    world.state.work.secrets["team/a"] = SecretRead(asked_at=world.now)
     world.submit("large", queue="lab/y", gpus=3, tasks=2, preemptible=True)
     world.submit("alike", queue="lab/y", gpus=3, tasks=2, preemptible=True)
     world.submit("later", queue="lab/y", gpus=9, preemptible=True)
@@ -205,7 +205,7 @@ def test_waiting_jobs_are_told_apart_by_what_they_wait_for(bare: World) -> None:
     bare.submit("holds", queue="lab", gpus=2)
     bare.submit("limit", queue="lab", gpus=1)
     bare.submit("secret", secrets=SECRETS_OF)
-    bare.state.secrets["team/a"] = SecretRead(asked_at=bare.now)
+    bare.state.work.secrets["team/a"] = SecretRead(asked_at=bare.now)
     bare.submit("large", gpus=9)
     bare.submit("later", gpus=9)
     bare.state.put(replace(bare.job("later"), not_before=bare.now + 0.5))
@@ -218,7 +218,7 @@ def test_waiting_jobs_are_told_apart_by_what_they_wait_for(bare: World) -> None:
 
 
 def test_first_jobs_that_somebody_sees_are_listed(bare: World) -> None:
-    bare.state.suppressed = False
+    bare.state.mesos.suppressed = False
     for i in range(4):
         bare.submit(f"j{i}", gpus=9, priority=i % 2)
         bare.now += 1

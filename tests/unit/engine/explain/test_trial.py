@@ -28,17 +28,21 @@ def tried(world: Tenants, **queues: QueueSpec) -> tuple[PlannedReclaim, ...]:
 
 
 def test_trial_of_a_document_names_the_jobs_that_are_then_stopped(world: Tenants) -> None:
-    before, seats, charges = saved_of(world.state), dict(world.state.seats_given), world.state.charges
+    before, seats, charges = (
+        saved_of(world.state),
+        dict(world.state.quota.seats_given),
+        world.state.quota.charges,
+    )
     (reclaim,) = tried(world, dev=queue(shapes(1, 4)), prod=queue(shapes(1, 4)))
     assert (reclaim.taker, reclaim.queue) == ("prod", "prod")
     (giver,) = reclaim.room.givers
     assert (giver.queue, giver.gpus_milli) == ("dev", 4000)
     assert saved_of(world.state) == before
-    assert (dict(world.state.seats_given), world.state.charges) == (seats, charges)
+    assert (dict(world.state.quota.seats_given), world.state.quota.charges) == (seats, charges)
     assert world.seat_of("dev3") == "dev"
     assert not world.passes(20), "it was only tried"
     world.document(0.0, dev=queue(shapes(1, 4)), prod=queue(shapes(1, 4)))
-    told = {str(task.job_id) for task in world.state.tasks.values() if task.preempted_for == "prod"}
+    told = {str(task.job_id) for task in world.state.work.tasks.values() if task.preempted_for == "prod"}
     assert told == set(giver.jobs)
 
 

@@ -27,7 +27,7 @@ from tests.unit.engine.gpus.test_covers import (
 def share_of(world: World, name: str) -> Task:
     task_id = world.job(name).task_id
     assert task_id is not None, f"{name} is {world.job(name).state.value}"
-    return world.state.tasks[task_id]
+    return world.state.work.tasks[task_id]
 
 
 def test_reservation_for_a_job_stays_while_a_card_is_closed() -> None:
@@ -104,7 +104,7 @@ def test_idle_card_of_an_unreachable_agent_is_let_go() -> None:
     world.feed(ev.AgentLost(AgentId("a1")))
     world.status(cover.id, "TASK_UNREACHABLE")
     world.tick(world.settings.unreachable_timeout_s - 1)
-    assert GpuId("g1") in world.state.covers
+    assert GpuId("g1") in world.state.gpus.covers
     world.tick(2)
     world.node("a2", shared("g1"))  # it has come up as another agent
     submit(world, "whole", gpus=1)
@@ -123,7 +123,7 @@ def test_card_with_a_share_of_an_unreachable_agent_stays_held() -> None:
     for task in (cover, share):
         world.status(task.id, "TASK_UNREACHABLE")
     world.tick(world.settings.unreachable_timeout_s + 2)
-    assert (list(world.state.covers), list(world.state.sharers)) == ([GpuId("g1")], [GpuId("g1")])
+    assert (list(world.state.gpus.covers), list(world.state.gpus.sharers)) == ([GpuId("g1")], [GpuId("g1")])
 
 
 def test_card_is_opened_as_soon_as_a_keeper_may_be_started_again() -> None:
@@ -133,13 +133,13 @@ def test_card_is_opened_as_soon_as_a_keeper_may_be_started_again() -> None:
     run(world, share)
     for number in range(5):
         world.status(cover.id, "TASK_FAILED")
-        (until,) = (until for _, until in world.state.keeper_failures.values())
+        (until,) = (until for _, until in world.state.gpus.keeper_failures.values())
         world.tick(until - world.now)
         (item,) = covers_in(rest(world, f"o{number}", 2))
         cover = item.task
     world.status(share.id, "TASK_FINISHED")
     world.status(cover.id, "TASK_FAILED")
-    (until,) = (until for _, until in world.state.keeper_failures.values())
+    (until,) = (until for _, until in world.state.gpus.keeper_failures.values())
     submit(world, "j2", **QUARTER)
     rest(world, "o9", 2)
     world.tick(until - world.now - 0.5)
@@ -158,7 +158,7 @@ def idle_world(*more: str, **settings: object) -> World:
         submit(world, f"holds{n}", gpus=1)
         run(world, share_of(world, f"holds{n}"))
     world.status(share_of(world, "j1").id, "TASK_FINISHED")
-    assert list(world.state.covers) == ["g1"]
+    assert list(world.state.gpus.covers) == ["g1"]
     rest(world, "idle", 0)
     return world
 
@@ -195,7 +195,7 @@ def test_idle_card_is_closed_for_one_job_and_not_for_each_that_waits() -> None:
         submit(world, name, gpus=1, gpu_milli=900)
         rest(world, f"after {name}", 1)
     for gpu_id in ("g1", "g2"):
-        run(world, world.state.tasks[world.state.covers[GpuId(gpu_id)]])
+        run(world, world.state.work.tasks[world.state.gpus.covers[GpuId(gpu_id)]])
     run(world, share_of(world, "j1"), share_of(world, "j2"))
     world.status(share_of(world, "j1").id, "TASK_FINISHED")
     world.status(share_of(world, "j2").id, "TASK_FINISHED")
@@ -210,13 +210,13 @@ def test_idle_cards_of_several_agents_are_closed_for_a_gang() -> None:
     for name in ("j1", "j2"):
         submit(world, name, gpus=1, gpu_milli=900)
     for gpu_id in ("g1", "h1"):
-        run(world, world.state.tasks[world.state.covers[GpuId(gpu_id)]])
+        run(world, world.state.work.tasks[world.state.gpus.covers[GpuId(gpu_id)]])
     run(world, share_of(world, "j1"), share_of(world, "j2"))
     world.status(share_of(world, "j1").id, "TASK_FINISHED")
     world.status(share_of(world, "j2").id, "TASK_FINISHED")
     for agent in ("a1", "a2"):
         rest(world, f"{agent} again", 0, agent=agent)
-    assert set(closed_for(world, gpus=1, tasks=2)) == set(world.state.covers.values())
+    assert set(closed_for(world, gpus=1, tasks=2)) == set(world.state.gpus.covers.values())
 
 
 def test_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_opening_its_own() -> None:
@@ -226,7 +226,7 @@ def test_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_opening
     rest(world, "left", 0)
     submit(world, "large", gpus=2, tasks=2)  # so that what a1 has is seen
     world.feed(ev.KillRequested(JobId("large")))
-    world.state.drop_offers()  # what is left of a1 is on its way
+    world.state.cluster.drop_offers()  # what is left of a1 is on its way
     old = {"gpus": 1, "gpu_milli": 250}
     submit(world, "old", **old)
     world.now += 5

@@ -72,7 +72,7 @@ def amounts(scalars: tuple[Scalar, ...]) -> dict[str, float]:
 
 
 def cover_task(world: World, name: str = "g1") -> Task:
-    return world.state.tasks[world.state.covers[GpuId(name)]]
+    return world.state.work.tasks[world.state.gpus.covers[GpuId(name)]]
 
 
 def test_first_share_of_a_card_opens_it_in_the_same_accept() -> None:
@@ -86,8 +86,8 @@ def test_first_share_of_a_card_opens_it_in_the_same_accept() -> None:
     assert (fraction.task.gpus, fraction.task.share.memory_mib) == (("g1",), 20480)  # type: ignore[union-attr]
     saved = [save.task.id for save in every(effects, SaveTask)]
     assert saved[:2] == [fraction.task.id, cover.task.id] or saved[:2] == [cover.task.id, fraction.task.id]
-    assert world.state.holders == {}
-    assert world.state.sharers == {"g1": {fraction.task.id: fraction.task.share}}
+    assert world.state.gpus.holders == {}
+    assert world.state.gpus.sharers == {"g1": {fraction.task.id: fraction.task.share}}
     assert card_of(cover.task.id) == "g1"
 
 
@@ -129,14 +129,14 @@ def test_memory_is_never_promised_twice() -> None:
         for n in range(24):
             world.submit(f"j{n}", gpus=1, gpu_compute_pct=1, gpu_memory_mib=size_mib)
             world.offers(offer(f"o{n}", cpus=20))
-        assert len(world.state.sharers[GpuId("g1")]) == fit
+        assert len(world.state.gpus.sharers[GpuId("g1")]) == fit
 
 
 def test_open_card_without_shares_stays_for_a_while_and_then_goes_back() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
-    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    run(world, cover, world.state.work.tasks[TaskId("j1.1")])
     world.status("j1.1", "TASK_FINISHED")
     assert every(world.tick(55), fx.Kill) == []
     assert only(world.tick(6), fx.Kill).task_id == cover.id
@@ -144,14 +144,14 @@ def test_open_card_without_shares_stays_for_a_while_and_then_goes_back() -> None
     assert only(world.tick(5), fx.Kill).task_id == cover.id, "it is repeated"
     effects = world.status(cover.id, "TASK_KILLED")
     assert only(effects, ForgetTask).task_id == cover.id
-    assert world.state.covers == {}
+    assert world.state.gpus.covers == {}
 
 
 def test_job_that_waits_for_a_whole_gpu_has_an_idle_card_closed_at_once() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
-    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    run(world, cover, world.state.work.tasks[TaskId("j1.1")])
     world.submit("whole", gpus=1)
     rest(world, "o2", 0)
     assert every(world.tick(5), fx.Kill) == [], "a share runs there"
@@ -162,18 +162,18 @@ def test_job_that_waits_for_a_whole_gpu_has_an_idle_card_closed_at_once() -> Non
     world.status(cover.id, "TASK_KILLED")
     rest(world, "o3", 1)
     assert world.job("whole").state is JobState.STARTING
-    assert world.state.holders == {"g1": "whole.1"}
+    assert world.state.gpus.holders == {"g1": "whole.1"}
 
 
 def test_card_without_its_keeper_takes_no_shares_until_covered_again() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
-    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    run(world, cover, world.state.work.tasks[TaskId("j1.1")])
     world.status(cover.id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
     assert world.job("j1").state is JobState.RUNNING
     world.tick(1)
-    assert list(world.state.uncovered) == ["g1"]
+    assert list(world.state.gpus.uncovered) == ["g1"]
     world.submit("j2", **QUARTER)
     rest(world, "o2", 0)
     assert world.job("j2").state is JobState.PENDING
@@ -183,7 +183,7 @@ def test_card_without_its_keeper_takes_no_shares_until_covered_again() -> None:
     rest(world, "o4", 0)
     assert world.job("j2").state is JobState.STARTING, "a card that is covered takes shares"
     world.tick(1)
-    assert world.state.uncovered == {}
+    assert world.state.gpus.uncovered == {}
 
 
 def test_operator_has_the_shares_of_an_uncovered_card_start_elsewhere() -> None:
@@ -191,14 +191,14 @@ def test_operator_has_the_shares_of_an_uncovered_card_start_elsewhere() -> None:
     for n in (1, 2):
         submit(world, f"j{n}", **QUARTER)
         rest(world, f"o{n}", 0)
-    run(world, cover_task(world), *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2)))
+    run(world, cover_task(world), *(world.state.work.tasks[TaskId(f"j{n}.1")] for n in (1, 2)))
     world.status(cover_task(world).id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
     world.feed(ev.DrainRequested(Target.GPU, "g1", "uncovered", "ann", 1.0))
     assert every(world.tick(0.5), fx.Kill) == []
     assert {kill.task_id for kill in every(world.tick(1), fx.Kill)} == {"j1.1", "j2.1"}
     for n in (1, 2):
         world.status(f"j{n}.1", "TASK_KILLED")
-    assert world.state.sharers == {}
+    assert world.state.gpus.sharers == {}
     assert covers_in(rest(world, "o3", 1)) == [], "nobody has a share of it"
     world.node("a2", shared("h1"))
     world.tick(3)
@@ -206,7 +206,7 @@ def test_operator_has_the_shares_of_an_uncovered_card_start_elsewhere() -> None:
         rest(world, f"p{n}", 1, agent="a2")
     jobs = [world.job(f"j{n}") for n in (1, 2)]
     assert [(job.state, job.attempts, job.launches) for job in jobs] == [(JobState.STARTING, 0, 2)] * 2
-    assert set(world.state.sharers) == {"h1"}
+    assert set(world.state.gpus.sharers) == {"h1"}
     world.feed(ev.UndrainRequested(Target.GPU, "g1"))
     world.report("a1", shared("g1"))
     world.submit("whole", gpus=1, constraints=(Constraint("hostname", Operator.CLUSTER, "a1.example"),))
@@ -218,11 +218,11 @@ def test_offers_are_asked_for_while_a_card_is_uncovered() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
-    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    run(world, cover, world.state.work.tasks[TaskId("j1.1")])
     world.tick(30)
-    assert world.state.suppressed
+    assert world.state.mesos.suppressed
     world.status(cover.id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
-    assert not world.state.suppressed
+    assert not world.state.mesos.suppressed
 
 
 def test_keeper_that_does_not_start_is_tried_ever_more_rarely_and_opens_nothing() -> None:
@@ -230,7 +230,7 @@ def test_keeper_that_does_not_start_is_tried_ever_more_rarely_and_opens_nothing(
     world.submit("j1", **{**QUARTER, "gpu_milli": 900})
     tries = 0
     for n in range(100):
-        for task_id in list(world.state.covers.values()):
+        for task_id in list(world.state.gpus.covers.values()):
             tries += 1
             world.status(task_id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
         world.tick(0.5)
@@ -245,7 +245,7 @@ def test_keeper_that_does_not_start_is_tried_ever_more_rarely_and_opens_nothing(
 
 def test_gpu_memory_that_an_agent_offers_is_taken_as_far_as_it_goes() -> None:
     world = world_of(shared("g1"))
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     world.offers(offer("o2", gpus=1, gpu_mem=30000))
     world.submit("j1", **QUARTER)
     world.offers(offer("o3", gpu_mem=9520))
@@ -258,8 +258,8 @@ def test_broken_card_ends_each_of_its_shares_as_its_job_wants() -> None:
     for n, how in enumerate(OnGpuFailure, 1):
         world.submit(f"j{n}", on_gpu_failure=how, **QUARTER)
         world.offers(offer(f"o{n}", gpus=1))
-    tasks = list(world.state.sharers[GpuId("g1")])
-    run(world, *(world.state.tasks[task_id] for task_id in tasks))
+    tasks = list(world.state.gpus.sharers[GpuId("g1")])
+    run(world, *(world.state.work.tasks[task_id] for task_id in tasks))
     effects = world.report("a1", replace(shared("g1"), health=Health.SICK, reason="XID 79"), shared("g2"))
     killed = {effect.task_id for effect in every(effects, fx.Kill)}
     assert killed == {
@@ -274,7 +274,7 @@ def test_drain_deadline_ends_all_shares_and_a_reset_names_all_tenants() -> None:
     for n in (1, 2):
         world.submit(f"j{n}", **QUARTER)
         world.offers(offer(f"o{n}", gpus=0))
-    run(world, *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2)), cover_task(world))
+    run(world, *(world.state.work.tasks[TaskId(f"j{n}.1")] for n in (1, 2)), cover_task(world))
     with pytest.raises(Conflict, match=r"(?s)g1 is held by j1, j2.*until all of them have ended"):
         world.feed(ev.ResetRequested(GpuId("g1"), "r1", "why"))
     world.feed(ev.DrainRequested(Target.GPU, "g1", "why", deadline_s=1))
@@ -290,11 +290,11 @@ def test_unreachable_cover_is_there_when_its_agent_is_back() -> None:
     world = world_of(shared("g1"))
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
-    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    run(world, cover, world.state.work.tasks[TaskId("j1.1")])
     for task_id in (cover.id, "j1.1"):
         world.status(task_id, "TASK_UNREACHABLE", uuid=None)
     world.tick(200)
-    assert world.state.tasks[TaskId("j1.1")].state is TaskState.ABANDONED
+    assert world.state.work.tasks[TaskId("j1.1")].state is TaskState.ABANDONED
     assert cover_task(world).state is TaskState.UNREACHABLE
     world.submit("j2", **QUARTER)
     rest(world, "o2", 1)
@@ -320,7 +320,7 @@ def test_job_of_whole_gpus_has_no_cover_or_share() -> None:
     launch = only(submit(world, "j1", gpus=1), fx.Launch)
     assert len(launch.tasks) == 1
     assert (launch.reserve, launch.unreserve) == ((), ())
-    assert (world.state.covers, world.state.sharers, world.state.idle) == ({}, {}, {})
+    assert (world.state.gpus.covers, world.state.gpus.sharers, world.state.gpus.idle) == ({}, {}, {})
 
 
 def test_share_waits_a_moment_for_the_offer_of_an_open_card_before_another_is_opened() -> None:
@@ -330,11 +330,11 @@ def test_share_waits_a_moment_for_the_offer_of_an_open_card_before_another_is_op
     world.submit("j2", **QUARTER)
     assert world.job("j2").state is JobState.PENDING
     rest(world, "o2", 0)
-    assert world.state.tasks[TaskId("j2.1")].gpus == ("g1",)
+    assert world.state.work.tasks[TaskId("j2.1")].gpus == ("g1",)
     world.submit("j3", **QUARTER)
     assert world.job("j3").state is JobState.PENDING
     world.tick(3)
-    assert world.state.tasks[TaskId("j3.1")].gpus == ("g2",), "no longer than that"
+    assert world.state.work.tasks[TaskId("j3.1")].gpus == ("g2",), "no longer than that"
 
 
 def test_share_that_is_to_be_apart_waits_for_no_open_card() -> None:
@@ -342,7 +342,7 @@ def test_share_that_is_to_be_apart_waits_for_no_open_card() -> None:
     world.submit("j1", **QUARTER)
     world.node("a2", shared("g2"))
     world.submit("j2", placement=Placement.SPREAD, **QUARTER)
-    assert world.state.tasks[TaskId("j2.1")].gpus == ("g2",)
+    assert world.state.work.tasks[TaskId("j2.1")].gpus == ("g2",)
 
 
 def info_of(world: World, item: LaunchTask) -> dict[str, Any]:
@@ -398,11 +398,11 @@ def test_state_without_shares_takes_them_up_by_labels_and_covers_by_ids() -> Non
     )
     later = world_of(shared("g1"), shared("g2"))
     later.feed(ev.TasksListed(tuple(listed)))
-    assert later.state.covers == {"g1": cover.task.id}
-    assert later.state.sharers == {"g1": {fraction.task.id: fraction.task.share}}
+    assert later.state.gpus.covers == {"g1": cover.task.id}
+    assert later.state.gpus.sharers == {"g1": {fraction.task.id: fraction.task.share}}
     later.feed(ev.UnknownAdopted(fraction.task.id))
     job = later.job("j1")
-    share = later.state.tasks[fraction.task.id].share
+    share = later.state.work.tasks[fraction.task.id].share
     assert share is not None
     assert (job.state, job.spec.gpu_milli, share.compute_milli, share.memory_mib) == (
         JobState.RUNNING,
@@ -411,7 +411,7 @@ def test_state_without_shares_takes_them_up_by_labels_and_covers_by_ids() -> Non
         20480,
     )
     later.submit("j2", gpus=1)
-    assert later.state.holders == {"g2": "j2.1"}
+    assert later.state.gpus.holders == {"g2": "j2.1"}
 
 
 def test_journal_from_before_shares_is_read() -> None:
@@ -427,7 +427,7 @@ def test_job_of_higher_priority_ends_all_shares_of_a_card_and_then_has_it_whole(
         world.submit(f"j{n}", preemptible=True, **QUARTER)
         rest(world, f"o{n}", 0)
     cover = cover_task(world)
-    run(world, cover, *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2)))
+    run(world, cover, *(world.state.work.tasks[TaskId(f"j{n}.1")] for n in (1, 2)))
     world.submit("whole", gpus=1, priority=5)
     rest(world, "o3", 0)
     world.report("a1", shared("g1"))
@@ -439,7 +439,7 @@ def test_job_of_higher_priority_ends_all_shares_of_a_card_and_then_has_it_whole(
     assert [effect.task_id for effect in every(effects + world.tick(0.5), fx.Kill)] == [cover.id]
     world.status(cover.id, "TASK_KILLED")
     rest(world, "o4", 1)
-    assert world.state.holders == {"g1": "whole.1"}
+    assert world.state.gpus.holders == {"g1": "whole.1"}
     assert world.job("j1").state is JobState.PENDING
 
 
@@ -448,7 +448,7 @@ def test_share_of_a_waiting_job_may_end_one_of_lower_priority_and_no_other() -> 
     for n, milli in ((1, 250), (2, 500), (3, 250)):
         world.submit(f"j{n}", gpus=1, gpu_milli=milli, preemptible=True)
         rest(world, f"o{n}", 0)
-    run(world, cover_task(world), *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2, 3)))
+    run(world, cover_task(world), *(world.state.work.tasks[TaskId(f"j{n}.1")] for n in (1, 2, 3)))
     world.submit("urgent", gpus=1, gpu_milli=500, priority=5)
     rest(world, "o4", 0)
     world.report("a1", shared("g1"))
@@ -466,7 +466,7 @@ def test_cover_end_reported_by_the_master_is_enough_and_its_keeper_stays(state: 
     update = Status(cover.id, state, AgentId("a1"), "REASON_RECONCILIATION", "SOURCE_MASTER")
     effects = world.feed(ev.StatusArrived(update))
     assert every(effects, fx.Shutdown) == [], "it may hold other cards"
-    assert world.state.covers == {}
+    assert world.state.gpus.covers == {}
 
 
 def test_keeper_that_served_until_its_card_was_closed_has_not_failed() -> None:
@@ -479,12 +479,12 @@ def test_keeper_that_served_until_its_card_was_closed_has_not_failed() -> None:
         world.tick(0.3)
         world.report("a1", shared("g1"))
         rest(world, f"p{n}", 1)
-        run(world, cover_task(world), world.state.tasks[TaskId(f"j{n}.1")])
+        run(world, cover_task(world), world.state.work.tasks[TaskId(f"j{n}.1")])
         world.status(f"j{n}.1", "TASK_FINISHED")
         world.tick(61)
         world.status(cover_task(world).id, "TASK_KILLED")
         world.report("a1", shared("g1"))
-    assert world.state.keeper_failures == {}
+    assert world.state.gpus.keeper_failures == {}
 
 
 def test_card_given_back_returns_the_offers_of_its_agent_too() -> None:
@@ -494,4 +494,4 @@ def test_card_given_back_returns_the_offers_of_its_agent_too() -> None:
     effects = world.status(cover_task(world).id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
     given_back = only(effects, fx.Decline)
     assert (given_back.offer_ids, given_back.refuse_s) == (("o2",), 0.0)
-    assert world.state.offers == {}
+    assert world.state.cluster.offers == {}

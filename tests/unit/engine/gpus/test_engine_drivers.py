@@ -34,7 +34,7 @@ def two_nodes(world: World) -> None:
 
 def host(world: World, name: str = "j1") -> str | None:
     job = world.job(name)
-    return world.state.tasks[job.task_id].agent_id if job.task_id else None
+    return world.state.work.tasks[job.task_id].agent_id if job.task_id else None
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_job_waits_for_a_driver_and_keeps_nobody_up(world: World) -> None:
 
 def test_unreadable_report_is_no_driver(world: World) -> None:
     two_nodes(world)
-    monitor = world.state.nodes[AgentId("new")].monitor
+    monitor = world.state.cluster.nodes[AgentId("new")].monitor
     assert monitor is not None
     world.status(monitor, "TASK_RUNNING", agent="new", data=b"{}")
     world.submit(min_driver="535.104")
@@ -88,9 +88,9 @@ def test_driver_need_of_an_image_is_learnt_from_its_failure(world: World) -> Non
     )
     assert (job.attempts, job.infrastructure_failures) == (0, 0)
     assert (host(world), job.launches) == ("new", 2), "without a back-off: the node was not at fault"
-    assert world.state.tasks[TaskId("j1.1")].state is TaskState.LOST
+    assert world.state.work.tasks[TaskId("j1.1")].state is TaskState.LOST
     assert every(effects, SaveJob)[0].job.learnt_min_driver == "550"
-    assert world.state.contested == {}
+    assert world.state.gpus.contested == {}
 
 
 def test_job_with_a_learnt_driver_need_waits_over_a_restart_and_never_goes_back(world: World) -> None:

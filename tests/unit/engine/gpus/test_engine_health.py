@@ -48,7 +48,7 @@ def drain(target: Target, name: str, deadline_s: float | None = None) -> ev.Drai
 
 
 def story(world: World, gpu_id: GpuId = G0) -> list[str]:
-    return [f"{c.old.value}>{c.new.value} {c.reason}" for c in world.state.cards[gpu_id].changes]
+    return [f"{c.old.value}>{c.new.value} {c.reason}" for c in world.state.gpus.cards[gpu_id].changes]
 
 
 def restart(world: World) -> None:
@@ -82,11 +82,11 @@ def test_job_on_a_broken_card_starts_elsewhere_and_uses_no_attempt(world: World,
     job = world.job()
     assert (job.state, job.attempts, job.infrastructure_failures) == (JobState.PENDING, 0, 1)
     assert "XID 79" in job.message
-    assert "XID 79" in world.state.tasks_of(JobId("j1"))[0].message
+    assert "XID 79" in world.state.work.tasks_of(JobId("j1"))[0].message
     world.report("a1", sick("g0", health), gpu("g1"))
     world.offers(offer("o9", gpus=2))
     world.tick(1)
-    assert world.state.tasks_of(JobId("j1"))[1].gpus == (G1,)
+    assert world.state.work.tasks_of(JobId("j1"))[1].gpus == (G1,)
     assert any("job j1 is ended here" in line for line in story(world))
 
 
@@ -171,13 +171,13 @@ def test_drained_card_is_out_at_once_and_its_job_runs_on(world: World) -> None:
     world.report("a1", gpu("g0"), gpu("g1"))
     world.feed(ev.UndrainRequested(Target.GPU, "g1", "bob"))
     world.offers(offer("o10", gpus=1))
-    assert world.state.tasks_of(JobId("j2"))[0].gpus == (G1,)
+    assert world.state.work.tasks_of(JobId("j2"))[0].gpus == (G1,)
     assert story(world, G1) == ["ok>drained drained by ann: new fan", "drained>ok undrained by bob"]
 
 
 def test_drained_node_gets_nothing_but_its_monitor(world: World) -> None:
     world.node("a1", gpu("g0"))
-    monitor = world.state.nodes[AgentId("a1")].monitor
+    monitor = world.state.cluster.nodes[AgentId("a1")].monitor
     world.feed(drain(Target.NODE, "a1.example"))
     world.submit("cpu")
     world.tick(3)
@@ -214,7 +214,9 @@ def test_drain_deadline_of_a_node_ends_jobs_without_gpus_too(world: World) -> No
     other = running(world, "j1", gpus=1)
     effects = world.feed(drain(Target.NODE, "a1.example", 0.0)) + world.tick(1)
     assert {kill.task_id for kill in every(effects, fx.Kill)} == {task, other}
-    assert world.state.nodes[AgentId("a1")].monitor not in {kill.task_id for kill in every(effects, fx.Kill)}
+    assert world.state.cluster.nodes[AgentId("a1")].monitor not in {
+        kill.task_id for kill in every(effects, fx.Kill)
+    }
 
 
 def test_drain_asked_for_again_takes_the_new_reason_and_deadline(world: World) -> None:
@@ -224,20 +226,20 @@ def test_drain_asked_for_again_takes_the_new_reason_and_deadline(world: World) -
     world.tick(3)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "later", "bob", None))
     assert every(world.tick(20), fx.Kill) == []
-    drained = world.state.drain_of("a1.example", G0)
+    drained = world.state.cluster.drain_of("a1.example", G0)
     assert drained is not None
     assert (drained.reason, drained.since, drained.deadline_at) == ("later", 1000.0, None)
-    assert world.state.cards[G0].totals == {"drained": 1}
+    assert world.state.gpus.cards[G0].totals == {"drained": 1}
 
 
 def test_drain_is_kept_while_its_agent_is_away_and_for_its_next_id(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.feed(drain(Target.NODE, "a1.example"))
     world.feed(ev.AgentLost(AgentId("a1")))
-    world.status(str(world.state.nodes[AgentId("a1")].monitor), "TASK_GONE")
+    world.status(str(world.state.cluster.nodes[AgentId("a1")].monitor), "TASK_GONE")
     world.now += world.settings.keep_lost_nodes_s
     world.tick(60)
-    assert world.state.nodes == {}
+    assert world.state.cluster.nodes == {}
     restart(world)
     again = replace(offer("o5", "a1-new", gpus=1), hostname="a1.example")
     monitor = only(world.offers(again), fx.Launch).tasks[0].task
@@ -260,7 +262,7 @@ def test_drain_of_an_unknown_target_is_refused(world: World) -> None:
     world.feed(drain(Target.NODE, "a1.example"))
     with pytest.raises(Conflict, match="drained with its node a1"):
         world.feed(ev.UndrainRequested(Target.GPU, "g0"))
-    assert len(world.state.drains) == 1
+    assert len(world.state.cluster.drains) == 1
 
 
 def test_card_under_two_drains_comes_back_with_the_second(world: World) -> None:
@@ -302,7 +304,7 @@ def test_flap_of_a_card_is_reported_and_counted_once(world: World) -> None:
         world.report("a1", replace(gpu("g0", health=now.new), reason=now.reason, history=flap[:count]))
         restart(world)
     world.report("a1", replace(gpu("g0"), history=flap))
-    assert world.state.cards[G0].changes == flap
+    assert world.state.gpus.cards[G0].changes == flap
     shown = {
         (metric.name, labels.get("to")): value
         for metric in metrics(snapshot(view(world)))
@@ -324,7 +326,7 @@ def ask_reset(world: World, request: str = "r1") -> list[fx.Effect]:
 
 def test_reset_is_asked_for_until_the_node_names_it(world: World) -> None:
     world.node("a1", gpu("g0"))
-    monitor = world.state.nodes[AgentId("a1")].monitor
+    monitor = world.state.cluster.nodes[AgentId("a1")].monitor
     asked = only(ask_reset(world), fx.AskReset)
     assert asked == fx.AskReset(AgentId("a1"), str(monitor), G0, "r1")
     assert json.loads(reset_message(asked.gpu_id, asked.request)) == {"reset": "g0", "request": "r1"}
@@ -355,7 +357,7 @@ def test_reset_reports_a_node_that_does_not_answer(world: World) -> None:
     world.node("a1", gpu("g0"))
     ask_reset(world)
     world.tick(61)
-    assert world.state.cards[G0].reset is None
+    assert world.state.gpus.cards[G0].reset is None
     assert story(world)[-1] == "ok>ok reset r1: the node did not answer within 60 s"
 
 
@@ -366,9 +368,9 @@ def test_held_card_is_not_reset(world: World) -> None:
         ask_reset(world)
     with pytest.raises(NotFound):
         world.feed(ev.ResetRequested(GpuId("g9"), "r", "x"))
-    assert world.state.resets == {}
+    assert world.state.gpus.resets == {}
     world.status("j1.1", "TASK_FINISHED")
-    world.status(str(world.state.nodes[AgentId("a1")].monitor), "TASK_LOST")
+    world.status(str(world.state.cluster.nodes[AgentId("a1")].monitor), "TASK_LOST")
     with pytest.raises(Conflict, match="no monitor runs on a1"):
         ask_reset(world)
 
@@ -389,7 +391,7 @@ def test_held_cards_that_a_report_lacks_are_neither_lost_nor_given_twice(
     world.submit("j3", gpus=1)
     effects += world.offers(offer("o9", gpus=3))
     assert every(effects, fx.Kill) == []
-    given = [t.gpus for t in world.state.tasks.values() if t.job_id in ("j2", "j3")]
+    given = [t.gpus for t in world.state.work.tasks.values() if t.job_id in ("j2", "j3")]
     assert given == ([(GpuId("g2"),)] if "g2" in reported else [])
     assert world.job().state is JobState.RUNNING
     assert {status.gpu.id for status in view(world).gpus()} == {"g0", "g1", *reported}

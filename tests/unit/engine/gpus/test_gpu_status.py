@@ -24,7 +24,7 @@ def world() -> World:
 
 
 def node(world: World) -> Node:
-    return world.state.nodes[AgentId("a1")]
+    return world.state.cluster.nodes[AgentId("a1")]
 
 
 def given(world: World) -> list[str]:
@@ -44,7 +44,7 @@ def test_usable_gpus_are_the_healthy_ones(world: World) -> None:
 
 
 def test_usable_gpus_are_none_of_those_that_are_contested_until_the_time_is_over(world: World) -> None:
-    world.state.contested[GpuId("g0")] = world.now + 5
+    world.state.gpus.contested[GpuId("g0")] = world.now + 5
     assert given(world) == ["g1"]
     world.now += 4.9
     assert given(world) == ["g1"]
@@ -63,7 +63,7 @@ def test_usable_gpus_are_none_of_a_drained_card_or_node(world: World) -> None:
 
 
 def test_usable_gpus_are_none_of_those_in_a_reset(world: World) -> None:
-    card = world.state.cards.get(GpuId("g0")) or Card(GpuId("g0"))
+    card = world.state.gpus.cards.get(GpuId("g0")) or Card(GpuId("g0"))
     world.state.put(replace(card, reset=Reset("r1", "XID 79", "ann", world.now)))
     assert given(world) == ["g1"]
     status = gpu_status(world.state, node(world), CARDS[0])
@@ -90,7 +90,7 @@ def test_usable_gpus_are_none_of_an_agent_that_is_lost(world: World) -> None:
 
 def test_well_gpus_are_those_that_could_be_given_out_if_nobody_held_them(world: World) -> None:
     world.submit("j1", gpus=1)
-    (held,) = world.state.holders
+    (held,) = world.state.gpus.holders
     assert held not in given(world)
     chosen = {held, GpuId("g2")}
     assert [each.id for each in well(world.state, node(world), world.now, world.settings, chosen)] == [held]

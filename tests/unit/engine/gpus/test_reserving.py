@@ -27,7 +27,7 @@ from tests.unit.engine.gpus.test_covers import (
 
 def test_reservation_by_role_has_the_gpu_and_what_its_keeper_takes() -> None:
     world = world_of(shared("g1"), role="gpu", principal="me")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
     launch = only(submit(world, "j1", **QUARTER), fx.Launch)
     cover, fraction = launch.tasks
@@ -41,11 +41,11 @@ def test_reservation_by_role_has_the_gpu_and_what_its_keeper_takes() -> None:
 
 def test_reservation_that_comes_back_is_given_back_or_covers_a_card_again() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
-    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    run(world, cover, world.state.work.tasks[TaskId("j1.1")])
     world.status(cover.id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
     world.tick(1)
     launch = only(world.offers(_reserved_offer("o3", "fw-1", cpus=0.011, mem=33, gpus=1)), fx.Launch)
@@ -71,7 +71,7 @@ KEPT: dict[str, float] = {"cpus": 0.011, "mem": 33, "gpus": 1}
 
 def test_reservation_of_another_framework_of_the_role_is_left_alone() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     assert every(world.offers(_reserved_offer("o2", "fw-2", **KEPT)), fx.Launch) == []
     assert every(submit(world, "whole", gpus=1), fx.Launch) == []
     assert every(submit(world, "j1", **QUARTER), fx.Launch) == []
@@ -80,33 +80,33 @@ def test_reservation_of_another_framework_of_the_role_is_left_alone() -> None:
 
 def test_reservation_from_before_they_named_their_framework_is_given_back() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     launch = only(world.offers(_reserved_offer("o2", "shared GPU", **KEPT)), fx.Launch)
     assert amounts(launch.unreserve) == KEPT
 
 
 def test_reservation_that_the_master_keeps_is_given_back_ever_more_rarely() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     tried = []
     for n in range(600):
         effects = [*world.offers(_reserved_offer(f"o{n}", "fw-1", **KEPT)), *world.tick(1)]
         tried += [world.now for launch in every(effects, fx.Launch) if launch.unreserve]
-        world.state.drop_offers()
+        world.state.cluster.drop_offers()
     waits = [round(later - now) for now, later in pairwise(tried)]
     assert waits[:4] == [1, 2, 4, 8]
     assert len(tried) < 12
     world.offers(replace(offer("plain"), resources=(Scalar("gpus", 1, PLAIN),)))  # an operator did it
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     assert only(world.offers(_reserved_offer("again", "fw-1", **KEPT)), fx.Launch).unreserve
 
 
 def test_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     for n in range(3):
         world.offers(_reserved_offer(f"o{n}", "fw-1", **KEPT))
-    assert list(world.state.offers) == ["o1", "o2"], "it is tried again in a moment"
+    assert list(world.state.cluster.offers) == ["o1", "o2"], "it is tried again in a moment"
     submit(world, "whole", gpus=1)
     assert world.job("whole").state is JobState.PENDING
     why = why_of(world.state, world.settings, world.now, world.job("whole"))
@@ -115,7 +115,7 @@ def test_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still() 
 
 def test_reservation_of_an_executor_is_given_back_right_after_that_of_its_task() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     for name, given in (
         ("o2", {"gpus": 1.0, "cpus": 0.001, "mem": 1.0}),
         ("o3", {"cpus": 0.01, "mem": 32.0}),
@@ -123,12 +123,12 @@ def test_reservation_of_an_executor_is_given_back_right_after_that_of_its_task()
         assert (
             amounts(only(world.offers(_reserved_offer(name, "fw-1", **given)), fx.Launch).unreserve) == given
         )
-        world.state.drop_offers()
+        world.state.cluster.drop_offers()
 
 
 def test_reservation_that_the_master_refuses_is_done_without() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
     world.submit("j1", **QUARTER)
     world.status(cover_task(world).id, "TASK_ERROR", reason="REASON_TASK_INVALID")
@@ -141,6 +141,6 @@ def test_reservation_that_the_master_refuses_is_done_without() -> None:
 
 def test_gpu_reserved_already_for_our_role_is_not_reserved_again() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.drop_offers()
+    world.state.cluster.drop_offers()
     rest(world, "o2", 1, kind='{"role":"gpu"}')
     assert only(submit(world, "j1", **QUARTER), fx.Launch).reserve == ()

@@ -37,13 +37,13 @@ def cluster(*agents: str) -> World:
 
 
 def report_all(world: World) -> None:
-    for node in list(world.state.nodes.values()):
+    for node in list(world.state.cluster.nodes.values()):
         if node.monitor is not None:
             world.report(node.id, gpu(f"g{node.id}"))
 
 
 def node(world: World, agent: str) -> Node:
-    return world.state.nodes[AgentId(agent)]
+    return world.state.cluster.nodes[AgentId(agent)]
 
 
 def monitor(world: World, agent: str) -> TaskId:
@@ -112,7 +112,7 @@ def test_tasks_run_on_and_start_while_a_monitor_is_replaced() -> None:
     report_all(world)
     world.tick(3.0)
     assert world.job("j1").state is JobState.RUNNING
-    assert world.state.tasks[TaskId("j1.1")].state is TaskState.RUNNING
+    assert world.state.work.tasks[TaskId("j1.1")].state is TaskState.RUNNING
 
 
 def test_roll_asks_a_monitor_that_does_not_hear_again() -> None:
@@ -200,16 +200,16 @@ def test_roll_goes_on_without_a_node_that_is_lost_meanwhile() -> None:
     world = cluster("a1", "a2")
     with_settings(world)
     node_now = node(world, "a1")
-    world.state.set_node(replace(node_now, lost_at=world.now))
+    world.state.cluster.set_node(replace(node_now, lost_at=world.now))
     assert killed(world.tick(3.0)) == [monitor(world, "a2")]
 
 
 def test_roll_replaces_one_monitor_in_a_hundred_at_once_after_the_first() -> None:
     world = cluster("a1", "a2", "a3", "a4")
     for number in range(196):  # hosts without GPUs, which have no monitors
-        world.state.set_node(Node(AgentId(f"cpu{number}"), f"cpu{number}.example"))
+        world.state.cluster.set_node(Node(AgentId(f"cpu{number}"), f"cpu{number}.example"))
     assert len(killed(with_settings(world))) == 1
-    first = next(iter(world.state.rolls.under_way))
+    first = next(iter(world.state.cluster.rolls.under_way))
     ended_and_replaced(world, first)
     report_all(world)
     assert len(killed(world.tick(3.0))) == 2
@@ -238,8 +238,8 @@ def test_roll_does_not_replace_a_young_or_silent_monitor() -> None:
 
 def test_monitor_of_a_state_of_an_earlier_release_is_replaced() -> None:
     world = cluster("a1")
-    task = world.state.tasks[monitor(world, "a1")]
-    world.state.tasks[task.id] = replace(task, made_by="")
+    task = world.state.work.tasks[monitor(world, "a1")]
+    world.state.work.tasks[task.id] = replace(task, made_by="")
     again = World(state=State.restored(world.now, saved_of(world.state)), now=world.now + 1)
     again.register()
     again.report("a1", gpu("ga1"))
@@ -280,7 +280,7 @@ def test_program_of_an_executor_is_kept_with_its_task(first: str) -> None:
     world.offers(offer("o", "a1", gpus=1))
     world.status("j1.1", first, data=encode_program("0.1.0"))
     world.status("j1.1", "TASK_RUNNING")
-    assert world.state.tasks[TaskId("j1.1")].program == Program("0.1.0", WIRE, OLDEST)
+    assert world.state.work.tasks[TaskId("j1.1")].program == Program("0.1.0", WIRE, OLDEST)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b'{"program":3}', b'{"program":{"wire":1}}'])
@@ -289,5 +289,5 @@ def test_executor_that_does_not_name_its_program_starts_all_the_same(data: bytes
     world.submit("j1", gpus=1)
     world.offers(offer("o", "a1", gpus=1))
     world.status("j1.1", "TASK_STARTING", data=data)
-    task = world.state.tasks[TaskId("j1.1")]
+    task = world.state.work.tasks[TaskId("j1.1")]
     assert (task.state, task.program) == (TaskState.STARTING, None)

@@ -46,7 +46,7 @@ def state_of(
     if task is not None:
         state.put(task)
     if roll is not None:
-        state.rolls.under_way[A1] = replace(roll)
+        state.cluster.rolls.under_way[A1] = replace(roll)
     for name, value in fields.items():
         setattr(state.part_with(name), name, value)
     return state
@@ -99,7 +99,7 @@ def test_monitor_is_outdated_if_another_one_would_be_started(
     node: dict[str, Any], task: Task | None, why: str
 ) -> None:
     state = state_of(node, task)
-    assert outdated(state, state.nodes[A1], SETTINGS.monitor_made_by) == why
+    assert outdated(state, state.cluster.nodes[A1], SETTINGS.monitor_made_by) == why
     assert rolling(state, SETTINGS, NOW).outdated == (((A1, why),) if why else ())
 
 
@@ -128,14 +128,14 @@ def test_roll_begins_with_a_monitor_that_runs_well(
         {**node, "inventory": inventory(gpu("g0"), gpu("g1", health=Health.SICK))}, task, **fields
     )
     for looked_at, looks in ((NOW - 1.9, False), (NOW - 2.0, True)):
-        state.rolls.looked_at = looked_at
+        state.cluster.rolls.looked_at = looked_at
         turn = Turn(state, SETTINGS, NOW)
         on_tick(turn)
         assert every(turn.effects, fx.Kill) == ([fx.Kill(OLD, A1)] if begins and looks else [])
-        assert state.rolls.under_way == (
+        assert state.cluster.rolls.under_way == (
             {A1: Roll(OLD, NOW, NOW, 8, (GpuId("g0"),))} if begins and looks else {}
         )
-        assert state.rolls.looked_at == (NOW if looks else looked_at)
+        assert state.cluster.rolls.looked_at == (NOW if looks else looked_at)
 
 
 @pytest.mark.parametrize(
@@ -147,19 +147,19 @@ def test_roll_goes_on_with_one_of_a_hundred_nodes_at_a_time(done: int, nodes: in
         name, agent = TaskId(f"m{number:03}"), AgentId(f"a{number:03}")
         state.put(Node(agent, f"h{nodes - number:03}", monitor=name, reported_at=NOW))
         state.put(monitor(name, 0.0, made_by="x", agent_id=agent))
-    state.rolls.done = done
+    state.cluster.rolls.done = done
     on_tick(Turn(state, SETTINGS, NOW))
     first = [AgentId(f"a{nodes - 1 - number:03}") for number in range(begun)]
-    assert list(state.rolls.under_way) == first, "by host name"
-    state.rolls.looked_at = 0.0
+    assert list(state.cluster.rolls.under_way) == first, "by host name"
+    state.cluster.rolls.looked_at = 0.0
     on_tick(Turn(state, SETTINGS, NOW + 1))
-    assert list(state.rolls.under_way) == first, "no more at a time"
-    lost = state.nodes[first[0]]
+    assert list(state.cluster.rolls.under_way) == first, "no more at a time"
+    lost = state.cluster.nodes[first[0]]
     state.put(replace(lost, lost_at=NOW))
-    state.rolls.looked_at = 0.0
+    state.cluster.rolls.looked_at = 0.0
     on_tick(Turn(state, SETTINGS, NOW + 2))
-    assert len(state.rolls.under_way) == begun
-    assert first[0] not in state.rolls.under_way
+    assert len(state.cluster.rolls.under_way) == begun
+    assert first[0] not in state.cluster.rolls.under_way
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_roll_follows_a_monitor_until_the_next_one_is_well(
     kills: list[TaskId],
 ) -> None:
     state = state_of(node, task, begun := replace(ROLL, **roll))
-    state.rolls.looked_at = NOW
+    state.cluster.rolls.looked_at = NOW
     turn = Turn(state, SETTINGS, NOW)
     on_tick(turn)
     assert [kill.task_id for kill in every(turn.effects, fx.Kill)] == kills
     known = None if then is None else replace(begun, **{**({"failed": ""} if kills == [NEW] else {}), **then})
-    assert state.rolls.under_way == ({} if known is None else {A1: known})
-    assert state.rolls.done == (then is None and "lost_at" not in node)
+    assert state.cluster.rolls.under_way == ({} if known is None else {A1: known})
+    assert state.cluster.rolls.done == (then is None and "lost_at" not in node)

@@ -11,6 +11,7 @@ from mesos_gpu.engine.events import ResetRequested
 from mesos_gpu.engine.gpus import cards
 from mesos_gpu.engine.gpus.role import is_asked, is_for_others, most_seen, reserved_for_others, waits_for_role
 from mesos_gpu.engine.indexes.memory import Capacity
+from mesos_gpu.engine.parts.mesos import MesosPart
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -57,16 +58,16 @@ def test_most_that_was_seen_is_of_two_spans(old: Capacity | None, seen: Resource
     for reading in (True, False):
         state = State(0.0)
         before = {} if old is None else {A1: old}
-        state.capacities = dict(before)
+        state.cluster.capacities = dict(before)
         most = most_seen(state, SETTINGS, NOW, NODE, seen, reading=reading)
         assert most == new.latest.most(new.before)
-        assert state.capacities == (before if reading else {A1: new})
+        assert state.cluster.capacities == (before if reading else {A1: new})
 
 
 @pytest.mark.parametrize(("left", "gpus"), [(1, 2), (2, 0), (3, 0)])
 def test_agent_has_what_its_host_reports_while_its_role_may_have_less(left: int, gpus: int) -> None:
     state = State(0.0)
-    state.roles.known = {"other": role(9, 0, "other"), "gpu": role(4, 4 - left)}
+    state.mesos.roles.known = {"other": role(9, 0, "other"), "gpu": role(4, 4 - left)}
     assert most_seen(state, SETTINGS, NOW, NODE, cpus(4), reading=True) == cpus(4, gpus)
 
 
@@ -91,8 +92,8 @@ def test_agent_has_what_its_host_reports_while_its_role_may_have_less(left: int,
 def test_job_waits_for_a_role_that_may_have_less(
     known: dict[str, Role], job: dict[str, Any], why: str
 ) -> None:
-    state = State(0.0, connected=True)
-    state.roles.known = known
+    state = State(0.0, mesos=MesosPart(connected=True))
+    state.mesos.roles.known = known
     assert waits_for_role(state, SETTINGS, Job(JobId("j"), spec(**job), 0.0, 1)) == why
 
 
@@ -111,10 +112,10 @@ def test_job_waits_for_a_role_that_may_have_less(
 def test_job_waits_for_offers_to_its_queues_role(
     offered: str | None, connected: bool, suppressed: bool, asked: tuple[str, ...] | None, waits: bool
 ) -> None:
-    state = State(0.0, connected=connected, suppressed=suppressed)
-    state.roles.asked = asked
+    state = State(0.0, mesos=MesosPart(connected=connected, suppressed=suppressed))
+    state.mesos.roles.asked = asked
     if offered is not None:
-        state.hold_offer(replace(offer("o1"), role=offered))
+        state.cluster.hold_offer(replace(offer("o1"), role=offered))
     settings = replace(SETTINGS, role_of={"lab": "lab"})
     job = Job(JobId("j"), spec(queue="lab/a"), 0.0, 1)
     assert waits_for_role(state, settings, job) == (
@@ -145,8 +146,8 @@ def test_gpus_that_are_reserved_for_other_roles_are_not_for_a_job(
     scalars: list[Scalar], gpus: int, others: bool, count: int
 ) -> None:
     state = State(0.0)
-    state.hold_offer(replace(offer("o1", "a1"), resources=tuple(scalars)))
-    state.hold_offer(replace(offer("o2", "a2"), resources=(reserved("gpus", 5, "x"),)))
+    state.cluster.hold_offer(replace(offer("o1", "a1"), resources=tuple(scalars)))
+    state.cluster.hold_offer(replace(offer("o2", "a2"), resources=(reserved("gpus", 5, "x"),)))
     assert is_for_others(state, SETTINGS, Job(JobId("j"), spec(gpus=gpus), 0.0, 1), A1) is others
     assert reserved_for_others(state, "gpu", A1) == count
 
@@ -155,7 +156,7 @@ def test_gpus_that_are_reserved_for_other_roles_are_not_for_a_job(
 
 
 def resetting(*, node: dict[str, Any] | None, **reset: Any) -> Turn:
-    state = State(0.0, connected=True)
+    state = State(0.0, mesos=MesosPart(connected=True))
     state.put(Task(TaskId("m"), A1, "e", None, TaskState.RUNNING, 900.0))
     if node is not None:
         state.put(replace(NODE, **node))
@@ -179,11 +180,11 @@ def test_reset_is_asked_for_of_the_node_that_has_the_card(
     node: dict[str, Any] | None, reset: dict[str, Any], is_asked: bool
 ) -> None:
     turn = resetting(node=node, **reset)
-    before = turn.state.cards[G0].reset
+    before = turn.state.gpus.cards[G0].reset
     assert before is not None
     cards.on_tick(turn)
     assert every(turn.effects, fx.AskReset) == ([fx.AskReset(A1, "e", G0, "r1")] if is_asked else [])
-    assert turn.state.cards[G0].reset == (replace(before, sent_at=NOW) if is_asked else before)
+    assert turn.state.gpus.cards[G0].reset == (replace(before, sent_at=NOW) if is_asked else before)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_reset_without_an_answer_ends_with_a_note(node: dict[str, Any] | None, h
     turn = resetting(node=node, since=NOW - 60)
     cards.on_tick(turn)
     words = "reset r1: the node did not answer within 60 s"
-    assert turn.state.cards[G0] == Card(G0, (Transition(NOW, health, health, words),))
+    assert turn.state.gpus.cards[G0] == Card(G0, (Transition(NOW, health, health, words),))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_reset_is_answered_by_a_report_that_names_it(
     turn = resetting(node={})
     changes = tuple(Transition(NOW - 1, Health.OK, Health.SICK, words) for words in history)
     cards.on_reported(turn, replace(gpu("g0"), history=changes, reason=reason))
-    card = turn.state.cards[G0]
+    card = turn.state.gpus.cards[G0]
     assert (card.reset is None, card.changes) == (is_answered, changes)
 
 
@@ -242,5 +243,5 @@ def test_reset_that_is_asked_for_is_kept_and_sent(by: str, words: str) -> None:
     turn.state.put(Card(G0))
     cards.on_reset_requested(turn, ResetRequested(G0, "r2", "stuck", by))
     note = Transition(NOW, Health.OK, Health.OK, words)
-    assert turn.state.cards[G0] == Card(G0, (note,), reset=Reset("r2", "stuck", by, NOW, NOW))
+    assert turn.state.gpus.cards[G0] == Card(G0, (note,), reset=Reset("r2", "stuck", by, NOW, NOW))
     assert every(turn.effects, fx.AskReset) == [fx.AskReset(A1, "e", G0, "r2")]

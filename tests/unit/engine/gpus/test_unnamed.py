@@ -32,7 +32,7 @@ def world() -> World:
         world.submit(name, gpus=1)
         world.offers(offer(f"of-{name}", gpus=2))
         world.status(f"{name}.1", "TASK_RUNNING")
-    assert [task.gpus for task in world.state.tasks.values() if task.job_id] == [("g0",), ("g1",)]
+    assert [task.gpus for task in world.state.work.tasks.values() if task.job_id] == [("g0",), ("g1",)]
     return world
 
 
@@ -69,7 +69,7 @@ def test_vanished_card_keeps_its_task_and_is_shown_as_unknown(world: World) -> N
     assert status is not None, "a card that a task holds is not forgotten"
     assert (status.health, status.reason, status.since) == (Health.UNKNOWN, UNNAMED, world.now)
     assert [task.job_id for task in world.state.tenants(G0)] == ["j1"]
-    node = world.state.nodes[AgentId("a1")]
+    node = world.state.cluster.nodes[AgentId("a1")]
     assert [(card.id, card.health) for card in node.gpus] == [("g1", Health.OK), ("g0", Health.UNKNOWN)]
     world.tick(5)
     world.report("a1", *REST)
@@ -89,7 +89,7 @@ def test_vanished_card_takes_no_job_is_not_counted_free_and_why_reports_it(world
     assert UNNAMED in why.summary
     world.submit("j4", gpus=1)
     world.submit("j5", gpus=1)
-    given = [task.gpus for task in world.state.tasks.values() if task.job_id in ("j4", "j5")]
+    given = [task.gpus for task in world.state.work.tasks.values() if task.job_id in ("j4", "j5")]
     assert given == [("g1",)], "of two waiting jobs one, on the card that is there"
 
 
@@ -112,12 +112,12 @@ def test_vanished_card_heals_when_it_is_named_again(world: World) -> None:
     status = shown(world)
     assert status is not None
     assert (status.health, status.reason) == (Health.OK, "")
-    told = [(each.old, each.new, each.reason) for each in world.state.cards[G0].changes]
+    told = [(each.old, each.new, each.reason) for each in world.state.gpus.cards[G0].changes]
     assert told == [(Health.OK, Health.UNKNOWN, UNNAMED), (Health.UNKNOWN, Health.OK, NAMED)]
     finish(world, "j1")
     world.submit("j3", gpus=1)
     world.offers(offer("o9", gpus=1))
-    assert world.state.tasks_of(JobId("j3"))[0].gpus == (G0,)
+    assert world.state.work.tasks_of(JobId("j3"))[0].gpus == (G0,)
 
 
 def test_vanished_card_that_comes_back_sick_moves_its_job(world: World) -> None:
@@ -130,7 +130,7 @@ def test_vanished_card_and_its_history_survive_a_restart(world: World) -> None:
     world.report("a1", *REST)
     before = shown(world)
     restart(world)
-    assert world.state.nodes[AgentId("a1")].gpu(G0) is not None
+    assert world.state.cluster.nodes[AgentId("a1")].gpu(G0) is not None
     world.report("a1", *REST)
     after = shown(world)
     assert before is not None
@@ -140,10 +140,10 @@ def test_vanished_card_and_its_history_survive_a_restart(world: World) -> None:
 
 def test_vanished_card_is_not_named_by_an_unreadable_report(world: World) -> None:
     world.report("a1", *REST)
-    monitor = world.state.nodes[AgentId("a1")].monitor
+    monitor = world.state.cluster.nodes[AgentId("a1")].monitor
     world.status(str(monitor), "TASK_RUNNING", data=b"{")
     world.report("a1", *REST)
-    assert len(world.state.cards[G0].changes) == 1
+    assert len(world.state.gpus.cards[G0].changes) == 1
     status = shown(world)
     assert status is not None
     assert status.reason == UNNAMED
@@ -164,14 +164,16 @@ def test_vanished_card_reported_by_another_host_is_there(world: World) -> None:
     """The other host's report counts as a whole: a card that is only remembered is nobody's claim."""
     world.report("a1", *REST)
     world.node("a2", gpu("g0"), gpu("g2"))
-    assert world.state.disbelieved == 0
+    assert world.state.mesos.disbelieved == 0
     world.submit("j3", gpus=1)
-    assert world.state.tasks_of(JobId("j3"))[0].gpus == ("g2",), "g0 is held still, by a task of its old host"
+    assert world.state.work.tasks_of(JobId("j3"))[0].gpus == ("g2",), (
+        "g0 is held still, by a task of its old host"
+    )
     world.report("a1", *REST)
     status = shown(world)
     assert status is not None
     assert (status.node.id, status.health) == ("a2", Health.OK)
-    assert world.state.nodes[AgentId("a1")].gpu(G0) is None
+    assert world.state.cluster.nodes[AgentId("a1")].gpu(G0) is None
 
 
 def test_metrics_count_a_vanished_card_as_held_and_not_as_free(world: World) -> None:
@@ -187,14 +189,16 @@ def test_shares_of_a_card_that_vanished_go_on_and_it_gets_no_more() -> None:
     cards = [replace(card, sharing=able) for card in CARDS]
     world.node("a1", *cards)
     world.submit("j1", gpus=1, gpu_milli=250)
-    task = world.state.tasks_of(JobId("j1"))[0]
-    for each in (task.id, world.state.covers[task.gpus[0]]):
+    task = world.state.work.tasks_of(JobId("j1"))[0]
+    for each in (task.id, world.state.gpus.covers[task.gpus[0]]):
         world.status(each, "TASK_RUNNING")
     rest = [card for card in cards if card.id != task.gpus[0]]
     assert every(world.report("a1", *rest), fx.Kill) == []
     world.submit("j2", gpus=1, gpu_milli=250)
     world.offers(offer("o9", gpus=1))
-    assert [t.gpus for t in world.state.tasks_of(JobId("j2"))] == [(rest[0].id,)], "beside it, on the other"
+    assert [t.gpus for t in world.state.work.tasks_of(JobId("j2"))] == [(rest[0].id,)], (
+        "beside it, on the other"
+    )
     status = shown(world, task.gpus[0])
     assert status is not None
     assert (status.health, status.reason) == (Health.UNKNOWN, UNNAMED)
@@ -217,5 +221,5 @@ def test_card_that_another_one_has_replaced_is_not_kept_beside_it(world: World) 
     assert world.job("j1").state is JobState.RUNNING
     world.submit("j3", gpus=1)
     world.offers(offer("of-j3", gpus=1))
-    (started,) = world.state.tasks_of(JobId("j3"))
+    (started,) = world.state.work.tasks_of(JobId("j3"))
     assert started.gpus == ("new",)

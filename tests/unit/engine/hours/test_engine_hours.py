@@ -61,7 +61,7 @@ def goes_to(world: Tenants, moment: float) -> set[str]:
 
 
 def notice_of(world: Tenants, name: str) -> Any:
-    (task,) = world.state.round_of(world.job(name))
+    (task,) = world.state.work.round_of(world.job(name))
     return task.notice if task.notice is not None and task.notice.stands else None
 
 
@@ -179,14 +179,14 @@ def test_hours_do_not_come_twice_when_a_clock_is_set_back_a_little(back_s: float
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 300, night_and_day())
     goes_to(world, evening + 2)
-    night = world.state.tree
+    night = world.state.quota.tree
     world.now -= back_s
     for _ in range(5):
         world.tick(1.0)
-        assert world.state.tree is night
+        assert world.state.quota.tree is night
     world.now = at("2026-11-25T05:00") + 1
     world.tick(1.0)
-    assert world.state.tree is not night
+    assert world.state.quota.tree is not night
 
 
 def test_scheduler_that_starts_believes_its_clock() -> None:
@@ -194,7 +194,7 @@ def test_scheduler_that_starts_believes_its_clock() -> None:
     world = world_at(evening - 300, night_and_day())
     goes_to(world, evening + 2)
     for now, guarantee in ((evening + 2, owed(4)), (evening - 60, {})):
-        tree = State.restored(now, saved_of(world.state)).tree
+        tree = State.restored(now, saved_of(world.state)).quota.tree
         assert tree.specs["batch"].guarantee_gpus == guarantee
 
 
@@ -203,10 +203,10 @@ def test_clock_that_was_far_ahead_is_believed_when_it_is_right_again() -> None:
     world = world_at(evening - 3600, night_and_day())
     world.now = evening + 60
     world.tick(1.0)
-    assert world.state.tree.specs["batch"].guarantee_gpus == owed(4)
+    assert world.state.quota.tree.specs["batch"].guarantee_gpus == owed(4)
     world.now = evening - 3600
     world.tick(1.0)
-    assert world.state.tree.specs["batch"].guarantee_gpus == {}
+    assert world.state.quota.tree.specs["batch"].guarantee_gpus == {}
 
 
 def test_queue_document_is_checked_with_each_of_its_hours() -> None:

@@ -22,6 +22,8 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine import journal as kept
 from mesos_gpu.engine.indexes.memory import Reconciliation, SecretRead
+from mesos_gpu.engine.parts.gpus import GpuPart
+from mesos_gpu.engine.parts.mesos import MesosPart
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
 from mesos_gpu.engine.step import step
@@ -255,36 +257,45 @@ def test_journal_brings_fields_of_the_state_back_as_they_were(
 
 def test_journal_brings_rare_fields_of_the_state_back() -> None:
     state = State(
-        1.5, idle_since=0.1, reconciliation=Reconciliation(0.1, 0.2, 3), contested={GpuId("g"): 1 / 3}
+        1.5,
+        mesos=MesosPart(idle_since=0.1, reconciliation=Reconciliation(0.1, 0.2, 3)),
+        gpus=GpuPart(contested={GpuId("g"): 1 / 3}),
     )
-    state.released[TaskId("t")] = 0.7
-    state.resets[GpuId("z")] = state.resets[GpuId("b")] = None
+    state.work.released[TaskId("t")] = 0.7
+    state.gpus.resets[GpuId("z")] = state.gpus.resets[GpuId("b")] = None
     info, root = VersionInfo(1.5, 1.25, 1 / 3), Group("/", (APP,))
-    state.catalog = AppCatalog(root, {"/a": info})
-    state.app_versions["/a"] = [AppVersion(1.5, APP)]
-    state.roots = [RootVersion(1.5, GroupShape("/", (("/a", 1 / 3),), (GroupShape("/g"),), ("/b",), False))]
-    state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
-    state.splits["web"] = TrafficSplit("web", {"/b": 90, "/a": 10})
-    state.access_versions[3] = AccessDocument(3, 1 / 3, "ann", shares={"ml": (Shared.OUTPUT,)})
-    state.queue_versions[2] = QueueDocument(
+    state.apps.catalog = AppCatalog(root, {"/a": info})
+    state.apps.app_versions["/a"] = [AppVersion(1.5, APP)]
+    state.apps.roots = [
+        RootVersion(1.5, GroupShape("/", (("/a", 1 / 3),), (GroupShape("/g"),), ("/b",), False))
+    ]
+    state.apps.deployments["d"] = Deployment(
+        "d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"}
+    )
+    state.apps.splits["web"] = TrafficSplit("web", {"/b": 90, "/a": 10})
+    state.rights.access_versions[3] = AccessDocument(3, 1 / 3, "ann", shares={"ml": (Shared.OUTPUT,)})
+    state.quota.queue_versions[2] = QueueDocument(
         2, 1 / 3, "ann", queues={"ml": QueueSpec(guarantee_gpus={"a": Guarantee(16000, (Shape(2, 8),))})}
     )
-    state.past_uses["ml", "ann"] = PastUse("ml", "ann", 1 << 60, 1, 8000)
-    state.tokens["a1"] = Token("a1", "ann", "", "", 0.1, 0.2, used_at=1 / 3)
-    state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
-    state.vacant = {"/a": [JobId("j")]}
-    state.changed_apps, state.ended_instances = {"/a"}, [JobId("j")]
-    state.backoffs = {("/a", 1.5): (2, 1 / 3)}
+    state.quota.past_uses["ml", "ann"] = PastUse("ml", "ann", 1 << 60, 1, 8000)
+    state.rights.tokens["a1"] = Token("a1", "ann", "", "", 0.1, 0.2, used_at=1 / 3)
+    state.apps.instances["/a"] = {JobId("j"): None, JobId("b"): None}
+    state.apps.vacant = {"/a": [JobId("j")]}
+    state.apps.changed_apps, state.apps.ended_instances = {"/a"}, [JobId("j")]
+    state.apps.backoffs = {("/a", 1.5): (2, 1 / 3)}
     state.put(Booking("b1", BookingSpec("b", "ml", 8, "now", 60), "ann", 0.1, "2026-12-01", 7, 67))
     state.put(JobArray(JobId("s"), spec(array="0-9%2"), 0.1, 9, left=((0, 9),)))
-    state.healths = {TaskId("t"): None, TaskId("u"): False}
-    state.check_results = {TaskId("u"): (FAILED_CHECK,)}
-    state.readiness = {TaskId("t"): READINESS}
-    state.secrets = {"team/hf": SecretRead(0.1, True, 1 / 3), "a": SecretRead(problem="none", failures=2)}
+    state.apps.healths = {TaskId("t"): None, TaskId("u"): False}
+    state.apps.check_results = {TaskId("u"): (FAILED_CHECK,)}
+    state.apps.readiness = {TaskId("t"): READINESS}
+    state.work.secrets = {
+        "team/hf": SecretRead(0.1, True, 1 / 3),
+        "a": SecretRead(problem="none", failures=2),
+    }
     restored = kept.STATES.decode(kept.STATES.encode(state))
     assert restored == state
-    assert list(restored.resets) == ["z", "b"]
-    assert restored.reconciliation is not state.reconciliation
+    assert list(restored.gpus.resets) == ["z", "b"]
+    assert restored.mesos.reconciliation is not state.mesos.reconciliation
 
 
 def test_journal_head_has_the_field_names_of_earlier_journals() -> None:

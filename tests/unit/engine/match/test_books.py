@@ -7,9 +7,10 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.engine.effects import Launch, LaunchTask
+from mesos_gpu.engine.indexes.table import Table
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.remains import FEW, Launches, Pace, Remains
-from mesos_gpu.engine.match.table import Table, table_of
+from mesos_gpu.engine.match.table import table_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -31,9 +32,9 @@ def paced(**under_way: int) -> State:
     """Make a state with so many launches under way on each agent."""
     state = State(started_at=0.0)
     for agent_id in A, B, C:
-        state.nodes[agent_id] = Node(agent_id, agent_id)
+        state.cluster.nodes[agent_id] = Node(agent_id, agent_id)
     for name, count in under_way.items():
-        state.restless.under_way[AgentId(name)] = {TaskId(f"{name}-{i}") for i in range(count)}
+        state.work.restless.under_way[AgentId(name)] = {TaskId(f"{name}-{i}") for i in range(count)}
     return state
 
 
@@ -61,15 +62,15 @@ def test_launch_window_has_the_room_that_nothing_takes(
     count: int, size: float | None, until: float, room: int
 ) -> None:
     state = paced(a1=count)
-    state.nodes[A] = replace(state.nodes[A], launch_not_before=until)
+    state.cluster.nodes[A] = replace(state.cluster.nodes[A], launch_not_before=until)
     if size is not None:
-        state.windows[A] = Window(size)
+        state.cluster.windows[A] = Window(size)
     pace = Pace(state, NOW)
     assert (pace.under_way(A), pace.room(A), pace.is_full(A)) == (count, room, not room)
     with pace.gang():
         assert pace.room(A) == (None if not count and until <= NOW else room)
     pace.hold(A)
-    assert (pace.room(A), pace.is_full(A), state.touched) == (0, True, {A})
+    assert (pace.room(A), pace.is_full(A), state.cluster.touched) == (0, True, {A})
     with pace.gang():
         assert pace.room(A) == 0
 
@@ -121,9 +122,9 @@ def test_agents_are_narrow_without_room_for_a_gang(tasks: int, narrow: list[Agen
     pace = Pace(state, NOW)
     pace.take(Take(C))
     assert [node.id for node in pace.narrow(tasks)] == narrow
-    state.nodes[A] = replace(state.nodes[A], launch_not_before=NOW)
+    state.cluster.nodes[A] = replace(state.cluster.nodes[A], launch_not_before=NOW)
     assert [node.id for node in pace.narrow(tasks)] == narrow
-    state.nodes[A] = replace(state.nodes[A], launch_not_before=NOW + 1)
+    state.cluster.nodes[A] = replace(state.cluster.nodes[A], launch_not_before=NOW + 1)
     assert [node.id for node in pace.narrow(tasks)] == [each for each in narrow if each != A]
 
 
@@ -133,7 +134,7 @@ def test_agents_are_narrow_without_room_for_a_gang(tasks: int, narrow: list[Agen
 def test_launches_are_sent_by_agent_in_the_order_of_offers() -> None:
     state, settings = paced(), Settings("e", "m")
     for name, agent in (("o1", "b1"), ("o2", "a1"), ("o3", "b1")):
-        state.hold_offer(offer(name, agent))
+        state.cluster.hold_offer(offer(name, agent))
     launches, remains = Launches(), Remains(state, settings, NOW)
     takes = {name: Take(agent) for name, agent in (("t1", A), ("t2", B), ("t3", B), ("t4", C))}
     for take in takes.values():
@@ -216,11 +217,11 @@ ROLES: Final[dict[str, Any]] = {"role": "gpu", "role_of": {"prod": "gpu-prod"}}
 def remains_of(*roles: str, monitor: bool = True, **settings: Any) -> Remains:
     """Hold an offer of one agent to each of these roles: the oldest has one processor, the next two, and so on."""
     state = paced()
-    state.framework_id = "fw-1"
-    state.nodes[A] = replace(state.nodes[A], monitor=TaskId("m") if monitor else None)
+    state.mesos.framework_id = "fw-1"
+    state.cluster.nodes[A] = replace(state.cluster.nodes[A], monitor=TaskId("m") if monitor else None)
     for i, role in enumerate(roles):
         ports = (PortRange(100 * i + 1, 100 * i + 9),)
-        state.hold_offer(replace(offer(f"o{i}", A, cpus=i + 1, mem=0), role=role, ports=ports))
+        state.cluster.hold_offer(replace(offer(f"o{i}", A, cpus=i + 1, mem=0), role=role, ports=ports))
     return Remains(state, Settings("e", "m", **(settings or ROLES)), NOW)
 
 
@@ -260,16 +261,16 @@ def test_offers_of_one_role_alone_are_all_used() -> None:
 def test_reserved_resources_are_kept_apart_until_they_are_given_back() -> None:
     settings = Settings("e", "m", role="gpu", principal="me")
     state = paced()
-    state.framework_id = "fw-1"
+    state.mesos.framework_id = "fw-1"
     plain = Scalar("cpus", 2.0)
     ours = reserved(Scalar("gpus", 1.0), "gpu", "me", "fw-1")
-    state.hold_offer(replace(offer("o1", A), resources=(plain, ours)))
+    state.cluster.hold_offer(replace(offer("o1", A), resources=(plain, ours)))
     remains = Remains(state, settings, NOW)
     assert remains.resources(A) == Resources(cpus=2)
     assert remains.for_covers(A) == remains.coming(A) == Resources(cpus=2, gpus=1)
     assert list(remains.reserving) == [A]
     assert remains.reservations(A) == ((), (ours,))
-    state.doubtful = True
+    state.mesos.doubtful = True
     assert Remains(state, settings, NOW).reservations(A) == ((), ())
     off = Remains(state, replace(settings, role="*"), NOW)
     assert off.resources(A) == Resources(cpus=2, gpus=1)
@@ -329,7 +330,7 @@ def brought(world: World, seconds: float = 0.0) -> Table:
 def test_table_is_kept_until_a_refused_claim_is_forgotten(world: World) -> None:
     known = brought(world)
     assert brought(world, 1.0) is known
-    world.state.contested[GpuId("a1-g")] = world.now + 5
+    world.state.gpus.contested[GpuId("a1-g")] = world.now + 5
     assert brought(world, 4.5) is known
     assert known.at == world.now
     fresh = brought(world, 0.5)
@@ -339,10 +340,10 @@ def test_table_is_kept_until_a_refused_claim_is_forgotten(world: World) -> None:
 
 
 def test_table_shows_an_agent_again_when_its_back_off_ends(world: World) -> None:
-    known, node = brought(world), world.state.nodes[A]
+    known, node = brought(world), world.state.cluster.nodes[A]
     assert set(known.index.nodes) == {A, B}
     world.state.put(replace(node, launch_not_before=world.now + 5))
-    world.state.touched.add(A)
+    world.state.cluster.touched.add(A)
     assert set(brought(world).index.nodes) == {B}
     assert set(brought(world, 4.5).index.nodes) == {B}
     assert set(brought(world, 0.5).index.nodes) == {A, B}
@@ -351,14 +352,14 @@ def test_table_shows_an_agent_again_when_its_back_off_ends(world: World) -> None
 
 def test_table_leaves_out_an_agent_without_offers_or_room(world: World) -> None:
     known = brought(world)
-    for offer_id in [each.id for each in world.state.offers.values() if each.agent_id == A]:
-        world.state.drop_offer(offer_id)
-    world.state.windows[B] = Window(0.5)
-    world.state.touched.update((A, B))
+    for offer_id in [each.id for each in world.state.cluster.offers.values() if each.agent_id == A]:
+        world.state.cluster.drop_offer(offer_id)
+    world.state.cluster.windows[B] = Window(0.5)
+    world.state.cluster.touched.update((A, B))
     assert set(brought(world).index.nodes) == set()
-    assert (world.state.touched, world.state.table is known) == (set(), True)
+    assert (world.state.cluster.touched, world.state.cluster.table is known) == (set(), True)
     assert known.fresh_until.keys() == set()
-    world.state.table = None
+    world.state.cluster.table = None
     assert set(brought(world).index.nodes) == set(), "nor does a new one show them"
 
 
@@ -367,19 +368,19 @@ def test_table_learns_what_is_asked_for_after_a_hundred_jobs(
 ) -> None:
     known, asked = brought(world), []
     monkeypatch.setattr(NodeIndex, "ask_again", lambda index: asked.append(index))
-    world.state.next_sequence = known.sequence + 99
+    world.state.work.next_sequence = known.sequence + 99
     assert (brought(world), asked) == (known, [])
-    world.state.next_sequence += 1
+    world.state.work.next_sequence += 1
     assert (brought(world), asked) == (known, [known.index])
-    assert known.sequence == world.state.next_sequence
+    assert known.sequence == world.state.work.next_sequence
     assert (brought(world), asked) == (known, [known.index])
 
 
 def test_table_drops_an_agent_whose_report_is_too_old(world: World) -> None:
     world.settings = replace(world.settings, report_stale_s=30.0)
-    world.state.table = None
+    world.state.cluster.table = None
     known = brought(world)
-    reported = world.state.nodes[A].reported_at
+    reported = world.state.cluster.nodes[A].reported_at
     assert reported is not None
     assert known.fresh_until == {A: reported + 30, B: reported + 30}
     assert len(known.index.nodes[A].gpus) == 1

@@ -35,15 +35,15 @@ def _submit(world: World, name: str, gpus: int = 4, **more: object) -> set[str]:
 def _pass(world: World, seconds: float) -> set[str]:
     """Let time pass, offer what is free, and return the tasks that are ended meanwhile."""
     world.now += seconds
-    effects = world.report("a1", *world.state.nodes["a1"].gpus)  # type: ignore[index]
+    effects = world.report("a1", *world.state.cluster.nodes["a1"].gpus)  # type: ignore[index]
     effects += world.tick(1.0)
-    held = sum(len(task.gpus) for task in world.state.tasks.values() if not task.ended)
-    offered = sum(resources_of(each.resources).gpus for each in world.state.offers.values())
+    held = sum(len(task.gpus) for task in world.state.work.tasks.values() if not task.ended)
+    offered = sum(resources_of(each.resources).gpus for each in world.state.cluster.offers.values())
     if held + offered < 4:
         world.serial += 1
         effects += world.offers(offer(f"r{world.serial}", "a1", gpus=4 - held - offered, cpus=16))
     for task in [
-        task for task in world.state.tasks.values() if task.job_id and task.state is TaskState.LAUNCHED
+        task for task in world.state.work.tasks.values() if task.job_id and task.state is TaskState.LAUNCHED
     ]:
         world.status(task.id, "TASK_STARTING")
         world.status(task.id, "TASK_RUNNING")
@@ -82,7 +82,7 @@ def test_las_service_is_the_same_after_a_restart(world: World) -> None:
     _pass(world, 5.0)
     _ends(world, "old.1")
     restored = State.restored(world.now, saved_of(world.state))
-    assert restored.jobs == world.state.jobs
+    assert restored.work.jobs == world.state.work.jobs
     assert world.job("old").served != Served()
 
 

@@ -52,7 +52,7 @@ def test_port_is_given_once_in_one_match(world: World) -> None:
     for name in ("j1", "j2"):
         world.feed(ev.JobSubmitted(JobId(name), spec(ports=(ANY, ANY))))
     world.offers(replace(offer("o1"), ports=(PortRange(100, 103),)))
-    ports = [port for task in world.state.tasks.values() for port in task.ports]
+    ports = [port for task in world.state.work.tasks.values() for port in task.ports]
     assert sorted(ports) == [100, 101, 102, 103]
 
 
@@ -122,7 +122,7 @@ def test_port_of_a_task_that_has_just_ended_goes_last(world: World, is_loaded: b
     for number in range(6):
         world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(ports=(ANY,))))
         world.offers(replace(offer(f"o{number}"), ports=(PortRange(100, 101),)))
-        (task,) = world.state.tasks_of(JobId(f"j{number}"))
+        (task,) = world.state.work.tasks_of(JobId(f"j{number}"))
         had += task.ports
         world.status(task.id, "TASK_FINISHED")
         if is_loaded:

@@ -40,13 +40,15 @@ def submit(world: World, name: str, **fields: object) -> None:
 
 def rest(world: World) -> list[fx.Effect]:
     """Let launched tasks run, and offer what the agent has left."""
-    tasks = [task for task in world.state.tasks.values() if not task.ended and (task.gpus or task.covers)]
+    tasks = [
+        task for task in world.state.work.tasks.values() if not task.ended and (task.gpus or task.covers)
+    ]
     for task in tasks:
         if task.state is TaskState.LAUNCHED:
             world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
     whole = sum(len(task.gpus) for task in tasks if task.share is None)
     covered = sum(task.covers is not None for task in tasks)
-    (node,) = world.state.nodes.values()
+    (node,) = world.state.cluster.nodes.values()
     world.report("a1", *node.gpus)
     world.serial += 1
     return world.offers(offer(f"r{world.serial}", "a1", gpus=len(node.gpus) - whole - covered, cpus=8))
@@ -128,7 +130,7 @@ def test_share_takes_nothing_kept_for_a_whole_gpu_that_it_would_outlast() -> Non
     assert "keeps room for job whole" in why(world, "endless").summary
     for name in ("first", "shorter"):
         world.status(f"{name}.1", "TASK_FINISHED")
-    cover = world.state.covers[GpuId("g1")]
+    cover = world.state.gpus.covers[GpuId("g1")]
     world.tick(1)
     world.status(cover, "TASK_KILLED")
     rest(world)
@@ -153,12 +155,12 @@ def test_shares_of_lower_priority_are_ended_for_a_whole_gpu_all_of_one_card() ->
     for name, size in (("a", 600), ("b", 600), ("c", 300)):
         submit(world, name, preemptible=True, gpus=1, gpu_milli=size)
     world.tick(100)
-    placed = {task.id: task.gpus for task in world.state.tasks.values() if task.share}
+    placed = {task.id: task.gpus for task in world.state.work.tasks.values() if task.share}
     submit(world, "high", gpus=1, priority=10)
     world.tick(world.settings.preempt_after_s + 1)
     world.tick(1)
     rest(world)
-    evicted = {task.job_id for task in world.state.tasks.values() if task.preempted_for == "high"}
+    evicted = {task.job_id for task in world.state.work.tasks.values() if task.preempted_for == "high"}
     assert evicted in ({"a"}, {"b"}), f"one share is on one card and two are on the other: {placed}"
 
 

@@ -47,13 +47,13 @@ def submit(world: World, count: int, first: int = 0, **fields: object) -> None:
 
 
 def under_way(world: World) -> Counter[str]:
-    tasks = [world.state.tasks[task_id] for task_id in world.state.live]
+    tasks = [world.state.work.tasks[task_id] for task_id in world.state.work.live]
     return Counter(str(task.agent_id) for task in tasks if task.state is TaskState.LAUNCHED)
 
 
 def running(world: World, agent: str, count: int) -> None:
     """Let the executors of an agent's oldest launches register."""
-    tasks = [world.state.tasks[task_id] for task_id in world.state.live]
+    tasks = [world.state.work.tasks[task_id] for task_id in world.state.work.live]
     waiting = [t for t in tasks if t.state is TaskState.LAUNCHED and t.agent_id == agent]
     for task in waiting[:count]:
         world.status(task.id, "TASK_RUNNING", agent=agent)
@@ -80,7 +80,7 @@ def test_launch_window_opens_with_each_registration(world: World) -> None:
     for _ in range(20):
         offered(world, "a1")
         running(world, "a1", 5)
-    assert all(job.state is JobState.RUNNING for job in world.state.jobs.values())
+    assert all(job.state is JobState.RUNNING for job in world.state.work.jobs.values())
 
 
 def test_instances_of_an_app_are_spread_over_agents_that_are_equally_good(world: World) -> None:
@@ -110,10 +110,10 @@ def test_cpu_tasks_do_not_go_to_a_node_with_more_free_gpus_to_be_spread(world: W
     world.node("full", gpu("g0"), cpus=32)
     world.node("free", gpu("g1"), cpus=32)
     world.submit("holder", gpus=1)
-    holder = world.state.tasks_of(JobId("holder"))[0].agent_id
+    holder = world.state.work.tasks_of(JobId("holder"))[0].agent_id
     world.offers(offer("again", holder, cpus=30))
     submit(world, 20)
-    assert Counter(t.agent_id for t in world.state.tasks.values() if t.job_id)[holder] == 21
+    assert Counter(t.agent_id for t in world.state.work.tasks.values() if t.job_id)[holder] == 21
 
 
 def test_gang_that_is_larger_than_the_window_starts_when_nothing_else_is_under_way(world: World) -> None:
@@ -174,17 +174,19 @@ def test_launch_window_preempts_no_job_for_room(world: World) -> None:
         world.now += 1
         offered(world, "a1")
     assert world.job("urgent").state is JobState.PENDING
-    assert not any(task.kill_sent_at or task.evicted or task.notice for task in world.state.tasks.values())
+    assert not any(
+        task.kill_sent_at or task.evicted or task.notice for task in world.state.work.tasks.values()
+    )
 
 
 def test_monitors_and_cover_tasks_count(world: World) -> None:
     submit(world, FIRST_SIZE)
     offered(world, "a1")
     offered(world, "a1", gpus=2)
-    assert world.state.nodes[AgentId("a1")].monitor is None
+    assert world.state.cluster.nodes[AgentId("a1")].monitor is None
     running(world, "a1", 1)
     offered(world, "a1", gpus=2)
-    assert world.state.nodes[AgentId("a1")].monitor is not None
+    assert world.state.cluster.nodes[AgentId("a1")].monitor is not None
     assert under_way(world) == {"a1": FIRST_SIZE}
 
 
@@ -215,7 +217,7 @@ def test_launches_under_way_are_known_after_a_restart(world: World) -> None:
 
 
 def time_out(world: World, agent: str) -> None:
-    tasks = [world.state.tasks[task_id] for task_id in world.state.live]
+    tasks = [world.state.work.tasks[task_id] for task_id in world.state.work.live]
     for task in [t for t in tasks if t.agent_id == agent and t.state is TaskState.LAUNCHED]:
         world.status(task.id, "TASK_FAILED", agent=agent, reason=TIMED_OUT)
 
@@ -230,7 +232,7 @@ def test_agent_whose_executors_time_out_is_backed_off_and_named(world: World) ->
     submit(world, 3)
     offered(world, "a1")
     time_out(world, "a1")
-    node = world.state.nodes[AgentId("a1")]
+    node = world.state.cluster.nodes[AgentId("a1")]
     assert (node.timeouts, node.launch_not_before) == (3, world.now + MIN_BACK_OFF_S)
     assert agents_backed_off(world) == 1
     submit(world, 40, first=3)
@@ -247,7 +249,7 @@ def test_agent_whose_executors_time_out_is_backed_off_and_named(world: World) ->
     offered(world, "a1")
     assert under_way(world)["a1"] > 0
     running(world, "a1", 1)
-    node = world.state.nodes[AgentId("a1")]
+    node = world.state.cluster.nodes[AgentId("a1")]
     assert (node.timeouts, node.launch_not_before) == (0, 0.0)
     assert agents_backed_off(world) == 0
 
@@ -260,41 +262,41 @@ def test_backed_off_agent_is_tried_with_few_launches(world: World) -> None:
     offered(world, "a1")
     assert under_way(world) == {"a1": PROBE_SIZE}
     time_out(world, "a1")
-    assert world.state.nodes[AgentId("a1")].launch_not_before == world.now + 2 * MIN_BACK_OFF_S
+    assert world.state.cluster.nodes[AgentId("a1")].launch_not_before == world.now + 2 * MIN_BACK_OFF_S
 
 
 def test_timeouts_of_launches_before_a_back_off_do_not_lengthen_it(world: World) -> None:
     submit(world, 2)
     offered(world, "a1")
-    first, late = world.state.live
+    first, late = world.state.work.live
     world.tick(60.0)
     world.status(first, "TASK_FAILED", agent="a1", reason=TIMED_OUT)
     until = world.now + MIN_BACK_OFF_S
     world.tick(MIN_BACK_OFF_S + 1)
     world.status(late, "TASK_FAILED", agent="a1", reason=TIMED_OUT)
-    assert world.state.nodes[AgentId("a1")].launch_not_before == until, "it was launched before"
+    assert world.state.cluster.nodes[AgentId("a1")].launch_not_before == until, "it was launched before"
     offered(world, "a1")
     assert under_way(world) == {"a1": 1}, "the other waits for its next attempt"
     world.tick(60.0)
     time_out(world, "a1")
-    assert world.state.nodes[AgentId("a1")].launch_not_before == world.now + 2 * MIN_BACK_OFF_S
+    assert world.state.cluster.nodes[AgentId("a1")].launch_not_before == world.now + 2 * MIN_BACK_OFF_S
 
 
 def test_launch_timeout_counts_though_another_registered_late(world: World) -> None:
     submit(world, 1)
     offered(world, "a1")
-    (first,) = world.state.live
+    (first,) = world.state.work.live
     world.tick(60.0)
     world.status(first, "TASK_FAILED", agent="a1", reason=TIMED_OUT)
     world.tick(MIN_BACK_OFF_S + 1)
     submit(world, 1, first=1)
     offered(world, "a1")
-    slow, hung = [t.id for t in world.state.tasks.values() if t.launched_at == world.now]
+    slow, hung = [t.id for t in world.state.work.tasks.values() if t.launched_at == world.now]
     world.tick(30.0)
     world.status(slow, "TASK_RUNNING", agent="a1")
     world.tick(30.0)
     world.status(hung, "TASK_FAILED", agent="a1", reason=TIMED_OUT)
-    assert world.state.nodes[AgentId("a1")].launch_not_before == world.now + 2 * MIN_BACK_OFF_S
+    assert world.state.cluster.nodes[AgentId("a1")].launch_not_before == world.now + 2 * MIN_BACK_OFF_S
 
 
 def test_many_tasks_of_an_agent_are_told_to_end_in_turns(world: World) -> None:
@@ -314,9 +316,9 @@ def test_many_tasks_of_an_agent_are_told_to_end_in_turns(world: World) -> None:
     assert total >= 100 - len(kills) - len(more), (
         "tasks that take long to end do not keep others from being told"
     )
-    for task_id in list(world.state.live):
+    for task_id in list(world.state.work.live):
         world.status(task_id, "TASK_KILLED")
-    assert all(job.state is JobState.KILLED for job in world.state.jobs.values())
+    assert all(job.state is JobState.KILLED for job in world.state.work.jobs.values())
 
 
 def test_tasks_of_one_owner_that_take_long_to_end_delay_no_kill_of_another(world: World) -> None:
@@ -329,11 +331,11 @@ def test_tasks_of_one_owner_that_take_long_to_end_delay_no_kill_of_another(world
     kills = every(world.feed(*(ev.KillRequested(JobId(f"m{n}")) for n in range(100))), fx.Kill)
     assert len(kills) == MAX_KILLS
     (kill,) = every(world.feed(ev.KillRequested(JobId("victor"))), fx.Kill)
-    assert world.state.tasks[kill.task_id].job_id == "victor"
+    assert world.state.work.tasks[kill.task_id].job_id == "victor"
 
 
 def cut_off(world: World, agent: str) -> list[TaskId]:
-    ids = [t for t in world.state.live if world.state.tasks[t].agent_id == agent]
+    ids = [t for t in world.state.work.live if world.state.work.tasks[t].agent_id == agent]
     for task_id in ids:
         world.status(task_id, "TASK_UNREACHABLE", agent=agent)
     return ids
@@ -353,12 +355,14 @@ def test_instances_of_an_agent_that_was_starting_some_are_not_given_up_at_once(
     running(world, "a1", count)
     ids = cut_off(world, "a1")
     world.tick(40)
-    assert not any(world.state.tasks[task_id].state is TaskState.ABANDONED for task_id in ids)
+    assert not any(world.state.work.tasks[task_id].state is TaskState.ABANDONED for task_id in ids)
     for task_id in ids[:20]:
         assert not every(world.status(task_id, "TASK_RUNNING"), fx.Kill), "it is back, and as it was"
     cut_off(world, "a1")
     world.tick(65)
-    assert any(world.state.tasks[t].state is TaskState.ABANDONED for t in ids), "it was not back in a minute"
+    assert any(world.state.work.tasks[t].state is TaskState.ABANDONED for t in ids), (
+        "it was not back in a minute"
+    )
 
 
 def test_instances_of_a_lost_agent_are_replaced_at_the_pace_of_launches(world: World) -> None:
@@ -366,19 +370,21 @@ def test_instances_of_a_lost_agent_are_replaced_at_the_pace_of_launches(world: W
     for _ in range(4):
         offered(world, "a1")
         running(world, "a1", FIRST_SIZE)
-    assert Counter(t.state for t in world.state.tasks.values()) == {TaskState.RUNNING: 2 * FIRST_SIZE}
+    assert Counter(t.state for t in world.state.work.tasks.values()) == {TaskState.RUNNING: 2 * FIRST_SIZE}
     world.now += 60
     world.tick(1)
     world.feed(ev.AgentLost(AgentId("a1")))
     ids = cut_off(world, "a1")
     world.tick(3)
-    states = Counter(world.state.tasks[task_id].state for task_id in ids)
+    states = Counter(world.state.work.tasks[task_id].state for task_id in ids)
     assert states[TaskState.ABANDONED] == FIRST_SIZE
     for _ in range(6):
         offered(world, "a2")
         running(world, "a2", FIRST_SIZE)
         world.tick(1)
-    there = [t for t in world.state.tasks.values() if t.state is TaskState.RUNNING and t.agent_id == "a2"]
+    there = [
+        t for t in world.state.work.tasks.values() if t.state is TaskState.RUNNING and t.agent_id == "a2"
+    ]
     assert len(there) == 2 * FIRST_SIZE
 
 

@@ -73,7 +73,7 @@ def test_ledger_book_hears_of_all_that_is_launched(world: World, sixth: Sixth) -
         world.node(f"a{i}", gpu(f"g{2 * i}"), gpu(f"g{2 * i + 1}"))
     world.submit("single", gpus=1)
     world.submit("gang", gpus=1, tasks=3)
-    launched = Counter((task.job_id, task.agent_id, task.gpus) for task in world.state.tasks.values())
+    launched = Counter((task.job_id, task.agent_id, task.gpus) for task in world.state.work.tasks.values())
     told = Counter((t.job.id if t.job else None, t.agent_id, t.gpus) for t in sixth.stands)
     assert told == launched
     assert sum(told.values()) == 3 + 1 + 3, "monitors, the single task and the members"
@@ -165,7 +165,7 @@ def test_spread_counts_what_the_same_match_has_placed(world: World) -> None:
     jobs = [JobId(f"j{i}") for i in range(3)]
     wanted = spec(gpus=1, app="web", placement=Placement.SPREAD)
     world.feed(*(ev.JobSubmitted(job_id, wanted) for job_id in jobs))  # one match for all
-    agents = {task.agent_id for task in world.state.tasks.values() if task.job_id in jobs}
+    agents = {task.agent_id for task in world.state.work.tasks.values() if task.job_id in jobs}
     assert agents == {"large", "small", "other"}, "one on each, though the large one has most to spare"
 
 
@@ -213,7 +213,7 @@ def _picture(book: Book) -> Any:
         case Remains():
             return {a: (book.capacity(a), book.resources(a), book.ports(a)) for a in book}
         case Pace():
-            return {a: (book.under_way(a), book.room(a)) for a in book._state.nodes}
+            return {a: (book.under_way(a), book.room(a)) for a in book._state.cluster.nodes}
         case Launches():
             return {agent_id: list(entries) for agent_id, entries in book._entries.items() if entries}
         case Index():

@@ -28,7 +28,7 @@ def world() -> World:
 
 def runs(world: World, name: str, **fields: object) -> Job:
     world.submit(name, **{"gpus": 1, "preemptible": True, **fields})
-    for task in world.state.round_of(world.job(name)):
+    for task in world.state.work.round_of(world.job(name)):
         world.status(task.id, "TASK_STARTING", agent=task.agent_id)
         world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
     assert world.job(name).state.value == "running"
@@ -66,7 +66,7 @@ def test_moves_are_of_no_job_that_is_being_ended(world: World) -> None:
 def test_moves_are_of_no_job_that_is_cut_off(world: World) -> None:
     job = runs(world, "j1")
     assert job.task_id is not None
-    world.status(job.task_id, "TASK_UNREACHABLE", agent=world.state.tasks[job.task_id].agent_id)
+    world.status(job.task_id, "TASK_UNREACHABLE", agent=world.state.work.tasks[job.task_id].agent_id)
     assert not movable(world)
 
 

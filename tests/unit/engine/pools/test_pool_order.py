@@ -28,7 +28,7 @@ def where(world: Tenants, name: str) -> str | None:
     """The node of a job of one task; None: it waits."""
     if world.job(name).state is JobState.PENDING:
         return None
-    (task,) = world.state.round_of(world.job(name))
+    (task,) = world.state.work.round_of(world.job(name))
     return str(task.agent_id)
 
 
@@ -91,7 +91,7 @@ def test_dedicated_pool_takes_no_jobs_of_others_before_its_monitor_reports() -> 
     world.submit("cpu", queue="other", gpus=0)
     world.submit("its", queue="own", gpus=0)
     world.offers(offer("new-1", "new", gpus=1))
-    (monitor,) = world.state.tasks
+    (monitor,) = world.state.work.tasks
     world.offers(offer("new-2", "new", gpus=1))
     assert (where(world, "cpu"), where(world, "its")) == (None, None)
     said = "is in pool default or fast or slow: its node monitor has not reported its GPUs yet"
@@ -187,7 +187,7 @@ def test_reclaim_makes_no_room_for_a_gang_in_two_pools_of_an_order(world: Tenant
     assert world.passes(30) == {"less-H100"}
     world.obeys()
     world.passes(2)
-    assert {task.agent_id for task in world.state.round_of(world.job("gang"))} == {"fast"}
+    assert {task.agent_id for task in world.state.work.round_of(world.job("gang"))} == {"fast"}
 
 
 def test_job_that_fits_nowhere_is_tried_again_when_a_document_opens_a_pool(
@@ -202,7 +202,7 @@ def test_job_that_fits_nowhere_is_tried_again_when_a_document_opens_a_pool(
     assert fit_nowhere(world.state, world.now) == {"owed"}
     apply(world, team=QueueSpec(guarantee_gpus=owed(fast=2), pools=("fast",)), dev=QueueSpec())
     world.passes(1)
-    assert world.state.seats_given.keys() == {"owed"}
+    assert world.state.quota.seats_given.keys() == {"owed"}
     assert world.passes(20) == {"lent"}, "when it has lost less work than the other one waits"
 
 
@@ -232,4 +232,4 @@ def test_gang_is_placed_in_one_of_the_pools_of_an_order(world: Tenants) -> None:
     world.runs("holds", "team", 3)
     world.submit("gang", queue="team", gpus=1, tasks=2, preemptible=True)
     world.passes(2)
-    assert {str(task.agent_id) for task in world.state.round_of(world.job("gang"))} == {"slow"}
+    assert {str(task.agent_id) for task in world.state.work.round_of(world.job("gang"))} == {"slow"}

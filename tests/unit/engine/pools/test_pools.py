@@ -22,12 +22,12 @@ def pools(world: Tenants, *classes: JobClass, **queues: QueueSpec) -> None:
 
 
 def seat(world: Tenants, name: str) -> tuple[str, str] | None:
-    held = world.state.jobs[JobId(name)].seat
+    held = world.state.work.jobs[JobId(name)].seat
     return None if held is None else (held.queue, held.pool)
 
 
 def agents_of(world: Tenants, name: str) -> set[str]:
-    return {str(task.agent_id) for task in world.state.round_of(world.job(name))}
+    return {str(task.agent_id) for task in world.state.work.round_of(world.job(name))}
 
 
 def why(world: Tenants, name: str) -> Any:

@@ -26,7 +26,7 @@ def _may_use(world: Tenants, *pools: str) -> None:
 
 
 def _lent(world: Tenants) -> Task:
-    (task,) = world.state.round_of(world.job("lent"))
+    (task,) = world.state.work.round_of(world.job("lent"))
     return task
 
 

@@ -26,7 +26,7 @@ def world() -> Tenants:
 
 
 def host_of(world: Tenants, name: str) -> AgentId:
-    return world.state.tasks[world.job(name).task_id or ""].agent_id  # type: ignore[index]
+    return world.state.work.tasks[world.job(name).task_id or ""].agent_id  # type: ignore[index]
 
 
 def in_pieces(world: Tenants, after_s: float = HOUR, **dev: Any) -> None:
@@ -94,7 +94,9 @@ def test_move_keeps_its_place_during_the_notice(world: Tenants) -> None:
     in_pieces(world, notice_s=30.0)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     assert not world.passes(5)
-    (told,) = (t.job_id for t in world.state.tasks.values() if t.notice and t.notice.stands and not t.ended)
+    (told,) = (
+        t.job_id for t in world.state.work.tasks.values() if t.notice and t.notice.stands and not t.ended
+    )
     assert "so that job large has room on one node" in world.job(str(told)).message
     world.submit("greedy", queue="ops", gpus=2, preemptible=True)
     assert world.passes(40) == {told}
@@ -133,7 +135,7 @@ def test_move_is_dropped_for_a_job_that_ends_sooner_for_another_reason(world: Te
     in_pieces(world, notice_s=30.0)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     world.passes(5)
-    (moved,) = (job for job in world.state.jobs.values() if goes_elsewhere(world.state, job))
+    (moved,) = (job for job in world.state.work.jobs.values() if goes_elsewhere(world.state, job))
     turn = Turn(world.state, world.settings, world.now)
     give(turn, moved, NoticeReason.CALENDAR, "its hours end", notice_s=10.0)
     world.feed(ev.KillRequested(JobId("large")))
@@ -147,7 +149,9 @@ def test_move_keeps_its_place_over_a_restart(world: Tenants) -> None:
     in_pieces(world, notice_s=30.0)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
     world.passes(5)
-    (moved,) = (job for job in world.state.jobs.values() if job.room_on and job.state is JobState.RUNNING)
+    (moved,) = (
+        job for job in world.state.work.jobs.values() if job.room_on and job.state is JobState.RUNNING
+    )
     saved = saved_of(world.state)
     assert {job.id: job.room_on for job in saved.jobs if job.id == moved.id} == {moved.id: moved.room_on}
 

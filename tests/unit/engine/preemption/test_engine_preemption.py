@@ -29,10 +29,10 @@ def node(world: World, agent: str = "a1", gpus: int = 4, first: int = 0) -> None
 def runs(world: World, name: str, gpus: int = 1, *, ran_s: float = 0.0, **more: object) -> None:
     """A job that runs; nothing else is offered by its agent afterwards but what is left."""
     world.submit(name, **{"gpus": gpus, "preemptible": True, **more})
-    for node in list(world.state.nodes.values()):  # an idle scheduler has given its offers back
+    for node in list(world.state.cluster.nodes.values()):  # an idle scheduler has given its offers back
         if world.job(name).state is JobState.PENDING:
             again(world, node.id)
-    for task in world.state.round_of(world.job(name)):
+    for task in world.state.work.round_of(world.job(name)):
         world.status(task.id, "TASK_STARTING", agent=task.agent_id)
         world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
         again(world, task.agent_id)
@@ -43,15 +43,15 @@ def runs(world: World, name: str, gpus: int = 1, *, ran_s: float = 0.0, **more: 
 
 def again(world: World, agent: str) -> None:
     """Offer what is free there."""
-    held = sum(len(t.gpus) for t in world.state.tasks.values() if t.agent_id == agent and not t.ended)
-    cards = [g for n in world.state.nodes.values() if n.id == agent for g in n.gpus]
+    held = sum(len(t.gpus) for t in world.state.work.tasks.values() if t.agent_id == agent and not t.ended)
+    cards = [g for n in world.state.cluster.nodes.values() if n.id == agent for g in n.gpus]
     world.serial += 1
     if len(cards) > held:
         world.offers(offer(f"r{world.serial}", agent, gpus=len(cards) - held, cpus=16))
 
 
 def report(world: World) -> None:
-    for node in list(world.state.nodes.values()):
+    for node in list(world.state.cluster.nodes.values()):
         world.report(node.id, *node.gpus)
 
 
@@ -218,7 +218,7 @@ def test_preemption_ends_a_gang_whole(world: World) -> None:
     node(world, "a2", 2, first=2)
     runs(world, "gang", 1, tasks=4)
     assert asked(world, gpus=1) == {f"gang.1.{i}" for i in range(4)}
-    for task in world.state.round_of(world.job("gang")):
+    for task in world.state.work.round_of(world.job("gang")):
         world.status(task.id, "TASK_KILLED", agent=task.agent_id)
     gang = world.job("gang")
     assert (gang.state, gang.attempts, gang.infrastructure_failures) == (JobState.PENDING, 0, 0)

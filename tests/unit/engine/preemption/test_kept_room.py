@@ -41,7 +41,7 @@ def test_reservations_follow_what_is_blocked_taken_and_undone(seed: int) -> None
     world, chance = _full(), random.Random(seed)
     backlog = Backlog(world.state, world.settings, world.now, lambda _: NOTHING)
     ledger = Ledger(backlog)
-    jobs = [world.state.jobs[JobId(f"j{i}")] for i in range(12)]
+    jobs = [world.state.work.jobs[JobId(f"j{i}")] for i in range(12)]
     seen = set()
     for job in chance.sample(jobs, len(jobs)):
         backlog.block(job)

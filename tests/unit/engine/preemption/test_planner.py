@@ -44,7 +44,7 @@ def test_moves_for_a_borrower_cost_less_than_ten_minutes_of_its_gpus(
     world.document(dev=queue(), ops=queue())
     for name in "abcd":
         world.runs(name, "dev", 2)
-    at = {name: world.state.tasks[world.job(name).task_id or ""].agent_id for name in "abcd"}  # type: ignore[index]
+    at = {name: world.state.work.tasks[world.job(name).task_id or ""].agent_id for name in "abcd"}  # type: ignore[index]
     world.now += 3600.0
     for name in {agent: name for name, agent in at.items()}.values():
         world.ends(name)

@@ -53,7 +53,7 @@ def state_of(state: JobState = JobState.RUNNING, *, preemptible: bool = True, **
 def test_job_is_ending_when_it_was_told_to(job_state: JobState, task: dict[str, Any], ends: bool) -> None:
     state = state_of(job_state, **task)
     assert ending(state) == ({"j"} if ends else set())
-    state.put(replace(state.jobs[JobId("j")], task_id=TaskId("later")))
+    state.put(replace(state.work.jobs[JobId("j")], task_id=TaskId("later")))
     assert ending(state) == set(), "that launch was given up"
 
 
@@ -95,19 +95,19 @@ def test_preemption_is_possible_where_somebody_of_higher_priority_waits(
     world = World()
     world.settings = replace(world.settings, preemption=allowed)
     state = state_of(preemptible=preemptible)
-    waiting = state.jobs[JobId("w")]
+    waiting = state.work.jobs[JobId("w")]
     if waits is None:
         state.put(replace(waiting, state=JobState.KILLED))
     else:
         state.put(replace(waiting, spec=replace(waiting.spec, priority=waits)))
     assert possible(Turn(state, world.settings, NOW)) is may
-    assert state.jobs[JobId("j")].priority == runs
+    assert state.work.jobs[JobId("j")].priority == runs
 
 
 @pytest.mark.parametrize(("launched_at", "just"), [(NOW, True), (NOW + 1, True), (NOW - 0.5, False)])
 def test_job_of_this_very_match_is_just_launched(launched_at: float, just: bool) -> None:
     state = state_of()
-    state.put(replace(state.tasks[TaskId("t")], launched_at=launched_at))
+    state.put(replace(state.work.tasks[TaskId("t")], launched_at=launched_at))
     assert just_launched(Turn(state, World().settings, NOW), [Victim(JobId("j"), 0, 1)]) is just
     assert not just_launched(Turn(state, World().settings, NOW), [])
 
@@ -162,7 +162,7 @@ def test_preemption_waits_until_free_gpus_were_offered_since_each_of_three_momen
     assert ticks(world, 2.5) == []
     world.state.put(replace(world.job("high"), not_before=world.now))
     assert ticks(world, 2.5) == []
-    world.state.registered_at = world.now
+    world.state.mesos.registered_at = world.now
     assert ticks(world, 1.5) == []
     assert ticks(world, 1.5) == ["low.1"]
     assert world.job("high").room_made_at == world.now

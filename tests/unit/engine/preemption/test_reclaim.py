@@ -75,7 +75,7 @@ def test_priority_counts_in_a_queue_and_not_beyond_it(world: Tenants) -> None:
     assert not world.passes(30)
     world.submit("urgent", queue="dev", gpus=2, priority=9)
     stopped = world.passes(10)
-    assert len(stopped) == 1, [(t.id, t.evicted) for t in world.state.tasks.values()]
+    assert len(stopped) == 1, [(t.id, t.evicted) for t in world.state.work.tasks.values()]
 
 
 def test_gang_of_two_nodes_gets_the_nodes_that_it_is_guaranteed(world: Tenants) -> None:
@@ -137,7 +137,7 @@ def owed_five_nodes(gpus: int) -> Tenants:
 
 def told(world: Tenants) -> dict[str, str]:
     """For whom jobs are told to end, and on which node."""
-    tasks = (task for task in world.state.tasks.values() if task.preempted_for is not None)
+    tasks = (task for task in world.state.work.tasks.values() if task.preempted_for is not None)
     return {str(task.preempted_for): str(task.agent_id) for task in tasks}
 
 
@@ -159,11 +159,11 @@ def test_reclaim_makes_a_bounded_number_of_plans_a_match(
     monkeypatch: pytest.MonkeyPatch, gpus: int, bound: str
 ) -> None:
     whole = owed_five_nodes(gpus)
-    assert not whole.state.unmatched
+    assert not whole.state.match.unmatched
     monkeypatch.setattr(preempting, bound, 1)
     world = owed_five_nodes(gpus)
     counts = list[int]()
-    while world.state.unmatched:
+    while world.state.match.unmatched:
         counts.append(len(told(world)))
         world.feed()
     assert counts == list(range(1, len(told(whole)) + 1))
@@ -179,7 +179,9 @@ def test_room_that_is_being_made_for_another_is_not_made_again(world: Tenants) -
     for i in range(2):
         world.submit(f"prod{i}", queue="prod", gpus=1)
         world.passes(5)
-    told = [str(task.preempted_for) for task in world.state.tasks.values() if task.preempted_for is not None]
+    told = [
+        str(task.preempted_for) for task in world.state.work.tasks.values() if task.preempted_for is not None
+    ]
     assert sorted(told) == ["prod0", "prod1"]
 
 
@@ -205,10 +207,13 @@ def test_reclaim_notices_are_withdrawn_when_no_room_is_needed(world: Tenants) ->
     borrowed(world, notice_s=60.0)
     world.submit("prod", queue="prod", gpus=4)
     assert not world.passes(6), "they have notice first"
-    assert {t.job_id for t in world.state.tasks.values() if t.notice and t.notice.stands} == {"dev2", "dev3"}
+    assert {t.job_id for t in world.state.work.tasks.values() if t.notice and t.notice.stands} == {
+        "dev2",
+        "dev3",
+    }
     world.feed(ev.KillRequested(JobId("prod")))
     assert not world.passes(70)
-    assert not [t for t in world.state.tasks.values() if t.notice and t.notice.stands]
+    assert not [t for t in world.state.work.tasks.values() if t.notice and t.notice.stands]
     assert world.job("dev2").message == "it goes on: job prod, which it was to make room for, has ended"
     assert world.job("dev2").stopped == 0
 
@@ -220,8 +225,8 @@ def test_reclaim_notice_is_withdrawn_though_it_has_just_run_out(world: Tenants) 
     world.now += 120
     world.feed(ev.KillRequested(JobId("prod")))
     world.feed(ev.Tick())
-    assert not [task.id for task in world.state.tasks.values() if task.evicted]
-    assert not [task.id for task in world.state.tasks.values() if task.notice and task.notice.stands]
+    assert not [task.id for task in world.state.work.tasks.values() if task.evicted]
+    assert not [task.id for task in world.state.work.tasks.values() if task.notice and task.notice.stands]
 
 
 def test_reclaim_keeps_freed_gpus_for_their_taker(world: Tenants) -> None:
@@ -264,7 +269,7 @@ def test_reclaim_stops_a_dear_victim_only_when_the_wait_has_cost_as_much(world: 
     world.submit("prod", queue="prod", gpus=4)
     waits_s = 2 * (ran_s + world.settings.restart_s)
     assert not world.passes(waits_s - 2)
-    assert world.state.next_moment == pytest.approx(world.job("prod").submitted_at + waits_s, abs=0.1)
+    assert world.state.match.next_moment == pytest.approx(world.job("prod").submitted_at + waits_s, abs=0.1)
     assert world.passes(4) == {"dev0"}
 
 
@@ -381,7 +386,7 @@ def test_reclaim_is_immediate_if_the_document_gives_no_time(world: Tenants) -> N
     world.submit("prod", queue="prod", gpus=2, preemptible=True)
     assert not world.passes(30)
     effects = world.document(0.0, dev=queue(2), prod=queue(2))
-    killed = {str(world.state.tasks[kill.task_id].job_id) for kill in every(effects, fx.Kill)}
+    killed = {str(world.state.work.tasks[kill.task_id].job_id) for kill in every(effects, fx.Kill)}
     assert killed == {"dev2", "dev3"}, "in the step that takes the document"
 
 
@@ -444,10 +449,10 @@ def test_reclaim_notices_are_withdrawn_for_a_job_that_may_not_start_any_more(wor
     world.runs("lent", "other", 2)
     world.submit("owner", queue="dev", gpus=2)
     assert not world.passes(10)
-    assert world.state.round_of(world.job("lent"))[0].preempted_for == "owner"
+    assert world.state.work.round_of(world.job("lent"))[0].preempted_for == "owner"
     world.document(dev=queue(2, stop=Stop.HOLD), other=queue(notice_s=60.0))
     assert not world.passes(80)
-    (task,) = world.state.round_of(world.job("lent"))
+    (task,) = world.state.work.round_of(world.job("lent"))
     assert task.notice is not None
     assert not task.notice.stands
     assert world.job("owner").room_made_at is None

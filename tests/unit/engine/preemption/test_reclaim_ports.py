@@ -23,7 +23,7 @@ def world() -> Tenants:
 
 def rest(world: Tenants, cpus: float) -> None:
     """Offer what is left of each node, without ports."""
-    for each in list(world.state.offers.values()):
+    for each in list(world.state.cluster.offers.values()):
         world.feed(ev.OfferRescinded(each.id))
     for name in world.cards:
         world.offers(replace(offer(f"rest-{name}", name, cpus=cpus), ports=()))

@@ -28,7 +28,7 @@ def rule_of(world: Tenants, **given: Seat) -> Reclaim:
     """The rule now. `given`: seats of jobs that wait."""
     state, settings = world.state, world.settings
     seating = Seating(
-        Ground(state, state.tree, world.now), {JobId(name): seat for name, seat in given.items()}
+        Ground(state, state.quota.tree, world.now), {JobId(name): seat for name, seat in given.items()}
     )
     backlog = Backlog(state, settings, world.now, lambda _: Resources(), reading=True)
     return Reclaim(Turn(state, settings, world.now), seating, backlog, stoppable(state))
@@ -51,7 +51,7 @@ def waits(world: Tenants, name: str = "p", **fields: Any) -> Job:
     priority = fields.pop("priority", 0)
     other = world.job("d")
     asked = {"queue": "prod", "gpus": 4, "priority": priority, **fields}
-    job = Job(JobId(name), replace(other.spec, **asked), world.now, world.state.next_sequence)
+    job = Job(JobId(name), replace(other.spec, **asked), world.now, world.state.work.next_sequence)
     world.state.set_job(job)
     return world.job(name)
 
@@ -62,7 +62,7 @@ def victims(world: Tenants, job: Job, **given: Seat) -> dict[str, Victim]:
     asked = rule_of(world, **given).asked_for(job)
     assert dict(asked) == victims, "asked one by one, they are the same"
     assert len(asked) == len(victims)
-    assert all((job_id in asked) is (job_id in victims) for job_id in world.state.jobs)
+    assert all((job_id in asked) is (job_id in victims) for job_id in world.state.work.jobs)
     return {str(job_id): victim for job_id, victim in victims.items()}
 
 
@@ -258,7 +258,7 @@ def test_words_for_a_victim_say_by_which_rule_and_what_is_lost() -> None:
 
 def test_room_is_served_in_the_pool_of_the_seat_and_yielded_to_who_is_owed_it() -> None:
     world = busy()
-    node = world.state.round_of(world.job("d"))[0].agent_id
+    node = world.state.work.round_of(world.job("d"))[0].agent_id
     seated, borrower = waits(world), waits(world, "q")
     made = replace(waits(world, "r"), room_made_at=5.0)
     other = waits(world, "s", queue="dev")
@@ -314,7 +314,7 @@ def test_job_with_a_seat_goes_elsewhere_after_its_time_and_not_again_within_an_h
     world.now += 50
     assert set(rule_of(world).movable(asks, seated=True)) == {JobId("d")}
     assert rule_of(world).movable(asks, seated=False) == {}
-    task = world.state.round_of(world.job("d"))[0]
+    task = world.state.work.round_of(world.job("d"))[0]
     for ago_s, may in ((MOVED_AGAIN_S - 0.5, False), (MOVED_AGAIN_S, True)):
         world.state.set_task(
             replace(
@@ -344,7 +344,7 @@ def test_job_of_the_same_queue_goes_elsewhere_for_no_lower_one(mine: int, theirs
 def test_job_that_has_had_more_service_gives_way_in_a_queue_by_service() -> None:
     world = busy(4, queue(order=LineOrder.LAS))
     world.state.set_job(replace(world.job("d"), started_at=world.now - 4000))
-    for task in world.state.round_of(world.job("d")):
+    for task in world.state.work.round_of(world.job("d")):
         world.state.set_task(replace(task, started_at=world.now - 4000))
     asks = waits(world, queue="dev")
     rule = rule_of(world)

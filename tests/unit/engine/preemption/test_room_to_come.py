@@ -40,7 +40,7 @@ def test_reclaim_waits_for_a_job_at_the_end_of_its_time(world: Tenants) -> None:
     world.passes(35)
     world.submit("owner", queue="ops", gpus=4)
     assert not world.passes(20)
-    told = {name: world.state.round_of(world.job(name))[0].notice for name in ("short", "far")}
+    told = {name: world.state.work.round_of(world.job(name))[0].notice for name in ("short", "far")}
     assert told["short"] is not None
     assert told["far"] is None
     world.ends("short", "TASK_FINISHED")
@@ -57,7 +57,7 @@ def test_reclaim_stops_other_jobs_when_a_drain_is_called_off(world: Tenants) -> 
 
 
 def test_reclaim_counts_no_drained_node_as_room(world: Tenants) -> None:
-    host = next(iter(world.state.round_of(world.job("far")))).hostname
+    host = next(iter(world.state.work.round_of(world.job("far")))).hostname
     world.feed(ev.DrainRequested(Target.NODE, host, "fan", "ann", 20.0))
     world.passes(1)
     world.submit("owner", queue="ops", gpus=4)

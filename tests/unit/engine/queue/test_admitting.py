@@ -45,7 +45,7 @@ def admit(world: World, user: str = "ann", **fields: Any) -> JobSpec:
 def test_job_without_a_document_keeps_its_priority_or_has_none(asked: int | None, given: int) -> None:
     bare = World()
     assert admit(bare, priority=asked).priority == given
-    made = of_app(bare.state.tree, spec(queue="shop", priority=asked), "/shop/web")
+    made = of_app(bare.state.quota.tree, spec(queue="shop", priority=asked), "/shop/web")
     assert (made.priority, made.queue) == (given, "shop")
 
 
@@ -70,7 +70,7 @@ def test_job_is_held_against_a_limit_by_the_cheapest_gpu_that_it_may_get(
 
 
 def test_gpu_of_a_cluster_without_nodes_costs_one(world: World) -> None:
-    world.state.nodes.clear()
+    world.state.cluster.nodes.clear()
     assert admit(world, queue="web", gpus=4).gpus == 4
 
 
@@ -130,8 +130,8 @@ def test_app_is_refused_for_what_it_asks_for_anew(
 
 
 def test_app_is_checked_in_the_queue_of_its_group_and_with_its_user_s_limits(world: World) -> None:
-    assert of_app(world.state.tree, spec(), "/shop/web") == spec(queue="shop", priority=0)
-    assert of_app(world.state.tree, spec(job_class="best"), "/shop/web").priority == 9
+    assert of_app(world.state.quota.tree, spec(), "/shop/web") == spec(queue="shop", priority=0)
+    assert of_app(world.state.quota.tree, spec(job_class="best"), "/shop/web").priority == 9
     (wrong,) = faults_of(world, app(3, owner="ann"), None, queue="lab/x", gpus=0)
     assert wrong == (
         "/shop/web/instances",

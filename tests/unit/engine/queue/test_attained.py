@@ -97,6 +97,6 @@ def test_job_that_gives_way_may_start_on_what_is_kept_in_its_queue(
 def test_job_is_in_the_way_of_what_is_kept_for_others(
     state: State, job: Job, ends_at: float, at: float, kept_for: Job, in_way: bool
 ) -> None:
-    state.jobs[kept_for.id] = kept_for
+    state.work.jobs[kept_for.id] = kept_for
     kept = Reservation(kept_for.id, kept_for.spec.queue, NOTHING, at)
     assert Attained(state, NOW).in_way(job, ends_at, kept) is in_way

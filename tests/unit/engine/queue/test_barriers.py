@@ -154,7 +154,7 @@ def test_room_of_a_job_yields_to_one_that_comes_before_it(
     world = tree_world(LAB)
     where: dict[str, Any] = {"room_made_at": 5.0, "room_on": (AgentId("a"),)}
     other = replace(job_of(name="first", priority=priority), sequence=sequence, **(where if room else {}))
-    world.state.jobs[other.id] = other
+    world.state.work.jobs[other.id] = other
     known, _ = barriers(world)
     job = replace(job_of(), **(where if mine else {}))
     assert (known.wait_of(job, (kept_for("first", HALF),)) is not None) is waits
@@ -181,7 +181,7 @@ def test_lend_limit_that_leaves_no_room_is_named(gpus: int, held: int, words: st
     lack = gpus * 1000 + 3000 - (8000 - held)
     shortages = {} if words is None else {"default": [Shortage(lack, {})]}
     assert known.shortages(job, ()) == shortages
-    world.state.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
+    world.state.quota.seats_given = {job.id: Seat("ops", "default", (0,), 1000, NOW)}
     assert known.wait_of(job, ()) == wait, "also of a job within a guarantee"
     assert known.shortages(job, ()) == shortages
 

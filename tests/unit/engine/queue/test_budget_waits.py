@@ -37,8 +37,8 @@ def world(queues: Mapping[str, QueueSpec], **document: Any) -> World:
     """Make an engine at noon, in which no period has begun."""
     made = tree_world(dict(queues), **document)
     made.now = float(NOON)
-    made.state.budget_uses.clear()
-    made.state.budget_book = None
+    made.state.ledger.budget_uses.clear()
+    made.state.ledger.budget_book = None
     return made
 
 
@@ -55,7 +55,7 @@ def put(made: World, *known: BudgetUse) -> None:
     """Save periods, and forget what followed from those before."""
     for use in known:
         made.state.put(use)
-    made.state.budget_book = None
+    made.state.ledger.budget_book = None
 
 
 def job_of(**fields: Any) -> Job:
@@ -276,20 +276,20 @@ def test_budget_stands_with_what_open_spans_have_used_in_its_period() -> None:
     use = uses(made, 4, granted=GPU_HOUR)
     runs(made, "old", None, 15.0)
     runs(made, "large", None, 15.0, gpus=2)
-    span = made.state.spans[TaskId("old")]
+    span = made.state.ledger.spans[TaskId("old")]
     made.state.put(replace(span, begins_ms=span.begins_ms - DAY * 1000))
     expected = Standing(given, use, 16 * GPU_HOUR, 3000, 11 * GPU_HOUR, NOON * 1000)
     assert budgets.all_standing(made.state, made.now) == [expected]
     late = (NOON + DAY) * 1000
     after = Standing(given, use, (4 + 24 + 24) * GPU_HOUR, 3000, 11 * GPU_HOUR, late)
-    tree = made.state.tree
+    tree = made.state.quota.tree
     assert budgets.standing_of(made.state, tree, ("ml", "*"), given, late) == after, (
         "up to the end of its period"
     )
     early = (MIDNIGHT - HOUR) * 1000
     before = budgets.standing_of(made.state, tree, ("ml", "*"), given, early)
     assert before == Standing(given, use, 4 * GPU_HOUR, 3000, 11 * GPU_HOUR, early)
-    assert budgets.paying(made.state, tree, ("ml", "*")) == list(made.state.spans.values())
+    assert budgets.paying(made.state, tree, ("ml", "*")) == list(made.state.ledger.spans.values())
     assert budgets.paying(made.state, tree, ("ml", "ann")) == []
 
 
@@ -313,10 +313,10 @@ def test_periods_of_budgets_are_told_each_with_its_end() -> None:
         )
         for i, ago in ((5, 2), (6, 1))
     ]
-    made.state.budget_uses.clear()
+    made.state.ledger.budget_uses.clear()
     put(made, today, *past)
     runs(made, "old", None, 99.0)
-    span = made.state.spans[TaskId("old")]
+    span = made.state.ledger.spans[TaskId("old")]
     made.state.put(replace(span, begins_ms=(MIDNIGHT - 6 * HOUR) * 1000))
     assert budgets.uses_of(made.state, ("ml", "*")) == [*past, today]
     assert budgets.latest_of(made.state, ("ml", "*")) == today

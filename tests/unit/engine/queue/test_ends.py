@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.engine.queue.ends import Ends
 from mesos_gpu.engine.room.hopeless import (
     HOPELESS,
@@ -37,7 +38,7 @@ def job_of(**fields: Any) -> Job:
 
 
 def end_of(job: Job, learnt: tuple[float, str] | None = None, **task: Any) -> tuple[float, float | None, str]:
-    state = State(started_at=0.0, jobs={job.id: job})
+    state = State(started_at=0.0, work=WorkPart(jobs={job.id: job}))
     made = Task(TaskId("t"), AgentId("a"), "t", job.id, TaskState.RUNNING, 800.0, **task)
     return Ends(state, NOW, None if learnt is None else lambda _: learnt).of(made, job)
 
@@ -97,8 +98,8 @@ def with_nodes() -> State:
 
 def test_ground_is_of_the_nodes_that_are_there() -> None:
     state = with_nodes()
-    assert ground_now(state) == Ground(1, 2, state.queues.version, state.hours.span.since)
-    state.put(replace(state.nodes[AgentId("b")], lost_at=None))
+    assert ground_now(state) == Ground(1, 2, state.quota.queues.version, state.quota.hours.span.since)
+    state.put(replace(state.cluster.nodes[AgentId("b")], lost_at=None))
     assert ground_now(state)[:2] == (2, 4)
 
 
@@ -108,7 +109,7 @@ def test_job_that_fits_nowhere_is_so_for_a_minute_and_as_long_as_the_ground_is_t
     assert state.books.notes[HOPELESS] == {"j": Hopeless(ground_now(state), NOW + 60)}
     assert fit_nowhere(state, NOW + 59.5) == {"j"}
     assert fit_nowhere(state, NOW + 60) == set()
-    state.put(replace(state.nodes[AgentId("b")], lost_at=None))
+    state.put(replace(state.cluster.nodes[AgentId("b")], lost_at=None))
     assert fit_nowhere(state, NOW) == set()
 
 
@@ -136,6 +137,6 @@ def test_job_is_hopeless_when_no_node_could_serve_it_empty(
 ) -> None:
     state = with_nodes()
     state.put(Node(AgentId("c"), "c", monitor_launches=1 if unreported else 0))
-    cards = state.nodes[AgentId("a")].gpus
+    cards = state.cluster.nodes[AgentId("a")].gpus
     nodes = [NodeCapacity(AgentId("a"), "a", installed=cards), NodeCapacity(AgentId("c"), "c")]
     assert is_hopeless(state, request(gpus=gpus), nodes) is hopeless

@@ -74,7 +74,7 @@ def test_lender_whose_jobs_come_back_takes_back_what_it_lent_and_nothing_else() 
     made.passes(10)
     states = [made.job(f"t{number}").state.value for number in range(2)]
     assert states == ["pending", "pending"], "what is free is kept for rest"
-    told = {task.preempted_for for task in made.state.tasks.values() if task.notice or task.kill_sent_at}
+    told = {task.preempted_for for task in made.state.work.tasks.values() if task.notice or task.kill_sent_at}
     assert told == {"t0", "t1"}
     made.submit("r0", queue="rest", gpus=2, preemptible=True)
     made.passes(2)
@@ -85,7 +85,7 @@ def test_lender_whose_jobs_come_back_takes_back_what_it_lent_and_nothing_else() 
     made.passes(10)
     made.starts()
     assert [made.job(f"t{number}").state.value for number in range(2)] == ["running", "running"]
-    assert len([task for task in made.state.tasks.values() if task.job_id and not task.ended]) == 7
+    assert len([task for task in made.state.work.tasks.values() if task.job_id and not task.ended]) == 7
 
 
 def test_job_larger_than_what_is_lent_keeps_no_room_from_the_next_job() -> None:

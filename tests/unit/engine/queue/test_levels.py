@@ -50,7 +50,7 @@ def submit(world: Racks, name: str, tasks: int = 1, gpus: int = 1, **more: Any) 
     world.offer_again()
     if world.job(name).state is JobState.PENDING:
         return []
-    tasks_of = sorted(world.state.round_of(world.job(name)), key=lambda task: task.rank)
+    tasks_of = sorted(world.state.work.round_of(world.job(name)), key=lambda task: task.rank)
     return [str(task.agent_id) for task in tasks_of]
 
 
@@ -166,7 +166,7 @@ def test_job_whose_level_is_not_declared_any_more_waits() -> None:
     submit(world, "first", 4)
     submit(world, "gang", 4, topology=ONE_RACK)
     world.settings = replace(world.settings, levels=())
-    world.state.agents.made_fabric = None
+    world.state.cluster.agents.made_fabric = None
     world.ends("first")
     assert world.job("gang").state is JobState.PENDING
     assert "violates topology required:rack: the scheduler has no level rack" in why(world, "gang").summary
@@ -214,13 +214,13 @@ def test_gang_starts_again_in_one_rack_after_a_member_failed() -> None:
     assert set(submit(world, "other", 4, topology=ONE_RACK)) == {"a0", "a1"}
     assert submit(world, "late", 4, topology=ONE_RACK) == []
     world.starts()
-    tasks = world.state.round_of(world.job("gang"))
+    tasks = world.state.work.round_of(world.job("gang"))
     world.status(tasks[0].id, "TASK_FAILED", agent=tasks[0].agent_id)
     for _ in range(10):
         world.passes(1.0)
         world.obeys()
     assert world.job("gang").launches == 2
-    assert {str(task.agent_id) for task in world.state.round_of(world.job("gang"))} == {"a2", "a3"}
+    assert {str(task.agent_id) for task in world.state.work.round_of(world.job("gang"))} == {"a2", "a3"}
 
 
 def test_reservation_of_a_gang_is_in_one_rack() -> None:

@@ -130,7 +130,7 @@ def test_jobs_that_differ_in_what_rules_see_are_of_two_kinds(field: dict[str, An
 
 def test_leaves_have_the_jobs_that_wait_in_them() -> None:
     world = tree_world({"dev": QueueSpec(), "dev/x": QueueSpec(), "ops": QueueSpec()})
-    tree = world.state.tree
+    tree = world.state.quota.tree
     leaves = Leaves(tree)
     first, second, lost = (
         job_of("a", queue="ops"),
@@ -160,12 +160,12 @@ def test_leaves_have_the_jobs_that_wait_in_them() -> None:
 def test_leaves_follow_the_state_and_are_made_anew_for_another_tree() -> None:
     world = tree_world({"dev": QueueSpec(), "ops": QueueSpec()})
     world.submit("j1", queue="dev", gpus=1)
-    tree = world.state.tree
+    tree = world.state.quota.tree
     known = world.state.leaves_in(tree)
     world.submit("j2", queue="ops", gpus=1)
     assert world.state.leaves_in(tree) is known
     assert known.of_job == {"j1": "dev", "j2": "ops"}
-    assert world.state.moved_jobs == set()
-    other = tree_world({"dev": QueueSpec()}).state.tree
+    assert world.state.quota.moved_jobs == set()
+    other = tree_world({"dev": QueueSpec()}).state.quota.tree
     assert other is not None
     assert world.state.leaves_in(other).of_job == {"j1": "dev", "j2": "default"}

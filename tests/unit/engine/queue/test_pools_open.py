@@ -51,7 +51,7 @@ def world() -> World:
 
 
 def pools_of(world: World) -> Pools:
-    return Pools(world.state, world.state.tree, NOW)
+    return Pools(world.state, world.state.quota.tree, NOW)
 
 
 def held_of(world: World) -> Held:
@@ -153,9 +153,9 @@ def test_job_waits_since_it_was_handed_in_is_due_or_its_last_task_ended(world: W
     assert waits_since(state, job) == 10.0
     assert waits_since(state, replace(job, not_before=20.0)) == 20.0
     task = Task(TaskId("t"), AgentId("f"), "t", job.id, TaskState.FAILED, 5.0, ended_at=30.0)
-    state.tasks[task.id] = task
+    state.work.tasks[task.id] = task
     assert waits_since(state, replace(job, not_before=20.0, task_id=task.id)) == 30.0
-    state.tasks[task.id] = replace(task, ended_at=None)
+    state.work.tasks[task.id] = replace(task, ended_at=None)
     assert waits_since(state, replace(job, task_id=task.id)) == 10.0
 
 
@@ -246,7 +246,7 @@ def test_room_is_of_use_on_nodes_of_pools_that_the_job_may_use(
 
 def take_of(world: World, agent: str, name: str, queue: str, **fields: Any) -> Take:
     job = replace(job_of(queue, **fields), id=JobId(name))
-    gpus = tuple(card.id for card in world.state.nodes[AgentId(agent)].gpus)[:1]
+    gpus = tuple(card.id for card in world.state.cluster.nodes[AgentId(agent)].gpus)[:1]
     return Take(AgentId(agent), job, request(gpus=1), gpus=gpus)
 
 
@@ -293,7 +293,7 @@ def test_held_knows_what_tasks_were_charged_when_it_began() -> None:
         world.submit(f"j{i + 1}", queue=queue, gpus=1, cpus=0.1)
         again(world, "n1", 3 - i)
     held = held_of(world)
-    tasks = {task.job_id: task for task in world.state.tasks.values() if task.job_id is not None}
+    tasks = {task.job_id: task for task in world.state.work.tasks.values() if task.job_id is not None}
     assert held.tasks_below("a") == [tasks[JobId("j1")], tasks[JobId("j3")]]
     assert held.tasks_below("b") == [tasks[JobId("j2")]]
     assert held.charge_of(tasks[JobId("j2")]).queue == "b"

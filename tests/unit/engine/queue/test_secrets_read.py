@@ -29,9 +29,9 @@ def turn_of(known: SecretRead | None, *, task: Task | None = None) -> tuple[Turn
     state = State(started_at=0.0)
     job = Job(JobId("j"), spec(secrets=(Secret("A", "s/k"), Secret("B", "s/k"))), SUBMITTED, 1)
     if known is not None:
-        state.secrets["s/k"] = known
+        state.work.secrets["s/k"] = known
     if task is not None:
-        state.tasks[task.id] = task
+        state.work.tasks[task.id] = task
         job = replace(job, task_id=task.id)
     return Turn(state, Settings("e", "m", secrets=True), NOW), job
 
@@ -72,7 +72,9 @@ def test_secret_is_asked_for_and_held_by_what_is_known(
     assert secrets.at_hand(turn, job) is holds
     assert turn.effects == ([fx.ReadSecrets(("s/k",))] if asks else [])
     before = known or SecretRead()
-    assert turn.state.secrets["s/k"] == (replace(before, asked_at=NOW, answered=False) if asks else before)
+    assert turn.state.work.secrets["s/k"] == (
+        replace(before, asked_at=NOW, answered=False) if asks else before
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_job_without_secrets_asks_for_none() -> None:
     turn, job = turn_of(None)
     job = replace(job, spec=spec())
     assert secrets.at_hand(turn, job)
-    assert (turn.effects, turn.state.secrets) == ([], {})
+    assert (turn.effects, turn.state.work.secrets) == ([], {})
     assert secrets.problem_of(turn.state, turn.settings, NOW, job) == ""
 
 
@@ -131,7 +133,7 @@ def test_problem_of_a_secret_is_told_in_words(known: SecretRead | None, words: s
 def test_problem_that_names_the_path_of_a_secret_is_not_named_again() -> None:
     turn, job = turn_of(None)
     job = replace(job, spec=spec(secrets=(Secret("A", "ok"), Secret("B", "team/x#one"))))
-    turn.state.secrets.update({"ok": READ, "team/x#one": replace(FAILED, problem="there is no team/x")})
+    turn.state.work.secrets.update({"ok": READ, "team/x#one": replace(FAILED, problem="there is no team/x")})
     assert secrets.problem_of(turn.state, turn.settings, NOW, job) == (
         "there is no team/x; tried once, again in 1 s"
     )
@@ -162,7 +164,7 @@ def test_problem_that_names_the_path_of_a_secret_is_not_named_again() -> None:
 def test_answer_of_the_store_is_noted(before: SecretRead | None, why: str, after: SecretRead) -> None:
     turn, _ = turn_of(before)
     secrets.on_read(turn, ev.SecretsRead({"s/k": why}))
-    assert turn.state.secrets == {"s/k": after}
+    assert turn.state.work.secrets == {"s/k": after}
 
 
 @pytest.mark.parametrize(
@@ -172,18 +174,18 @@ def test_secret_is_forgotten_when_it_is_old_and_no_job_waits_for_it(
     age_s: float, waits: bool, kept: bool
 ) -> None:
     turn, job = turn_of(replace(READ, asked_at=NOW - age_s))
-    turn.state.secrets["old"] = replace(READ, asked_at=NOW - 1000)
+    turn.state.work.secrets["old"] = replace(READ, asked_at=NOW - 1000)
     if waits:
-        turn.state.jobs[job.id] = job
-        turn.state.queue.append((1, job.id))
+        turn.state.work.jobs[job.id] = job
+        turn.state.work.queue.append((1, job.id))
     secrets.on_tick(turn)
-    assert ("s/k" in turn.state.secrets, "old" in turn.state.secrets) == (kept, False)
+    assert ("s/k" in turn.state.work.secrets, "old" in turn.state.work.secrets) == (kept, False)
     assert turn.effects == [fx.ForgetSecrets(("old",) if kept else ("s/k", "old"))]
 
 
 def test_secrets_that_are_wanted_are_not_told_of_as_forgotten() -> None:
     turn, job = turn_of(replace(READ, asked_at=0.0))
-    turn.state.jobs[job.id] = job
-    turn.state.queue.append((1, job.id))
+    turn.state.work.jobs[job.id] = job
+    turn.state.work.queue.append((1, job.id))
     secrets.on_tick(turn)
     assert turn.effects == []

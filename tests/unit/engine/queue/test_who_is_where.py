@@ -32,23 +32,25 @@ def state_of(*running: tuple[str, int, dict[str, Any]], waiting: tuple[Job, ...]
     """Make a state with three nodes, where jobs run: of each its name, the number of its node, and its request."""
     state = State(started_at=0.0)
     for agent_id in AGENTS:
-        state.nodes[agent_id] = Node(agent_id, f"{agent_id}.example", attributes={"rack": f"r{agent_id[1]}"})
+        state.cluster.nodes[agent_id] = Node(
+            agent_id, f"{agent_id}.example", attributes={"rack": f"r{agent_id[1]}"}
+        )
     for name, place, fields in running:
         job = replace(job_of(name, **fields), state=JobState.RUNNING, task_id=TaskId(f"t-{name}"))
-        state.jobs[job.id] = job
+        state.work.jobs[job.id] = job
         task = Task(
             TaskId(f"t-{name}"), AGENTS[place], name, job.id, TaskState.RUNNING, 0.0, hostname="gone.example"
         )
-        state.tasks[task.id] = task
-        state.live[task.id] = None
+        state.work.tasks[task.id] = task
+        state.work.live[task.id] = None
     for i, job in enumerate(waiting):
-        state.jobs[job.id] = job
-        state.queue.append((i, job.id))
+        state.work.jobs[job.id] = job
+        state.work.queue.append((i, job.id))
     return state
 
 
 def barred(known: Neighbours, job: Job, state: State) -> list[str]:
-    return [known.barred(job, node) for node in state.nodes.values()]
+    return [known.barred(job, node) for node in state.cluster.nodes.values()]
 
 
 WEB: Final = ("web1", 1, {"app": "web"})
@@ -102,11 +104,11 @@ def test_app_is_as_many_as_all_tasks_that_run_or_wait() -> None:
     waiting = job_of("w", app="web", constraints=(grouped,))
     state = state_of(waiting=(waiting,))
     gang = replace(job_of("g", app="web", tasks=2), state=JobState.RUNNING, launches=1)
-    state.jobs[gang.id] = gang
+    state.work.jobs[gang.id] = gang
     for rank in range(2):
         task = Task(TaskId(f"g{rank}"), AGENTS[1], "g", gang.id, TaskState.RUNNING, 0.0, launch=1, rank=rank)
-        state.tasks[task.id] = task
-        state.live[task.id] = None
+        state.work.tasks[task.id] = task
+        state.work.live[task.id] = None
     why = f"violates constraint {grouped}: 2 of the app's 3 run there, which is its share of 3 groups"
     assert barred(Neighbours(state), waiting, state) == ["", why, ""]
 
@@ -122,11 +124,11 @@ def test_app_is_as_many_as_all_tasks_that_run_or_wait() -> None:
 )
 def test_secrets_go_to_nodes_with_a_key(inventory: Inventory | None, why: str) -> None:
     state = state_of(WEB)
-    node = replace(state.nodes[AGENTS[0]], inventory=inventory)
+    node = replace(state.cluster.nodes[AGENTS[0]], inventory=inventory)
     known = Neighbours(state)
     assert known.barred(job_of(secrets=SECRETS), node) == why
     assert known.barred(job_of(), node) == ""
-    state.nodes[AGENTS[0]] = node
+    state.cluster.nodes[AGENTS[0]] = node
     nodes = {AGENTS[0]: NodeCapacity(AGENTS[0], "a0")}
     assert list(known.open_to(job_of(secrets=SECRETS), nodes)) == ([] if why else [AGENTS[0]])
 
@@ -226,7 +228,7 @@ def test_gang_is_placed_beside_what_its_app_has_near_and_away_of_itself() -> Non
 
 def test_task_of_a_node_that_is_forgotten_counts_by_its_host_name() -> None:
     state = state_of(WEB)
-    del state.nodes[AGENTS[1]]
+    del state.cluster.nodes[AGENTS[1]]
     known = Neighbours(state)
     shy = job_of(away="web")
     assert (
@@ -241,7 +243,8 @@ def test_node_is_ruled_out_by_what_never_changes(constraint: Constraint, out: li
     state = state_of(("web1", 1, {"app": "web"}))
     known = Neighbours(state)
     said = [
-        known.ruled_out(spec(app="web", constraints=(constraint,)), node) for node in state.nodes.values()
+        known.ruled_out(spec(app="web", constraints=(constraint,)), node)
+        for node in state.cluster.nodes.values()
     ]
     assert [bool(why) for why in said] == out
     assert all(why.startswith(f"violates constraint {constraint}: ") for why in said if why)

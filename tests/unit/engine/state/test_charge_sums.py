@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mesos_gpu.engine.charges import ALL, Charges, Sums, at_cost, cost_of_granted, parts_of, pool_of_node, up
+from mesos_gpu.engine.charges import at_cost, cost_of_granted, parts_of, pool_of_node
+from mesos_gpu.engine.indexes.charges import ALL, Charges, Sums, up
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node

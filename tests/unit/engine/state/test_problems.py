@@ -47,13 +47,13 @@ def sound() -> State:
     world.feed(ev.KillRequested(JobId("j3")))
     state = world.state
     state.set_job(replace(world.job("j3"), task_id=TaskId("j3.1")))
-    known = state.nodes[A1]
+    known = state.cluster.nodes[A1]
     cards = gpu("g0"), gpu("g1"), replace(gpu("g2"), sharing=Sharing(2000)), gpu("g3")
-    state.set_node(replace(known, agent_url="http://a1", inventory=Inventory(cards, "simulated")))
+    state.cluster.set_node(replace(known, agent_url="http://a1", inventory=Inventory(cards, "simulated")))
     for agent, lost_at in (("a2", 5.0), ("a3", None)):
-        state.set_node(Node(AgentId(agent), "a2", "http://a2", lost_at=lost_at))
-    state.hold_offer(offer("o1", "a1"))
-    state.hold_offer(replace(offer("o2", "a2"), resources=(KEPT,)))
+        state.cluster.set_node(Node(AgentId(agent), "a2", "http://a2", lost_at=lost_at))
+    state.cluster.hold_offer(offer("o1", "a1"))
+    state.cluster.hold_offer(replace(offer("o2", "a2"), resources=(KEPT,)))
     for task in (
         unowned("j3.1", job_id=JobId("j3"), state=TaskState.ABANDONED),
         unowned("s1", gpus=(G2,), share=HALF),
@@ -63,19 +63,19 @@ def sound() -> State:
         unowned("had", gpus=(G0,), share=HALF, covers=G0, state=TaskState.FAILED),
     ):
         state.set_task(task)
-    state.set_card(Card(G0, reset=Reset("r", "why", "", 1000.0)))
-    state.set_card(Card(G1))
+    state.gpus.set_card(Card(G0, reset=Reset("r", "why", "", 1000.0)))
+    state.gpus.set_card(Card(G1))
     return state
 
 
 def change_array(state: State, **fields: object) -> None:
     """Change the array beside the indexes."""
-    state.arrays[ARRAY] = replace(state.arrays[ARRAY], **fields)  # type: ignore[arg-type]
+    state.work.arrays[ARRAY] = replace(state.work.arrays[ARRAY], **fields)  # type: ignore[arg-type]
 
 
 def abandon(state: State) -> None:
     """Give up the only task of j1, which says that it runs."""
-    state.set_task(replace(state.tasks[J1], state=TaskState.ABANDONED))
+    state.set_task(replace(state.work.tasks[J1], state=TaskState.ABANDONED))
 
 
 def hold_twice(state: State) -> None:
@@ -100,31 +100,35 @@ def overdraw(state: State) -> None:
 
 def end_with_live_task(state: State) -> None:
     """End a job whose task lives."""
-    state.jobs[JobId("j1")] = replace(state.jobs[JobId("j1")], state=JobState.FINISHED)
+    state.work.jobs[JobId("j1")] = replace(state.work.jobs[JobId("j1")], state=JobState.FINISHED)
 
 
 def number_first(state: State) -> None:
     """Put an agent's offer before an older one."""
-    own = state.agents.offers[A2]
+    own = state.cluster.agents.offers[A2]
     own[OfferId("o2")] = Held(0, own[OfferId("o2")].offer)
 
 
 def offer_other(state: State) -> None:
     """Hold another offer by agent than by id."""
-    own = state.agents.offers[A1]
+    own = state.cluster.agents.offers[A1]
     own[OfferId("o1")] = Held(own[OfferId("o1")].number, offer("o1", "a1", cpus=1))
 
 
 BROKEN: list[tuple[str, Callable[[State], object], list[str]]] = [
     ("a card is held twice", hold_twice, ["g0 is held by j1.1 and x1"]),
-    ("a holder is missing", lambda state: state.holders.clear(), ["holders {}"]),
-    ("the queue is another", lambda state: state.queue.reverse(), ["the queue is"]),
-    ("a reset is missing", lambda state: state.resets.clear(), ["resets []"]),
-    ("a reset is too many", lambda state: state.resets.update({G1: None}), ["resets ['g0', 'g1']"]),
+    ("a holder is missing", lambda state: state.gpus.holders.clear(), ["holders {}"]),
+    ("the queue is another", lambda state: state.work.queue.reverse(), ["the queue is"]),
+    ("a reset is missing", lambda state: state.gpus.resets.clear(), ["resets []"]),
+    ("a reset is too many", lambda state: state.gpus.resets.update({G1: None}), ["resets ['g0', 'g1']"]),
     ("a job has no task", abandon, ["job j1 is starting without a live task"]),
     ("an ended job has one", end_with_live_task, ["job j1 is finished, but j1.1 lives"]),
-    ("a member is missing", lambda state: state.members.jobs[ARRAY].popitem(), ["members of arrays are"]),
-    ("an array is missing", lambda state: state.members.jobs.clear(), ["members of arrays are"]),
+    (
+        "a member is missing",
+        lambda state: state.work.members.jobs[ARRAY].popitem(),
+        ["members of arrays are"],
+    ),
+    ("an array is missing", lambda state: state.work.members.jobs.clear(), ["members of arrays are"]),
     (
         "a place is in two sets",
         lambda state: change_array(state, finished=((5, 5),)),
@@ -137,7 +141,7 @@ BROKEN: list[tuple[str, Callable[[State], object], list[str]]] = [
     ),
     (
         "a draft is missing",
-        lambda state: state.members.drafts.clear(),
+        lambda state: state.work.members.drafts.clear(),
         [
             "drafts of array sweep-0a1b are [], and should be ['sweep.1-0a1b']",
             "array sweep-0a1b has lost tasks",
@@ -146,42 +150,62 @@ BROKEN: list[tuple[str, Callable[[State], object], list[str]]] = [
     ),
     (
         "the count of an array is another",
-        lambda state: state.members.unmade.clear(),
+        lambda state: state.work.members.unmade.clear(),
         ["array sweep-0a1b: 0 wait without a job"],
     ),
-    ("a share is missing", lambda state: state.sharers[G2].popitem(), ["sharers {"]),
-    ("a share is of no card", lambda state: state.sharers.update({G3: {}}), ["sharers {"]),
-    ("a cover is missing", lambda state: state.covers.clear(), ["covers {}"]),
+    ("a share is missing", lambda state: state.gpus.sharers[G2].popitem(), ["sharers {"]),
+    ("a share is of no card", lambda state: state.gpus.sharers.update({G3: {}}), ["sharers {"]),
+    ("a cover is missing", lambda state: state.gpus.covers.clear(), ["covers {}"]),
     ("a card is covered twice", cover_twice, ["g2 is covered by c1 and c2"]),
     ("a card is shared and held", hold_shared, ["g2 is held by x1 wholly, and shared"]),
     ("a card is overdrawn", overdraw, ["g2 has 2000 MiB for shares, and 3000 are granted"]),
-    ("a reserved agent is missing", lambda state: state.agents.reserved.clear(), ["agents reserved are []"]),
+    (
+        "a reserved agent is missing",
+        lambda state: state.cluster.agents.reserved.clear(),
+        ["agents reserved are []"],
+    ),
     (
         "an unwatched agent is missing",
-        lambda state: state.agents.unwatched.clear(),
+        lambda state: state.cluster.agents.unwatched.clear(),
         ["agents unwatched are []"],
     ),
-    ("a lost agent is missing", lambda state: state.agents.lost.clear(), ["agents lost are []"]),
+    ("a lost agent is missing", lambda state: state.cluster.agents.lost.clear(), ["agents lost are []"]),
     ("offers have another order", number_first, ["offers by agent are"]),
     ("an offer is another", offer_other, ["offers by agent are"]),
-    ("a place is missing", lambda state: state.agents.places.popitem(), ["agents by place are"]),
-    ("a crowded place is missing", lambda state: state.agents.crowded.clear(), ["agents by place are"]),
-    ("a named card is missing", lambda state: state.agents.naming.popitem(), ["agents that name a GPU are"]),
+    ("a place is missing", lambda state: state.cluster.agents.places.popitem(), ["agents by place are"]),
+    (
+        "a crowded place is missing",
+        lambda state: state.cluster.agents.crowded.clear(),
+        ["agents by place are"],
+    ),
+    (
+        "a named card is missing",
+        lambda state: state.cluster.agents.naming.popitem(),
+        ["agents that name a GPU are"],
+    ),
     (
         "live tasks have another order",
-        lambda state: state.live.update({J1: state.live.pop(J1)}),
+        lambda state: state.work.live.update({J1: state.work.live.pop(J1)}),
         ["live tasks"],
     ),
-    ("a restless task is missing", lambda state: state.restless.tasks.clear(), ["restless tasks are []"]),
+    (
+        "a restless task is missing",
+        lambda state: state.work.restless.tasks.clear(),
+        ["restless tasks are []"],
+    ),
     (
         "a preemptible task is too many",
-        lambda state: state.restless.preemptible.add(J1),
+        lambda state: state.work.restless.preemptible.add(J1),
         ["restless preempt"],
     ),
-    ("a limited task is too many", lambda state: state.restless.limited.add(J1), ["restless limited are"]),
+    (
+        "a limited task is too many",
+        lambda state: state.work.restless.limited.add(J1),
+        ["restless limited are"],
+    ),
     (
         "an unkilled task is too many",
-        lambda state: state.restless.unkilled.update({A1: {J1}}),
+        lambda state: state.work.restless.unkilled.update({A1: {J1}}),
         ["restless unk"],
     ),
 ]

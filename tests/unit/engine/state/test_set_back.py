@@ -65,9 +65,9 @@ def test_unreachable_task_is_given_up_no_later_for_a_clock_set_back() -> None:
     world.status(task_id, "TASK_UNREACHABLE")
     world.now -= DAY_S
     world.tick(world.settings.unreachable_timeout_s - 5)
-    assert world.state.tasks[task_id].state is TaskState.UNREACHABLE, "nor sooner"
+    assert world.state.work.tasks[task_id].state is TaskState.UNREACHABLE, "nor sooner"
     world.tick(10)
-    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+    assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
     assert world.job("j1").state is JobState.PENDING
 
 
@@ -78,9 +78,9 @@ def test_unreachable_task_is_not_given_up_for_a_time_without_news() -> None:
     world.tick(30)
     world.now += HOUR_S
     world.tick(world.settings.unreachable_timeout_s - 35)
-    assert world.state.tasks[task_id].state is TaskState.UNREACHABLE
+    assert world.state.work.tasks[task_id].state is TaskState.UNREACHABLE
     world.tick(10)
-    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+    assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
 
 
 def test_unreachable_task_is_not_given_up_for_a_time_without_a_scheduler() -> None:
@@ -92,9 +92,9 @@ def test_unreachable_task_is_not_given_up_for_a_time_without_a_scheduler() -> No
     world.state = State.restored(world.now, saved_of(world.state))
     world.register()
     world.tick(world.settings.unreachable_timeout_s - 35)
-    assert world.state.tasks[task_id].state is TaskState.UNREACHABLE
+    assert world.state.work.tasks[task_id].state is TaskState.UNREACHABLE
     world.tick(40)
-    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+    assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
 
 
 def test_abandoned_task_stays_so_over_a_time_without_news() -> None:
@@ -102,11 +102,11 @@ def test_abandoned_task_stays_so_over_a_time_without_news() -> None:
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
     world.tick(world.settings.unreachable_timeout_s + 5)
-    before = world.state.tasks[task_id]
+    before = world.state.work.tasks[task_id]
     assert before.state is TaskState.ABANDONED
     world.now += HOUR_S
     world.tick(1)
-    after = world.state.tasks[task_id]
+    after = world.state.work.tasks[task_id]
     assert (after.state, after.unreachable_since) == (before.state, before.unreachable_since)
 
 
@@ -122,7 +122,7 @@ def test_failed_job_waits_its_back_off_despite_a_clock_set_back() -> None:
     job = world.job("j1")
     assert 0 <= job.not_before - world.now <= left_s
     assert job.submitted_at <= world.now
-    assert world.state.tasks[TaskId(task_id)].ended_at == world.now, (
+    assert world.state.work.tasks[TaskId(task_id)].ended_at == world.now, (
         "it waits since then for who is first in line"
     )
 
@@ -133,7 +133,7 @@ def test_offers_are_asked_for_and_matched_with_jobs_at_once() -> None:
     world.now -= DAY_S
     world.tick(1.0)
     world.report("a1", gpu("g0"), gpu("g1"))
-    assert world.state.nodes[AgentId("a1")].reported_at == world.now
+    assert world.state.cluster.nodes[AgentId("a1")].reported_at == world.now
     world.submit("j2", gpus=1)
     world.offers(offer("late", "a1", gpus=1))
     assert world.job("j2").state is JobState.STARTING
@@ -148,7 +148,7 @@ def test_scheduler_started_after_a_clock_set_back_moves_saved_times() -> None:
     world.now -= DAY_S
     world.register()
     world.tick(world.settings.unreachable_timeout_s + 5)
-    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+    assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
 
 
 def test_drain_deadline_comes_no_later_for_a_clock_set_back() -> None:
@@ -158,7 +158,7 @@ def test_drain_deadline_comes_no_later_for_a_clock_set_back() -> None:
     world.tick(1.0)
     world.now -= DAY_S
     world.tick(1.0)
-    (drain,) = world.state.drains.values()
+    (drain,) = world.state.cluster.drains.values()
     assert drain.since <= world.now < (drain.deadline_at or 0.0) <= world.now + 60.0
     assert [kill.task_id for kill in every(world.tick(62.0), fx.Kill)] == [task_id]
 
@@ -166,11 +166,11 @@ def test_drain_deadline_comes_no_later_for_a_clock_set_back() -> None:
 def test_card_reset_is_repeated_no_later_for_a_clock_set_back() -> None:
     world = made()
     asked = Card(GpuId("g0"), reset=Reset("r1", "stuck", "ann", world.now, world.now))
-    world.state.set_card(asked)
+    world.state.gpus.set_card(asked)
     world.tick(1.0)
     world.now -= DAY_S
     world.feed(ev.Tick())
-    reset = world.state.cards[GpuId("g0")].reset
+    reset = world.state.gpus.cards[GpuId("g0")].reset
     assert reset is not None
     assert reset.sent_at == reset.since == world.now
 
@@ -186,7 +186,7 @@ def test_token_lives_its_time_despite_a_clock_set_back() -> None:
     world.tick(1.0)
     world.now -= DAY_S
     effects = world.feed(ev.Tick())
-    kept = world.state.tokens
+    kept = world.state.rights.tokens
     assert kept["t1"] == before, "whoever has it shall not lose it"
     assert (kept["t2"].created_at, kept["t2"].expires_at) == (world.now, world.now + HOUR_S)
     assert [effect.token for effect in every(effects, SaveToken)] == [kept["t2"]]
@@ -195,23 +195,23 @@ def test_token_lives_its_time_despite_a_clock_set_back() -> None:
 def test_clock_set_back_saves_the_moved_times_and_a_small_step_none() -> None:
     world = made()
     task_id = TaskId(started(world))
-    before = dict(world.state.tasks)
+    before = dict(world.state.work.tasks)
     world.now -= LEAST_S
     world.feed(ev.Tick())
-    assert world.state.tasks == before
+    assert world.state.work.tasks == before
     world.now -= DAY_S
     effects = world.feed(ev.Tick())
     saved = {effect.task.id: effect.task for effect in effects if hasattr(effect, "task")}
-    assert saved[task_id] == world.state.tasks[task_id] != before[task_id]
-    assert world.state.tasks[task_id].launched_at == world.now
+    assert saved[task_id] == world.state.work.tasks[task_id] != before[task_id]
+    assert world.state.work.tasks[task_id].launched_at == world.now
 
 
 def test_deployment_goes_on_at_once_after_a_clock_set_back() -> None:
     world = made()
     app = App("/web", cmd="serve", instances=0, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (app,))))
-    assert set(world.state.deployments) == {"d1"}
+    assert set(world.state.apps.deployments) == {"d1"}
     world.now -= HOUR_S
     for _ in range(5):
         world.tick(1.0)
-    assert not world.state.deployments
+    assert not world.state.apps.deployments

@@ -10,6 +10,9 @@ import pytest
 from mesos_gpu.engine import set_back
 from mesos_gpu.engine.books import Books
 from mesos_gpu.engine.indexes.memory import Capacity, Reconciliation, SecretRead, Unreserved
+from mesos_gpu.engine.parts.match import MatchPart
+from mesos_gpu.engine.parts.mesos import MesosPart
+from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.engine.set_back import latest
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -95,16 +98,16 @@ def memory(since: float, until: float) -> dict[str, Any]:
 
 def filled(since: float, until: float) -> State:
     """A state with those moments, at which all tasks were looked at last before the clock was set."""
-    state = State(0.0, tended_at=BEFORE)
+    state = State(0.0, work=WorkPart(tended_at=BEFORE))
     for values in nouns(since, until, since).values():
         for value in values:
             state.put(value)
     for name, value in memory(since, until).items():
         if name == "offers":
             for each in value.values():
-                state.hold_offer(each)
+                state.cluster.hold_offer(each)
         elif name == "rolls":
-            state.rolls.looked_at, state.rolls.under_way = value.looked_at, value.under_way
+            state.cluster.rolls.looked_at, state.cluster.rolls.under_way = value.looked_at, value.under_way
         else:
             setattr(state.part_with(name), name, value)
     return state
@@ -126,8 +129,8 @@ def test_moment_is_moved_if_the_clock_was_set_back_over_it(at: float, since: flo
             if name == "rolls"
             else (known == value)
         )
-    assert state.tended_at == NOW
-    told = state.restless.told[A1]
+    assert state.work.tended_at == NOW
+    told = state.work.restless.told[A1]
     assert told == {TaskId("j.1"): since}
 
 
@@ -144,17 +147,22 @@ def test_clock_set_back_saves_only_what_moved() -> None:
 def test_token_keeps_its_time_from_when_it_was_made(
     created_at: float, used_at: float | None, expires_at: float
 ) -> None:
-    state = State(0.0, tended_at=BEFORE)
+    state = State(0.0, work=WorkPart(tended_at=BEFORE))
     state.put(Token("t", "ann", "", "", created_at, 2000.0, used_at=used_at))
     turn = Turn(state, Settings("executor", "monitor"), NOW)
     set_back.on_tick(turn)
     used_at = None if used_at is None else NOW
-    assert state.tokens["t"] == Token("t", "ann", "", "", min(created_at, NOW), expires_at, used_at=used_at)
+    assert state.rights.tokens["t"] == Token(
+        "t", "ann", "", "", min(created_at, NOW), expires_at, used_at=used_at
+    )
     assert len(turn.effects) == (created_at > NOW)
 
 
 def test_clock_set_back_leaves_what_is_over() -> None:
-    state, over = State(0.0, tended_at=BEFORE), Job(JobId("j"), spec(), 900.0, 1, JobState.FAILED)
+    state, over = (
+        State(0.0, work=WorkPart(tended_at=BEFORE)),
+        Job(JobId("j"), spec(), 900.0, 1, JobState.FAILED),
+    )
     task = Task(TaskId("j.1"), A1, "j.1", JobId("j"), TaskState.FAILED, 900.0, heard_at=900.0, ended_at=900.0)
     recalled = Notice(2, NoticeReason.DRAIN, "why", 900.0, 1900.0, recalled_at=950.0)
     runs = Task(TaskId("x"), A1, "x", None, TaskState.RUNNING, 400.0, notice=recalled)
@@ -162,20 +170,29 @@ def test_clock_set_back_leaves_what_is_over() -> None:
         state.put(each)
     turn = Turn(state, Settings("executor", "monitor"), NOW)
     set_back.on_tick(turn)
-    assert (state.jobs[over.id], state.tasks[task.id], state.tasks[runs.id]) == (over, task, runs)
+    assert (state.work.jobs[over.id], state.work.tasks[task.id], state.work.tasks[runs.id]) == (
+        over,
+        task,
+        runs,
+    )
     assert turn.effects == []
 
 
 def test_clock_set_back_begins_what_is_worked_out_again() -> None:
-    state = State(0.0, tended_at=BEFORE, reconciliation=Reconciliation(900.0, 950.0, 4), unmatched=False)
-    state.table = state.leaves = cast("Any", object())
-    state.made_books, state.moved_jobs = Books(), {JobId("j")}
+    state = State(
+        0.0,
+        work=WorkPart(tended_at=BEFORE),
+        mesos=MesosPart(reconciliation=Reconciliation(900.0, 950.0, 4)),
+        match=MatchPart(unmatched=False),
+    )
+    state.cluster.table = state.quota.leaves = cast("Any", object())
+    state.quota.made_books, state.quota.moved_jobs = Books(), {JobId("j")}
     set_back.on_tick(Turn(state, Settings("executor", "monitor"), NOW))
-    assert state.reconciliation == Reconciliation(NOW, NOW)
-    assert [state.table, state.leaves, state.made_books] == [None, None, None]
-    assert state.moved_jobs == set()
-    assert state.unmatched
-    assert state.idle_since is None
+    assert state.mesos.reconciliation == Reconciliation(NOW, NOW)
+    assert [state.cluster.table, state.quota.leaves, state.quota.made_books] == [None, None, None]
+    assert state.quota.moved_jobs == set()
+    assert state.match.unmatched
+    assert state.mesos.idle_since is None
 
 
 # --- without a clock set back
@@ -196,12 +213,12 @@ def test_clock_set_back_begins_what_is_worked_out_again() -> None:
 def test_task_is_cut_off_for_less_by_a_time_in_which_nothing_was_done(
     passed_s: float, state: TaskState, since: float | None, then: float | None
 ) -> None:
-    known = State(0.0, tended_at=BEFORE)
+    known = State(0.0, work=WorkPart(tended_at=BEFORE))
     task = Task(TaskId("t"), A1, "t", None, state, 900.0, unreachable_since=since)
     known.put(task)
     turn = Turn(known, Settings("executor", "monitor"), BEFORE + passed_s)
     set_back.on_tick(turn)
-    assert known.tasks[task.id] == replace(task, unreachable_since=then)
+    assert known.work.tasks[task.id] == replace(task, unreachable_since=then)
     assert len(turn.effects) == (since != then)
 
 

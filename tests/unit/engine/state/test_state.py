@@ -47,12 +47,15 @@ def made_task(number: int, state: TaskState) -> Task:
 
 def check(state: State) -> None:
     """Hold each index against what it is made of."""
-    jobs, live = list(state.jobs.values()), [task for task in state.tasks.values() if not task.ended]
+    jobs, live = (
+        list(state.work.jobs.values()),
+        [task for task in state.work.tasks.values() if not task.ended],
+    )
     pending = [job for job in jobs if job.state is JobState.PENDING]
-    assert state.queue == sorted((job.sequence, job.id) for job in pending)
-    assert set(state.ended) == {job.id for job in jobs if job.state.ended}
+    assert state.work.queue == sorted((job.sequence, job.id) for job in pending)
+    assert set(state.work.ended) == {job.id for job in jobs if job.state.ended}
     here = [job for job in jobs if job.spec.app and not job.state.ended]
-    assert {app: set(ids) for app, ids in state.instances.items()} == (
+    assert {app: set(ids) for app, ids in state.apps.instances.items()} == (
         {"/web": {job.id for job in here}} if here else {}
     )
     uses = dict[tuple[str, str], Use]()
@@ -62,19 +65,22 @@ def check(state: State) -> None:
             for key in owners(job.spec, job.owner):
                 use = uses.setdefault(key, Use())
                 use.size, use.pending = use.size + size, use.pending + (job.state is JobState.PENDING)
-    assert state.uses == uses
-    assert set(state.live) == {task.id for task in live}
-    assert set(state.unknown) == {task.id for task in live if task.unknown}
-    assert state.holders == {gpu: task.id for task in live if task.share is None for gpu in task.gpus}
+    assert state.quota.uses == uses
+    assert set(state.work.live) == {task.id for task in live}
+    assert set(state.work.unknown) == {task.id for task in live if task.unknown}
+    assert state.gpus.holders == {gpu: task.id for task in live if task.share is None for gpu in task.gpus}
     shared = {gpu for task in live if task.share for gpu in task.gpus}
-    assert state.sharers == {
+    assert state.gpus.sharers == {
         gpu: {task.id: task.share for task in live if task.share and gpu in task.gpus} for gpu in shared
     }
-    assert state.covers == {task.covers: task.id for task in live if task.covers}
-    assert {job_id: set(ids) for job_id, ids in state.launches.items()} == {
-        task.job_id: {task.id} for task in state.tasks.values()
+    assert state.gpus.covers == {task.covers: task.id for task in live if task.covers}
+    assert {job_id: set(ids) for job_id, ids in state.work.launches.items()} == {
+        task.job_id: {task.id} for task in state.work.tasks.values()
     }
-    assert all(known.keys() <= set(state.live) for known in (state.released, state.notified, state.healths))
+    assert all(
+        known.keys() <= set(state.work.live)
+        for known in (state.work.released, state.work.notified, state.apps.healths)
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -83,7 +89,7 @@ def test_indexes_of_jobs_and_tasks_equal_a_look_at_all_of_them(seed: int) -> Non
     for _ in range(300):
         number, act = chance.randrange(9), chance.choice(["job", "job", "task", "task", "forget"])
         job_id, task_id = JobId(f"j{number}"), TaskId(f"j{number}.1")
-        known, task = state.jobs.get(job_id), state.tasks.get(task_id)
+        known, task = state.work.jobs.get(job_id), state.work.tasks.get(task_id)
         match act:
             case "job" if known is None or not known.state.ended:
                 state.put(made_job(number, chance.choice(list(JobState))))
@@ -91,17 +97,21 @@ def test_indexes_of_jobs_and_tasks_equal_a_look_at_all_of_them(seed: int) -> Non
                 state.put(
                     made_task(number, chance.choice([each for each in TaskState if each.value != "absent"]))
                 )
-                if task_id in state.live:
-                    state.released[task_id], state.notified[task_id], state.healths[task_id] = (
+                if task_id in state.work.live:
+                    (
+                        state.work.released[task_id],
+                        state.work.notified[task_id],
+                        state.apps.healths[task_id],
+                    ) = (
                         1.0,
                         (1, 1.0),
                         True,
                     )
             case "forget" if known is not None and known.state.ended and (task is None or task.ended):
                 state.forget_job(job_id)
-                assert task_id not in state.tasks
+                assert task_id not in state.work.tasks
             case "forget" if known is None and task is not None and task.ended:
-                state.forget_task(task)
+                state.work.forget_task(task)
             case _:
                 continue
         acts[act] += 1
@@ -109,17 +119,17 @@ def test_indexes_of_jobs_and_tasks_equal_a_look_at_all_of_them(seed: int) -> Non
     assert acts["forget"] > 10
     again = State.restored(0.0, saved_of(state))
     check(again)
-    assert again.next_sequence == state.next_sequence
-    assert list(again.live) == state.restless.in_order(state.live)
-    assert replace(again.restless, numbers={}) == replace(state.restless, numbers={})
-    assert again.ended_instances == []
+    assert again.work.next_sequence == state.work.next_sequence
+    assert list(again.work.live) == state.work.restless.in_order(state.work.live)
+    assert replace(again.work.restless, numbers={}) == replace(state.work.restless, numbers={})
+    assert again.apps.ended_instances == []
 
 
 def test_resets_are_those_of_the_cards() -> None:
     state, asked = State(0.0), Card(GpuId("g0"), reset=Reset("r", "why", "", 1.0))
     for card, resets in ((Card(GpuId("g1")), []), (asked, ["g0"]), (asked, ["g0"]), (Card(GpuId("g0")), [])):
         state.put(card)
-        assert list(state.resets) == resets
+        assert list(state.gpus.resets) == resets
 
 
 def test_task_that_is_forgotten_leaves_the_other_launches_of_its_job() -> None:
@@ -127,8 +137,8 @@ def test_task_that_is_forgotten_leaves_the_other_launches_of_its_job() -> None:
     others = [replace(task, id=TaskId(f"j0.{number}")) for number in (2, 3)]
     for each in (task, *others):
         state.put(each)
-    state.forget_task(task)
-    assert state.tasks_of(JobId("j0")) == others
+    state.work.forget_task(task)
+    assert state.work.tasks_of(JobId("j0")) == others
     state.put(replace(task, job_id=None, id=TaskId("m")))
-    state.forget_task(state.tasks[TaskId("m")])
-    assert list(state.tasks) == ["j0.2", "j0.3"]
+    state.work.forget_task(state.work.tasks[TaskId("m")])
+    assert list(state.work.tasks) == ["j0.2", "j0.3"]

@@ -29,7 +29,7 @@ def turn(world: World) -> Turn:
 
 
 def job(turn: Turn) -> Job:
-    return turn.state.jobs[JobId("j1")]
+    return turn.state.work.jobs[JobId("j1")]
 
 
 def test_version_of_a_job_grows_with_each_change_and_is_published(turn: Turn) -> None:
@@ -43,10 +43,10 @@ def test_version_of_a_job_grows_with_each_change_and_is_published(turn: Turn) ->
 
 def test_version_of_an_array_grows_with_each_change(world: World) -> None:
     world.feed(ev.JobSubmitted(JobId("a1"), spec(array="0-3", gpus=1)))
-    (array,) = world.state.arrays.values()
+    (array,) = world.state.work.arrays.values()
     turn = Turn(world.state, world.settings, world.now)
     assert turn.put_array(array).version == array.version + 1
-    assert world.state.arrays[array.id].version == array.version + 1
+    assert world.state.work.arrays[array.id].version == array.version + 1
 
 
 def test_lost_launches_wait_longer_each_time_and_end_after_the_most(turn: Turn) -> None:
@@ -109,14 +109,14 @@ def test_job_ends_when_its_last_task_did_or_when_that_is_heard_of(world: World) 
     ended = replace(world.job("j2"), state=JobState.RUNNING)
     later = Turn(world.state, world.settings, world.now + 60.0)
     later.end_job(ended, JobState.KILLED, "asked for")
-    assert later.state.jobs[ended.id].ended_at == world.now + 60.0, "its tasks' end was heard of before"
+    assert later.state.work.jobs[ended.id].ended_at == world.now + 60.0, "its tasks' end was heard of before"
 
 
 def test_reports_that_say_the_same_start_no_match(world: World) -> None:
-    world.state.unmatched = False
-    node = world.state.nodes["a1"]  # type: ignore[index]
+    world.state.match.unmatched = False
+    node = world.state.cluster.nodes["a1"]  # type: ignore[index]
     turn = Turn(world.state, world.settings, world.now)
     turn.put_node(replace(node, reported_at=world.now))
-    assert not world.state.unmatched
+    assert not world.state.match.unmatched
     turn.put_node(replace(node, hostname="another"))
-    assert world.state.unmatched
+    assert world.state.match.unmatched

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.parts.mesos import MesosPart
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.gangs import release
@@ -28,7 +29,7 @@ NOTICE = Notice(1, NoticeReason.RECLAIM, "reclaimed", 990.0, 1060.0)
 
 def made(task: dict[str, Any] | None = None, job: dict[str, Any] | None = None) -> Turn:
     """A job whose task was launched at 900, with those changes."""
-    state = State(0.0, connected=True)
+    state = State(0.0, mesos=MesosPart(connected=True))
     known = Job(JOB, spec(max_attempts=2), 0.0, 1, JobState.STARTING, task_id=TASK, launches=1)
     state.put(replace(known, **(job or {})))
     state.put(replace(Task(TASK, A1, TASK, JOB, TaskState.STARTING, 900.0, hostname="h1"), **(task or {})))
@@ -38,7 +39,7 @@ def made(task: dict[str, Any] | None = None, job: dict[str, Any] | None = None) 
 def say(turn: Turn, state: str, *, outcome: Outcome | None = None, **more: Any) -> Job:
     data = assignment.encode(outcome) if outcome else b""
     on_status(turn, Status(TASK, state, A1, data=data, **more))
-    return turn.state.jobs[JOB]
+    return turn.state.work.jobs[JOB]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_job_learns_what_driver_its_image_needs(
 
 def gang(*states: TaskState, job: dict[str, Any] | None = None, **fields: Any) -> Turn:
     """A job of as many tasks in those states."""
-    state = State(0.0, connected=True)
+    state = State(0.0, mesos=MesosPart(connected=True))
     known = Job(JOB, spec(tasks=len(states)), 0.0, 1, JobState.STARTING, task_id=TaskId("j.0"), launches=1)
     state.put(replace(known, **(job or {})))
     for rank, each in enumerate(states):
@@ -199,6 +200,6 @@ def test_members_start_when_all_have_their_places(
     states: tuple[TaskState, ...], job: dict[str, Any], fields: dict[str, Any], told: list[str]
 ) -> None:
     turn = gang(*states, job=job, **fields)
-    release(turn, turn.state.jobs[JOB])
+    release(turn, turn.state.work.jobs[JOB])
     assert [start.task_id for start in every(turn.effects, fx.Start)] == told
-    assert turn.state.released == dict.fromkeys(map(TaskId, told), NOW)
+    assert turn.state.work.released == dict.fromkeys(map(TaskId, told), NOW)

@@ -36,7 +36,7 @@ def nodes(world: World, count: int = 3, gpus: int = 2, **more: float) -> None:
 
 
 def members(world: World, name: str = "j1") -> list[Task]:
-    return world.state.round_of(world.job(name))
+    return world.state.work.round_of(world.job(name))
 
 
 def gang(world: World, tasks: int = 3, gpus: int = 2, **more: object) -> list[fx.LaunchTask]:
@@ -111,7 +111,7 @@ def test_gang_is_launched_whole_or_not_at_all(world: World, tasks: int, gpus: in
     assert len(items) == (tasks if fits else 0)
     assert world.job().state is (JobState.STARTING if fits else JobState.PENDING)
     if not fits:
-        assert not [t for t in world.state.tasks.values() if t.job_id]
+        assert not [t for t in world.state.work.tasks.values() if t.job_id]
         world.submit("j2", gpus=2, tasks=3, timeout_s=5.0)  # the trial left nothing behind
         assert (world.job("j2").state is JobState.STARTING) == (tasks * gpus > 6 or tasks == 1)
 
@@ -292,14 +292,16 @@ def test_gang_members_are_restored_from_what_is_saved(world: World) -> None:
     nodes(world)
     items = gang(world)
     restored = State.restored(world.now, saved_of(world.state))
-    assert [task.id for task in restored.round_of(restored.jobs[JobId("j1")])] == [i.task.id for i in items]
+    assert [task.id for task in restored.work.round_of(restored.work.jobs[JobId("j1")])] == [
+        i.task.id for i in items
+    ]
     assert problems(restored) == []
 
 
 def test_gang_in_front_keeps_its_nodes(world: World) -> None:
     nodes(world)
     world.submit("long", gpus=1, timeout_s=1000.0)
-    task = world.state.tasks[TaskId("long.1")]
+    task = world.state.work.tasks[TaskId("long.1")]
     world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
     world.offers(offer("rest", task.agent_id, gpus=1, cpus=6))
     gang(world)
@@ -324,9 +326,9 @@ def test_queue_limit_counts_all_members_of_a_gang() -> None:
 def test_task_records_of_earlier_releases_still_count(world: World) -> None:
     nodes(world)
     world.submit("one", gpus=1)
-    task = world.state.tasks[TaskId("one.1")]
+    task = world.state.work.tasks[TaskId("one.1")]
     assert (task.launch, task.rank) == (0, 0)
-    assert world.state.current(task) is world.job("one")
+    assert world.state.work.current(task) is world.job("one")
 
 
 def test_late_end_of_a_launch_that_was_given_up_changes_nothing(world: World) -> None:
@@ -337,8 +339,8 @@ def test_late_end_of_a_launch_that_was_given_up_changes_nothing(world: World) ->
     effects = world.status("j1.1.0", "TASK_FAILED", agent="a0")
     assert not every(effects, SaveJob)
     assert not every(effects, SaveTask)
-    assert world.state.tasks[TaskId("j1.1.0")].state is TaskState.LOST
-    assert AgentId("a0") in world.state.nodes
+    assert world.state.work.tasks[TaskId("j1.1.0")].state is TaskState.LOST
+    assert AgentId("a0") in world.state.cluster.nodes
 
 
 def test_gang_estimate_is_unknown_beside_a_job_without_an_end(world: World) -> None:

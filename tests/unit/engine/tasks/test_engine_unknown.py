@@ -47,11 +47,11 @@ def test_unknown_task_is_held_and_not_killed(world: World) -> None:
     assert every(effects, fx.Kill) == []
     assert only(effects, fx.Acknowledge).task_id == "stranger.1"
     assert only(effects, SaveTask).task.unknown is not None
-    assert list(world.state.unknown) == ["stranger.1"]
+    assert list(world.state.work.unknown) == ["stranger.1"]
     assert every(world.tick(1), fx.ListTasks) == [fx.ListTasks()]
     effects = world.status("stranger.1", "TASK_FINISHED")
     assert every(effects, ForgetTask) == [ForgetTask(TaskId("stranger.1"))]
-    assert (world.state.unknown, world.state.tasks, world.state.launches) == ({}, {}, {})
+    assert (world.state.work.unknown, world.state.work.tasks, world.state.work.launches) == ({}, {}, {})
 
 
 def test_unknown_task_is_held_for_as_long_as_it_runs(world: World) -> None:
@@ -61,12 +61,12 @@ def test_unknown_task_is_held_for_as_long_as_it_runs(world: World) -> None:
         world.now += 1000.0
         world.tick(1)
     assert every(world.status("stranger.1", "TASK_RUNNING"), fx.Kill) == []
-    assert world.state.tasks[TaskId("stranger.1")].state is TaskState.RUNNING
+    assert world.state.work.tasks[TaskId("stranger.1")].state is TaskState.RUNNING
 
 
 def test_unknown_monitor_is_replaced_by_another_one(world: World) -> None:
     assert only(world.status("gpu-monitor.a1.7.1", "TASK_RUNNING"), fx.Kill).task_id == "gpu-monitor.a1.7.1"
-    assert world.state.unknown == {}
+    assert world.state.work.unknown == {}
 
 
 def test_unknown_task_keeps_its_gpus(world: World) -> None:
@@ -80,7 +80,7 @@ def test_unknown_task_keeps_its_gpus(world: World) -> None:
 
 def test_unknown_task_that_has_ended_is_not_held(world: World) -> None:
     world.feed(ev.TasksListed((listed(state="TASK_FINISHED"), listed("lost", state="TASK_LOST"))))
-    assert world.state.tasks == {}
+    assert world.state.work.tasks == {}
 
 
 def test_unknown_task_is_looked_up_once(world: World) -> None:
@@ -95,7 +95,7 @@ def test_unknown_task_is_looked_up_once(world: World) -> None:
 def test_unknown_task_that_the_master_does_not_list_is_forgotten(world: World) -> None:
     world.status("stranger.1", "TASK_RUNNING")
     world.feed(ev.TasksListed(()))
-    assert (world.state.unknown, world.state.tasks, world.state.live) == ({}, {}, {})
+    assert (world.state.work.unknown, world.state.work.tasks, world.state.work.live) == ({}, {}, {})
 
 
 def test_adopted_task_is_a_job_that_ends_as_any_other(world: World) -> None:
@@ -106,7 +106,7 @@ def test_adopted_task_is_a_job_that_ends_as_any_other(world: World) -> None:
     assert (job.spec.name, job.spec.cpus, job.spec.mem_mib, job.spec.gpus) == ("train", 2.0, 512, 1)
     assert (job.spec.user, job.spec.queue, job.spec.labels) == ("ann", "q", {"team": "vision"})
     assert job.owner == "ann@example.org"
-    assert world.state.unknown == {}
+    assert world.state.work.unknown == {}
     world.status("old.1", "TASK_FINISHED")
     assert world.job("old").state is JobState.FINISHED
 
@@ -137,7 +137,7 @@ def test_unknown_task_is_ended_by_an_operator_until_it_ends(world: World) -> Non
     world.now += 30
     assert only(world.tick(1), fx.Kill).task_id == "old.1"
     world.status("old.1", "TASK_KILLED")
-    assert world.state.tasks == {}
+    assert world.state.work.tasks == {}
     for event in (ev.UnknownKilled(TaskId("old.1")), ev.UnknownAdopted(TaskId("old.1"))):
         with pytest.raises(NotFound, match=r"no unknown task old\.1"):
             world.feed(event)
@@ -163,7 +163,7 @@ def test_waiting_job_takes_over_its_listed_launch() -> None:
     job = world.job()
     assert (job.state, job.task_id, job.launches, job.adopted) == (JobState.RUNNING, "j1.1", 1, False)
     assert "adopted" in job.message
-    assert world.state.unknown == {}
+    assert world.state.work.unknown == {}
 
 
 def test_waiting_job_takes_over_the_later_of_two_launches() -> None:
@@ -173,7 +173,7 @@ def test_waiting_job_takes_over_the_later_of_two_launches() -> None:
     world.offers(offer("o1"))
     world.status("j1.1", "TASK_RUNNING")
     world.feed(ev.TasksListed((listed("j1", 2),)))
-    assert list(world.state.unknown) == ["j1.2"]
+    assert list(world.state.work.unknown) == ["j1.2"]
     world.status("j1.1", "TASK_GONE")
     world.now += 60
     world.tick(1)
@@ -196,8 +196,8 @@ def test_gang_is_adopted_whole_or_not_at_all(world: World) -> None:
     second = replace(second, label=replace(second.label, gpus=(GpuId("g1"),)))  # type: ignore[type-var]
     world.feed(ev.TasksListed((first, second)))
     world.feed(ev.UnknownAdopted(second.task_id))
-    assert [task.id for task in world.state.round_of(world.job("gang"))] == ["gang.1.0", "gang.1.1"]
-    assert world.state.unknown == {}
+    assert [task.id for task in world.state.work.round_of(world.job("gang"))] == ["gang.1.0", "gang.1.1"]
+    assert world.state.work.unknown == {}
 
 
 def test_instance_of_an_app_that_is_known_serves_on() -> None:
@@ -205,7 +205,7 @@ def test_instance_of_an_app_that_is_known_serves_on() -> None:
     world = doubtful()
     web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
-    version = world.state.catalog.versions["/web"].last_config_change_at
+    version = world.state.apps.catalog.versions["/web"].last_config_change_at
     job_id = "web.instance-00000000-0000-0000-0000-000000000001._app"
     world.feed(ev.TasksListed((listed(job_id, app="/web", app_version=version),)))
     world.feed(ev.UnknownAdopted(TaskId(f"{job_id}.1")))
@@ -214,8 +214,8 @@ def test_instance_of_an_app_that_is_known_serves_on() -> None:
     for _ in range(5):
         world.tick(3)
         world.offers(offer(f"o{world.now}"))
-    assert [j for j in world.state.instances["/web"] if not world.state.jobs[j].launches] == []
-    assert list(world.state.instances["/web"]) == [job_id]
+    assert [j for j in world.state.apps.instances["/web"] if not world.state.work.jobs[j].launches] == []
+    assert list(world.state.apps.instances["/web"]) == [job_id]
 
 
 def test_instance_of_an_app_that_is_not_known_is_a_job(world: World) -> None:

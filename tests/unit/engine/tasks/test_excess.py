@@ -41,7 +41,7 @@ def say(world: World, looks: int, task: str = "j1.1", **fields: Any) -> list[fx.
     use = ShareUse(
         **{"task_id": TaskId(task), "gpu_id": GpuId("g0"), "memory_mib": 25000, "looks": looks, **fields}
     )
-    monitor = world.state.nodes[AgentId("a1")].monitor
+    monitor = world.state.cluster.nodes[AgentId("a1")].monitor
     assert monitor is not None
     return world.status(
         monitor, "TASK_RUNNING", data=report.encode(Inventory((CARD,), "simulated", uses=(use,)))
@@ -76,9 +76,9 @@ def test_excess_that_is_given_back_is_forgotten(world: World) -> None:
     running(world)
     say(world, 2)
     say(world, 0, memory_mib=100)
-    assert world.state.tasks[TaskId("j1.1")].excess == ""
+    assert world.state.work.tasks[TaskId("j1.1")].excess == ""
     say(world, 2)
-    assert world.state.tasks[TaskId("j1.1")].excess == WORDS
+    assert world.state.work.tasks[TaskId("j1.1")].excess == WORDS
 
 
 @pytest.mark.parametrize(("on_excess", "told"), [(OnExcess.WARN, True), (OnExcess.IGNORE, False)])
@@ -117,16 +117,16 @@ def test_excess_of_a_hardware_share_or_an_unknown_task_is_left_alone(world: Worl
 def test_excess_report_of_use_alone_begins_no_match(world: World) -> None:
     running(world)
     say(world, 0)
-    node = world.state.nodes[AgentId("a1")]
+    node = world.state.cluster.nodes[AgentId("a1")]
     assert (node.monitor is not None, node.inventory is not None) == (True, True)
     reported = replace(
         node.inventory or Inventory(), uses=(ShareUse(TaskId("j1.1"), GpuId("g0"), 1, 2, 3, 4, 5),)
     )
-    world.state.unmatched = False
+    world.state.match.unmatched = False
     status = Status(node.monitor or TaskId(""), "TASK_RUNNING", node.id, data=report.encode(reported))
     step(world.state, ev.StatusArrived(status), world.now, world.settings)
-    assert world.state.unmatched is False
-    assert world.state.nodes[node.id].inventory == reported
+    assert world.state.match.unmatched is False
+    assert world.state.cluster.nodes[node.id].inventory == reported
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,14 @@ def test_task_beyond_its_share_is_ended_unless_it_is_none_or_ends(
     world: World, changes: dict[str, Any], is_left: bool
 ) -> None:
     (task,) = running(world)
-    del world.state.tasks[task.id]
-    world.state.sharers.clear()
-    world.state.tasks[task.id] = known = replace(task, **changes)
+    del world.state.work.tasks[task.id]
+    world.state.gpus.sharers.clear()
+    world.state.work.tasks[task.id] = known = replace(task, **changes)
     turn = Turn(world.state, world.settings, world.now)
-    on_uses(turn, replace(world.state.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(3),))))
-    assert (world.state.tasks[task.id] == known) is is_left
+    on_uses(
+        turn, replace(world.state.cluster.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(3),)))
+    )
+    assert (world.state.work.tasks[task.id] == known) is is_left
     assert (turn.effects == []) is is_left
 
 
@@ -162,10 +164,12 @@ def test_task_beyond_its_share_is_left_alone_if_its_job_is_elsewhere_or_ends(
     world: World, fields: dict[str, Any]
 ) -> None:
     (task,) = running(world)
-    world.state.jobs[world.job().id] = replace(world.job(), **fields)
+    world.state.work.jobs[world.job().id] = replace(world.job(), **fields)
     turn = Turn(world.state, world.settings, world.now)
-    on_uses(turn, replace(world.state.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(3),))))
-    assert (world.state.tasks[task.id], turn.effects) == (task, [])
+    on_uses(
+        turn, replace(world.state.cluster.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(3),)))
+    )
+    assert (world.state.work.tasks[task.id], turn.effects) == (task, [])
 
 
 @pytest.mark.parametrize(
@@ -183,13 +187,14 @@ def test_excess_of_a_task_is_what_it_was_told_of_last(
     world.state.set_task(replace(task, excess=excess, kill_sent_at=kill_sent_at))
     turn = Turn(world.state, world.settings, world.now)
     on_uses(
-        turn, replace(world.state.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(looks),)))
+        turn,
+        replace(world.state.cluster.nodes[AgentId("a1")], inventory=Inventory((CARD,), uses=(used(looks),))),
     )
-    assert world.state.tasks[task.id].excess == then
+    assert world.state.work.tasks[task.id].excess == then
     assert bool(turn.effects) is (then != excess)
 
 
 def test_node_that_reports_nothing_has_no_excess(world: World) -> None:
     turn = Turn(world.state, world.settings, world.now)
-    on_uses(turn, replace(world.state.nodes[AgentId("a1")], inventory=None))
+    on_uses(turn, replace(world.state.cluster.nodes[AgentId("a1")], inventory=None))
     assert turn.effects == []

@@ -38,23 +38,23 @@ def test_listed_monitors_covers_and_ended_tasks_hide_none_that_follow(world: Wor
         holding("two", "g2"),
     ]
     world.feed(ev.TasksListed(tuple(first)))
-    assert {"one.1", "two.1"} <= {*world.state.unknown}
-    assert "ended.1" not in world.state.unknown
-    assert "gpu-monitor.a1.7.1" not in world.state.tasks
+    assert {"one.1", "two.1"} <= {*world.state.work.unknown}
+    assert "ended.1" not in world.state.work.unknown
+    assert "gpu-monitor.a1.7.1" not in world.state.work.tasks
     world.feed(ev.TasksListed((listed("one"), holding("three", "g3"))))
-    assert "three.1" in world.state.unknown, "one that is known hides none either"
+    assert "three.1" in world.state.work.unknown, "one that is known hides none either"
 
 
 def test_listed_task_has_the_name_of_its_host_from_the_list(world: World) -> None:
     world.feed(ev.TasksListed((listed("one"),)))
-    task = world.state.tasks[TaskId("one.1")]
+    task = world.state.work.tasks[TaskId("one.1")]
     assert (task.hostname, task.agent_url) == ("h1", "http://h1:5051")
 
 
 def test_listed_task_of_a_node_that_is_known_has_its_name_from_there(world: World) -> None:
     world.node("a1", gpu("g7"))
     world.feed(ev.TasksListed((listed("one"),)))
-    task = world.state.tasks[TaskId("one.1")]
+    task = world.state.work.tasks[TaskId("one.1")]
     assert (task.hostname, task.agent_url) == ("a1.example", "http://a1:5051")
 
 
@@ -65,18 +65,18 @@ def test_listed_task_was_launched_when_its_label_says_or_when_it_was_seen(
     told = listed("one")
     assert told.label is not None
     world.feed(ev.TasksListed((replace(told, label=replace(told.label, launched_at=launched_at)),)))
-    assert world.state.tasks[TaskId("one.1")].launched_at == wanted
+    assert world.state.work.tasks[TaskId("one.1")].launched_at == wanted
 
 
 def test_listed_task_without_labels_is_held_under_its_own_id() -> None:
     world = doubtful()
     world.feed(ev.TasksListed((unlabelled("stranger.1"),)))
-    task = world.state.tasks[TaskId("stranger.1")]
+    task = world.state.work.tasks[TaskId("stranger.1")]
     assert (task.job_id, task.gpus, task.hostname) == ("stranger.1", (), "h1")
 
 
 def test_task_that_the_master_does_not_list_is_forgotten(world: World) -> None:
     world.status("ghost.1", "TASK_RUNNING")
-    assert "ghost.1" in world.state.unknown
+    assert "ghost.1" in world.state.work.unknown
     world.feed(ev.TasksListed((listed("one"),)))
-    assert {*world.state.unknown} == {"one.1"}
+    assert {*world.state.work.unknown} == {"one.1"}

@@ -7,6 +7,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine.events import CheckpointTold
+from mesos_gpu.engine.parts.mesos import MesosPart
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.notices import (
@@ -37,7 +38,7 @@ NOTICE = Notice(3, NoticeReason.RECLAIM, "why", 990.0, 1060.0)
 
 def made(task: dict[str, Any] | None = None, job: dict[str, Any] | None = None) -> Turn:
     """A job that runs since 900, with those changes."""
-    state = State(0.0, connected=True)
+    state = State(0.0, mesos=MesosPart(connected=True))
     wanted = spec(queue="ml/a", notice_signal=NoticeSignal.SIGTERM)
     known = Job(JOB, wanted, 0.0, 1, JobState.RUNNING, task_id=TASK, started_at=900.0, owner="ann")
     state.put(replace(known, **(job or {})))
@@ -58,21 +59,21 @@ def test_notice_is_sent_with_the_time_that_is_left(
     fields: dict[str, Any], until: float, left_s: float, signal: NoticeSignal
 ) -> None:
     turn, notice = made(), replace(NOTICE, until=until, **fields)
-    tell(turn, turn.state.tasks[TASK], notice)
+    tell(turn, turn.state.work.tasks[TASK], notice)
     assert only(turn.effects, fx.GiveNotice) == fx.GiveNotice(
         AgentId("a1"), "e", TASK, notice, left_s, signal
     )
-    assert turn.state.tasks[TASK].notice == notice
-    assert turn.state.notified == {TASK: (3, NOW)}
+    assert turn.state.work.tasks[TASK].notice == notice
+    assert turn.state.work.notified == {TASK: (3, NOW)}
 
 
 @pytest.mark.parametrize("state", [TaskState.STARTING, TaskState.UNREACHABLE])
 def test_notice_waits_until_its_task_can_hear_it(state: TaskState) -> None:
     for turn in (made({"state": state}), made()):
-        turn.state.connected = turn.state.tasks[TASK].state is not TaskState.RUNNING
-        tell(turn, turn.state.tasks[TASK], NOTICE)
-        assert (every(turn.effects, fx.GiveNotice), turn.state.notified) == ([], {})
-        assert turn.state.tasks[TASK].notice == NOTICE
+        turn.state.mesos.connected = turn.state.work.tasks[TASK].state is not TaskState.RUNNING
+        tell(turn, turn.state.work.tasks[TASK], NOTICE)
+        assert (every(turn.effects, fx.GiveNotice), turn.state.work.notified) == ([], {})
+        assert turn.state.work.tasks[TASK].notice == NOTICE
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_notice_names_no_job_of_another_owner(owner: str, queue: str, told: str 
     turn.state.put(Job(JobId("k"), spec(queue=queue), 0.0, 2, owner=owner))
     at = queue if queue == "ml/b" else "ml/a"
     notice = replace(NOTICE, by=JobId("k"), why=f"for job k of queue {at} and queue ml ")
-    tell(turn, turn.state.tasks[TASK], notice)
+    tell(turn, turn.state.work.tasks[TASK], notice)
     sent = only(turn.effects, fx.GiveNotice).notice
     assert sent == (notice if told is None else replace(notice, by=None, why=told))
 
@@ -114,10 +115,10 @@ def test_notice_is_sent_again_until_it_is_answered(
     notice: Notice | None, task: dict[str, Any], notified: tuple[int, float] | None, is_sent: bool
 ) -> None:
     turn = made({**task, "notice": notice})
-    other = replace(turn.state.tasks[TASK], id=TaskId("z"), job_id=None, notice=NOTICE, evicted="")
+    other = replace(turn.state.work.tasks[TASK], id=TaskId("z"), job_id=None, notice=NOTICE, evicted="")
     turn.state.put(other)
     if notified is not None:
-        turn.state.notified[TASK] = notified
+        turn.state.work.notified[TASK] = notified
     on_tick(turn)
     told = [TASK, other.id] if is_sent else [other.id]
     assert [each.task_id for each in every(turn.effects, fx.GiveNotice)] == told, "of each task by itself"
@@ -134,8 +135,8 @@ def test_notice_is_sent_again_until_it_is_answered(
 )
 def test_notice_is_told_up_to_the_number_that_is_answered(number: int, then: Notice, is_sent: bool) -> None:
     turn = made({"notice": NOTICE})
-    on_told(turn, turn.state.tasks[TASK], Status(TASK, "TASK_RUNNING", data=encode_told(number)))
-    assert turn.state.tasks[TASK].notice == then
+    on_told(turn, turn.state.work.tasks[TASK], Status(TASK, "TASK_RUNNING", data=encode_told(number)))
+    assert turn.state.work.tasks[TASK].notice == then
     assert len(every(turn.effects, fx.GiveNotice)) == is_sent
     assert bool(turn.effects) is (then != NOTICE)
 
@@ -143,7 +144,7 @@ def test_notice_is_told_up_to_the_number_that_is_answered(number: int, then: Not
 def test_answer_to_no_notice_or_of_another_format_changes_nothing() -> None:
     turn = made()
     for data in (encode_told(3), b"{", b'{"x":1}'):
-        on_told(turn, turn.state.tasks[TASK], Status(TASK, "TASK_RUNNING", data=data))
+        on_told(turn, turn.state.work.tasks[TASK], Status(TASK, "TASK_RUNNING", data=data))
     assert turn.effects == []
 
 
@@ -162,11 +163,13 @@ def test_kept_work_is_of_the_time_that_a_task_ran(
     at: float, before: float | None, started_at: float | None, kept_at: float | None
 ) -> None:
     turn = made({"started_at": started_at}, {"checkpoint_at": before})
-    job = turn.state.jobs[JOB]
-    keep(turn, job, turn.state.tasks[TASK], at)
+    job = turn.state.work.jobs[JOB]
+    keep(turn, job, turn.state.work.tasks[TASK], at)
     now = job if kept_at is None else replace(job, checkpoint_at=kept_at, version=job.version + 1)
-    assert turn.state.jobs[JOB] == now
-    assert [event.kind for event in turn.state.events] == ([] if kept_at is None else [EventKind.CHECKPOINT])
+    assert turn.state.work.jobs[JOB] == now
+    assert [event.kind for event in turn.state.work.events] == (
+        [] if kept_at is None else [EventKind.CHECKPOINT]
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +188,7 @@ def test_work_of_a_job_that_runs_is_kept_when_somebody_says_so(
     turn = made(task, job)
     if is_kept:
         on_checkpoint_told(turn, CheckpointTold(JOB))
-        assert turn.state.jobs[JOB].checkpoint_at == NOW
+        assert turn.state.work.jobs[JOB].checkpoint_at == NOW
         return
     with pytest.raises(Conflict, match="only one that runs has work to keep"):
         on_checkpoint_told(turn, CheckpointTold(JOB))
@@ -194,11 +197,11 @@ def test_work_of_a_job_that_runs_is_kept_when_somebody_says_so(
 
 
 def test_events_are_numbered_by_their_time_each_one_higher() -> None:
-    turn, job = made(), made().state.jobs[JOB]
+    turn, job = made(), made().state.work.jobs[JOB]
     for now, number in ((1000.0, 1_000_000), (1000.0, 1_000_001), (999.0, 1_000_002), (1001.0, 1_001_000)):
         turn.now = now
         happened(turn, EventKind.CHECKPOINT, job)
-        assert turn.state.events[-1].number == number
+        assert turn.state.work.events[-1].number == number
 
 
 @pytest.mark.parametrize(
@@ -213,12 +216,12 @@ def test_events_are_numbered_by_their_time_each_one_higher() -> None:
 def test_task_that_ends_by_itself_within_its_notice_ends_in_time(
     notice: Notice | None, is_in_time: bool
 ) -> None:
-    task = replace(made().state.tasks[TASK], notice=notice)
+    task = replace(made().state.work.tasks[TASK], notice=notice)
     assert ends_in_time(task, Status(TASK, "TASK_FINISHED", message="Command exited with 0")) is is_in_time
     assert not ends_in_time(task, Status(TASK, "TASK_FINISHED", message="its time was over"))
 
 
 def test_task_that_ended_within_its_notice_says_why() -> None:
-    task = replace(made().state.tasks[TASK], notice=NOTICE)
+    task = replace(made().state.work.tasks[TASK], notice=NOTICE)
     assert noted(task).evicted == "why; it ended within its notice"
     assert noted(replace(task, evicted="drained")).evicted == "drained"

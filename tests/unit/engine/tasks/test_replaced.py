@@ -42,7 +42,7 @@ def give_up(world: World) -> None:
 
 
 def state_of(world: World, task: str = "j1.1") -> TaskState:
-    return world.state.tasks[TaskId(task)].state
+    return world.state.work.tasks[TaskId(task)].state
 
 
 def test_replaced_agent_frees_its_cards_once_its_launches_are_given_up(world: World) -> None:
@@ -50,8 +50,8 @@ def test_replaced_agent_frees_its_cards_once_its_launches_are_given_up(world: Wo
     assert state_of(world) is TaskState.UNREACHABLE, "it may come back, and its work is not done twice"
     give_up(world)
     assert state_of(world) is TaskState.LOST
-    assert "another agent now: a9" in world.state.tasks[TaskId("j1.1")].message
-    assert world.state.holders == {}
+    assert "another agent now: a9" in world.state.work.tasks[TaskId("j1.1")].message
+    assert world.state.gpus.holders == {}
     world.report("a9", gpu("g0"), task=monitor)
     world.offers(replace(offer("o-late", "a9", gpus=1), hostname=HOST))
     assert world.job().state is JobState.STARTING
@@ -69,7 +69,7 @@ def test_agent_of_another_host_frees_nothing_whatever_cards_it_names(world: Worl
     come(world, "a9", gpu("g0"), hostname=hostname)
     give_up(world)
     assert state_of(world) is TaskState.ABANDONED
-    assert list(world.state.holders) == ["g0"]
+    assert list(world.state.gpus.holders) == ["g0"]
 
 
 def test_agent_that_does_not_have_all_of_its_cards_frees_none(world: World) -> None:
@@ -87,17 +87,19 @@ def test_agent_that_is_lost_itself_frees_nothing(world: World) -> None:
 
 def test_agent_whose_loss_was_not_reported_is_taken_for_lost(world: World) -> None:
     """The scheduler was away when Mesos told it."""
-    world.state.set_node(replace(world.state.nodes[AgentId("a1")], lost_at=None, reported_at=0.0))
+    world.state.cluster.set_node(
+        replace(world.state.cluster.nodes[AgentId("a1")], lost_at=None, reported_at=0.0)
+    )
     come(world, "a9", gpu("g0"))
     give_up(world)
-    assert world.state.nodes[AgentId("a1")].lost_at is not None
-    assert world.state.holders == {}
+    assert world.state.cluster.nodes[AgentId("a1")].lost_at is not None
+    assert world.state.gpus.holders == {}
 
 
 def test_cards_of_a_lost_agent_are_held_without_another_agent(world: World) -> None:
     give_up(world)
     assert state_of(world) is TaskState.ABANDONED
-    assert list(world.state.holders) == ["g0"]
+    assert list(world.state.gpus.holders) == ["g0"]
 
 
 @pytest.fixture
@@ -126,11 +128,11 @@ def come_there(world: World, agent: str, *cards: Gpu, reports: int = 2) -> TaskI
 
 
 def test_task_of_an_agent_replaced_at_its_address_is_lost(silent: World) -> None:
-    old = silent.state.nodes[AgentId("a1")].monitor
+    old = silent.state.cluster.nodes[AgentId("a1")].monitor
     come_there(silent, "a9", gpu("g0"))
     assert state_of(silent) is TaskState.LOST
-    assert old not in silent.state.tasks, "the monitor of the agent that is gone"
-    assert AgentId("a1") not in silent.state.nodes
+    assert old not in silent.state.work.tasks, "the monitor of the agent that is gone"
+    assert AgentId("a1") not in silent.state.cluster.nodes
     silent.offers(replace(offer("o-late", "a9", gpus=1), hostname=HOST))
     assert (silent.job().task_id, silent.job().state) == ("j1.2", JobState.STARTING)
 
@@ -138,28 +140,28 @@ def test_task_of_an_agent_replaced_at_its_address_is_lost(silent: World) -> None
 def test_replaced_agent_is_lost_only_once_the_monitor_of_the_other_runs(silent: World) -> None:
     come_there(silent, "a9", gpu("g0"), reports=0)
     assert state_of(silent) is TaskState.RUNNING
-    assert silent.state.nodes[AgentId("a1")].lost_at is None
+    assert silent.state.cluster.nodes[AgentId("a1")].lost_at is None
 
 
 def test_agent_that_has_just_come_is_not_lost_for_the_one_that_was_there_before(silent: World) -> None:
-    old = silent.state.nodes[AgentId("a1")].monitor
+    old = silent.state.cluster.nodes[AgentId("a1")].monitor
     silent.offers(replace(offer("o-9", "a9"), hostname=HOST, agent_url="http://a1:5051"))
-    silent.state.set_node(replace(silent.state.nodes[AgentId("a9")], monitor=None))
+    silent.state.cluster.set_node(replace(silent.state.cluster.nodes[AgentId("a9")], monitor=None))
     for _ in range(3):
         silent.tick(silent.settings.tend_interval_s + 1)
         silent.report("a1", gpu("g0"), task=old)
-    assert [node.lost_at for node in silent.state.nodes.values()] == [None, None]
+    assert [node.lost_at for node in silent.state.cluster.nodes.values()] == [None, None]
     assert state_of(silent) is TaskState.RUNNING
 
 
 def test_card_that_the_other_agent_does_not_have_is_held(silent: World) -> None:
     come_there(silent, "a9", gpu("g7"))
     assert state_of(silent) is TaskState.RUNNING
-    assert list(silent.state.holders) == ["g0"]
+    assert list(silent.state.gpus.holders) == ["g0"]
 
 
 def test_agents_of_one_host_at_addresses_of_their_own_end_nothing_of_each_other(silent: World) -> None:
     come(silent, "a9", gpu("g7"))
     silent.tick(silent.settings.tend_interval_s + 1)
     assert state_of(silent) is TaskState.RUNNING
-    assert silent.state.nodes[AgentId("a1")].lost_at is None
+    assert silent.state.cluster.nodes[AgentId("a1")].lost_at is None

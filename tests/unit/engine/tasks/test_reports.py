@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.parts.mesos import MesosPart
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.statuses import on_status
@@ -30,7 +31,7 @@ SAID = Inventory((gpu("g0"),), "simulated")
 
 def watched(node: dict[str, Any] | None = None, task: dict[str, Any] | None = None) -> Turn:
     """A node whose monitor runs since 900, with those changes."""
-    state = State(0.0, connected=True)
+    state = State(0.0, mesos=MesosPart(connected=True))
     known = Node(A1, "h1", monitor=MONITOR, monitor_launches=4)
     if node is not None:
         state.put(replace(known, **node))
@@ -55,7 +56,7 @@ def say(turn: Turn, state: str, data: bytes = b"", **more: Any) -> None:
 def test_first_report_of_a_node_is_taken_in_be_it_readable_or_not(data: bytes, inventory: Inventory) -> None:
     turn = watched({"lost_at": 5.0})
     say(turn, "TASK_RUNNING", data)
-    node = turn.state.nodes[A1]
+    node = turn.state.cluster.nodes[A1]
     assert (node.inventory, node.reported_at, node.lost_at) == (inventory, NOW, None)
     assert every(turn.effects, fx.Disbelieve) == []
 
@@ -65,7 +66,7 @@ def test_unreadable_report_leaves_cards_that_are_unknown_since_then() -> None:
         {"inventory": replace(SAID, gpus=(gpu("g0"), replace(gpu("g1", health=Health.UNKNOWN), since=7.0)))}
     )
     say(turn, "TASK_RUNNING", b"{")
-    inventory = turn.state.nodes[A1].inventory
+    inventory = turn.state.cluster.nodes[A1].inventory
     assert inventory is not None
     assert inventory.source == "simulated"
     shown = [(card.id, card.health, card.reason[:17], card.since) for card in inventory.gpus]
@@ -80,13 +81,13 @@ def test_report_of_another_monitor_than_the_node_has_is_not_believed() -> None:
         turn = watched({"monitor": monitor})
         say(turn, "TASK_RUNNING", report.encode(SAID))
         assert [each.why for each in every(turn.effects, fx.Disbelieve)] == [f"the monitor of h1 is {words}"]
-        assert (turn.state.nodes[A1].inventory, turn.state.disbelieved) == (None, 1)
+        assert (turn.state.cluster.nodes[A1].inventory, turn.state.mesos.disbelieved) == (None, 1)
 
 
 def test_report_of_a_monitor_without_a_node_is_of_nothing() -> None:
     turn = watched()
     say(turn, "TASK_RUNNING", report.encode(SAID))
-    assert (turn.state.nodes, turn.state.disbelieved) == ({}, 0)
+    assert (turn.state.cluster.nodes, turn.state.mesos.disbelieved) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_report_that_names_a_card_of_another_agent_is_not_believed(
     theirs = Node(A2, "h2", inventory=Inventory((gpu("g5"), gpu("g0")), "simulated"), reported_at=NOW - 1)
     turn.state.put(replace(theirs, **other))
     say(turn, "TASK_RUNNING", report.encode(Inventory((gpu("g0"), gpu("g1")), "simulated")))
-    assert (turn.state.nodes[A1].inventory is not None) is is_believed
+    assert (turn.state.cluster.nodes[A1].inventory is not None) is is_believed
     words = [] if is_believed else ["it names g0, which is a card of h2 (agent a2)"]
     assert [each.why for each in every(turn.effects, fx.Disbelieve)] == words
 
@@ -121,31 +122,34 @@ def test_report_that_names_a_card_of_another_agent_is_not_believed(
 def test_next_monitor_waits_longer_after_ends_in_a_row(launched_at: float, wait_s: float) -> None:
     turn = watched({}, {"launched_at": launched_at})
     say(turn, "TASK_FAILED")
-    node = turn.state.nodes[A1]
+    node = turn.state.cluster.nodes[A1]
     assert (node.monitor, node.monitor_not_before) == (None, NOW + wait_s)
-    assert (turn.state.tasks, every(turn.effects, ForgetTask)) == ({}, [ForgetTask(MONITOR)])
+    assert (turn.state.work.tasks, every(turn.effects, ForgetTask)) == ({}, [ForgetTask(MONITOR)])
 
 
 @pytest.mark.parametrize("node", [None, {"monitor": TaskId("m.2")}, {"monitor": None}])
 def test_end_of_an_earlier_monitor_leaves_the_node_alone(node: dict[str, Any] | None) -> None:
     turn = watched(node)
-    before = dict(turn.state.nodes)
+    before = dict(turn.state.cluster.nodes)
     say(turn, "TASK_FAILED")
-    assert (turn.state.tasks, turn.state.nodes) == ({}, before)
+    assert (turn.state.work.tasks, turn.state.cluster.nodes) == ({}, before)
 
 
 @pytest.mark.parametrize(("old", "failed"), [("m.0", "boom"), ("m.1", "")])
 def test_roll_remembers_why_the_new_monitor_ended(old: str, failed: str) -> None:
     turn = watched({})
-    turn.state.rolls.under_way[A1] = Roll(TaskId(old), 950.0, 950.0, 3)
+    turn.state.cluster.rolls.under_way[A1] = Roll(TaskId(old), 950.0, 950.0, 3)
     say(turn, "TASK_FAILED", message="boom")
-    assert turn.state.rolls.under_way[A1].failed == failed
+    assert turn.state.cluster.rolls.under_way[A1].failed == failed
 
 
 def test_monitor_that_is_cut_off_stays_with_its_node() -> None:
     turn = watched({})
     say(turn, "TASK_UNREACHABLE")
-    assert (turn.state.nodes[A1].monitor, turn.state.tasks[MONITOR].state) == (MONITOR, TaskState.UNREACHABLE)
+    assert (turn.state.cluster.nodes[A1].monitor, turn.state.work.tasks[MONITOR].state) == (
+        MONITOR,
+        TaskState.UNREACHABLE,
+    )
 
 
 # --- tasks on cards that are broken
@@ -165,12 +169,12 @@ def test_monitor_that_is_cut_off_stays_with_its_node() -> None:
 def test_failure_on_a_broken_card_is_no_attempt_of_the_job(cards: Any, is_lost: bool) -> None:
     turn, job = watched(None), Job(JobId("j"), spec(gpus=2), 0.0, 1, JobState.RUNNING, task_id=MONITOR)
     turn.state.put(job)
-    turn.state.put(replace(turn.state.tasks.pop(MONITOR), job_id=job.id, gpus=(G0, GpuId("g1"))))
+    turn.state.put(replace(turn.state.work.tasks.pop(MONITOR), job_id=job.id, gpus=(G0, GpuId("g1"))))
     if cards is not None:
         turn.state.put(Node(A1, "h1", inventory=Inventory(cards, "simulated")))
     say(turn, "TASK_FAILED", assignment.encode(Outcome(1)))
-    assert turn.state.tasks[MONITOR].state is (TaskState.LOST if is_lost else TaskState.FAILED)
-    assert turn.state.jobs[job.id].attempts == (not is_lost)
+    assert turn.state.work.tasks[MONITOR].state is (TaskState.LOST if is_lost else TaskState.FAILED)
+    assert turn.state.work.jobs[job.id].attempts == (not is_lost)
 
 
 @pytest.mark.parametrize(
@@ -189,4 +193,4 @@ def test_task_ended_when_its_host_says_within_what_can_be(
     turn = watched({}, {"job_id": JobId("j"), "started_at": 920.0})
     turn.state.put(Job(JobId("j"), spec(), 0.0, 1, JobState.RUNNING, task_id=MONITOR))
     say(turn, "TASK_KILLED" if not reason else "TASK_LOST", at=at, reason=reason)
-    assert turn.state.tasks[MONITOR].ended_at == ended_at
+    assert turn.state.work.tasks[MONITOR].ended_at == ended_at

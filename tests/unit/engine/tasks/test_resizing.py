@@ -42,7 +42,7 @@ def running(world: World, name: str = "j1", share: Share = QUARTER, **fields: An
         JobId(name),
         spec(**{"name": name, "gpus": 1, **({} if "gpu_compute_pct" in fields else MILLI), **fields}),
         world.now,
-        world.state.next_sequence,
+        world.state.work.next_sequence,
     )
     count = job.spec.tasks
     ids = [TaskId(f"{name}.1" if count == 1 else f"{name}.1.{rank}") for rank in range(count)]
@@ -54,7 +54,7 @@ def running(world: World, name: str = "j1", share: Share = QUARTER, **fields: An
                 hostname="a1.example", launch=1 if count > 1 else 0, rank=rank, share=share,
             )
         )  # fmt: skip
-    return [world.state.tasks[task_id] for task_id in ids]
+    return [world.state.work.tasks[task_id] for task_id in ids]
 
 
 def ask(world: World, name: str = "j1", *, restart: bool = False, **patch: Any) -> list[fx.Effect]:
@@ -63,7 +63,7 @@ def ask(world: World, name: str = "j1", *, restart: bool = False, **patch: Any) 
 
 def answer(world: World, task: str = "j1.1", **fields: Any) -> list[fx.Effect]:
     """The executor answers the latest request of the task: as it was asked, unless `fields` say otherwise."""
-    resize = world.state.tasks[TaskId(task)].resize
+    resize = world.state.work.tasks[TaskId(task)].resize
     assert resize is not None
     share = resize.before if fields.get("refused") else resize.share
     amounts = {
@@ -74,13 +74,13 @@ def answer(world: World, task: str = "j1.1", **fields: Any) -> list[fx.Effect]:
 
 
 def granted(world: World, task: str = "j1.1") -> tuple[int, int]:
-    share = world.state.tasks[TaskId(task)].share
+    share = world.state.work.tasks[TaskId(task)].share
     assert share is not None
     return share.memory_mib, share.compute_milli
 
 
 def counted(world: World, task: str = "j1.1") -> tuple[int, int]:
-    share = world.state.sharers[GpuId("g0")][TaskId(task)]
+    share = world.state.gpus.sharers[GpuId("g0")][TaskId(task)]
     return share.memory_mib, share.compute_milli
 
 
@@ -193,7 +193,7 @@ def test_resize_that_is_refused_leaves_all_as_it_was_and_names_the_reason(world:
     ask(world, gpu_memory_mib=5000)
     answer(world, refused="it uses 7000 MiB", used_mib=7000)
     assert granted(world) == counted(world) == (20000, 250)
-    resize = world.state.tasks[TaskId("j1.1")].resize
+    resize = world.state.work.tasks[TaskId("j1.1")].resize
     assert resize is not None
     assert (resize.pending, resize.refused, resize.used_mib) == (False, "it uses 7000 MiB", 7000)
     assert world.job().message == "not resized: it uses 7000 MiB"
@@ -217,7 +217,7 @@ def test_share_grows_within_its_card_only(world: World, patch: dict[str, Any], w
     running(world, "j2")
     with pytest.raises(Conflict, match=words):
         ask(world, **patch)
-    assert world.state.tasks[TaskId("j1.1")].resize is None, "nothing is half done"
+    assert world.state.work.tasks[TaskId("j1.1")].resize is None, "nothing is half done"
     ask(world, gpu_memory_mib=60000, gpu_compute_pct=75)
     with pytest.raises(Conflict, match="g0 has 0 MiB free"):
         ask(world, "j2", gpu_memory_mib=20001)
@@ -226,7 +226,7 @@ def test_share_grows_within_its_card_only(world: World, patch: dict[str, Any], w
 def with_queues(world: World, queues: dict[str, QueueSpec], **more: Any) -> None:
     """Let an operator write a tree of queues."""
     document = QueueDocument(queues=queues, **more)
-    world.feed(ev.QueuesChanged(document, world.state.queues.version))
+    world.feed(ev.QueuesChanged(document, world.state.quota.queues.version))
 
 
 def test_share_grows_into_nothing_that_another_queue_does_not_lend(world: World) -> None:
@@ -272,10 +272,10 @@ def test_resize_that_cannot_be_is_refused_with_a_reason(world: World) -> None:
     with pytest.raises(Conflict, match="has no share"):
         ask(world, "whole", gpu_memory_mib=1)
     running(world)
-    world.state.set_task(replace(world.state.tasks[TaskId("j1.1")], state=TaskState.STARTING))
+    world.state.set_task(replace(world.state.work.tasks[TaskId("j1.1")], state=TaskState.STARTING))
     with pytest.raises(Conflict, match="only a running one"):
         ask(world, gpu_memory_mib=1)
-    world.state.set_task(replace(world.state.tasks[TaskId("j1.1")], state=TaskState.RUNNING))
+    world.state.set_task(replace(world.state.work.tasks[TaskId("j1.1")], state=TaskState.RUNNING))
     running(world, "exact", gpu_compute_pct=25, gpu_memory_mib=20000)
     for gone in ("gpu_memory_mib", "gpu_compute_pct"):
         with pytest.raises(Conflict, match="would have no share"):
@@ -334,7 +334,7 @@ def test_resize_restarts_no_job_for_what_no_card_has(world: World, restart: bool
     with pytest.raises(Conflict, match="no GPU has 80001 MiB for a share; the largest has 80000") as refused:
         ask(world, restart=restart, gpu_memory_mib=80001)
     assert refused.value.remedy == "ask for less"
-    assert world.state.tasks[TaskId("j1.1")].evicted == ""
+    assert world.state.work.tasks[TaskId("j1.1")].evicted == ""
     running(world, "j2", share=replace(QUARTER, memory_mib=10000))
     assert only(ask(world, restart=True, gpu_memory_mib=75000), fx.Kill).task_id == "j1.1"
 
@@ -393,7 +393,7 @@ def test_resized_task_that_ends_frees_both_sizes(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000)
     world.status("j1.1", "TASK_FINISHED")
-    assert world.state.sharers == {}
+    assert world.state.gpus.sharers == {}
     assert every(world.tick(5), fx.AskResize) == []
 
 
@@ -504,7 +504,7 @@ def test_withdrawn_resize_takes_back_nothing_that_another_job_has(world: World) 
     running(world, tasks=2)
     ask(world, gpu_memory_mib=1000)
     answer(world, "j1.1.0")
-    before = 80000 - 1000 - world.state.sharers[GpuId("g0")][TaskId("j1.1.1")].memory_mib
+    before = 80000 - 1000 - world.state.gpus.sharers[GpuId("g0")][TaskId("j1.1.1")].memory_mib
     running(world, "j2", share=replace(QUARTER, memory_mib=before, memory_max_mib=before))
     with pytest.raises(Conflict, match=r"cannot be withdrawn any more: g0 has 0 MiB free"):
         world.feed(ev.ResizeWithdrawn(JobId("j1")))

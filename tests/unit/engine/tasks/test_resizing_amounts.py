@@ -54,7 +54,7 @@ def two_cards(own: Share, on_g0: Share | None = None, on_g1: Share | None = None
 
 def say(world: World, number: int, said: Amounts, **more: str) -> Task:
     world.status("j1.1", "TASK_RUNNING", data=encode_answer(Resized(number, *said, **more)))  # type: ignore[arg-type]
-    return world.state.tasks[TaskId("j1.1")]
+    return world.state.work.tasks[TaskId("j1.1")]
 
 
 @pytest.mark.parametrize(

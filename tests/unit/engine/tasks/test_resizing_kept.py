@@ -84,7 +84,7 @@ def test_share_does_not_grow_into_what_is_kept_for_a_job_that_waits(
 ) -> None:
     running(world, **job)
     world.now += 30
-    for task in list(world.state.tasks.values()):
+    for task in list(world.state.work.tasks.values()):
         world.state.set_task(replace(task, started_at=1000.0))
     turn = Turn(world.state, world.settings, world.now)
     reserved = [kept(**reservation)]
@@ -146,7 +146,7 @@ def test_job_whose_tasks_have_all_answered_is_resized_as_a_whole_or_not(
     undone = [] if bool(refused) == bool(second) else [one.id if not refused else two.id]
     assert [each.task_id for each in every(effects, fx.AskResize)] == undone
     for task_id in undone:
-        back = world.state.tasks[task_id].resize
+        back = world.state.work.tasks[task_id].resize
         assert back == replace(resize, number=5, share=QUARTER, before=GROWN, back=True, sent_at=world.now)
         answer(world, task_id)
         assert granted(world, task_id) == (20000, 250)

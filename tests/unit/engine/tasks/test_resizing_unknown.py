@@ -28,7 +28,7 @@ def world() -> World:
 
 def listed(world: World, **changed: Any) -> Listed:
     """Return what the master lists of the task of j1: what it had when it was launched."""
-    task, job = world.state.tasks[TaskId("j1.1")], world.job()
+    task, job = world.state.work.tasks[TaskId("j1.1")], world.job()
     labels = launch_labels(task, 1, replace(job.spec, **changed), None)
     return Listed(task.id, task.agent_id, "TASK_RUNNING", "j1", "a1.example", label=label_of(labels))
 

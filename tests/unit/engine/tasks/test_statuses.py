@@ -41,6 +41,6 @@ def test_executor_of_a_running_task_that_mesos_forgot_is_shut_down() -> None:
 def test_executor_of_an_ended_task_that_mesos_forgot_is_left_alone() -> None:
     world = running()
     say(world, "TASK_FINISHED", source="SOURCE_EXECUTOR", proof=2)
-    assert world.state.tasks[TaskId("j1.1")].state is TaskState.FINISHED
+    assert world.state.work.tasks[TaskId("j1.1")].state is TaskState.FINISHED
     assert every(forgotten(world), fx.Shutdown) == []
     assert world.job().state is JobState.FINISHED

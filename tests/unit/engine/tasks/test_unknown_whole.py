@@ -57,31 +57,31 @@ def described(since: float = 1000.0) -> Task:
 
 def test_held_task_has_all_that_its_labels_say(world: World) -> None:
     world.feed(ev.TasksListed((told(LABEL),)))
-    assert world.state.tasks == {"j.5": described()}
-    assert world.state.launches == {"j": ("j.5",)}
+    assert world.state.work.tasks == {"j.5": described()}
+    assert world.state.work.launches == {"j": ("j.5",)}
 
 
 def test_held_task_is_described_by_a_later_list(world: World) -> None:
     world.status("j.5", "TASK_RUNNING")
-    assert world.state.tasks == {"j.5": held(None)}
-    assert world.state.launches == {"j.5": ("j.5",)}
+    assert world.state.work.tasks == {"j.5": held(None)}
+    assert world.state.work.launches == {"j.5": ("j.5",)}
     world.feed(ev.TasksListed((told(LABEL),)))
-    assert world.state.tasks == {"j.5": described()}
-    assert world.state.launches == {"j": ("j.5",)}
+    assert world.state.work.tasks == {"j.5": described()}
+    assert world.state.work.launches == {"j": ("j.5",)}
     world.feed(ev.TasksListed((told(replace(LABEL, attempt=9)),)))
-    assert world.state.tasks == {"j.5": described()}, "it is described once"
+    assert world.state.work.tasks == {"j.5": described()}, "it is described once"
 
 
 def test_held_task_without_labels_stays_its_own_job(world: World) -> None:
     world.status("j.5", "TASK_RUNNING")
     world.feed(ev.TasksListed((told(None),)))
-    assert world.state.tasks == {"j.5": held(told(None))}
-    assert world.state.launches == {"j.5": ("j.5",)}
+    assert world.state.work.tasks == {"j.5": held(told(None))}
+    assert world.state.work.launches == {"j.5": ("j.5",)}
 
 
 def test_adopted_job_asks_for_what_its_labels_say(world: World) -> None:
     world.feed(ev.TasksListed((told(LABEL),)), ev.UnknownAdopted(TaskId("j.5")))
-    assert world.state.tasks == {"j.5": replace(described(), unknown=None, started_at=900.0)}
+    assert world.state.work.tasks == {"j.5": replace(described(), unknown=None, started_at=900.0)}
     assert world.job("j") == Job(
         JobId("j"),
         JobSpec(
@@ -116,7 +116,7 @@ def test_adopted_task_that_has_not_started_is_shown_so(world: World) -> None:
     world.feed(
         ev.TasksListed((replace(told(LABEL), state="TASK_STARTING"),)), ev.UnknownAdopted(TaskId("j.5"))
     )
-    assert world.state.tasks[TaskId("j.5")].started_at is None
+    assert world.state.work.tasks[TaskId("j.5")].started_at is None
     assert (world.job("j").state, world.job("j").started_at) == (JobState.STARTING, 900.0)
 
 
@@ -124,9 +124,9 @@ def test_adoption_of_one_task_leaves_the_others(world: World) -> None:
     world.feed(
         ev.TasksListed((listed("one"), holding("two", "g2"), unlabelled("x.1"))), ev.UnknownAdopted(TWO)
     )
-    assert list(world.state.unknown) == [ONE, "x.1"]
+    assert list(world.state.work.unknown) == [ONE, "x.1"]
     assert world.job("two").message == "adopted: it runs on h1"
-    assert world.state.round_of(world.job("two")) == [world.state.tasks[TWO]]
+    assert world.state.work.round_of(world.job("two")) == [world.state.work.tasks[TWO]]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_job_that_waits_takes_up_no_launch_that_is_told_to_end(world: World) -> 
     world.feed(ev.TasksListed((listed("one"),)), ev.UnknownKilled(ONE))
     world.submit("one", gpus=64)
     world.tick(2)
-    assert (world.job("one").state, list(world.state.unknown)) == (JobState.PENDING, [ONE])
+    assert (world.job("one").state, list(world.state.work.unknown)) == (JobState.PENDING, [ONE])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_job_takes_up_a_launch_if_it_waits_for_it(job: dict[str, object], tasks:
     if "task_id" in job:
         world.state.put(other)
     world.feed(ev.TasksListed((listed("one"),)))
-    assert (ONE not in world.state.unknown) is takes_up
+    assert (ONE not in world.state.work.unknown) is takes_up
 
 
 def test_job_takes_up_nothing_of_an_old_state_before_the_master_lists_it(world: World) -> None:
@@ -183,9 +183,9 @@ def test_job_takes_up_nothing_of_an_old_state_before_the_master_lists_it(world: 
     world.state.put(Job(JobId("one"), spec(gpus=64), 1.0, 9))
     world.register()
     world.tick(2)
-    assert list(world.state.unknown) == [ONE]
+    assert list(world.state.work.unknown) == [ONE]
     world.feed(ev.TasksListed((listed("one"),)))
-    assert list(world.state.unknown) == []
+    assert list(world.state.work.unknown) == []
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_next_launch_comes_after_all_that_the_master_lists(state: JobState, laun
 @pytest.mark.parametrize("task_id", ["x.1", "gpu-cover.1.1.g0"])
 def test_unknown_task_is_held_in_each_state_before_its_end(world: World, task_id: str, state: str) -> None:
     world.status(task_id, state)
-    assert list(world.state.tasks) == [task_id]
+    assert list(world.state.work.tasks) == [task_id]
     again = World()
     again.register()
     again.feed(ev.TasksListed((replace(unlabelled(task_id), state=state),)))
-    assert list(again.state.tasks) == [task_id]
-    assert again.state.tasks[TaskId(task_id)].state is world.state.tasks[TaskId(task_id)].state
+    assert list(again.state.work.tasks) == [task_id]
+    assert again.state.work.tasks[TaskId(task_id)].state is world.state.work.tasks[TaskId(task_id)].state
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_unknown_task_is_held_in_each_state_before_its_end(world: World, task_id
 @pytest.mark.parametrize("task_id", ["x.1", "gpu-cover.1.1.g0", "gpu-monitor.a1.1"])
 def test_unknown_task_that_does_not_run_is_not_held(world: World, task_id: str, state: str) -> None:
     effects = world.status(task_id, state)
-    assert (world.state.tasks, every(effects, fx.Kill)) == ({}, [])
+    assert (world.state.work.tasks, every(effects, fx.Kill)) == ({}, [])
     world.feed(ev.TasksListed((replace(unlabelled(task_id), state=state),)))
-    assert world.state.tasks == {}
+    assert world.state.work.tasks == {}
 
 
 def test_kill_of_an_unknown_task_is_sent_again_after_a_time(world: World) -> None:
@@ -245,6 +245,6 @@ def test_list_of_tasks_is_asked_for_again_after_a_time(world: World) -> None:
 def test_held_task_of_a_known_node_is_there(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.status("x.1", "TASK_RUNNING")
-    task = world.state.tasks[TaskId("x.1")]
+    task = world.state.work.tasks[TaskId("x.1")]
     assert (task.hostname, task.agent_url) == ("a1.example", "http://a1:5051")
     assert only(world.tick(1), fx.ListTasks) == fx.ListTasks()

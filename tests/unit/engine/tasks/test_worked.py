@@ -48,7 +48,7 @@ class Bench:
     def look(self, after_s: float, busy_pct: int | None, *, anew: bool = False) -> list[fx.Effect]:
         """A report after so long, in which the cards were at work for so many percent; None: nobody can tell."""
         self.world.now += after_s
-        held, now = self.world.state.tasks[self.task].gpus, self.world.now
+        held, now = self.world.state.work.tasks[self.task].gpus, self.world.now
         if anew:
             self.works.clear()
         if busy_pct is not None:
@@ -61,7 +61,7 @@ class Bench:
         return self.report(*uses)
 
     def report(self, *uses: TaskUse) -> list[fx.Effect]:
-        monitor = self.world.state.nodes[AgentId("a1")].monitor
+        monitor = self.world.state.cluster.nodes[AgentId("a1")].monitor
         assert monitor is not None
         data = report.encode(Inventory(GPUS, "simulated", task_uses=uses))
         return self.world.status(monitor, "TASK_RUNNING", data=data)
@@ -90,7 +90,7 @@ def test_gpu_time_tells_busy_idle_and_unknown_apart() -> None:
     sums = whole(bench.end())
     assert (sums.busy, sums.unused) == (2 * 14_000_000, 2 * 16_000_000)
     assert sums.gpu - sums.busy - sums.unused == 2 * 17_000_000
-    assert bench.world.state.span_works == {}
+    assert bench.world.state.ledger.span_works == {}
 
 
 def test_gpu_time_is_written_for_few_reports() -> None:
@@ -122,7 +122,7 @@ def test_gpu_time_of_a_task_without_reports_ends_at_the_last_one() -> None:
 def test_gpu_time_leaves_out_a_count_older_than_the_span() -> None:
     """Some tasks ran when the scheduler began to keep records."""
     bench = Bench()
-    bench.works[bench.world.state.tasks[bench.task].gpus[0]] = Work(bench.world.now - 5000, 4_000_000, 0)
+    bench.works[bench.world.state.work.tasks[bench.task].gpus[0]] = Work(bench.world.now - 5000, 4_000_000, 0)
     bench.look(10, 0)
     bench.look(10, 0)
     assert whole(bench.end()).unused == 10_000_000
@@ -141,7 +141,7 @@ def test_gpu_time_is_counted_for_each_day() -> None:
 
 def test_gpu_time_of_a_share_is_its_part() -> None:
     bench = Bench()
-    shared = bench.world.state.spans[bench.task]
+    shared = bench.world.state.ledger.spans[bench.task]
     assert [part.gpu_milli for part in shared.parts] == [1000]
     bench.look(10, 0)
     record = bench.end()
@@ -153,7 +153,7 @@ def test_reports_of_another_node_or_of_cards_of_others_count_for_nobody() -> Non
     bench = Bench()
     bench.report(TaskUse(bench.task, GpuId("g1"), bench.world.now, work=Work(bench.world.now - 5, 5000, 0)))
     bench.world.node("a2", gpu("g2"))
-    monitor = bench.world.state.nodes[AgentId("a2")].monitor
+    monitor = bench.world.state.cluster.nodes[AgentId("a2")].monitor
     assert monitor is not None
     use = TaskUse(bench.task, GpuId("g0"), bench.world.now, work=Work(bench.world.now - 5, 5000, 0))
     data = report.encode(Inventory((gpu("g2"),), "simulated", task_uses=(use,)))
@@ -200,6 +200,6 @@ def test_gpu_time_of_the_next_job_on_a_card_begins_at_nothing() -> None:
     bench.world.submit("j2", gpus=2)
     bench.end()
     bench.world.offers(offer("o9", "a1", cpus=8, gpus=2))
-    span = bench.world.state.spans[TaskId("j2.1")]
+    span = bench.world.state.ledger.spans[TaskId("j2.1")]
     assert span.begins_ms == int(bench.world.now * 1000)
-    assert bench.world.state.span_works == {}
+    assert bench.world.state.ledger.span_works == {}

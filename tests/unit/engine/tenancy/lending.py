@@ -38,12 +38,14 @@ class Tenants(World):
     def document(self, reclaim_after_s: float | None = None, /, **queues: QueueSpec) -> list[fx.Effect]:
         """Another tree; `__` in the name of a queue is a slash."""
         wanted = {name.replace("__", "/"): spec for name, spec in queues.items()}
-        version = self.state.queues.version
+        version = self.state.quota.queues.version
         return self.feed(ev.QueuesChanged(QueueDocument(queues=wanted), version, reclaim_after_s))
 
     def document_of(self, queues: Mapping[str, QueueSpec], **more: Any) -> list[fx.Effect]:
         """Another tree, with what stands beside the queues."""
-        return self.feed(ev.QueuesChanged(QueueDocument(queues=queues, **more), self.state.queues.version))
+        return self.feed(
+            ev.QueuesChanged(QueueDocument(queues=queues, **more), self.state.quota.queues.version)
+        )
 
     def agents(self, count: int, gpus: int) -> None:
         """Nodes come up, with GPUs of their own."""
@@ -55,14 +57,14 @@ class Tenants(World):
     def offer_again(self) -> list[fx.Effect]:
         """Report of each node every few seconds, and offer what is free there."""
         effects = []
-        for node in list(self.state.nodes.values()):
+        for node in list(self.state.cluster.nodes.values()):
             if node.lost_at is not None:
                 continue
             if node.monitor is not None and self.now - (node.reported_at or 0.0) >= REPORTS_S:
                 effects += self.report(node.id, *node.gpus)
-            live = [t for t in self.state.tasks.values() if t.agent_id == node.id and not t.ended]
+            live = [t for t in self.state.work.tasks.values() if t.agent_id == node.id and not t.ended]
             free = len(node.gpus) - sum(len(task.gpus) for task in live)
-            held = [each for each in self.state.offers.values() if each.agent_id == node.id]
+            held = [each for each in self.state.cluster.offers.values() if each.agent_id == node.id]
             free -= sum(resources_of(each.resources).gpus for each in held)
             if free > 0:
                 self.serial += 1
@@ -72,7 +74,7 @@ class Tenants(World):
     def starts(self) -> list[fx.Effect]:
         """Let all launched tasks run."""
         effects = []
-        for task in list(self.state.tasks.values()):
+        for task in list(self.state.work.tasks.values()):
             if task.job_id is not None and task.state.value in ("launched", "starting"):
                 effects += self.status(task.id, "TASK_STARTING", agent=task.agent_id)
                 effects += self.status(task.id, "TASK_RUNNING", agent=task.agent_id)
@@ -81,7 +83,7 @@ class Tenants(World):
     def ends(self, name: str, state: str = "TASK_FINISHED") -> list[fx.Effect]:
         """All tasks of a job end; what they held is offered again."""
         effects = []
-        for task in self.state.round_of(self.job(name)):
+        for task in self.state.work.round_of(self.job(name)):
             effects += self.status(task.id, state, agent=task.agent_id)
         return effects + self.offer_again()
 
@@ -101,13 +103,13 @@ class Tenants(World):
             step_s = next(step_s for least_s, step_s in STEPS_S if left_s > least_s)
             self.now += 1.0 if self.now - began < SLOW_S else step_s
             effects = self.feed(ev.Tick()) + self.offer_again()
-            killed |= {str(self.state.tasks[kill.task_id].job_id) for kill in every(effects, fx.Kill)}
+            killed |= {str(self.state.work.tasks[kill.task_id].job_id) for kill in every(effects, fx.Kill)}
         return killed
 
     def obeys(self) -> set[str]:
         """Let tasks with a sent kill end; return the names of their jobs."""
         names = set()
-        for task in list(self.state.tasks.values()):
+        for task in list(self.state.work.tasks.values()):
             if task.kill_sent_at is not None and not task.ended:
                 self.status(task.id, "TASK_KILLED", agent=task.agent_id)
                 names.add(str(task.job_id))
@@ -116,5 +118,5 @@ class Tenants(World):
 
     def seat_of(self, name: str) -> str | None:
         """The queue whose guarantee a job's seat is of; None: it borrows."""
-        seat = self.state.jobs[JobId(name)].seat
+        seat = self.state.work.jobs[JobId(name)].seat
         return None if seat is None else seat.queue

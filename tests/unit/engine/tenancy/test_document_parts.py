@@ -59,7 +59,7 @@ def test_change_of_what_a_user_holds_is_his_and_that_of_all_together() -> None:
     past_uses.on_changes(
         turn_of(world), TREE, [Change("ml/a", "ann", 1000, 1000.0), Change("ml/a", "ann", 500, 1000.0)]
     )
-    assert list(world.state.past_uses.values()) == [
+    assert list(world.state.quota.past_uses.values()) == [
         PastUse("ml/a", "bob", 5000, NOW, 7),
         PastUse("ml/a", "ann", 7500, NOW, 1500),
         PastUse("ml/a", "*", 0, NOW, 1500),
@@ -70,14 +70,14 @@ def test_change_that_comes_to_nothing_is_none() -> None:
     world = made()
     changes = [Change("ml/a", "ann", 1000, 1000.0), Change("ml/a", "ann", -1000, 1000.0)]
     past_uses.on_changes(turn_of(world), TREE, changes)
-    assert world.state.past_uses == {}
+    assert world.state.quota.past_uses == {}
 
 
 def test_change_that_begins_is_entered_before_one_that_ends() -> None:
     world = made()
     changes = [Change("ml/a", "ann", -1000, 990.0), Change("ml/a", "ann", 1000, 1000.0)]
     past_uses.on_changes(turn_of(world), TREE, changes)
-    assert {use.rate for use in world.state.past_uses.values()} == {0}
+    assert {use.rate for use in world.state.quota.past_uses.values()} == {0}
 
 
 def test_use_is_bounded_and_kept_from_an_earlier_moment_on() -> None:
@@ -85,14 +85,14 @@ def test_use_is_bounded_and_kept_from_an_earlier_moment_on() -> None:
     for user in ("ann", "*"):
         world.state.put(PastUse("ml/a", user, past_uses.MOST_VALUE, NOW, 2000))
     past_uses.on_changes(turn_of(world), TREE, [Change("ml/a", "ann", 10**9, 1000.0)])
-    assert world.state.past_uses["ml/a", "ann"] == PastUse(
+    assert world.state.quota.past_uses["ml/a", "ann"] == PastUse(
         "ml/a", "ann", past_uses.MOST_VALUE, NOW, 2000 + 10**9
     )
     later = turn_of(world, 1010.0)
     world.state.put(PastUse("web", "ann", 0, NOW, 2000))
     world.state.put(PastUse("web", "*", 0, NOW, 2000))
     past_uses.on_changes(later, TREE, [Change("web", "ann", -2000, 1004.0)])
-    use = world.state.past_uses["web", "ann"]
+    use = world.state.quota.past_uses["web", "ann"]
     assert (use.since, use.rate) == (micro(1010.0), 0)
     assert abs(use.value - 2000 * 4) < 100, "what was held until then"
 
@@ -117,11 +117,11 @@ def test_document_with_another_half_life_takes_use_as_it_was_until_then() -> Non
     use = PastUse("ml/a", "ann", 4000, NOW - 1000 * 10**6, 0)
     world.state.put(use)
     past_uses.on_document(turn_of(world), DOCUMENT)
-    assert world.state.past_uses == {("ml/a", "ann"): use}, "it is the same"
+    assert world.state.quota.past_uses == {("ml/a", "ann"): use}, "it is the same"
     past_uses.on_document(turn_of(world), replace(DOCUMENT, half_life_s=500))
-    assert world.state.past_uses == {("ml/a", "ann"): PastUse("ml/a", "ann", 1000, NOW, 0)}
+    assert world.state.quota.past_uses == {("ml/a", "ann"): PastUse("ml/a", "ann", 1000, NOW, 0)}
     past_uses.on_document(turn_of(world, 900.0), replace(DOCUMENT, half_life_s=500))
-    assert world.state.past_uses == {("ml/a", "ann"): PastUse("ml/a", "ann", 1000, NOW, 0)}, (
+    assert world.state.quota.past_uses == {("ml/a", "ann"): PastUse("ml/a", "ann", 1000, NOW, 0)}, (
         "not by a clock set back"
     )
 
@@ -131,12 +131,12 @@ def test_use_of_queues_without_jobs_is_forgotten() -> None:
     for queue in ("ml", "ml/a", "gone"):
         world.state.put(PastUse(queue, "ann", 4000, NOW))
     past_uses.drop_gone(turn_of(world), TREE)
-    assert list(world.state.past_uses) == [("ml/a", "ann")]
+    assert list(world.state.quota.past_uses) == [("ml/a", "ann")]
 
 
 def swept(world: World, now: float) -> set[str]:
     past_uses.on_tick(turn_of(world, now))
-    return {user for _, user in world.state.past_uses}
+    return {user for _, user in world.state.quota.past_uses}
 
 
 def test_use_of_less_than_a_second_is_forgotten_in_the_next_sweep() -> None:
@@ -144,11 +144,11 @@ def test_use_of_less_than_a_second_is_forgotten_in_the_next_sweep() -> None:
     at = world.now + 2 * SWEEP_S
     for user, value, rate in (("less", NOTHING - 1, 0), ("more", NOTHING, 0), ("holds", 0, 5), ("*", 1, 0)):
         world.state.put(PastUse("ml/a", user, value, micro(at), rate))
-    world.state.past_uses_swept_at = at - SWEEP_S + 0.5
+    world.state.quota.past_uses_swept_at = at - SWEEP_S + 0.5
     assert swept(world, at) == {"less", "more", "holds", "*"}
-    world.state.past_uses_swept_at = at - SWEEP_S
+    world.state.quota.past_uses_swept_at = at - SWEEP_S
     assert swept(world, at) == {"more", "holds"}
-    assert world.state.past_uses_swept_at == at
+    assert world.state.quota.past_uses_swept_at == at
 
 
 def test_use_of_those_who_have_used_the_least_is_forgotten_where_they_are_too_many() -> None:
@@ -157,17 +157,17 @@ def test_use_of_those_who_have_used_the_least_is_forgotten_where_they_are_too_ma
     for number in reversed(range(MOST_USERS)):
         world.state.put(PastUse("ml/a", f"u{number:03}", NOTHING + number // 2, micro(at)))
     world.state.put(PastUse("ml/a", "*", NOTHING, micro(at)))
-    world.state.past_uses_swept_at = 0.0
+    world.state.quota.past_uses_swept_at = 0.0
     users = {f"u{number:03}" for number in range(MOST_USERS)}
     assert swept(world, at) == users | {"*"}
     world.state.put(PastUse("ml/a", "z", NOTHING, micro(at)))
     world.state.put(PastUse("ml/a", "a", NOTHING + 9, micro(at)))
-    world.state.past_uses_swept_at = 0.0
+    world.state.quota.past_uses_swept_at = 0.0
     assert swept(world, at) == (users | {"*", "z", "a"}) - {"u000", "u001"}
 
 
 def charges(world: World) -> dict[str, Charge | None]:
-    return {str(task.job_id): task.charge for task in world.state.tasks.values() if task.job_id}
+    return {str(task.job_id): task.charge for task in world.state.work.tasks.values() if task.job_id}
 
 
 @pytest.mark.parametrize("fairness", Fairness)
@@ -185,10 +185,13 @@ def test_charges_of_all_tasks_are_others_with_another_document() -> None:
     world.now += 10
     world.feed(ev.QueuesChanged(replace(DOCUMENT, gpu_cost={"A100": 3}), 1))
     assert charges(world) == {"j1": Charge("ml/a", "ann", "default", 3000, 3000, 1000, 128)}
-    assert {(use.user, use.rate) for use in world.state.past_uses.values()} == {("ann", 3000), ("*", 3000)}
+    assert {(use.user, use.rate) for use in world.state.quota.past_uses.values()} == {
+        ("ann", 3000),
+        ("*", 3000),
+    }
     world.status("j1.1", "TASK_RUNNING")
     world.status("j1.1", "TASK_FINISHED")
-    assert {use.rate for use in world.state.past_uses.values()} == {0}
+    assert {use.rate for use in world.state.quota.past_uses.values()} == {0}
 
 
 SEAT = Seat("ml", "default", (0,), 1000, 50.0)
@@ -227,13 +230,13 @@ def test_document_says_when_jobs_give_back_what_they_hold_beyond_it() -> None:
     world.submit("j1", queue="web", gpus=1, preemptible=True)
     world.state.set_job(replace(world.job(), spared_until=FOR_EVER))
     world.feed(ev.QueuesChanged(DOCUMENT, 1, 60.0))
-    assert (world.state.queues.version, world.state.queues.reclaim_at) == (2, 1060.0)
+    assert (world.state.quota.queues.version, world.state.quota.queues.reclaim_at) == (2, 1060.0)
     assert world.job().spared_until == 1060.0
     world.feed(ev.QueuesChanged(DOCUMENT, 2))
-    assert world.state.queues.version == 2, "it says what the latest says"
+    assert world.state.quota.queues.version == 2, "it says what the latest says"
     other = replace(DOCUMENT, half_life_s=7)
     world.feed(ev.QueuesChanged(other, 2))
-    assert (world.state.queues.version, world.state.queues.reclaim_at) == (3, None)
+    assert (world.state.quota.queues.version, world.state.quota.queues.reclaim_at) == (3, None)
 
 
 def test_leaves_of_a_document_take_jobs() -> None:
@@ -327,11 +330,11 @@ def test_hours_change_at_their_begin_and_not_back_by_a_clock_that_is_set_back() 
     for at, begins in ((22 * hour - 0.5, 6 * hour), (22 * hour, 22 * hour), (22 * hour - 600.0, 22 * hour)):
         keep_hours(turn_of(world, at))
         world.now = at
-        assert world.state.hours_at == max(at, world.state.hours_at)
-        assert world.state.hours.span.since == begins, at
-    world.state.hours_at = 22 * hour
+        assert world.state.quota.hours_at == max(at, world.state.quota.hours_at)
+        assert world.state.quota.hours.span.since == begins, at
+    world.state.quota.hours_at = 22 * hour
     keep_hours(turn_of(world, 22 * hour - 600.5))
-    assert world.state.hours_at == 22 * hour - 600.5
+    assert world.state.quota.hours_at == 22 * hour - 600.5
 
 
 def told(world: World, taker: Job | None, reason: NoticeReason = NoticeReason.RECLAIM, **fields: Any) -> Task:
@@ -349,7 +352,7 @@ def told(world: World, taker: Job | None, reason: NoticeReason = NoticeReason.RE
     if taker is not None:
         world.state.set_job(taker)
     recalls.on_tick(turn_of(world))
-    return world.state.tasks[TaskId("j1.1")]
+    return world.state.work.tasks[TaskId("j1.1")]
 
 
 WAITS = Job(JobId("j2"), spec(gpus=1), 950.0, 2, room_made_at=990.0)

@@ -105,13 +105,13 @@ def test_cards_whose_reservation_is_being_given_back_are_kept_for_whom_they_were
     world.status("runs.1", "TASK_FINISHED")
     world.tick(300.0)  # what was seen to be free is forgotten
     seen = offer("o9", gpus=2 - reserved_gpus)
-    framework = world.state.framework_id
+    framework = world.state.mesos.framework_id
     assert framework is not None
     ours = reserved(Scalar("gpus", 1.0), "gpu", None, framework)
     world.offers(replace(seen, resources=(*seen.resources, *([ours] * reserved_gpus))))
     assert world.job("small").state is JobState.PENDING
     assert (world.job("pair").state is JobState.PENDING) is bool(reserved_gpus)
-    assert world.state.jobs[JobId("pair")].launches == 1 - reserved_gpus
+    assert world.state.work.jobs[JobId("pair")].launches == 1 - reserved_gpus
 
 
 def test_room_made_for_a_larger_job_is_not_taken_by_a_smaller_one() -> None:
@@ -123,7 +123,10 @@ def test_room_made_for_a_larger_job_is_not_taken_by_a_smaller_one() -> None:
     world.document(own=queue(3), lent=queue(0, notice_s=0.0))
     world.runs("one", "lent", 1)
     world.runs("two", "lent", 2)
-    assert {str(world.state.round_of(world.job(name))[0].agent_id) for name in ("one", "two")} == {"a0", "a1"}
+    assert {str(world.state.work.round_of(world.job(name))[0].agent_id) for name in ("one", "two")} == {
+        "a0",
+        "a1",
+    }
     for name, gpus in (("small", 1), ("large", 2)):
         world.submit(name, queue="own", gpus=gpus, preemptible=True)
     assert world.passes(6) == {"one", "two"}

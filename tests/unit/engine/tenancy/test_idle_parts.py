@@ -56,7 +56,7 @@ def turn_of(world: World) -> Turn:
 
 def change(world: World, **fields: Any) -> None:
     """The first task with these fields."""
-    world.state.set_task(replace(world.state.tasks[TaskId("j1.1.0")], **fields))
+    world.state.set_task(replace(world.state.work.tasks[TaskId("j1.1.0")], **fields))
 
 
 def tree(**more: Any) -> Tree:
@@ -140,19 +140,19 @@ def test_idleness_is_saved_when_it_takes_a_step(
         world.state.put(old)
     turn = turn_of(world)
     idle.remember(turn, new, rules)
-    assert world.state.idlenesses == {JOB: new}
+    assert world.state.work.idlenesses == {JOB: new}
     assert [each.idleness for each in every(turn.effects, SaveIdleness)] == ([new] if saved else [])
 
 
 def test_idleness_of_a_job_at_work_is_dropped_unless_it_is_kept() -> None:
     world = made()
     idle.remember(turn_of(world), FORGOTTEN, RULES)
-    assert world.state.idlenesses == {}
+    assert world.state.work.idlenesses == {}
     world.state.put(KNOWN)
     idle.remember(turn_of(world), replace(FORGOTTEN, keep_until=1500.0), RULES)
-    assert world.state.idlenesses == {JOB: replace(FORGOTTEN, keep_until=1500.0)}
+    assert world.state.work.idlenesses == {JOB: replace(FORGOTTEN, keep_until=1500.0)}
     idle.remember(turn_of(world), FORGOTTEN, RULES)
-    assert world.state.idlenesses == {}
+    assert world.state.work.idlenesses == {}
 
 
 RETURNABLE = {
@@ -187,11 +187,11 @@ def test_idle_job_gives_up_for_another_with_all_of_its_notice() -> None:
     world.state.put(KNOWN)
     turn = turn_of(world)
     idle.give_up(turn, world.job(), JobId("j9"))
-    notice = world.state.tasks[TaskId("j1.1.0")].notice
+    notice = world.state.work.tasks[TaskId("j1.1.0")].notice
     lead_s = 3 * max(world.settings.report_interval_s, 10.0)
     why = "its GPUs have done nothing for 180 s, and job j9 waits for them"
     assert notice == Notice(1, NoticeReason.IDLE, why, 1000.0, 1000.0 + lead_s, JobId("j9"), final=True)
-    assert world.state.idlenesses == {JOB: replace(KNOWN, state=IdleState.NOTICE, since=1000.0)}
+    assert world.state.work.idlenesses == {JOB: replace(KNOWN, state=IdleState.NOTICE, since=1000.0)}
     turn = turn_of(world)
     again = idle.give(turn, world.job(), KNOWN, RULES, 5.0)
     assert (again, turn.effects) == (KNOWN, []), "it ends already"
@@ -201,7 +201,7 @@ def test_idle_job_that_may_start_again_has_no_final_notice() -> None:
     world = made(replace(ALWAYS, requeue=True))
     new = idle.give(turn_of(world), world.job(), KNOWN, replace(ALWAYS, requeue=True), 40.0)
     assert new == replace(KNOWN, state=IdleState.NOTICE, since=1000.0)
-    notice = world.state.tasks[TaskId("j1.1.0")].notice
+    notice = world.state.work.tasks[TaskId("j1.1.0")].notice
     why = "its GPUs have done nothing for 180 s"
     assert notice == Notice(1, NoticeReason.IDLE, why, 1000.0, 1040.0)
 
@@ -220,15 +220,15 @@ def test_job_that_is_kept_is_remembered_and_says_so() -> None:
     before = world.job()
     world.feed(ev.KeepAsked(JOB, 1000.0, None, "ann"))
     kept = replace(FORGOTTEN, since=1000.0, keep_until=2000.0, kept_by="ann")
-    assert world.state.idlenesses == {JOB: kept}
+    assert world.state.work.idlenesses == {JOB: kept}
     why = idle.kept_words(2000.0, "ann", 1000.0)
     assert world.job() == replace(before, message=why, version=before.version + 1)
-    assert [each.kind for each in world.state.events] == [EventKind.KEPT]
+    assert [each.kind for each in world.state.work.events] == [EventKind.KEPT]
     before = world.job()
     world.feed(ev.KeepWithdrawn(JOB))
-    assert world.state.idlenesses == {}
+    assert world.state.work.idlenesses == {}
     assert world.job() == replace(before, version=before.version + 1)
-    assert [each.kind for each in world.state.events] == [EventKind.KEPT, EventKind.KEEP_ENDED]
+    assert [each.kind for each in world.state.work.events] == [EventKind.KEPT, EventKind.KEEP_ENDED]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_job_at_its_end_cannot_be_kept(fields: dict[str, Any], known: Idleness |
     world = made()
     if known is not None:
         world.state.put(known)
-    world.state.jobs[JOB] = replace(world.job(), **fields)
+    world.state.work.jobs[JOB] = replace(world.job(), **fields)
     with pytest.raises(Conflict, match="job j1 is "):
         idle.on_keep_asked(turn_of(world), ev.KeepAsked(JOB, 5.0, None, "ann"))
 
@@ -266,7 +266,7 @@ def test_job_cannot_be_kept_without_rules() -> None:
     world = World()
     with pytest.raises(NotFound):
         idle.on_keep_asked(turn_of(world), ev.KeepAsked(JOB, 5.0, None, "ann"))
-    world.state.jobs[JOB] = Job(JOB, spec(gpus=1), 0.0, 1)
+    world.state.work.jobs[JOB] = Job(JOB, spec(gpus=1), 0.0, 1)
     with pytest.raises(Conflict, match="no document of queues"):
         idle.on_keep_asked(turn_of(world), ev.KeepAsked(JOB, 5.0, None, "ann"))
 
@@ -278,10 +278,10 @@ def test_keep_calls_a_warning_off_task_by_task() -> None:
     change(world, notice=warning)
     before = world.job()
     world.feed(ev.KeepAsked(JOB, 500.0, None, "ann"))
-    assert [task.notice for task in world.state.round_of(before)] == [
+    assert [task.notice for task in world.state.work.round_of(before)] == [
         replace(warning, number=4, warning=False, recalled_at=1000.0), None,
     ]  # fmt: skip
-    assert [each.kind for each in world.state.events] == [EventKind.IDLE_OVER, EventKind.KEPT]
+    assert [each.kind for each in world.state.work.events] == [EventKind.IDLE_OVER, EventKind.KEPT]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_idle_warning_says_what_comes_to_each_task(policy: IdlePolicy, what: str
     run(rig, tasks=2)
     world = rig.world
     rig.play(90)
-    first = world.state.round_of(world.job())[0]
+    first = world.state.work.round_of(world.job())[0]
     gone = Notice(3, NoticeReason.DRAIN, "", 900.0, 950.0, recalled_at=940.0, told=2)
     world.state.set_task(replace(first, notice=gone))
     sent = every(rig.play(10), fx.GiveNotice)
@@ -303,10 +303,10 @@ def test_idle_warning_says_what_comes_to_each_task(policy: IdlePolicy, what: str
     assert ("waits" in why) is (policy is IdlePolicy.PRESSURE)
     now = world.now
     warning = Notice(1, NoticeReason.IDLE, why, now, now + 100.0, warning=True)
-    assert [task.notice for task in world.state.round_of(world.job())] == [
+    assert [task.notice for task in world.state.work.round_of(world.job())] == [
         replace(warning, number=4, told=2), warning,
     ]  # fmt: skip
     assert [each.notice.number for each in sent if each.notice.warning] == [4, 1]
     assert rig.kinds() == [EventKind.IDLE_WARNING]
-    known = world.state.idlenesses[JOB]
+    known = world.state.work.idlenesses[JOB]
     assert known == Idleness(JOB, 1, IdleState.WARNED, now, 100_000, 0, now)

@@ -32,7 +32,9 @@ def world() -> World:
 
 def running(world: World, name: str = "j1", card: int = 0, *, age_s: float = 10.0, **fields: Any) -> Job:
     """A job whose tasks run since then, each with a card."""
-    job = Job(JobId(name), spec(**{"name": name, "gpus": 1, **fields}), world.now, world.state.next_sequence)
+    job = Job(
+        JobId(name), spec(**{"name": name, "gpus": 1, **fields}), world.now, world.state.work.next_sequence
+    )
     count = job.spec.tasks
     ids = [TaskId(f"{name}.1" if count == 1 else f"{name}.1.{rank}") for rank in range(count)]
     world.state.set_job(replace(job, state=JobState.RUNNING, task_id=ids[0], launches=1))
@@ -44,7 +46,7 @@ def running(world: World, name: str = "j1", card: int = 0, *, age_s: float = 10.
                 launch=1 if count > 1 else 0, rank=rank,
             )
         )  # fmt: skip
-    return world.state.jobs[job.id]
+    return world.state.work.jobs[job.id]
 
 
 def turn_of(world: World) -> Turn:
@@ -53,7 +55,7 @@ def turn_of(world: World) -> Turn:
 
 def change(world: World, name: str, **fields: Any) -> None:
     """A task as it is with these fields."""
-    world.state.set_task(replace(world.state.tasks[TaskId(name)], **fields))
+    world.state.set_task(replace(world.state.work.tasks[TaskId(name)], **fields))
 
 
 def give(
@@ -65,7 +67,7 @@ def give(
 
 
 def tasks(world: World, name: str = "j1") -> dict[str, Task]:
-    return {str(task.id): task for task in world.state.round_of(world.job(name))}
+    return {str(task.id): task for task in world.state.work.round_of(world.job(name))}
 
 
 def test_notice_is_given_to_each_task_with_all_that_it_says(world: World) -> None:
@@ -79,7 +81,7 @@ def test_notice_is_given_to_each_task_with_all_that_it_says(world: World) -> Non
         ("j1.1.0", 30.0), ("j1.1.1", 30.0),
     ]  # fmt: skip
     assert world.job().message == f"{WHY}; it is ended in 30 s"
-    (told,) = world.state.events
+    (told,) = world.state.work.events
     assert (told.kind, told.job_id, told.notice) == (EventKind.NOTICE, "j1", first)
 
 
@@ -109,10 +111,10 @@ def test_second_notice_with_a_later_end_changes_only_for_whom(world: World) -> N
     running(world)
     give(world, by=JobId("other"), notice_s=30.0)
     before = tasks(world)["j1.1"]
-    job, said = world.job(), len(world.state.events)
+    job, said = world.job(), len(world.state.work.events)
     effects = give(world, by=JobId("third"), notice_s=30.0)
     assert tasks(world) == {"j1.1": replace(before, preempted_for=JobId("third"))}
-    assert (every(effects, fx.GiveNotice), world.job(), len(world.state.events)) == ([], job, said)
+    assert (every(effects, fx.GiveNotice), world.job(), len(world.state.work.events)) == ([], job, said)
     give(world, notice_s=31.0)
     assert tasks(world)["j1.1"].preempted_for == "third", "a notice for no job takes none away"
     give(world, notice_s=29.0)
@@ -130,7 +132,7 @@ def test_notice_whose_end_is_now_ends_all_tasks_at_once(world: World) -> None:
     whole = Notice(1, NoticeReason.RECLAIM, WHY, 1000.0, 1000.0)
     assert [task.notice for task in tasks(world).values()] == [whole, whole]
     assert world.job().message == f"{WHY}; it is ended here and queued again"
-    assert [(each.kind, each.notice) for each in world.state.events] == [(EventKind.END, whole)]
+    assert [(each.kind, each.notice) for each in world.state.work.events] == [(EventKind.END, whole)]
 
 
 def test_notice_of_a_gang_of_which_one_task_runs_has_its_time(world: World) -> None:
@@ -156,7 +158,10 @@ def test_recall_keeps_all_of_a_notice_but_its_number_and_its_standing(world: Wor
     assert {task.preempted_for for task in tasks(world).values()} == {None}
     job = world.job()
     assert (job.message, job.room_made_at, job.room_on) == ("it goes on: all is well", None, ())
-    assert (world.state.events[-1].kind, world.state.events[-1].notice) == (EventKind.RECALL, recalled)
+    assert (world.state.work.events[-1].kind, world.state.work.events[-1].notice) == (
+        EventKind.RECALL,
+        recalled,
+    )
     assert not recall(world), "it stands no more"
 
 

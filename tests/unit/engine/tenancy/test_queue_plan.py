@@ -127,7 +127,7 @@ def shares_of(world: World) -> Shares:
 
 def test_capacities_are_those_of_nodes_that_are_there_by_pool_and_cost() -> None:
     world = made()
-    tree = world.state.tree
+    tree = world.state.quota.tree
     assert capacities(world.state, tree) == {
         "default": PoolCapacity(6000, {"A100": 1}), "fast": PoolCapacity(6000, {"H100": 3}),
     }  # fmt: skip
@@ -141,7 +141,7 @@ def test_capacities_are_those_of_nodes_that_are_there_by_pool_and_cost() -> None
 def test_capacities_have_processors_and_memory_where_these_count() -> None:
     world = made()
     latest = Resources(cpus=8, mem_mib=4000), Resources(cpus=2, mem_mib=9000)
-    world.state.capacities = {AgentId("a1"): Capacity(1000.0, *latest)}
+    world.state.cluster.capacities = {AgentId("a1"): Capacity(1000.0, *latest)}
     by_drf, plain = Tree(replace(DOCUMENT, fairness=Fairness.DRF)), Tree(DOCUMENT)
     fast = PoolCapacity(6000, {"H100": 3})
     has = PoolCapacity(6000, {"A100": 1}, 8000, 9000)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from mesos_gpu.engine.indexes.leaves import leaf_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.room.hopeless import fit_nowhere
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.tenancy import seats
@@ -52,8 +52,8 @@ def plain(turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_st
             lines.setdefault(leaf, []).append(Ask(job.id, (ground.granted(job),), job.spec.tasks, rank(job)))
     waiting: dict[str, list[Job]] = {}
     hopeless = fit_nowhere(state, now)
-    for _, job_id in state.queue:
-        job = state.jobs[job_id]
+    for _, job_id in state.work.queue:
+        job = state.work.jobs[job_id]
         due = job.not_before <= now or job.room_made_at is not None
         due = due and job.id not in hopeless
         if job.spec.gpus and due and leaf_of(tree, job) in open_ and not budgets.must_borrow(job):
@@ -69,9 +69,9 @@ def plain(turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_st
     for leaf, line in lines.items():
         line.sort(key=lambda ask: ask.rank)
         after_s = tree.queues[leaf].resolved.starve_after_s
-        waits = (i for i, ask in enumerate(line) if state.jobs[ask.job_id].state is JobState.PENDING)
+        waits = (i for i, ask in enumerate(line) if state.work.jobs[ask.job_id].state is JobState.PENDING)
         first = next(waits, None)
-        if first is not None and now - in_line_since(state.jobs[line[first].job_id]) >= after_s:
+        if first is not None and now - in_line_since(state.work.jobs[line[first].job_id]) >= after_s:
             line[first] = replace(line[first], starving=True)
     return lines
 

@@ -38,12 +38,12 @@ def made(queues: dict[str, QueueSpec] | None = None, **more: Any) -> World:
 
 
 def ground_of(world: World) -> Ground:
-    return Ground(world.state, world.state.tree, world.now)
+    return Ground(world.state, world.state.quota.tree, world.now)
 
 
 def waits(world: World, name: str = "j1", at: float = 0.0, **fields: Any) -> Job:
     job = Job(JobId(name), spec(**{"queue": "ml", "gpus": 1, "preemptible": True, **fields}), at or world.now,
-              world.state.next_sequence)  # fmt: skip
+              world.state.work.next_sequence)  # fmt: skip
     world.state.set_job(job)
     return world.job(name)
 
@@ -68,7 +68,7 @@ def test_ground_has_all_gpus_by_pool_and_cost() -> None:
     world = made()
     ground = ground_of(world)
     assert ground.capacity == {"default": 8000, "fast": 12_000, "old": 2000}
-    assert [ground.pool_of(world.state.nodes.get(AgentId(name))) for name in ("h1", "a1", "x")] == [
+    assert [ground.pool_of(world.state.cluster.nodes.get(AgentId(name))) for name in ("h1", "a1", "x")] == [
         "fast", "default", "default",
     ]  # fmt: skip
 
@@ -187,7 +187,7 @@ def seated(world: World, **more: Any) -> tuple[dict[str, Seat], dict[str, Seat |
     seating = seat(Turn(world.state, world.settings, world.now), **{"may_start": lambda *_: True, **more})
     given = {str(job_id): each for job_id, each in seating.given.items()}
     return given, {
-        str(job.id): job.seat for job in world.state.jobs.values() if job.state is JobState.RUNNING
+        str(job.id): job.seat for job in world.state.work.jobs.values() if job.state is JobState.RUNNING
     }
 
 

@@ -32,7 +32,7 @@ def in_pieces(world: Tenants, owed: Guarantee, *, preemptible: bool = True) -> N
         world.ends(f"filler{i}")
         world.runs(f"small{i}", "team", 2, preemptible=preemptible)
     assert [world.seat_of(f"small{i}") for i in range(2)] == ["team", "team"]
-    hosts = {world.state.round_of(world.job(name))[0].agent_id for name in ("small0", "small1")}
+    hosts = {world.state.work.round_of(world.job(name))[0].agent_id for name in ("small0", "small1")}
     assert len(hosts) == 2, "they lie in pieces"
 
 
@@ -67,7 +67,9 @@ def test_notice_of_a_move_names_its_taker_and_reason(world: Tenants) -> None:
     for _ in range(6):
         world.passes(1)
     told = [
-        task for task in world.state.tasks.values() if task.notice is not None and task.notice.by == "whole"
+        task
+        for task in world.state.work.tasks.values()
+        if task.notice is not None and task.notice.by == "whole"
     ]
     (mover,) = [task for task in told if str(task.job_id).startswith("small")]
     assert mover.notice is not None
@@ -105,7 +107,7 @@ def test_non_preemptible_job_does_not_move_for_a_shape(world: Tenants) -> None:
     in_pieces(world, shapes(2, 4), preemptible=False)
     world.submit("whole", queue="team", gpus=4)
     assert starts_within(world, "whole", 60) > 60
-    assert not any(job.stopped for job in world.state.jobs.values())
+    assert not any(job.stopped for job in world.state.work.jobs.values())
     world.ends("small0")
     assert starts_within(world, "whole", 10) <= 10
 
@@ -119,7 +121,7 @@ def test_job_without_another_place_does_not_move_for_a_shape(world: Tenants) -> 
         world.runs(f"fenced{i}", "other", 2)
     world.submit("whole", queue="team", gpus=4)
     assert starts_within(world, "whole", 60) > 60
-    assert not any(job.stopped for job in world.state.jobs.values())
+    assert not any(job.stopped for job in world.state.work.jobs.values())
 
 
 def test_shapes_move_no_job_while_borrowers_are_only_protected(world: Tenants) -> None:

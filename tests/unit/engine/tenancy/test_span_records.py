@@ -42,7 +42,7 @@ def started(world: World, name: str = "j1", **fields: Any) -> Span:
     world.state.set_job(replace(job, spec=replace(job.spec, cpus=1)))
     world.offers(offer(f"{name}-o", "a1", gpus=2))
     world.status(f"{name}.1", "TASK_RUNNING")
-    return world.state.spans[TaskId(f"{name}.1")]
+    return world.state.ledger.spans[TaskId(f"{name}.1")]
 
 
 def records(effects: list[fx.Effect]) -> list[Closed]:
@@ -73,10 +73,10 @@ def test_span_says_all_of_what_a_task_holds(
 def ended(world: World, state: str, **fields: Any) -> Closed:
     """The task ends ten seconds after its begin, as it is with those fields."""
     world.tick(10.0)
-    task = world.state.tasks[TaskId("j1.1")]
+    task = world.state.work.tasks[TaskId("j1.1")]
     world.state.set_task(replace(task, **fields))
     (record,) = records(world.status("j1.1", state))
-    assert TaskId("j1.1") not in world.state.spans
+    assert TaskId("j1.1") not in world.state.ledger.spans
     return record
 
 
@@ -157,7 +157,7 @@ def test_span_is_followed_by_another_at_a_change(
     effects = world.feed(ev.QueuesChanged(document, 1))
     assert records(effects) == [Closed(span, 1_017_000, 0, 0, reason)]
     after = replace(span, begins_ms=1_017_000, wait_ms=0, wanted_milli=0, **fields)
-    assert list(world.state.spans.values()) == [after]
+    assert list(world.state.ledger.spans.values()) == [after]
     assert records(world.tick(5.0)) == []
     assert ended(world, "TASK_FINISHED").span == after
 
@@ -166,7 +166,7 @@ def test_span_that_changes_at_its_begin_is_the_other_from_the_begin_on() -> None
     world = made()
     span = started(world)
     assert records(world.feed(ev.QueuesChanged(OWED, 1))) == []
-    assert list(world.state.spans.values()) == [replace(span, borrowed=False)]
+    assert list(world.state.ledger.spans.values()) == [replace(span, borrowed=False)]
 
 
 def test_span_keeps_its_costs_while_its_node_tells_of_no_models() -> None:
@@ -175,7 +175,7 @@ def test_span_keeps_its_costs_while_its_node_tells_of_no_models() -> None:
     world.tick(10.0)
     world.report("a1")
     assert records(world.feed(ev.QueuesChanged(replace(DOCUMENT, version=7), 1))) == []
-    assert list(world.state.spans.values()) == [span]
+    assert list(world.state.ledger.spans.values()) == [span]
 
 
 def test_unmet_demand_is_that_of_all_jobs_that_wait_for_gpus() -> None:
@@ -220,10 +220,10 @@ def test_unmet_demand_of_an_array_counts_tasks_behind_its_first_draft_once() -> 
     world.feed(ev.KillRequested(JobId("job")))
     world.feed(ev.JobSubmitted(JobId("sweep-1"), wanted))
     world.offers(offer("o", "a1", gpus=1))
-    task = next(task for task in world.state.tasks.values() if task.job_id is not None)
+    task = next(task for task in world.state.work.tasks.values() if task.job_id is not None)
     world.status(task.id, "TASK_RUNNING")
     world.status(task.id, "TASK_FAILED")
     world.now += 100.0
-    waiting = [world.state.jobs[job_id].index for _, job_id in world.state.queue]
+    waiting = [world.state.work.jobs[job_id].index for _, job_id in world.state.work.queue]
     assert waiting == [0, 2], "one waits again, and one is the first draft"
     assert [each.unmet for _, each in unmet(world.state, world.now)] == [1000 * 99_000, 3 * 1000 * 100_000]

@@ -47,7 +47,7 @@ def account(span: Span) -> tuple[str, str, str, str, int]:
 
 def test_spans_are_put_down_to_the_owner_the_queue_and_the_class_of_the_job() -> None:
     world = made()
-    span = world.state.spans[started(world)]
+    span = world.state.ledger.spans[started(world)]
     assert account(span) == ("ann?", "ml", "batch", "", 50)
     assert [(part.model, part.gpu_milli, part.cost_milli) for part in span.parts] == [("A100", 2000, 6000)]
 
@@ -69,7 +69,7 @@ def test_spans_have_the_wait_of_each_launch_and_a_gang_says_it_once() -> None:
     world.submit("j1", gpus=1, tasks=2)
     world.tick(20.0)
     world.node("a1", gpu("g0"), gpu("g1"))
-    waits = {task_id: (span.wait_ms, span.wanted_milli) for task_id, span in world.state.spans.items()}
+    waits = {task_id: (span.wait_ms, span.wanted_milli) for task_id, span in world.state.ledger.spans.items()}
     assert waits == {"j1.1.0": (20_000, 2000), "j1.1.1": (0, 0)}
 
 
@@ -83,18 +83,18 @@ def test_spans_of_a_second_launch_wait_from_when_the_job_may_start_again() -> No
     world.tick(60.0)
     world.report("a1", gpu("g0"), gpu("g1"))
     world.offers(offer("o2", "a1", gpus=2))
-    (span,) = world.state.spans.values()
+    (span,) = world.state.ledger.spans.values()
     assert (span.task_id, span.wait_ms) == ("j1.2", round((world.now - again_at) * 1000))
 
 
 def test_spans_that_change_while_the_clock_is_set_back_are_not_negative() -> None:
     world = made()
     task_id = started(world)
-    began_ms = world.state.spans[task_id].begins_ms
+    began_ms = world.state.ledger.spans[task_id].begins_ms
     world.now -= 500.0
     other = replace(DOCUMENT, gpu_cost={"A100": 5})
     assert records(world.feed(ev.QueuesChanged(other, 1))) == [], "nothing was held as it was"
-    span = world.state.spans[task_id]
+    span = world.state.ledger.spans[task_id]
     assert (span.begins_ms, span.cost_milli) == (began_ms, 10_000)
     (record,) = records(world.status(task_id, "TASK_FINISHED"))
     assert record.ends_ms == record.span.begins_ms == began_ms
@@ -105,7 +105,7 @@ def test_spans_that_change_follow_each_other_without_a_gap() -> None:
     task_id = started(world)
     world.tick(10.0)
     (record,) = records(world.feed(ev.QueuesChanged(replace(DOCUMENT, gpu_cost={"A100": 5}), 1)))
-    span = world.state.spans[task_id]
+    span = world.state.ledger.spans[task_id]
     assert (record.reason, record.ends_ms, span.wait_ms, span.wanted_milli) == (
         SpanEnd.RULES, span.begins_ms, 0, 0,
     )  # fmt: skip
@@ -127,14 +127,14 @@ def test_span_reasons_follow_from_the_end_of_the_task(
     state: TaskState, fields: dict[str, object], reason: SpanEnd
 ) -> None:
     world = made()
-    task = world.state.tasks[started(world)]
+    task = world.state.work.tasks[started(world)]
     assert reason_of(replace(task, state=state, **fields)) is reason  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reason", NoticeReason)
 def test_span_reasons_are_those_of_a_notice_that_stands(reason: NoticeReason) -> None:
     world = made()
-    task = world.state.tasks[started(world)]
+    task = world.state.work.tasks[started(world)]
     notice = Notice(1, reason, "", at=1000.0, until=1060.0)
     noticed = replace(task, state=TaskState.LOST, evicted="it had its notice", notice=notice)
     assert reason_of(noticed) is SpanEnd(reason.value)

@@ -32,7 +32,7 @@ def tree_world(
 def apply(world: World, queues: dict[str, QueueSpec], **document: object) -> None:
     """A new version of the document."""
     made = QueueDocument(queues=queues, **document)  # type: ignore[arg-type]
-    world.feed(ev.QueuesChanged(made, world.state.queues.version))
+    world.feed(ev.QueuesChanged(made, world.state.quota.queues.version))
 
 
 def node(world: World, name: str, gpus: int, model: str = "A100") -> None:
@@ -50,7 +50,7 @@ def running(world: World) -> set[str]:
     """The jobs that hold something."""
     return {
         str(job.id)
-        for job in world.state.jobs.values()
+        for job in world.state.work.jobs.values()
         if job.state in (JobState.STARTING, JobState.RUNNING, JobState.KILLING)
     }
 

@@ -319,14 +319,14 @@ def test_no_check_goes_to_a_port_that_commands_the_cluster(checks: Checks, repor
 
 def test_check_knows_the_control_ports() -> None:
     state = State(0.0)
-    state.master_url = "http://192.0.2.1:5050"
+    state.mesos.master_url = "http://192.0.2.1:5050"
     own = [ControlPort("api", 8080, boot_id="b"), ControlPort("api", 8080, "192.0.2.9")]
     outward = Outward(check_low_ports=True)
     way = Watching(lambda _: None, outward, own)._way(state)
     assert way == Way(
         outward, frozenset({5050}), frozenset({(ip_address("192.0.2.9"), 8080)}), frozenset({8080}), False
     )
-    state.master_url = "http://127.0.0.1:5050"
+    state.mesos.master_url = "http://127.0.0.1:5050"
     assert Watching(lambda _: None, outward, own)._way(state).is_here
 
 

@@ -379,7 +379,7 @@ def rules(text: object) -> tuple[Constraint, ...]:
 
 def where(world: World, name: str) -> str:
     job = world.job(name)
-    return str(world.state.tasks[job.task_id].agent_id) if job.task_id else "-"
+    return str(world.state.work.tasks[job.task_id].agent_id) if job.task_id else "-"
 
 
 def again(world: World) -> None:
@@ -387,7 +387,7 @@ def again(world: World) -> None:
     world.serial += 1
     world.offers(*(
         replace(offer(f"n{world.serial}-{node.id}", node.id), zone=node.zone, attributes=node.attributes)
-        for node in list(world.state.nodes.values())
+        for node in list(world.state.cluster.nodes.values())
     ))  # fmt: skip
 
 
@@ -424,7 +424,7 @@ def test_constraints_hold_over_a_restart(world: World) -> None:
     kept = State.restored(world.now, saved_of(world.state))
     after = World(state=kept, now=world.now)
     after.register()
-    assert {node.zone for node in kept.nodes.values()} == {"east", "west"}
+    assert {node.zone for node in kept.cluster.nodes.values()} == {"east", "west"}
     again(after)
     assert {submit(after, "j2", app="web", constraints="@zone UNIQUE")[0], where(after, "j1")} > {"a3"}
     assert submit(after, "j3", app="web", constraints="@zone UNIQUE") == ["-"]

@@ -71,12 +71,12 @@ def test_costly_constraint_is_compared_with_all_agents_in_the_end(world: World, 
         )
     )
     for _ in range(100):
-        if not world.state.unmatched:
+        if not world.state.match.unmatched:
             break
         before = len(work)
         world.feed()
         assert sum(work[before:]) <= WORK_OF_JOB + max(work)
-    assert not world.state.unmatched
+    assert not world.state.match.unmatched
     assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS
     world.feed(submitted("again", constraints=world.job("never").spec.constraints))
     assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS, "what is known is not compared again"
@@ -96,9 +96,9 @@ def test_explanation_reports_a_costly_constraint_still_to_be_compared(world: Wor
     world.feed(submitted("never", constraints=costly(1), cpus=1000.0))
     why = StateView(world.state, world.settings, world.now).explain(JobId("never"))
     assert "still to be compared with this agent" in str(why)
-    before = dict(world.state.verdicts)
+    before = dict(world.state.match.verdicts)
     StateView(world.state, world.settings, world.now).explain(JobId("never"))
-    assert world.state.verdicts == before, "a reader changes nothing"
+    assert world.state.match.verdicts == before, "a reader changes nothing"
 
 
 def test_verdicts_on_constraints_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -405,7 +405,7 @@ def test_explanation_reports_a_refused_claim() -> None:
     world = World()
     world.register()
     world.node("a1", gpu("g0"))
-    world.state.contested[GpuId("g0")] = world.now + 5
+    world.state.gpus.contested[GpuId("g0")] = world.now + 5
     world.submit(gpus=1)
     why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
     assert why.nodes[0].reasons == ("lacks 1 GPU: g0 is used by others: a claim of it was refused",)

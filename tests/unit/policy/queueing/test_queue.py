@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.queue.leaves import rank_in_leaf
+from mesos_gpu.engine.indexes.leaves import rank_in_leaf
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
@@ -301,9 +301,9 @@ def world(*, cards: int = 4, agents: int = 1, cpus: float = 64, **settings: obje
 def run(made: World, job_id: str, **fields: object) -> str:
     """A job that runs, and the rest of its agent's resources offered again."""
     made.feed(ev.JobSubmitted(JobId(job_id), spec(**fields)))
-    for agent in made.state.nodes if made.job(job_id).task_id is None else ():
+    for agent in made.state.cluster.nodes if made.job(job_id).task_id is None else ():
         give(made, agent)  # they were given back while nothing waited
-    task = made.state.tasks[TaskId(f"{job_id}.1")]
+    task = made.state.work.tasks[TaskId(f"{job_id}.1")]
     made.status(task.id, "TASK_RUNNING", agent=task.agent_id)
     give(made, task.agent_id)
     return task.agent_id
@@ -312,9 +312,9 @@ def run(made: World, job_id: str, **fields: object) -> str:
 def give(made: World, agent: str, cards: int = 4) -> None:
     """Offer all that nobody holds there."""
     made.serial += 1
-    held = [t for t in made.state.tasks.values() if t.agent_id == agent and not t.ended]
-    for old in [o for o in made.state.offers.values() if o.agent_id == agent]:
-        made.state.drop_offer(old.id)
+    held = [t for t in made.state.work.tasks.values() if t.agent_id == agent and not t.ended]
+    for old in [o for o in made.state.cluster.offers.values() if o.agent_id == agent]:
+        made.state.cluster.drop_offer(old.id)
     free = cards - sum(len(t.gpus) for t in held)
     made.offers(offer(f"x{made.serial}", agent, cpus=60 - 2 * len(held), gpus=free))
 
@@ -325,7 +325,7 @@ def end(made: World, name: str, agent: str = "a0") -> None:
 
 
 def pending(made: World) -> set[str]:
-    return {each.id for each in made.state.jobs.values() if each.state is JobState.PENDING}
+    return {each.id for each in made.state.work.jobs.values() if each.state is JobState.PENDING}
 
 
 def view(made: World) -> StateView:
@@ -442,7 +442,7 @@ def test_old_job_of_low_priority_is_served_before_a_stream_of_higher_ones() -> N
         end(made, previous)
         if made.job("low").state is JobState.STARTING:
             break
-        previous = next(n for n in made.state.jobs if made.job(n).state is JobState.STARTING)
+        previous = next(n for n in made.state.work.jobs if made.job(n).state is JobState.STARTING)
     assert i == 4  # five steps of ten seconds, from the first stream job to the one of its own height
 
 
@@ -457,7 +457,7 @@ def test_limit_is_never_exceeded_and_holds_over_a_restart() -> None:
     give(made, "a0")
     give(made, "a1")
     assert pending(made) == {"y"}
-    end(made, "x", made.state.tasks[TaskId("x.1")].agent_id)
+    end(made, "x", made.state.work.tasks[TaskId("x.1")].agent_id)
     assert pending(made) == set()
 
 
@@ -539,7 +539,7 @@ def test_explanation_estimates_from_the_history_of_a_name() -> None:
 def test_ten_thousand_pending_jobs_on_a_hundred_full_nodes_are_matched_in_time() -> None:
     """Measured: 20 to 35 ms. The bound is for the thread's own processor time: other tests run beside it."""
     made = world(agents=100, queue_limits={"lab": 40})
-    for agent in made.state.nodes:
+    for agent in made.state.cluster.nodes:
         run(made, f"on-{agent}", gpus=4, timeout_s=1000.0 + len(agent))
     for i in range(10_000):
         wanted = spec(
@@ -550,7 +550,7 @@ def test_ten_thousand_pending_jobs_on_a_hundred_full_nodes_are_matched_in_time()
             timeout_s=(None, 30.0, 5000.0)[i % 3],
         )
         step(made.state, ev.JobSubmitted(JobId(f"j{i}"), wanted), made.now, made.settings)
-    for agent in made.state.nodes:
+    for agent in made.state.cluster.nodes:
         offers = (replace(offer(f"p-{agent}", agent, cpus=50), received_at=made.now),)
         step(made.state, ev.OffersArrived(offers), made.now, made.settings)
     took_s = []
@@ -578,7 +578,7 @@ def test_drained_or_lost_node_is_not_kept() -> None:
     run(made, "x", gpus=4, timeout_s=10)
     run(made, "y", gpus=4, timeout_s=50)
     made.submit("big", gpus=4)
-    made.state.set_node(replace(made.state.nodes[AgentId("a0")], lost_at=made.now))
+    made.state.cluster.set_node(replace(made.state.cluster.nodes[AgentId("a0")], lost_at=made.now))
     kept = view(made).waiting(1)[0].kept
     assert kept is not None
     assert (kept.hostname, kept.gpus) == ("a1.example", tuple(GpuId(f"g1{i}") for i in range(4)))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine.charges import ALL
+from mesos_gpu.engine.indexes.charges import ALL
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
@@ -86,7 +86,7 @@ def test_share_waits_for_a_part_of_a_card_and_the_queue_says_which() -> None:
     made.status("ends.1", "TASK_FINISHED", agent="a1")
     made.offers(offer("x4", "a1", cpus=8))
     assert pending(made) == set()
-    assert made.state.tasks[TaskId("wants.1")].gpus == ("s0",)
+    assert made.state.work.tasks[TaskId("wants.1")].gpus == ("s0",)
 
 
 def test_limit_is_kept_by_a_restart_with_shares() -> None:

@@ -42,11 +42,13 @@ class Cluster:
     def node(self, name: str, model: str = "A100", gpus: int = 4) -> None:
         cards = tuple(gpu(f"{name}-{i}", model) for i in range(gpus))
         said = Inventory(cards, "simulated", "535")
-        self.state.set_node(Node(AgentId(name), name, inventory=said, reported_at=NOW))
+        self.state.cluster.set_node(Node(AgentId(name), name, inventory=said, reported_at=NOW))
 
     def run(self, name: str, node: str, gpus: int = 1, *, age_s: float = 100.0, **fields: Any) -> Job:
-        agent, number = AgentId(node), len(self.state.jobs) + 1
-        free = [card.id for card in self.state.nodes[agent].gpus if card.id not in self.state.holders]
+        agent, number = AgentId(node), len(self.state.work.jobs) + 1
+        free = [
+            card.id for card in self.state.cluster.nodes[agent].gpus if card.id not in self.state.gpus.holders
+        ]
         wanted = spec(name=name, gpus=gpus, **{"preemptible": True, **fields})
         task_id, started_at = TaskId(f"{name}.1"), NOW - age_s
         job = Job(
@@ -69,14 +71,18 @@ class Cluster:
         return job
 
     def drain(self, name: str) -> None:
-        self.state.drains[Target.NODE, name] = Drain(Target.NODE, name, "new fan", "", NOW)
+        self.state.cluster.drains[Target.NODE, name] = Drain(Target.NODE, name, "new fan", "", NOW)
 
     def plan(self, settings: Settings = SETTINGS, **fields: Any) -> Plan:
         """For a request; what is not held is on offer."""
-        self.state.drop_offers()
-        for node in self.state.nodes.values():
-            tasks = [t for t in map(self.state.tasks.__getitem__, self.state.live) if t.agent_id == node.id]
-            jobs = [self.state.jobs[task.job_id].spec for task in tasks if task.job_id]
+        self.state.cluster.drop_offers()
+        for node in self.state.cluster.nodes.values():
+            tasks = [
+                t
+                for t in map(self.state.work.tasks.__getitem__, self.state.work.live)
+                if t.agent_id == node.id
+            ]
+            jobs = [self.state.work.jobs[task.job_id].spec for task in tasks if task.job_id]
             left = offer(
                 str(node.id),
                 node.id,
@@ -84,7 +90,7 @@ class Cluster:
                 mem=16384 - sum(job.mem_mib for job in jobs),
                 gpus=len(node.gpus) - sum(job.gpus for job in jobs),
             )
-            self.state.hold_offer(left)
+            self.state.cluster.hold_offer(left)
         return plan(StateView(self.state, settings, NOW).defrag(spec(**fields)))
 
 
@@ -154,7 +160,7 @@ def killed(job: Job, state: State) -> None:
 
 
 def evicted(job: Job, state: State) -> None:
-    state.set_task(replace(state.tasks[TaskId("b.1")], evicted="its node is drained"))
+    state.set_task(replace(state.work.tasks[TaskId("b.1")], evicted="its node is drained"))
 
 
 def cut_off(job: Job, state: State) -> None:
@@ -181,9 +187,9 @@ def test_plan_moves_no_job_to_a_drained_or_lost_node() -> None:
     assert moves(cluster.plan(gpus=4, constraints=(on("n1"),))) == [("a", "n1", "n3")]
     cluster.drain("n3")
     assert not cluster.plan(gpus=4).feasible
-    cluster.state.drains.clear()
-    lost = cluster.state.nodes[AgentId("n3")]
-    cluster.state.set_node(replace(lost, lost_at=NOW))
+    cluster.state.cluster.drains.clear()
+    lost = cluster.state.cluster.nodes[AgentId("n3")]
+    cluster.state.cluster.set_node(replace(lost, lost_at=NOW))
     assert not cluster.plan(gpus=4).feasible
 
 
@@ -196,11 +202,11 @@ def test_plan_counts_no_sick_card_as_room() -> None:
     cluster.run("a", "n1", 2)
     cluster.run("b", "n2", 2)
     for name in ("n1", "n2"):
-        node = cluster.state.nodes[AgentId(name)]
+        node = cluster.state.cluster.nodes[AgentId(name)]
         cards = tuple(
             replace(card, health=Health.SICK) if card.minor % 10 == 0 else card for card in node.gpus
         )
-        cluster.state.set_node(replace(node, inventory=Inventory(cards, "simulated", "535")))
+        cluster.state.cluster.set_node(replace(node, inventory=Inventory(cards, "simulated", "535")))
     assert (
         cluster.plan(gpus=4).reason
         == "no plan: no node is large enough, even when all that runs there has ended"
@@ -225,7 +231,7 @@ def test_plan_moves_a_job_with_its_needs(fields: dict[str, Any]) -> None:
     cluster.run("b", "n3", 2, preemptible=False, mem_mib=1000)
     assert cluster.plan(gpus=4).feasible
     cluster.run("c", "n1", 0, **fields)
-    job = cluster.state.jobs[JobId("a")]
+    job = cluster.state.work.jobs[JobId("a")]
     cluster.state.set_job(replace(job, spec=replace(job.spec, **fields)))
     assert not cluster.plan(gpus=4).feasible
 
@@ -288,10 +294,10 @@ def full(cluster: Cluster) -> None:
 def test_sick_gpu_that_mesos_offers_is_not_free() -> None:
     cluster = Cluster("n1", "n2")
     full(cluster)
-    node = cluster.state.nodes[AgentId("n1")]
+    node = cluster.state.cluster.nodes[AgentId("n1")]
     *well, last = node.gpus
     sick = Inventory((*well, replace(last, health=Health.SICK)), "simulated", "535")
-    cluster.state.set_node(replace(node, inventory=sick))
+    cluster.state.cluster.set_node(replace(node, inventory=sick))
     little = "no plan: only 1 GPUs are free in all, and it needs 4: moves make none free"
     assert cluster.plan(gpus=4).reason == little
 
@@ -323,9 +329,9 @@ def test_plan_stays_valid_when_the_state_changes() -> None:
     cluster.run("w", "n1", 1, app="web", constraints=(UNIQUE,))
     cluster.run("v", "n2", 3, preemptible=False)
     asked = problem(cluster, gpus=4)
-    cluster.state.nodes.clear()
-    cluster.state.tasks.clear()
-    cluster.state.live.clear()
+    cluster.state.cluster.nodes.clear()
+    cluster.state.work.tasks.clear()
+    cluster.state.work.live.clear()
     assert moves(plan(asked)) == [("w", "n1", "n2")]
 
 

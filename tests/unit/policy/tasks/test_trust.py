@@ -108,7 +108,7 @@ def say_inventory(
 
 
 def monitor(world: World, agent: str = "a1") -> str:
-    task_id = world.state.nodes[AgentId(agent)].monitor
+    task_id = world.state.cluster.nodes[AgentId(agent)].monitor
     assert task_id is not None
     return task_id
 
@@ -118,17 +118,17 @@ def running(world: World) -> TaskId:
     task_id = world.job().task_id
     assert task_id is not None
     say(world, task_id, "TASK_RUNNING", 1)
-    assert world.state.tasks[task_id].state is TaskState.RUNNING
+    assert world.state.work.tasks[task_id].state is TaskState.RUNNING
     return task_id
 
 
 @pytest.mark.parametrize("state", ["TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_RUNNING"])
 def test_update_without_a_seal_changes_nothing_and_the_card_stays_held(world: World, state: str) -> None:
     task_id = running(world)
-    before = repr(world.state.tasks), repr(world.state.jobs)
+    before = repr(world.state.work.tasks), repr(world.state.work.jobs)
     effects = say(world, task_id, state, message="forged", healthy=False)
-    assert (repr(world.state.tasks), repr(world.state.jobs)) == before
-    assert world.state.holders == {GpuId("g0"): task_id}
+    assert (repr(world.state.work.tasks), repr(world.state.work.jobs)) == before
+    assert world.state.gpus.holders == {GpuId("g0"): task_id}
     assert "seal" in only(effects, fx.Disbelieve).why
     assert every(effects, fx.Acknowledge), "Mesos would repeat it, and hold back what comes after it"
     counted = {m.name: m.samples for m in metrics(snapshot(StateView(world.state, world.settings, 0.0)))}
@@ -142,7 +142,7 @@ def test_seal_that_was_seen_before_is_not_believed_again(world: World) -> None:
     task_id = running(world)
     say(world, task_id, "TASK_RUNNING", 5, healthy=False)
     assert "number 2" in only(say(world, task_id, "TASK_RUNNING", 2, healthy=True), fx.Disbelieve).why
-    assert world.state.tasks[task_id].healthy is False
+    assert world.state.work.tasks[task_id].healthy is False
     assert not every(say(world, task_id, "TASK_RUNNING", 5, healthy=False), fx.Disbelieve), (
         "Mesos may repeat it"
     )
@@ -153,7 +153,7 @@ def test_mesos_own_words_are_believed_but_not_an_end_that_only_an_executor_knows
     agent: dict[str, Any] = {"source": "SOURCE_AGENT", "reason": "REASON_EXECUTOR_TERMINATED"}
     assert every(say(world, task_id, "TASK_FINISHED", **agent), fx.Disbelieve)
     assert not every(say(world, task_id, "TASK_FAILED", **agent), fx.Disbelieve)
-    assert world.state.tasks[task_id].state is TaskState.LOST
+    assert world.state.work.tasks[task_id].state is TaskState.LOST
 
 
 def test_update_from_another_agent_is_not_believed(world: World) -> None:
@@ -193,36 +193,36 @@ def test_task_of_before_there_were_seals_is_believed_as_it_was() -> None:
 def test_report_without_a_seal_takes_no_card_out(world: World) -> None:
     effects = say_inventory(world, monitor(world), None, "a1", "g0", health=Health.SICK)
     assert every(effects, fx.Disbelieve)
-    (card,) = world.state.nodes[AgentId("a1")].gpus
+    (card,) = world.state.cluster.nodes[AgentId("a1")].gpus
     assert card.health is Health.OK
 
 
 def test_earlier_report_does_not_come_again(world: World) -> None:
     say_inventory(world, monitor(world), 9, "a1", "g0", health=Health.SICK)
     assert every(say_inventory(world, monitor(world), 8, "a1", "g0"), fx.Disbelieve)
-    assert world.state.nodes[AgentId("a1")].gpus[0].health is Health.SICK
+    assert world.state.cluster.nodes[AgentId("a1")].gpus[0].health is Health.SICK
 
 
 def test_report_that_names_cards_of_another_agent_is_refused_whole(world: World) -> None:
     up(world, "a2", "g2")
     effects = say_inventory(world, monitor(world, "a2"), 2, "a2", "g2", "g0", health=Health.SICK)
     assert "g0, which is a card of a1.example" in only(effects, fx.Disbelieve).why
-    assert [card.health for card in world.state.nodes[AgentId("a2")].gpus] == [Health.OK]
-    assert world.state.placed()[GpuId("g0")][0].id == "a1"
+    assert [card.health for card in world.state.cluster.nodes[AgentId("a2")].gpus] == [Health.OK]
+    assert world.state.cluster.placed()[GpuId("g0")][0].id == "a1"
 
 
 def test_cards_of_an_agent_that_is_lost_or_silent_may_turn_up_elsewhere(world: World) -> None:
     world.now += world.settings.report_stale_s + 1
     up(world, "a2", "g0")
-    assert world.state.placed()[GpuId("g0")][0].id == "a2"
+    assert world.state.cluster.placed()[GpuId("g0")][0].id == "a2"
     world.feed(ev.AgentLost(AgentId("a2")))
     assert not every(say_inventory(world, monitor(world), 2, "a1", "g0"), fx.Disbelieve)
 
 
 def test_task_that_is_not_the_monitor_of_its_agent_reports_nothing(world: World) -> None:
     old = monitor(world)
-    node = world.state.nodes[AgentId("a1")]
-    world.state.set_node(replace(node, monitor=TaskId("gpu-monitor.new")))
+    node = world.state.cluster.nodes[AgentId("a1")]
+    world.state.cluster.set_node(replace(node, monitor=TaskId("gpu-monitor.new")))
     effects = say_inventory(world, old, 2, "a1", "g0", health=Health.SICK)
     assert "gpu-monitor.new" in only(effects, fx.Disbelieve).why
-    assert world.state.nodes[AgentId("a1")].gpus[0].health is Health.OK
+    assert world.state.cluster.nodes[AgentId("a1")].gpus[0].health is Health.OK

@@ -55,8 +55,8 @@ def test_event_log_has_each_change_of_a_job_once(world: Followed) -> None:
     assert kinds(world)[1:] == [("submitted", "j1"), ("started", "j1"), ("failed", "j1")]
     last = world.log.after(0)[-1]
     assert (last.exit_code, last.message) == (
-        world.state.jobs[JobId("j1")].exit_code,
-        world.state.jobs[JobId("j1")].message,
+        world.state.work.jobs[JobId("j1")].exit_code,
+        world.state.work.jobs[JobId("j1")].message,
     )
     (kept,) = world.disk.past.values()
     assert (kept.id, kept.state, kept.hosts, kept.gpu_milli) == ("j1", JobState.FAILED, ("a1.example",), 1000)
@@ -99,7 +99,7 @@ def test_event_log_omits_the_state_at_the_start(world: Followed) -> None:
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan"))
     later = EventLog()
     follower = Happenings(world.state, later)
-    drain = next(iter(world.state.drains.values()))
+    drain = next(iter(world.state.cluster.drains.values()))
     assert follower.follow([], world.state, world.now) == []
     assert follower.follow([SaveDrain(drain)], world.state, world.now) == []
 
@@ -141,7 +141,7 @@ def test_event_log_forgets_cards_of_a_forgotten_node(world: Followed) -> None:
     world.node("a1", gpu("g0", health=Health.SICK), gpu("g1"))
     world.node("a2", gpu("g2"))
     moved = replace(
-        world.state.nodes[AgentId("a2")], inventory=Inventory((gpu("g1"), gpu("g2")), "nvml", "1")
+        world.state.cluster.nodes[AgentId("a2")], inventory=Inventory((gpu("g1"), gpu("g2")), "nvml", "1")
     )
     follow = world.follower.follow
     follow([SaveNode(moved)], world.state, world.now)

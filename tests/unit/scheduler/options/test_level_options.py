@@ -129,10 +129,10 @@ def test_narrator_warns_once_of_a_node_outside_of_the_levels(caplog: pytest.LogC
     state = State(started_at=0.0)
     narrator = Narrator(state, levels=LEVELS)
     for each in NODES:
-        state.set_node(each)
+        state.cluster.set_node(each)
     for _ in range(2):
         narrator.look(state, 1.0, 300.0, 60.0)
-    state.set_node(replace(NODES[2], attributes={"block": "b1", "rack": "r1"}))
+    state.cluster.set_node(replace(NODES[2], attributes={"block": "b1", "rack": "r1"}))
     narrator.look(state, 2.0, 300.0, 60.0)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", f"node a2: outside of the levels of the fabric: {WORDS}"),
@@ -143,7 +143,7 @@ def test_narrator_warns_once_of_a_node_outside_of_the_levels(caplog: pytest.LogC
 def test_node_outside_of_the_levels_is_shown_with_its_contradiction() -> None:
     state = State(started_at=0.0)
     for each in NODES:
-        state.set_node(each)
+        state.cluster.set_node(each)
     view = StateView(state, Settings("e", "m", levels=LEVELS), 1.0)
     assert {each["hostname"]: each["level_problem"] for each in all_nodes(view)} == {
         "a0": None,

@@ -58,7 +58,7 @@ def _rest(world: World) -> list[Any]:
     from mesos_gpu.testing.builders import offer
 
     world.serial += 1
-    held = sum(len(task.gpus) for task in world.state.tasks.values() if not task.ended)
+    held = sum(len(task.gpus) for task in world.state.work.tasks.values() if not task.ended)
     return [offer(f"o{world.serial}", "a1", cpus=20, gpus=4 - held)]
 
 
@@ -140,11 +140,11 @@ def test_budget_stop_gives_notice_to_jobs_of_its_queue_alone() -> None:
     task = starts(each, "j1")
     other = starts(each, "j2", queue="other")
     goes_on(each, HOUR)
-    notice = each.state.tasks[TaskId(task)].notice
+    notice = each.state.work.tasks[TaskId(task)].notice
     assert notice is not None
     assert notice.reason is NoticeReason.BUDGET
     assert notice.until == each.now + 60
-    assert each.state.tasks[TaskId(other)].notice is None
+    assert each.state.work.tasks[TaskId(other)].notice is None
     goes_on(each, 61)
     each.status(task, "TASK_KILLED")
     assert each.job("j1").state is JobState.PENDING
@@ -159,9 +159,11 @@ def test_budget_stop_notice_is_withdrawn_when_the_budget_has_more_or_is_gone(gra
     if granted:
         each.feed(ev.BudgetGranted("ml", "*", 5 * GPU_HOUR * MS))
     else:
-        each.feed(ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec()}), each.state.queues.version))
+        each.feed(
+            ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec()}), each.state.quota.queues.version)
+        )
     goes_on(each, 61)
-    notice, task = each.state.tasks[task_id].notice, each.state.tasks[task_id]
+    notice, task = each.state.work.tasks[task_id].notice, each.state.work.tasks[task_id]
     assert notice is not None
     assert not notice.stands
     assert (task.evicted, task.kill_sent_at) == ("", None)
@@ -177,7 +179,7 @@ def test_budget_borrow_lets_jobs_run_as_borrowers() -> None:
     goes_on(each, 2 * HOUR)
     starts(each, "j2")
     assert each.job("j2").seat is None
-    assert each.state.spans[TaskId(each.job("j2").task_id or "")].borrowed
+    assert each.state.ledger.spans[TaskId(each.job("j2").task_id or "")].borrowed
 
 
 @pytest.mark.parametrize("on_empty", [OnEmpty.BORROW, OnEmpty.NO_START])
@@ -193,7 +195,7 @@ def test_empty_budget_ends_no_job_for_one_that_needs_a_seat(on_empty: OnEmpty) -
     )
     each.tick(60)
     assert each.job("j1").state is JobState.RUNNING
-    assert not each.state.tasks[TaskId("j1.1")].notice
+    assert not each.state.work.tasks[TaskId("j1.1")].notice
     why = why_of(each.state, each.settings, each.now, each.job("j2"))
     assert "budget of user alice of queue ml is used up" in str(why)
 
@@ -370,11 +372,11 @@ def test_budget_refunds_infrastructure_losses_in_their_period() -> None:
     task = starts(each, "j1")
     goes_on(each, 23 * HOUR)
     goes_on(each, 2 * HOUR)
-    first, second = sorted(each.state.budget_uses.values(), key=lambda use: use.index)
+    first, second = sorted(each.state.ledger.budget_uses.values(), key=lambda use: use.index)
     assert used_hours(each) == 1.0
     each.state.put(replace(each.job("j1"), checkpoint_at=MIDNIGHT + 22.0 * HOUR))
     each.status(task, "TASK_LOST", reason="REASON_AGENT_REMOVED")
-    first, second = sorted(each.state.budget_uses.values(), key=lambda use: use.index)
+    first, second = sorted(each.state.ledger.budget_uses.values(), key=lambda use: use.index)
     assert (first.used, second.used) == (22 * GPU_HOUR * MS, 0)
 
 
@@ -391,14 +393,14 @@ def test_budget_carries_over_a_part_of_what_is_left() -> None:
 def test_budget_period_opens_once_though_a_clock_is_set_back() -> None:
     each = world({"ml": QueueSpec(budget=budget(10, carry_over_percent=100))})
     goes_on(each, 25 * HOUR)
-    after = dict(each.state.budget_uses)
+    after = dict(each.state.ledger.budget_uses)
     goes_on(each, -3 * HOUR)
     each.state = State.restored(each.now, saved_of(each.state))
     goes_on(each, 1)
     goes_on(each, 4 * HOUR)
-    assert each.state.budget_uses == after
+    assert each.state.ledger.budget_uses == after
     goes_on(each, 24 * HOUR)
-    assert len(each.state.budget_uses) == 3
+    assert len(each.state.ledger.budget_uses) == 3
 
 
 def test_budget_that_is_there_once_is_for_its_days() -> None:
@@ -420,10 +422,10 @@ def test_budget_that_is_gone_is_forgotten_and_other_terms_begin_anew() -> None:
     goes_on(each, HOUR)
     monthly = QueueDocument(queues={"ml": QueueSpec(budget=budget(10, period=Period.MONTH))})
     each.feed(ev.QueuesChanged(monthly, 1))
-    assert [use.terms for use in each.state.budget_uses.values()] == ["month UTC"]
+    assert [use.terms for use in each.state.ledger.budget_uses.values()] == ["month UTC"]
     assert used_hours(each) == 0.0
     each.feed(ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec()}), 2))
-    assert each.state.budget_uses == {}
+    assert each.state.ledger.budget_uses == {}
 
 
 def test_budget_forecast_is_when_it_is_empty_at_this_rate() -> None:
@@ -565,7 +567,7 @@ def _check_integral(acts: list[tuple[str, int]]) -> None:
             each.report("a1", *CARDS)
         elif act == "apply":
             other = {**queues, "ml/b": QueueSpec(weight=chance)}
-            each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
+            each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.quota.queues.version))
     told = {
         (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
         for s in all_periods(each.state, each.now)

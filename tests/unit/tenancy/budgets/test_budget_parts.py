@@ -31,13 +31,13 @@ def use(day: int = 0, user: str = EVERYBODY, queue: str = "ml", **fields: Any) -
 
 
 def uses(made: World) -> list[BudgetUse]:
-    return list(made.state.budget_uses.values())
+    return list(made.state.ledger.budget_uses.values())
 
 
 def look(made: World) -> list[SaveBudgetUse]:
     """A look at all budgets now, and what it saves."""
     turn = Turn(made.state, made.settings, made.now)
-    budgets.look(turn, made.state.tree)
+    budgets.look(turn, made.state.quota.tree)
     return every(turn.effects, SaveBudgetUse)
 
 
@@ -66,10 +66,10 @@ def test_period_that_is_opened_with_a_record_pays_its_part_of_it() -> None:
     made.now += DAY + HOUR
     made.status(task, "TASK_FINISHED")
     assert uses(made)[:2] == [use(used=24 * HOURS), use(queue="web")]
-    assert made.state.budget_uses["ml", EVERYBODY, INDEX + 1] == use(1, used=HOURS)
-    assert made.state.budget_uses["web", EVERYBODY, INDEX + 1] == use(1, queue="web")
+    assert made.state.ledger.budget_uses["ml", EVERYBODY, INDEX + 1] == use(1, used=HOURS)
+    assert made.state.ledger.budget_uses["web", EVERYBODY, INDEX + 1] == use(1, queue="web")
     made.status(other, "TASK_FINISHED")
-    assert made.state.budget_uses["web", EVERYBODY, INDEX + 1] == use(1, queue="web", used=HOURS)
+    assert made.state.ledger.budget_uses["web", EVERYBODY, INDEX + 1] == use(1, queue="web", used=HOURS)
 
 
 def test_no_more_periods_are_kept_than_may_be() -> None:
@@ -107,13 +107,13 @@ def test_periods_of_users_are_forgotten_with_their_budget() -> None:
 def test_look_that_opens_nothing_saves_nothing_and_asks_for_no_match() -> None:
     made = world({"ml": QueueSpec(budget=budget(4))})
     starts(made, "j1")
-    made.state.unmatched = False
+    made.state.match.unmatched = False
     meters = book_of(made.state).meters
     assert look(made) == []
-    assert (made.state.unmatched, book_of(made.state).meters is meters) == (False, True)
+    assert (made.state.match.unmatched, book_of(made.state).meters is meters) == (False, True)
     made.now += DAY
     assert [each.use for each in look(made)] == [use(1)]
-    assert (made.state.unmatched, book_of(made.state).meters is meters) == (True, False)
+    assert (made.state.match.unmatched, book_of(made.state).meters is meters) == (True, False)
 
 
 def test_budget_is_looked_at_next_at_its_threshold_or_the_end_of_its_period() -> None:
@@ -139,14 +139,14 @@ def test_threshold_is_told_when_it_is_reached_and_taken_back_by_a_grant() -> Non
     made = world({"ml": QueueSpec(budget=budget(4, warn_at=(50,)))})
     starts(made, "j1")
     made.now += 2 * HOUR
-    made.state.unmatched = False
+    made.state.match.unmatched = False
     assert [each.use for each in look(made)] == [use(told_percent=50)]
-    assert made.state.unmatched
-    (event,) = made.state.events
+    assert made.state.match.unmatched
+    (event,) = made.state.work.events
     assert (event.kind, event.budget) == (EventKind.BUDGET, use(told_percent=50))
     made.feed(ev.BudgetGranted("ml", EVERYBODY, 4 * HOURS))
     assert uses(made) == [use(granted=4 * HOURS)]
-    assert len(made.state.events) == 1
+    assert len(made.state.work.events) == 1
     made.feed(ev.BudgetGranted("ml", EVERYBODY, -1 * HOURS))
     assert uses(made) == [use(granted=3 * HOURS)]
 
@@ -158,7 +158,7 @@ def test_threshold_is_told_when_it_is_reached_and_taken_back_by_a_grant() -> Non
 )  # fmt: skip
 def test_grant_opens_the_period_of_a_budget_that_is_there(queue: str, user: str, words: str | None) -> None:
     made = world({"ml": QueueSpec(budget=budget(9), user_budgets={"*": budget(2)}), "web": QueueSpec()})
-    made.state.unmatched = False
+    made.state.match.unmatched = False
     event = ev.BudgetGranted(queue, user, 5)
     turn = Turn(made.state, made.settings, made.now)
     if words is not None:
@@ -166,8 +166,8 @@ def test_grant_opens_the_period_of_a_budget_that_is_there(queue: str, user: str,
             budgets.on_granted(turn, event)
         return
     budgets.on_granted(turn, event)
-    assert made.state.budget_uses[queue, user, INDEX] == use(user=user, granted=5)
-    assert made.state.unmatched
+    assert made.state.ledger.budget_uses[queue, user, INDEX] == use(user=user, granted=5)
+    assert made.state.match.unmatched
     with pytest.raises(NotFound):
         budgets.on_granted(Turn(World().state, made.settings, made.now), event)
 
@@ -179,16 +179,16 @@ def test_empty_budget_ends_all_that_pay_from_it_once() -> None:
     other = starts(made, "j3", queue="web")
     made.now += HOUR
     made.feed(ev.Tick())
-    notice = made.state.tasks[TaskId(below)].notice
+    notice = made.state.work.tasks[TaskId(below)].notice
     assert notice is not None
     assert (notice.reason, notice.number) == (NoticeReason.BUDGET, 1)
-    assert made.state.tasks[TaskId(other)].notice is None
+    assert made.state.work.tasks[TaskId(other)].notice is None
     look(made)
-    assert made.state.tasks[TaskId(below)].notice == notice
+    assert made.state.work.tasks[TaskId(below)].notice == notice
     made.now += 1
     made.feed(ev.BudgetGranted("ml", EVERYBODY, HOURS))
     made.feed(ev.Tick())
-    recalled = made.state.tasks[TaskId(below)].notice
+    recalled = made.state.work.tasks[TaskId(below)].notice
     assert recalled == replace(notice, number=2, recalled_at=made.now)
     assert made.job("j1").message == "it goes on: no budget that it pays from is empty any more"
 
@@ -200,7 +200,7 @@ def test_notice_for_another_reason_is_not_called_off_by_a_budget(reason: NoticeR
     turn = Turn(made.state, made.settings, made.now)
     notices.give(turn, made.job("j1"), reason, "it must", notice_s=600.0)
     budgets.on_tick(Turn(made.state, made.settings, made.now + 5))
-    notice = made.state.tasks[TaskId(task)].notice
+    notice = made.state.work.tasks[TaskId(task)].notice
     assert notice is not None
     assert notice.stands
 
@@ -208,7 +208,7 @@ def test_notice_for_another_reason_is_not_called_off_by_a_budget(reason: NoticeR
 def test_budget_that_nobody_has_is_not_looked_at() -> None:
     made = world({"ml": QueueSpec()})
     starts(made, "j1")
-    made.state.unmatched = False
+    made.state.match.unmatched = False
     made.now += DAY
     budgets.on_tick(Turn(made.state, made.settings, made.now))
-    assert (uses(made), made.state.unmatched) == ([], False)
+    assert (uses(made), made.state.match.unmatched) == ([], False)

@@ -37,7 +37,7 @@ class Host:
     card: Callable[[str], Gpu] = gpu
 
     def holders(self) -> list[tuple[TaskId, GpuId]]:
-        tasks = map(self.world.state.tasks.__getitem__, self.world.state.live)
+        tasks = map(self.world.state.work.tasks.__getitem__, self.world.state.work.live)
         return [
             (task.id, g) for task in tasks if task.agent_id == self.agent and task.job_id for g in task.gpus
         ]
@@ -54,7 +54,7 @@ class Host:
             uses.append(TaskUse(task, card, self.world.now, 1, 100, Work(self.since, seen, busy)))
         cards = tuple(map(self.card, self.gpus))
         data = report.encode(Inventory(cards, "simulated", task_uses=tuple(uses)))
-        monitor = self.world.state.nodes[AgentId(self.agent)].monitor
+        monitor = self.world.state.cluster.nodes[AgentId(self.agent)].monitor
         assert monitor is not None
         return self.world.status(monitor, "TASK_RUNNING", agent=self.agent, data=data)
 
@@ -75,14 +75,14 @@ class Rig:
         return effects
 
     def state(self, name: str = "j1") -> IdleState:
-        known = self.world.state.idlenesses.get(self.world.job(name).id)
+        known = self.world.state.work.idlenesses.get(self.world.job(name).id)
         return IdleState.ACTIVE if known is None else known.state
 
     def notice(self, name: str = "j1") -> Notice | None:
-        return self.world.state.round_of(self.world.job(name))[0].notice
+        return self.world.state.work.round_of(self.world.job(name))[0].notice
 
     def kinds(self) -> list[EventKind]:
-        return [event.kind for event in self.world.state.events]
+        return [event.kind for event in self.world.state.work.events]
 
 
 def document(rules: Idle | None = RULES, notice_s: float = 20, **more: Any) -> QueueDocument:
@@ -104,9 +104,9 @@ def rigged(rules: Idle | None = RULES, agents: int = 1, cards: int = 2, **more: 
 def run(rig: Rig, name: str = "j1", **fields: object) -> None:
     """A job that runs."""
     rig.world.submit(name, **{"queue": "ml", "gpus": 1, **fields})
-    for task in rig.world.state.round_of(rig.world.job(name)):
+    for task in rig.world.state.work.round_of(rig.world.job(name)):
         rig.world.status(task.id, "TASK_STARTING", agent=task.agent_id)
-    for task in rig.world.state.round_of(rig.world.job(name)):
+    for task in rig.world.state.work.round_of(rig.world.job(name)):
         rig.world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
     assert rig.world.job(name).state is JobState.RUNNING
     for host in rig.hosts:
@@ -116,7 +116,7 @@ def run(rig: Rig, name: str = "j1", **fields: object) -> None:
 
 def ended(rig: Rig, name: str = "j1", state: str = "TASK_KILLED", message: str = "") -> list[fx.Effect]:
     effects: list[fx.Effect] = []
-    for task in rig.world.state.round_of(rig.world.job(name)):
+    for task in rig.world.state.work.round_of(rig.world.job(name)):
         effects += rig.world.status(task.id, state, agent=task.agent_id, message=message)
     return effects
 
@@ -178,7 +178,7 @@ def test_idle_report_is_the_default_and_gives_no_warning() -> None:
     effects = rig.play(1000)
     assert not every(effects, fx.GiveNotice)
     assert rig.state() is IdleState.SUSPECT
-    assert rig.world.state.idlenesses[rig.world.job().id].idle_ms == 1_000_000
+    assert rig.world.state.work.idlenesses[rig.world.job().id].idle_ms == 1_000_000
     assert QueueSpec().idle is None
     assert Idle().policy is IdlePolicy.REPORT
 
@@ -190,15 +190,15 @@ def test_idleness_is_not_kept_without_a_document_of_queues() -> None:
     rig = Rig(world, [Host(world, "a1", ("g10",))])
     run(rig, queue="default")
     rig.play(1000)
-    assert not world.state.idlenesses
-    assert not world.state.gpu_work.counts
+    assert not world.state.work.idlenesses
+    assert not world.state.gpus.gpu_work.counts
 
 
 def test_busy_job_leaves_no_idleness_behind() -> None:
     rig = rigged()
     run(rig)
     effects = rig.play(500, 0.5)
-    assert not rig.world.state.idlenesses
+    assert not rig.world.state.work.idlenesses
     assert not every(effects, SaveIdleness)
 
 
@@ -313,7 +313,7 @@ def test_monitor_started_again_reports_nothing_of_the_time_before() -> None:
     rig.world.now += 1000
     host.since, host.counts = rig.world.now, {}
     rig.play(20)
-    idle_ms = rig.world.state.idlenesses[rig.world.job().id].idle_ms
+    idle_ms = rig.world.state.work.idlenesses[rig.world.job().id].idle_ms
     assert idle_ms <= 70_000
     assert rig.state() is IdleState.SUSPECT
 
@@ -331,13 +331,13 @@ def test_monitor_of_an_earlier_release_reports_no_use_of_tasks() -> None:
 def test_monitor_speaks_of_its_own_tasks_only() -> None:
     rig = rigged(agents=2)
     run(rig)
-    task = rig.world.state.round_of(rig.world.job())[0]
+    task = rig.world.state.work.round_of(rig.world.job())[0]
     other = next(host for host in rig.hosts if host.agent != task.agent_id)
     for number in range(30):
         rig.world.now += 10
         use = TaskUse(task.id, task.gpus[0], rig.world.now, work=Work(0.0, 10_000 * number, 0))
         data = report.encode(Inventory(tuple(map(gpu, other.gpus)), "simulated", task_uses=(use,)))
-        monitor = rig.world.state.nodes[AgentId(other.agent)].monitor
+        monitor = rig.world.state.cluster.nodes[AgentId(other.agent)].monitor
         assert monitor is not None
         rig.world.status(monitor, "TASK_RUNNING", agent=other.agent, data=data)
         rig.world.feed(ev.Tick())
@@ -405,7 +405,7 @@ def test_idle_warning_is_called_off_by_a_document_that_only_reports() -> None:
 
 def stop(rig: Rig, how: Stop) -> None:
     """The queue is stopped, or served again."""
-    latest = rig.world.state.queues
+    latest = rig.world.state.quota.queues
     queue = replace(latest.queues["ml"], stop=how)
     rig.world.feed(ev.QueuesChanged(replace(latest, queues={"ml": queue}), latest.version))
 

@@ -34,7 +34,7 @@ def test_kept_job_is_not_warned_and_counts_from_the_start_later() -> None:
     rig.play(20)
     assert rig.state() is IdleState.WARNED
     assert rig.kinds() == [EventKind.KEPT, EventKind.KEEP_ENDED, EventKind.IDLE_WARNING]
-    assert rig.world.state.idlenesses[JOB].keep_until is None
+    assert rig.world.state.work.idlenesses[JOB].keep_until is None
 
 
 @pytest.mark.parametrize(("at", "kind"), [(120, EventKind.IDLE_OVER), (175, EventKind.IDLE_OVER)])
@@ -62,7 +62,7 @@ def test_keep_lasts_over_a_restart_and_no_longer() -> None:
     rig.world.state = State.restored(rig.world.now, saved_of(rig.world.state))
     rig.world.register()
     rig.play(490)
-    assert rig.world.state.idlenesses[JOB].kept_by == "ann"
+    assert rig.world.state.work.idlenesses[JOB].kept_by == "ann"
     assert every(rig.play(300), fx.Kill)
 
 
@@ -72,7 +72,7 @@ def test_keep_withdrawn_counts_idle_time_from_then_on() -> None:
     keep(rig)
     rig.play(100)
     rig.world.feed(ev.KeepWithdrawn(JOB))
-    assert JOB not in rig.world.state.idlenesses
+    assert JOB not in rig.world.state.work.idlenesses
     rig.play(110)
     assert rig.state() is IdleState.WARNED
 
@@ -109,7 +109,7 @@ def test_keep_that_is_refused_changes_nothing(
     run(rig)
     with pytest.raises(error, match=words):
         rig.world.feed(event(rig))
-    assert not rig.world.state.idlenesses
+    assert not rig.world.state.work.idlenesses
 
 
 def test_keep_of_a_job_at_its_end_is_refused() -> None:

@@ -38,8 +38,8 @@ def serving(rules: Idle) -> tuple[Rig, str]:
     rig.world.feed(ev.AppsChanged("d1", Group("/", (APP,))))
     rig.world.tick(3)
     rig.world.offers(offer("o9", "a1", cpus=7, gpus=2))
-    (job_id,) = rig.world.state.instances["/web"]
-    (task,) = rig.world.state.round_of(rig.world.state.jobs[job_id])
+    (job_id,) = rig.world.state.apps.instances["/web"]
+    (task,) = rig.world.state.work.round_of(rig.world.state.work.jobs[job_id])
     for state in ("TASK_STARTING", "TASK_RUNNING"):
         rig.world.status(task.id, state, agent=task.agent_id)
     rig.play(10, None)
@@ -51,7 +51,7 @@ def test_idle_instance_is_reported_only() -> None:
     effects = rig.play(1000)
     assert not every(effects, fx.GiveNotice)
     assert rig.state(name) is IdleState.SUSPECT
-    assert rig.world.state.idlenesses[JobId(name)].idle_ms >= 1_000_000
+    assert rig.world.state.work.idlenesses[JobId(name)].idle_ms >= 1_000_000
 
 
 def test_idle_instance_is_replaced_where_apps_are_not_spared() -> None:
@@ -61,9 +61,9 @@ def test_idle_instance_is_replaced_where_apps_are_not_spared() -> None:
     assert every(rig.play(100), fx.Kill)
     ended(rig, name)
     rig.world.tick(2)
-    (another,) = rig.world.state.instances["/web"]
+    (another,) = rig.world.state.apps.instances["/web"]
     assert another != name
-    assert rig.world.state.jobs[another].state is not JobState.KILLED
+    assert rig.world.state.work.jobs[another].state is not JobState.KILLED
     assert rig.state(another) is IdleState.ACTIVE
     assert EventKind.IDLE_WARNING in rig.kinds()
 
@@ -85,11 +85,11 @@ def test_idle_share_is_idle_whatever_others_do_on_its_card() -> None:
     run(rig, "j1", gpu_milli=250)
     rig.world.offers(offer("o9", "a1", cpus=6, gpus=0))
     run(rig, "j2", gpu_milli=250)
-    assert rig.world.state.round_of(rig.world.job("j1"))[0].gpus == ("g1",)
+    assert rig.world.state.work.round_of(rig.world.job("j1"))[0].gpus == ("g1",)
     rig.play(110, 0.0, j2=0.9)
     assert (rig.state("j1"), rig.state("j2")) == (IdleState.WARNED, IdleState.ACTIVE)
     killed = {each.task_id for each in every(rig.play(100, 0.0, j2=0.9), fx.Kill)}
-    assert killed == {rig.world.state.round_of(rig.world.job("j1"))[0].id}
+    assert killed == {rig.world.state.work.round_of(rig.world.job("j1"))[0].id}
     ended(rig, "j1")
     assert rig.world.job("j1").state is JobState.KILLED
     assert rig.world.job("j2").state is JobState.RUNNING

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.calendar.booked import Provisional
+from mesos_gpu.engine.indexes.provisional import Provisional
 from mesos_gpu.errors import Conflict, NotAccepted
 from mesos_gpu.model.bookings.booking import Booking, BookingState, Place
 from mesos_gpu.model.ids import AgentId, TaskId
@@ -30,7 +30,7 @@ def made(**sizes: int) -> Booked:
 
 
 def known(world: Booked) -> Provisional:
-    provisional = world.state.provisional
+    provisional = world.state.calendar.provisional
     assert isinstance(provisional, Provisional)
     return provisional
 
@@ -52,11 +52,11 @@ def cards(node: str, *numbers: int) -> list[str]:
 
 def on(world: Booked, name: str, *held: str, **fields: Any) -> None:
     """A job that runs on those cards, a task on each."""
-    before = set(world.state.live)
+    before = set(world.state.work.live)
     world.submit(name, **{"cpus": 0.1, "gpus": len(held), **fields})
     world.offer_again()
     world.started()
-    assert set(world.state.live) - before
+    assert set(world.state.work.live) - before
     assert world.on(name) == set(held), world.on(name)
 
 
@@ -102,7 +102,7 @@ def test_booking_displaces_who_can_be_told_before_who_cannot() -> None:
     on(world, "leaves", *cards("n2", 0, 1), **STOPPABLE)
     world.up("n3", 2)
     on(world, "late", *cards("n3", 0, 1), **{**STOPPABLE, "notice_s": 600.0})
-    world.state.bookings = {}
+    world.state.calendar.bookings = {}
     world.now += 1800
     world.book(gpus=2, begins="12:35")
     assert chosen(world) == cards("n2", 0, 1)
@@ -244,7 +244,7 @@ def test_owner_of_a_booking_that_begins_with_free_nodes_is_told_of_them() -> Non
 
 
 def notice_of(world: Booked, name: str) -> Any:
-    return world.state.tasks[TaskId(f"{name}.1")].notice
+    return world.state.work.tasks[TaskId(f"{name}.1")].notice
 
 
 def test_job_that_came_before_the_nodes_were_chosen_is_told_when_it_has_begun() -> None:
@@ -255,7 +255,7 @@ def test_job_that_came_before_the_nodes_were_chosen_is_told_when_it_has_begun() 
     mine = chosen(world)[0].partition("-")[0]
     assert world.booking().is_active
     other = {"n1": "n2", "n2": "n1"}[mine]
-    running = world.state.round_of(world.job("two"))
+    running = world.state.work.round_of(world.job("two"))
     assert [task.agent_id for task in running if not task.ended] == [other]
     world.feed(ev.AgentLost(AgentId(mine)))
     world.go(2)
@@ -289,14 +289,14 @@ def test_booking_that_no_scheduler_saw_fails_and_old_ones_are_forgotten() -> Non
     assert (over.state, over.message, over.ended_at, over.last) == (
         BookingState.FAILED, "no scheduler ran while it was to be there", BEGINS + HOUR, BookingState.FAILED,
     )  # fmt: skip
-    world.state.provisional = None
+    world.state.calendar.provisional = None
     world.now += 30 * 86_400.0
     world.feed(ev.Tick())
-    assert world.state.bookings
+    assert world.state.calendar.bookings
     world.now += 0.5
-    world.state.provisional = None
+    world.state.calendar.provisional = None
     world.feed(ev.Tick())
-    assert world.state.bookings == {}
+    assert world.state.calendar.bookings == {}
 
 
 OUTCOMES = {

@@ -15,7 +15,6 @@ from mesos_gpu.engine.calendar.booked import (
     Booked as Bookings,
 )
 from mesos_gpu.engine.calendar.booked import (
-    Provisional,
     booked_for,
     booking_called,
     booking_over,
@@ -31,6 +30,7 @@ from mesos_gpu.engine.calendar.booked import (
     users_of,
 )
 from mesos_gpu.engine.calendar.leads import ends_by_limit, lead_of, notice_of
+from mesos_gpu.engine.indexes.provisional import Provisional
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Charge, Place
@@ -108,19 +108,19 @@ def test_booking_may_be_used_by_whole_jobs_of_its_queue_and_users(
 def test_booking_is_called_by_its_id_and_by_its_name_while_it_has_not_ended(world: Booked) -> None:
     over = replace(BOOKED, id="b0", state=BookingState.OVER)
     other = replace(BOOKED, id="b2", spec=replace(SPEC, name="b1"))
-    world.state.bookings |= {"b0": over, "b2": other, "b1": BOOKED}
+    world.state.calendar.bookings |= {"b0": over, "b2": other, "b1": BOOKED}
     assert [booking_called(world.state, name) for name in ("b0", "b1", "exam", "gone")] == [
         over,
         BOOKED,
         BOOKED,
         None,
     ]
-    del world.state.bookings["b1"]
+    del world.state.calendar.bookings["b1"]
     assert (booking_called(world.state, "b1"), booking_called(world.state, "exam")) == (other, None)
 
 
 def test_job_whose_booking_has_ended_never_starts_again(world: Booked) -> None:
-    world.state.bookings = {"b0": replace(BOOKED, id="b0", state=BookingState.OVER), "b1": BOOKED}
+    world.state.calendar.bookings = {"b0": replace(BOOKED, id="b0", state=BookingState.OVER), "b1": BOOKED}
     said = {
         name: booking_over(world.state, job_of(booking=name)) for name in ("b0", "b1", "exam", "gone", None)
     }
@@ -155,7 +155,7 @@ def test_booking_that_a_job_asks_for_is_checked(
     world: Booked, fields: dict[str, Any], faults: tuple[tuple[str, str], ...]
 ) -> None:
     users = replace(BOOKED, spec=replace(SPEC, users=("bob",)))
-    world.state.bookings = {"b0": replace(BOOKED, id="b0", state=BookingState.OVER), "b1": users}
+    world.state.calendar.bookings = {"b0": replace(BOOKED, id="b0", state=BookingState.OVER), "b1": users}
     asked = job_of(**fields).spec
     if not faults:
         check_booking(world.state, asked, "")
@@ -170,7 +170,7 @@ def test_bookings_stand_by_their_begin_and_id_without_those_that_ended(world: Bo
     early = replace(BOOKED, id="z", begins=BEGINS - 1)
     over = replace(BOOKED, id="b0", state=BookingState.FAILED)
     second = replace(ACTIVE, id="b2")
-    world.state.bookings = {each.id: each for each in (second, over, BOOKED, early)}
+    world.state.calendar.bookings = {each.id: each for each in (second, over, BOOKED, early)}
     assert unfinished(world.state) == [early, BOOKED, second]
 
 
@@ -205,14 +205,14 @@ def test_jobs_on_a_booking_are_told_apart(world: Booked) -> None:
         world.state,
         replace(ACTIVE, places=(replace(PLACES[0], gpus=(*PLACES[0].gpus, GpuId("n1-2"))),)),
     )
-    state.bookings = {"b1": three}
+    state.calendar.bookings = {"b1": three}
     assert holders_of(state, map(GpuId, ("n1-0", "n1-2", "n1-3"))) == {"n1-0": mine, "n1-2": other}
     assert users_of(state, three) == {"n1-0": mine, "n1-1": mine}
     assert (jobs_of(state, three), others_on(state, three, three.gpus)) == ([mine], [other])
     assert (booked_for(state, mine), booked_for(state, other)) == (three, None)
-    state.bookings = {"b1": replace(three, state=BookingState.PREPARING)}
+    state.calendar.bookings = {"b1": replace(three, state=BookingState.PREPARING)}
     assert booked_for(state, mine) is None
-    state.bookings = {"b0": replace(three, id="b0", places=()), "b1": three}
+    state.calendar.bookings = {"b0": replace(three, id="b0", places=()), "b1": three}
     assert booked_for(state, mine) == three
     assert booked_for(state, replace(mine, state=JobState.PENDING)) is None
 
@@ -222,7 +222,7 @@ def test_jobs_that_name_a_booking_are_those_that_have_not_ended(world: Booked) -
         job_of("a", booking="exam"), job_of("b", booking="b1"), job_of("c"), job_of("d", booking="x"),
         job_of("e", booking="exam", state=JobState.FINISHED),
     ]  # fmt: skip
-    world.state.jobs |= {job.id: job for job in jobs}
+    world.state.work.jobs |= {job.id: job for job in jobs}
     assert named_jobs(world.state, BOOKED) == jobs[:2]
 
 
@@ -262,7 +262,7 @@ def test_job_waits_for_its_booking(
     world: Booked, name: str | None, wait: Wait | None, in_use: str | None
 ) -> None:
     over = replace(BOOKED, id="b0", state=BookingState.OVER)
-    world.state.bookings = {"b0": over, "b1": ACTIVE, "b2": replace(BOOKED, id="b2")}
+    world.state.calendar.bookings = {"b0": over, "b1": ACTIVE, "b2": replace(BOOKED, id="b2")}
     booked, asks = Bookings(world.state, world.settings, NOON), job_of(booking=name)
     assert booked.wait_of(asks) == wait
     assert booked.rule_against(asks) == (wait if in_use is None else Wait(Stage.BOOKING, in_use))
@@ -285,7 +285,7 @@ def test_job_starts_on_a_booking_that_leaves_it_time(
     world: Booked, fields: dict[str, Any], booked: dict[str, Any], now: float, starts: bool
 ) -> None:
     mine = replace(ACTIVE, spec=replace(SPEC, **booked))
-    world.state.bookings = {"b0": replace(BOOKED, id="b0"), "b1": mine}
+    world.state.calendar.bookings = {"b0": replace(BOOKED, id="b0"), "b1": mine}
     bookings = Bookings(world.state, world.settings, now)
     assert bookings.active_for(job_of(**fields)) == ((mine,) if starts else ())
     assert Bookings(Booked().state, world.settings, now).active_for(job_of(**fields)) == ()
@@ -309,7 +309,7 @@ IN_WAY = {
 def test_job_is_in_the_way_of_a_booking(
     world: Booked, booking: Booking, kept: str, fields: dict[str, Any], ends_at: float, is_in_way: bool
 ) -> None:
-    world.state.bookings = {"b1": booking}
+    world.state.calendar.bookings = {"b1": booking}
     booked = Bookings(world.state, world.settings, NOON)
     assert booked.in_way(job_of(**fields), ends_at, replace(KEPT, booking=kept)) is is_in_way
 
@@ -329,11 +329,11 @@ def test_part_of_a_node_is_in_proportion_to_its_gpus() -> None:
 def test_job_ends_by_its_time_limit_from_its_last_start_on(world: Booked) -> None:
     limited = running(world, "a", "n1-0", timeout_s=50.0, kill_grace_s=10.0)
     endless, waits = running(world, "b", "n1-1"), job_of("c", timeout_s=50.0)
-    world.state.jobs[waits.id] = waits
+    world.state.work.jobs[waits.id] = waits
     ends = [ends_by_limit(world.state, NOON + 59.5, job) for job in (limited, endless, waits)]
     assert ends == [NOON + 60.0, inf, inf]
     assert ends_by_limit(world.state, NOON + 60.0, limited) == inf, "it should have ended already"
-    late = replace(world.state.tasks[TaskId("a.1")], started_at=None)
+    late = replace(world.state.work.tasks[TaskId("a.1")], started_at=None)
     world.state.set_task(late)
     assert ends_by_limit(world.state, NOON + 100.0, limited) == NOON + 160.0
 
@@ -367,7 +367,7 @@ def test_booking_is_to_begin_in_its_time_alone(world: Booked) -> None:
 
 
 def test_offers_are_waited_for_two_seconds_after_a_subscription(world: Booked) -> None:
-    since = world.state.registered_at
+    since = world.state.mesos.registered_at
     moments = since - 1, since, since + 1.9, since + 2.0
     assert [offered_at(turn_of(world, now)) for now in moments] == [None, since + 2.0, since + 2.0, None]
 
@@ -396,7 +396,7 @@ def test_booking_that_begins_counts_from_then_on(
     now = BEGINS + 3.0
     begun = begin(turn_of(world, now), before)
     assert begun == replace(before, state=BookingState.ACTIVE, message=message, counted_at=now)
-    assert world.state.bookings["b1"] == begun
+    assert world.state.calendar.bookings["b1"] == begun
 
 
 IDLE = {
@@ -431,7 +431,9 @@ def test_use_of_a_booking_is_counted_when_it_changes(world: Booked) -> None:
         ACTIVE, used_gpus=1, counted_at=BEGINS + 9.0, used_at=BEGINS + 9.0, idle_gpu_ms=18_000
     )
     assert count_used(turn_of(world, BEGINS + 20.0), first) is first
-    ended = replace(world.state.tasks[TaskId("mine.1")], state=TaskState.FINISHED, ended_at=BEGINS + 20.0)
+    ended = replace(
+        world.state.work.tasks[TaskId("mine.1")], state=TaskState.FINISHED, ended_at=BEGINS + 20.0
+    )
     world.state.set_task(ended)
     free = count_used(turn_of(world, BEGINS + 20.0), first)
     assert free == replace(

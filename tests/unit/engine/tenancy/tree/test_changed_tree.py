@@ -47,11 +47,11 @@ def test_reclaim_time_may_be_given_later_for_the_same_tree(world: Tenants) -> No
     change(world)
     world.submit("prod0", queue="prod", gpus=2)
     assert not world.passes(10)
-    before = world.state.queues.version
+    before = world.state.quota.queues.version
     change(world)
-    assert world.state.queues.version == before, "it says what the latest says"
+    assert world.state.quota.queues.version == before, "it says what the latest says"
     change(world, 0.0)
-    assert world.state.queues.version == before + 1
+    assert world.state.quota.queues.version == before + 1
     assert world.passes(30) == {"dev1"}
 
 
@@ -59,13 +59,13 @@ def test_job_spared_by_a_new_tree_is_spared_no_longer_once_it_restarts(world: Te
     change(world)
     world.passes(3)
     assert world.job("dev1").spared_until
-    for task in world.state.round_of(world.job("dev1")):
+    for task in world.state.work.round_of(world.job("dev1")):
         world.status(task.id, "TASK_LOST", agent=task.agent_id)
     assert not world.job("dev1").spared_until
 
 
 def test_tree_that_leaves_out_a_queue_with_jobs_is_refused(world: Tenants) -> None:
-    version = world.state.queues.version
+    version = world.state.quota.queues.version
     with pytest.raises(Conflict, match=r"dev \(2: dev0, dev1\)"):
         world.feed(ev.QueuesChanged(QueueDocument(queues={"prod": queue()}), version))
-    assert world.state.queues.version == version
+    assert world.state.quota.queues.version == version

@@ -25,7 +25,7 @@ def spec_of(app: App, **document: Any) -> JobSpec:
     groups = (Group(f"/{group}", (app,)),) if app.id.count("/") > 1 else ()
     world.feed(ev.AppsChanged("d1", Group("/", () if groups else (app,), groups)))
     world.tick(3)
-    (job,) = world.state.jobs.values()
+    (job,) = world.state.work.jobs.values()
     return job.spec
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.engine.charges import ALL, Sums, charges_of, up
+from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.indexes.charges import ALL, Sums, up
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
@@ -79,11 +80,11 @@ def test_held_sums_are_those_of_tasks_not_undone(count: int) -> None:
 
 def _charged(world: World) -> list[Entry]:
     state = world.state
-    live = [state.tasks[task_id] for task_id in state.live]
-    held = [(task, job) for task in live if (job := state.holding_job(task)) is not None]
+    live = [state.work.tasks[task_id] for task_id in state.work.live]
+    held = [(task, job) for task in live if (job := state.work.holding_job(task)) is not None]
     entries = []
     for task, job in held:
-        milli, spec = state.counted_milli(task, job), job.spec
+        milli, spec = state.work.counted_milli(task, job), job.spec
         beside = round(spec.cpus * 1000), round(spec.mem_mib)
         entries.append((job.id, Charge(spec.queue, job.charged_to, "default", milli, milli, *beside)))
     return entries
@@ -114,14 +115,16 @@ def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(count: int) ->
                 world.register()
             elif act == "apply":
                 apply(world, {**TREE, "b": QueueSpec(weight=1 + chance)})
-            elif world.state.live:
+            elif world.state.work.live:
                 live = [
-                    world.state.tasks[each] for each in world.state.live if world.state.tasks[each].job_id
+                    world.state.work.tasks[each]
+                    for each in world.state.work.live
+                    if world.state.work.tasks[each].job_id
                 ]
                 for task in live[chance % len(live) :][:1] if live else []:
                     world.status(task.id, "TASK_FINISHED" if act == "end" else "TASK_FAILED", agent="n1")
             world.tick(1.5)
-            free = 8 - len(world.state.holders)
+            free = 8 - len(world.state.gpus.holders)
             again(world, "n1", free)
             charges = charges_of(world.state, world.settings)
             same(charges.sums, plain(_charged(world)))
@@ -131,12 +134,14 @@ def test_held_sums_kept_between_matches_equal_a_look_at_all_tasks(count: int) ->
 
 
 def _leaves_are_those_of_the_queue(world: World) -> None:
-    tree = world.state.tree
+    tree = world.state.quota.tree
     leaves = {path: set(leaf.members) for path, leaf in world.state.leaves_in(tree)}
-    pending = [job for job in world.state.jobs.values() if job.state is JobState.PENDING]
+    pending = [job for job in world.state.work.jobs.values() if job.state is JobState.PENDING]
     wanted: dict[str, set[JobId]] = {}
     for job in pending:
         wanted.setdefault(job.spec.queue, set()).add(job.id)
     assert leaves == wanted
-    submitted = Counter((j.spec.queue, j.charged_to) for j in world.state.jobs.values() if not j.state.ended)
+    submitted = Counter(
+        (j.spec.queue, j.charged_to) for j in world.state.work.jobs.values() if not j.state.ended
+    )
     assert world.state.books.submitted == submitted

@@ -29,7 +29,7 @@ def stage(world: World, name: str) -> Stage:
 def refusal(world: World, **fields: object) -> list[tuple[str, str]]:
     with pytest.raises(NotAccepted) as told:
         step(world.state, ev.JobSubmitted(JobId("no"), spec(**fields)), world.now, world.settings)
-    assert "no" not in world.state.jobs
+    assert "no" not in world.state.work.jobs
     return list(told.value.faults)
 
 
@@ -282,7 +282,7 @@ def test_pools_have_limits_of_their_own_and_classes_have_pools() -> None:
     node(world, "n2", 4, "T4")
     again(world, "n2", 4)
     assert running(world) == {"a", "b", "o"}
-    assert [str(world.state.tasks[f"{name}.1"].agent_id) for name in "abo"] == ["n1", "n2", "n2"]  # type: ignore[index]
+    assert [str(world.state.work.tasks[f"{name}.1"].agent_id) for name in "abo"] == ["n1", "n2", "n2"]  # type: ignore[index]
 
 
 def test_limits_of_the_command_line_stand_beside_a_document_that_lacks_their_queue() -> None:

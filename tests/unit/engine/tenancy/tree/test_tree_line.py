@@ -68,7 +68,7 @@ def test_borrowing_has_a_limit() -> None:
 
 def test_jobs_wait_in_one_line_without_a_document() -> None:
     world = tree_world({}, settings=None)
-    world.state.queue_versions.clear()
+    world.state.quota.queue_versions.clear()
     submit_all(world, ("b0", "b", 1), ("b1", "b", 1), ("a0", "a", 1))
     node(world, "n1", 2)
     assert running(world) == {"b0", "b1"}
@@ -131,7 +131,7 @@ def test_held_job_does_not_starve_the_jobs_behind_it() -> None:
     world = full_node(JobClass("gone"))
     submit_all(world, ("held", "x", 4), preemptible=True, job_class="gone")
     submit_all(world, ("behind", "x", 4), preemptible=True)
-    apply(world, dict(world.state.queues.queues))
+    apply(world, dict(world.state.quota.queues.queues))
     waits(world, 70)
     assert kept(world) == {"behind"}
 
