@@ -155,9 +155,7 @@ class Daemon:
 
     def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:
         """Ask for other shares of a running job, as `ResizeRequested` says, with what that raises."""
-        return self._ask(
-            ev.ResizeRequested(job_id, dict(patch), restart), lambda: self._state.work.jobs[job_id]
-        )
+        return self._ask(ev.ResizeRequested(job_id, patch, restart), lambda: job_in(self._state, job_id))
 
     def withdraw_resize(self, job_id: JobId) -> Future[Job]:
         """Let a job keep the shares that it had, as `ResizeWithdrawn` says, with what that raises."""
@@ -267,9 +265,8 @@ class Daemon:
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token, as `TokenCreated` says; the future raises `TooMuch`."""
-        return self._ask(
-            ev.TokenCreated(token, lifetime_s, until), lambda: self._state.rights.tokens[token.id]
-        )
+        event = ev.TokenCreated(token, lifetime_s, until)
+        return self._ask(event, lambda: self._state.rights.tokens[token.id])
 
     def revoke_token(self, token_id: str) -> Future[None]:
         """Forget a token, and those that were made with it; the future raises `NotFound`."""

@@ -38,7 +38,7 @@ class WorkPart:
         members: Index of the members of arrays.
         next_sequence: Number of the next job in the order of submission.
         tended_at: Time at which all tasks were looked at, in seconds since the epoch.
-        made_room: Launches that were told to make room for a job, by that job, even if they were recalled.
+        made_room: Launches that had to make room for a job, by that job, even if they were recalled.
         events: Latest events of jobs.
         made_restless: Index of live tasks; None until it is asked for.
         made_ports: Index of ports of ended tasks; None until it is asked for.

@@ -297,10 +297,8 @@ class Backlog:
         if self.held.pools.next(job) is not None:
             return False
         if job.id in self._state.quota.seats_given:
-            able = (
-                self.capacity(node) for node in self._state.cluster.nodes.values() if self.serves(job, node)
-            )
-            return is_hopeless(self._state, request, able)
+            able = filter(lambda node: self.serves(job, node), self._state.cluster.nodes.values())
+            return is_hopeless(self._state, request, map(self.capacity, able))
         if not starves:
             return False
         pools = self._barriers.may_hold(job)
@@ -497,12 +495,9 @@ class Backlog:
 
     def joins_soon(self, job: Job, request: Request) -> bool:
         """Whether there is room on an open card whose agent's offer is on its way: what was left of one comes again."""
-        agents = dict.fromkeys(
-            self._state.work.tasks[task_id].agent_id for task_id in self._state.gpus.covers.values()
-        )
-        nodes = (
-            self._state.cluster.nodes.get(agent_id) for agent_id in agents if not self._offered(agent_id)
-        )
+        tasks, known = self._state.work.tasks, self._state.cluster.nodes
+        agents = dict.fromkeys(tasks[task_id].agent_id for task_id in self._state.gpus.covers.values())
+        nodes = (known.get(agent_id) for agent_id in agents if not self._offered(agent_id))
         return any(node is not None and self._joins(job, request, node) for node in nodes)
 
     def _joins(self, job: Job, request: Request, node: Node) -> bool:

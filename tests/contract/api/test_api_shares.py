@@ -133,7 +133,7 @@ def test_a_job_tells_its_share_and_the_guarantee(rig: Rig) -> None:
 
     def grant(view: Any) -> None:
         state = view._state
-        state.set_task(replace(state.tasks[TaskId(task_id)], gpus=(GpuId("GPU-1"),), share=BURSTS))
+        state.set_task(replace(state.work.tasks[TaskId(task_id)], gpus=(GpuId("GPU-1"),), share=BURSTS))
 
     rig.daemon.read(grant).result(60)
     share = rig.call("GET", f"/v1/jobs/{job['id']}").json()["share"]
@@ -149,7 +149,7 @@ def test_share_shows_its_limits_and_measured_use(rig: Rig) -> None:
 
     def grant(view: Any) -> None:
         state = view._state
-        state.set_task(replace(state.tasks[task_id], gpus=(CARD.id,), share=QUARTER))
+        state.set_task(replace(state.work.tasks[task_id], gpus=(CARD.id,), share=QUARTER))
 
     rig.daemon.read(grant).result(60)
     use = ShareUse(task_id, CARD.id, 18000, 19500, 240, 3, 7, 1, "process 7 has loaded /x/libcuda.so.1")

@@ -43,7 +43,7 @@ class Rig:
     def _step(state: Any, event: ev.Event, now: float, settings: Settings) -> Any:
         effects = step(state, event, now, settings)
         if "poison" in repr(event):
-            state.jobs.clear()
+            state.work.jobs.clear()
             raise ZeroDivisionError("a bug")
         return effects
 
