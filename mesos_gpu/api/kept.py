@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.view import View
 
 T = TypeVar("T")
 #: It is good for so many times as long as it took: at most a hundredth of the time goes into it.

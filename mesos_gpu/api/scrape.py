@@ -16,9 +16,11 @@ from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.api.metrics.hooks import HookFigures
 from mesos_gpu.api.metrics.peers import PeerFigures
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.engine.reading.apps import serving_tasks
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import Server
 from mesos_gpu.model.tasks.task import Task
@@ -79,10 +81,10 @@ def _of_scheduler(url: str) -> dict[str, Any]:
 
 
 def _of_apps(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
-    for app in view.root.all_apps():
+    for app in view.catalog.root.all_apps():
         if sight.sees(app):
             shown = sight.shown(app)
-            for task in view.serving(app.id):
+            for task in serving_tasks(view, app.id):
                 yield from _of_task(shown, task)
 
 

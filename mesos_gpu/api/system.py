@@ -17,11 +17,12 @@ from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.peers import Leadership
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.security import secured
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 
 _LOGIN: Final = "login.html"  # into which words are put: it has its own route

@@ -2,21 +2,31 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.split import TrafficSplit
-from mesos_gpu.model.bookings.booking import BookingSpec
+from mesos_gpu.model.bookings.booking import Booking, BookingSpec
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
-from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.model.tenancy import QueueDocument
+
+Answer = TypeVar("Answer")
+
+
+class Change(Generic[Answer]):
+    """A change that a user asks for, and that is answered with a value of that type once it is saved."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +90,14 @@ class SecretsRead:
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownAdopted:
+class UnknownAdopted(Change[None]):
     """An operator makes a job of an unknown task, or gives it to the job that it is of."""
 
     task_id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownKilled:
+class UnknownKilled(Change[None]):
     """An operator ends an unknown task."""
 
     task_id: TaskId
@@ -101,7 +111,7 @@ class AgentLost:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSubmitted:
+class JobSubmitted(Change[Job]):
     """A user's valid request; the id is new."""
 
     job_id: JobId
@@ -110,7 +120,7 @@ class JobSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
-class KillRequested:
+class KillRequested(Change[Job]):
     """A user wants a job to end; `wipe`: of an app's instance, that another one gets another name."""
 
     job_id: JobId
@@ -118,7 +128,7 @@ class KillRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayKillRequested:
+class ArrayKillRequested(Change[Job]):
     """A user wants tasks of a job array to end; `indexes`: text of those; None: all of it."""
 
     array_id: JobId
@@ -126,7 +136,7 @@ class ArrayKillRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeRequested:
+class ResizeRequested(Change[Job]):
     """A user wants the shares of a running job larger or smaller.
 
     Attributes:
@@ -141,21 +151,21 @@ class ResizeRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeWithdrawn:
+class ResizeWithdrawn(Change[Job]):
     """A user wants a job to keep the shares that it had before a resize that its hosts have not answered."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointTold:
+class CheckpointTold(Change[Job]):
     """Somebody says of a running job that it has kept its work up to now."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
-class DrainRequested:
+class DrainRequested(Change[None]):
     """An operator takes a GPU (by UUID) or a node (by host name) out; again: with another reason or deadline."""
 
     target: Target
@@ -166,7 +176,7 @@ class DrainRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class UndrainRequested:
+class UndrainRequested(Change[None]):
     """An operator gives it back."""
 
     target: Target
@@ -175,7 +185,7 @@ class UndrainRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class ResetRequested:
+class ResetRequested(Change[None]):
     """An operator wants a GPU that nobody holds reset; the request's id is new."""
 
     gpu_id: GpuId
@@ -185,7 +195,7 @@ class ResetRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class AppsChanged:
+class AppsChanged(Change[Deployment | None]):
     """A user's valid request for a new tree of apps; the id is that of a new deployment.
 
     Attributes:
@@ -201,7 +211,7 @@ class AppsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentDeleted:
+class DeploymentDeleted(Change[Deployment | None]):
     """A user wants a deployment undone by another one of a new id; or, with `force`, ended where it is."""
 
     id: str
@@ -210,7 +220,7 @@ class DeploymentDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class DelayReset:
+class DelayReset(Change[None]):
     """A user wants an app's next launch at once, whatever failed before."""
 
     app: str
@@ -235,21 +245,21 @@ class ReadinessFound:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitSet:
+class SplitSet(Change[None]):
     """A user's valid request: a service as it shall be, new or in place of the one of its name."""
 
     split: TrafficSplit
 
 
 @dataclass(frozen=True, slots=True)
-class SplitDropped:
+class SplitDropped(Change[None]):
     """A user does not want a service any more."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AccessChanged:
+class AccessChanged(Change[AccessDocument]):
     """Who may do what shall be as a valid document says, if it is still at the version that was read. Its version and
     time are the engine's."""
 
@@ -258,7 +268,7 @@ class AccessChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuesChanged:
+class QueuesChanged(Change[QueueDocument]):
     """The tree of queues shall be as a valid document says, if it is still at the version that was read. Its version
     and time are the engine's.
 
@@ -274,7 +284,7 @@ class QueuesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetGranted:
+class BudgetGranted(Change[None]):
     """A budget shall have more in its current period; or less: that is set aside.
 
     Attributes:
@@ -289,7 +299,7 @@ class BudgetGranted:
 
 
 @dataclass(frozen=True, slots=True)
-class BookingMade:
+class BookingMade(Change[Booking]):
     """GPUs shall be booked. When that begins is as somebody wrote it.
 
     Attributes:
@@ -304,7 +314,7 @@ class BookingMade:
 
 
 @dataclass(frozen=True, slots=True)
-class BookingChanged:
+class BookingChanged(Change[Booking]):
     """A booking shall be another one: at another time, or of something else."""
 
     id: str
@@ -312,14 +322,14 @@ class BookingChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class BookingCancelled:
+class BookingCancelled(Change[Booking]):
     """A booking is not wanted any more."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class KeepAsked:
+class KeepAsked(Change[Job]):
     """Somebody wants a job not to be ended for GPUs that do nothing, for a time or until one.
 
     Attributes:
@@ -336,14 +346,14 @@ class KeepAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepWithdrawn:
+class KeepWithdrawn(Change[Job]):
     """A job need not be kept any longer."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCreated:
+class TokenCreated(Change[Token]):
     """A token is wanted whose secret was drawn. Its times are the engine's: it expires `lifetime_s` from now, and at
     `until` at the latest."""
 
@@ -353,7 +363,7 @@ class TokenCreated:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRevoked:
+class TokenRevoked(Change[None]):
     """A token shall prove nothing any more."""
 
     id: str

@@ -1,9 +1,10 @@
 """What happens, as lines of the scheduler's log: each change of a state once, after it was saved."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from mesos_gpu.api.http.note import within
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.gpus.rolling import problems_of
@@ -69,6 +70,21 @@ class Narrator:
         """What somebody asked for, and why it was not done."""
         self._counted.refused(error)
         _say("refused: %s: %s", type(event).__name__, error.what, event=type(event).__name__)
+
+    def saved_by(self, effects: Sequence[fx.Effect], origins: Iterable[tuple[int, str]]) -> None:
+        """Log what was saved, with the id of the request that it follows from.
+
+        Args:
+            effects: Effects of a batch.
+            origins: End of the effects of each request, and its id, or "" for effects of no request.
+        """
+        begin = 0
+        for end, request in origins:
+            if end > begin:
+                with within(request):
+                    self.saved(effects[begin:end])
+            begin = end
+        self.saved(effects[begin:])
 
     def saved(self, effects: Sequence[fx.Effect]) -> None:
         """What is on disk by now."""

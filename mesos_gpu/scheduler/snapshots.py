@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
@@ -17,7 +18,6 @@ from mesos_gpu.model.nodes.gpu_use import TaskUse
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.policy.gpus.use_series import UseHistory
-from mesos_gpu.scheduler.view import StateView
 
 USE_S: Final = 60.0  # so often at most a token's use is kept
 _SEEN: Final = (
@@ -37,13 +37,13 @@ class Snapshots:
         self.tokens: Mapping[str, Token] = _tokens(state)
         self._history = UseHistory()
 
-    def view(self, settings: Settings, now: float, unsaved: str) -> StateView:
+    def view(self, settings: Settings, now: float, unsaved: str) -> View:
         """The state at this moment, on the engine's thread. `unsaved`: why nothing can be saved; "": it can.
 
         What cannot be saved is not shown: who leads next, or this scheduler when it is started again, would not know of
         it.
         """
-        return StateView(self._saved() if unsaved else self._state, settings, now, unsaved, self._history)
+        return View(self._saved() if unsaved else self._state, settings, now, unsaved, self._history)
 
     def _saved(self) -> State:
         """The state without what is not on disk, and with what never is: it was seen, not decided."""

@@ -16,13 +16,34 @@ import msgspec
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.apps import ends_of, last_failures, launch_delays, past_versions
+from mesos_gpu.engine.reading.jobs import (
+    counts_of,
+    defrag_problem,
+    explain_job,
+    idle_of,
+    queue_uses,
+    wait_reasons,
+    waiting_jobs,
+)
+from mesos_gpu.engine.reading.nodes import gpu_statuses, rolling_of
+from mesos_gpu.engine.reading.queues import (
+    budget_periods,
+    budget_standings,
+    check_queues,
+    explain_queue,
+    path_share,
+    plan_queues,
+    queue_shares,
+    unmet_demand,
+)
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import GpuNodes, Placement
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.saves import Save
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.room.defrag import plan
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos.acts import do
 from mesos_gpu.simulate.chaos.queues import document_of
@@ -53,6 +74,18 @@ SEEDS: Final = range(6)
 ACTS: Final = 200  # of one world
 ACTS_OF_A_LINE: Final = 10
 KINDS: Final = ("calls", "saves", "answers")
+#: Readers of all, by their names in the lines.
+_READ: Final[Mapping[str, Callable[[View], object]]] = {
+    "queues": queue_uses,
+    "queue_shares": queue_shares,
+    "budgets": budget_standings,
+    "budget_periods": budget_periods,
+    "unmet": unmet_demand,
+    "gpus": gpu_statuses,
+    "launch_delays": launch_delays,
+    "drains": lambda view: view.drains.values(),
+    "rolling": rolling_of,
+}
 _EXPLAINED: Final = 4  # jobs, drawn at the end of a line, whose wait is explained
 _MAX_WAITING: Final = 20  # jobs of a list
 
@@ -106,41 +139,29 @@ class RecordedWorld(World):
 
 def answers_of(world: World, chance: random.Random) -> Iterator[str]:
     """Yield answers to readers of a world, a line each; of jobs and queues, some by chance."""
-    view = StateView(world.state, world.settings, world.now)
+    view = View(world.state, world.settings, world.now)
     waiting = [job for job in view.jobs.values() if not job.state.ended]
     for job in chance.sample(waiting, min(len(waiting), _EXPLAINED)):
-        yield f"why {job.id} {text_of(view.explain(job.id))} {text_of(view.idle_of(job))}"
-    yield from (f"waiting {text_of(each)}" for each in view.waiting(_MAX_WAITING))
-    yield f"reasons {text_of(view.wait_reasons(_MAX_WAITING))}"
-    for name in (
-        "queues",
-        "queue_shares",
-        "budgets",
-        "budget_periods",
-        "unmet",
-        "gpus",
-        "launch_delays",
-        "drains",
-        "rolling",
-    ):
-        known = getattr(view, name)
-        yield f"{name} {text_of(known() if callable(known) else known)}"
-    yield from (f"counts {array.id} {text_of(view.counts_of(array))}" for array in view.arrays.values())
-    apps = [app.id for app in view.root.all_apps()]
-    yield from (f"ends {id} {text_of(view.ends_of(id))} {text_of(view.past(id))}" for id in apps)
-    yield f"failures {text_of(view.last_failures(apps))}"
+        yield f"why {job.id} {text_of(explain_job(view, job.id))} {text_of(idle_of(view, job))}"
+    yield from (f"waiting {text_of(each)}" for each in waiting_jobs(view, _MAX_WAITING))
+    yield f"reasons {text_of(wait_reasons(view, _MAX_WAITING))}"
+    yield from (f"{name} {text_of(read(view))}" for name, read in _READ.items())
+    yield from (f"counts {array.id} {text_of(counts_of(view, array))}" for array in view.arrays.values())
+    apps = [app.id for app in view.catalog.root.all_apps()]
+    yield from (f"ends {id} {text_of(ends_of(view, id))} {text_of(past_versions(view, id))}" for id in apps)
+    yield f"failures {text_of(last_failures(view, apps))}"
     for document in list(view.queue_versions.values())[-1:]:
         for path in chance.sample(sorted(document.queues), 1):
-            yield f"queue {path} {text_of(view.path_share(path))} {text_of(view.explain_queue(path))}"
+            yield f"queue {path} {text_of(path_share(view, path))} {text_of(explain_queue(view, path))}"
         asked = document_of(len(waiting), 77)
-        yield f"plan {_answer(view.plan_queues, asked)} {_answer(view.check_queues, asked)}"
+        yield f"plan {_answer(plan_queues, view, asked)} {_answer(check_queues, view, asked)}"
     for job in waiting[:1]:
-        yield f"defragmentation {job.id} {text_of(plan(view.defrag(job)))}"
+        yield f"defragmentation {job.id} {text_of(plan(defrag_problem(view, job)))}"
 
 
-def _answer(ask: Callable[[QueueDocument], object], document: QueueDocument) -> str:
+def _answer(ask: Callable[[View, QueueDocument], object], view: View, document: QueueDocument) -> str:
     try:
-        return text_of(ask(document))
+        return text_of(ask(view, document))
     except MesosGpuError as error:
         return f"refused: {error.what}"
 

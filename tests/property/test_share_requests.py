@@ -19,6 +19,7 @@ from mesos_gpu.api import openapi
 from mesos_gpu.api.v1 import views
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.journal import EVENTS
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.apps.app import App
@@ -29,7 +30,6 @@ from mesos_gpu.model.saves import SaveJob
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.apps.workload import job_of
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire import journal
 from mesos_gpu.wire.job_fields import KNOWN
 from mesos_gpu.wire.jobs import decode, spec_from_mapping
@@ -92,9 +92,7 @@ def test_a_share_is_the_same_wherever_it_is_written(
     assert request.memory_of(81_920) == (request.memory_mib or 81_920 * spec.gpu_milli // WHOLE)
     job = Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
 
-    shown: dict[str, Any] = views.job(
-        StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job, ALL_SEEING
-    )  # type: ignore[assignment]
+    shown: dict[str, Any] = views.job(View(State(started_at=0.0), Settings("e", "m"), 0.0), job, ALL_SEEING)  # type: ignore[assignment]
     read = json.loads(json.dumps(shown))
     ANSWER.validate(read)
     assert {key: read[key] for key in asked} == asked

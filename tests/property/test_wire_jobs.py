@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.api.v1 import views
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.permits import Permits
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.job_fields import KNOWN
 from mesos_gpu.wire.jobs import decode, spec_from_mapping
@@ -89,7 +89,7 @@ def test_job_that_is_valid_is_taken_as_it_is(value: dict[str, Any]) -> None:
 def test_a_job_that_is_shown_can_be_sent_again(value: dict[str, Any]) -> None:
     spec = decode(json.dumps(value).encode(), permits=Permits())
     assert isinstance(spec, JobSpec)
-    view = StateView(State(started_at=0.0), Settings("e", "m"), 0.0)
+    view = View(State(started_at=0.0), Settings("e", "m"), 0.0)
     job = Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
     shown: Mapping[str, Any] = views.job(view, job, ALL_SEEING, show_env=True)
     sent = decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), permits=Permits())

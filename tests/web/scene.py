@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
+from mesos_gpu.api.asking import new_job
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.jobs.job import JobSpec
@@ -151,7 +152,7 @@ class Whole(Scene):
         """Submit a job of somebody."""
         spec = decode(json.dumps({"command": "python3 train.py", **fields}).encode(), permits=Permits())
         assert isinstance(spec, JobSpec), spec
-        self.daemon.submit(spec, who).result(60)
+        self.daemon.request(new_job(spec, who)).result(60)
 
     def _state(self, name: str) -> str:
         (job,) = self.call("GET", f"/v1/jobs?named={name}").json()["jobs"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.api.kept import Kept
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until

@@ -18,8 +18,10 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import Number, job_of, result_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.engine.reading.jobs import round_of, tasks_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Engine, Job
@@ -182,8 +184,8 @@ def _ended(view: View, job: Job, wanted: str, rank: int) -> Task:
     Raises:
         Refusal: There is no such task, or it has not ended: a running task is read over a channel.
     """
-    named = [task for task in view.tasks_of(job.id) if task.id == wanted]
-    tasks = named or list(view.round_of(job)) or list(view.tasks_of(job.id))[-1:]
+    named = [task for task in tasks_of(view, job.id) if task.id == wanted]
+    tasks = named or list(round_of(view, job)) or list(tasks_of(view, job.id))[-1:]
     if not tasks:
         what = f"job {job.id} has not been launched yet"
         raise Refusal(409, "not-started", what, remedy=f"see: mesos-gpu why {job.id}")

@@ -21,9 +21,11 @@ from mesos_gpu.api.http.door import CHANNELS
 from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import job_of, read_of, result_of
 from mesos_gpu.api.http.rights import rights_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight, subject_of
+from mesos_gpu.engine.reading.jobs import round_of, tasks_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.access.record import AuditRecord, Result
 from mesos_gpu.model.ids import TaskId
@@ -177,8 +179,8 @@ def _task(view: View, job: Job, wanted: str, rank: int) -> Task:
     Raises:
         Refusal: There is none.
     """
-    named = [task for task in view.tasks_of(job.id) if task.id == wanted]
-    tasks = named or list(view.round_of(job))
+    named = [task for task in tasks_of(view, job.id) if task.id == wanted]
+    tasks = named or list(round_of(view, job))
     if not named and tasks and rank >= len(tasks):
         what = f"job {job.id} has {len(tasks)} tasks, of ranks from 0"
         raise invalid(Problem("/rank", f"{what}, and none of rank {rank}"))

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.jobs import counts_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.arrays.array import JobArray, as_job, as_waiting, whose
 from mesos_gpu.model.arrays.indexes import Runs, Unreadable, count, parsed
@@ -17,7 +18,7 @@ _SOME: Final = re.compile(r"(.+)\.([0-9]+(?:[-:,][0-9]+)*)")
 
 def shown(view: View, array: JobArray) -> Job:
     """An array as a job."""
-    return as_job(array, view.counts_of(array))
+    return as_job(array, counts_of(view, array))
 
 
 def like(view: View, wanted: str, sees: Sees) -> list[Job]:

@@ -15,7 +15,7 @@ from mesos_gpu.api.http import arrays
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.rights import admit_again
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.arrays.indexes import count
 from mesos_gpu.model.ids import JobId, TaskId

@@ -12,8 +12,9 @@ from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body, json_read
 from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.engine.reading.apps import past_versions
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, updated
 from mesos_gpu.wire.marathon.moments import moment, stamp
@@ -59,7 +60,7 @@ class Apps:
         sight = AppSight.of(request)
 
         def gather(view: View) -> list[views.Facts]:
-            chosen = (app for app in within(view.root).all_apps() if wanted(app))
+            chosen = (app for app in within(view.catalog.root).all_apps() if wanted(app))
             return views.facts_of(view, chosen, sight, failures=failures)
 
         facts = await self._core.read_copy(gather)
@@ -137,7 +138,7 @@ class Apps:
     ) -> Response:
         """`asked`: id, body, and its place in the request; `location`: of what may be created."""
         past: Mapping[str, Past] = await self._core.read(
-            lambda view: {id: view.past(id) for id, _, _ in asked}
+            lambda view: {id: past_versions(view, id) for id, _, _ in asked}
         )
         created: list[str] = []
         sight = AppSight.of(request)
@@ -214,7 +215,7 @@ def facts_at(view: View, id: str, sight: AppSight, *, ends: bool = False) -> vie
     Raises:
         Refused: It does not exist, or is not seen.
     """
-    (facts,) = views.facts_of(view, [app_seen(view.root, id, sight)], sight, failures=True, ends=ends)
+    (facts,) = views.facts_of(view, [app_seen(view.catalog.root, id, sight)], sight, failures=True, ends=ends)
     return facts
 
 
@@ -231,8 +232,8 @@ def app_seen(root: Group, id: str, sight: AppSight) -> App:
 
 
 def _past(view: View, id: str, sight: AppSight) -> Past:
-    app_seen(view.root, id, sight)
-    return view.past(id)
+    app_seen(view.catalog.root, id, sight)
+    return past_versions(view, id)
 
 
 def _version(id: str, text: str, past: Past) -> tuple[float, App]:

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.api.asking import apps_change
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import in_turn, result_of
@@ -19,10 +20,13 @@ from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.errors import Refused, not_valid
 from mesos_gpu.api.marathon.events import Events, client_of
 from mesos_gpu.api.marathon.rights.consent import Consent
-from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.api.sight.queues import told_of
+from mesos_gpu.engine.reading.apps import check_apps
+from mesos_gpu.engine.reading.nodes import largest_for_shares
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import MesosGpuError, NotAccepted, Unavailable
 from mesos_gpu.model.apps.app import App, Group, same_but_scale
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
@@ -90,8 +94,8 @@ class Core:
             wanted = await in_turn(request, partial(self._wanted, _both(target, given), seen, under_way))
             with suppress(_Overtaken), ExitStack() as held:
                 await run_in_threadpool(self._hold_archives, held, seen, wanted)
-                change = self.scheduler.change_apps(
-                    partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
+                change = self.scheduler.request(
+                    apps_change(partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill)
                 )
                 try:
                     made = await result_of(change) or self._over(seen)
@@ -105,7 +109,9 @@ class Core:
         def seen(view: View) -> _Seen:
             documents = [*view.queue_versions.values()][-1:]
             tree = Tree(documents[0]) if documents else None
-            return _Seen(view.root, tuple(view.deployments.values()), tuple(view.splits.values()), tree)
+            return _Seen(
+                view.catalog.root, tuple(view.deployments.values()), tuple(view.splits.values()), tree
+            )
 
         return await self.read(seen)
 
@@ -152,7 +158,9 @@ class Core:
             return
         definitions = await self.read(
             lambda view: [
-                (app, view.versions[id]) for id in ids if (app := tree.app_at(view.root, id)) is not None
+                (app, view.catalog.versions[id])
+                for id in ids
+                if (app := tree.app_at(view.catalog.root, id)) is not None
             ]
         )
         for app, info in definitions:
@@ -172,7 +180,7 @@ class Core:
         def foreseen() -> tuple[Json, Json]:
             wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
             made = plan(seen, wanted)
-            self.scheduler.read(lambda view: view.check_apps(made)).result()
+            self.scheduler.read(lambda view: check_apps(view, made)).result()
             steps = sight.actions(made.steps)
             return views.steps_json(steps), views.changes_json(sight.tree(seen), sight.tree(wanted))
 
@@ -203,7 +211,7 @@ class Core:
     def _beyond_models(self, asked: Iterable[tuple[str, JobSpec]]) -> Iterable[Detail]:
         """What no GPU of the models that a share names can ever have."""
         named = [(place, spec) for place, spec in asked if spec.is_share and spec.gpu_model]
-        most_mib = self.scheduler.read(most_for_shares).result() if named else {}
+        most_mib = self.scheduler.read(largest_for_shares).result() if named else {}
         for place, spec in named:
             for name, why in share_problems(spec, OF_APPS, most_mib=most_mib):
                 yield Detail(f"{place}/{OF_APPS[name].replace('.', '/')}", (why,))

@@ -6,14 +6,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.access.rights import APP_WRITE
+from mesos_gpu.api.asking import deployment_undo
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.catalog import Deployment
 
@@ -46,7 +47,7 @@ class Deployments:
         sight = AppSight.of(request)
         await self._core.read(lambda view: _require(view, id, sight))
         try:
-            made = await result_of(self._core.scheduler.cancel_deployment(id, force=force))
+            made = await result_of(self._core.scheduler.request(deployment_undo(id, force=force)))
         except NotFound as error:
             raise Refused(404, f"DeploymentPlan {id} does not exist") from error
         return Response(status_code=202) if force else result(made)

@@ -205,7 +205,9 @@ class Events:
     def _apps(self) -> Mapping[str, App]:
         """The apps that there are, by id; a thread that prints may wait for them."""
         try:
-            return self._scheduler.read(lambda view: {app.id: app for app in view.root.all_apps()}).result()
+            return self._scheduler.read(
+                lambda view: {app.id: app for app in view.catalog.root.all_apps()}
+            ).result()
         except MesosGpuError:  # the scheduler stops: nobody is known to own anything
             return {}
 

@@ -15,8 +15,9 @@ from mesos_gpu.api.marathon.apps import refuse_clash
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.engine.reading.apps import past_versions
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import GroupShape
 from mesos_gpu.policy.apps.rollout.history import apps_of, restored, versions_of
@@ -44,10 +45,10 @@ class Groups:
         sight = AppSight.of(request)
 
         def read(view: View) -> tuple[Group, list[views.Facts], Mapping[str, float]]:
-            whole = _seen(view.root, place.id, sight)
+            whole = _seen(view.catalog.root, place.id, sight)
             failures = "apps.lastTaskFailure" in embed
             facts = views.facts_of(view, whole.all_apps(), sight, failures=failures)
-            return sight.tree(whole), facts, view.group_versions
+            return sight.tree(whole), facts, view.catalog.group_versions
 
         group, facts_of_apps, versions = await self._core.read_copy(read)
         facts = {each.app.id: each for each in facts_of_apps}
@@ -221,13 +222,13 @@ class _Past:
         if not shapes:
             raise no_group(id)
         ids = {app_id for shape in shapes.values() for app_id, _ in apps_of(shape)}
-        return cls(id, shapes, {(each, at): app for each in ids for at, app in view.past(each)})
+        return cls(id, shapes, {(each, at): app for each in ids for at, app in past_versions(view, each)})
 
     @classmethod
     def seen(cls, view: View, id: str, sight: AppSight) -> Self:
         """Gather as `of`, for who sees something of the group as it is, or could write in it."""
-        if tree.group_at(view.root, id) is not None:
-            _seen(view.root, id, sight)
+        if tree.group_at(view.catalog.root, id) is not None:
+            _seen(view.catalog.root, id, sight)
         elif not sight.may_write_below(id):
             raise no_group(id)
         return cls.of(view, id)

@@ -17,9 +17,13 @@ from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.engine.events import DelayReset
+from mesos_gpu.engine.reading.apps import instances_of, launch_delays
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.nodes import unused_offers
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import VersionInfo
@@ -58,13 +62,13 @@ class Queue:
     async def reset_delay(self, request: Request, place: Place) -> Response:
         """DELETE /v2/queue/{id}/delay."""
         sight = AppSight.of(request)
-        app = await self._core.read(lambda view: tree.app_at(view.root, place.id))
+        app = await self._core.read(lambda view: tree.app_at(view.catalog.root, place.id))
         if app is not None and sight.sees(app):
             sight.require(APP_WRITE, app)
         elif app is not None:
             raise Refused(404, f"Application {place.id} not found in tasks queue.")
         try:
-            await result_of(self._core.scheduler.reset_delay(place.id))
+            await result_of(self._core.scheduler.request(DelayReset(place.id)))
         except NotFound as error:
             raise Refused(404, f"Application {place.id} not found in tasks queue.") from error
         return Response(status_code=204)
@@ -106,13 +110,13 @@ class _Queued:
 
 
 def _waiting(view: View, sight: AppSight) -> list[_Queued]:
-    delays, entries = view.launch_delays, []
-    for app in view.root.all_apps():
+    delays, entries = launch_delays(view), []
+    for app in view.catalog.root.all_apps():
         if not sight.sees(app):
             continue
-        jobs = tuple(job for job in view.instances_of(app.id) if job.state is JobState.PENDING)
+        jobs = tuple(job for job in instances_of(view, app.id) if job.state is JobState.PENDING)
         if jobs or app.id in delays:
-            entries.append(_Queued(sight.shown(app), view.versions[app.id], jobs, delays.get(app.id)))
+            entries.append(_Queued(sight.shown(app), view.catalog.versions[app.id], jobs, delays.get(app.id)))
     return entries
 
 
@@ -128,9 +132,9 @@ def _why(queued: _Queued, sight: Sight, view: View, *, offers: bool) -> _Refusal
     first = next(iter(queued.jobs), None)
     if first is None or first.id not in view.jobs:
         return _Refusals()
-    why = view.explain(first.id, past_offers=True)
+    why = explain_job(view, first.id, past_offers=True)
     why = replace(why, summary=sight.veiled(view, why.summary))
-    return _Refusals(why, tuple(view.unused_offers) if offers else ())
+    return _Refusals(why, tuple(unused_offers(view)) if offers else ())
 
 
 def _entry(queued: _Queued, refusals: _Refusals, *, offers: bool) -> dict[str, Any]:

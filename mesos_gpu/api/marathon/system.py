@@ -9,8 +9,8 @@ from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.marathon.asked import Place
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.engine.reading.view import View
 
 
 class System:

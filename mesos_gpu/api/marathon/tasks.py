@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from mesos_gpu.access.rights import APP_WRITE
+from mesos_gpu.api.asking import job_kill
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.http.requests import result_of
@@ -16,8 +17,8 @@ from mesos_gpu.api.marathon.apps import app_seen
 from mesos_gpu.api.marathon.asked import Place, flag, json_read
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.policy.apps.task_ids import name_of
@@ -40,7 +41,7 @@ class Tasks:
         if _wants_text(request):
             return await self._endpoints(request, "/*")
         sight = AppSight.of(request)
-        tasks = await self._core.read_copy(lambda view: _of(view, view.root.all_apps(), sight))
+        tasks = await self._core.read(lambda view: _of(view, view.catalog.root.all_apps(), sight))
         return await _listed([each for each in tasks if not states or each[1].state in states])
 
     async def of_app(self, request: Request, place: Place) -> Response:
@@ -81,7 +82,7 @@ class Tasks:
         """POST /v2/tasks/delete; tasks that are gone are passed over."""
         ids = await json_read(request, _ids)
         sight = AppSight.of(request)
-        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps(), sight))
+        tasks = await self._core.read(lambda view: _of(view, view.catalog.root.all_apps(), sight))
         return await self._end(request, [each for each in tasks if each[1].task.id in ids])
 
     async def _end(self, request: Request, chosen: Sequence[Found]) -> Response:
@@ -102,7 +103,7 @@ class Tasks:
         wipe = flag(request, "wipe")
         for _, launch in chosen:
             note.about("job", launch.job.id)
-        kills = [self._core.scheduler.kill(launch.job.id, wipe=wipe) for _, launch in chosen]
+        kills = [self._core.scheduler.request(job_kill(launch.job.id, wipe=wipe)) for _, launch in chosen]
         await asyncio.gather(*map(result_of, kills))
         return await _listed(chosen)
 
@@ -143,8 +144,8 @@ def _lines(app: App, launches: Iterable[views.Launch]) -> Iterable[str]:
 
 def _apps(view: View, id: str, sight: AppSight) -> Sequence[App]:
     if not id.endswith("/*"):
-        return [app_seen(view.root, id, sight)]
-    group = tree.group_at(view.root, id[:-2] or "/")
+        return [app_seen(view.catalog.root, id, sight)]
+    group = tree.group_at(view.catalog.root, id[:-2] or "/")
     if group is None:
         raise no_group(id[:-2])
     return [app for app in group.all_apps() if sight.sees(app)]

@@ -10,8 +10,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mesos_gpu.access.rights import APP_READ
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.engine.reading.apps import check_results, ends_of, instances_of, last_failures, readiness_of
+from mesos_gpu.engine.reading.jobs import round_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
@@ -88,7 +90,7 @@ def facts_of(
     """
     apps = [app for app in apps if sight.sees(app)]
     read = frozenset(app.id for app in apps if sight.may(APP_READ, app))
-    failed = view.last_failures(read) if failures else {}
+    failed = last_failures(view, read) if failures else {}
     busy: dict[str, list[str]] = {}
     for deployment in view.deployments.values():
         for id in deployment.plan.affected:
@@ -96,7 +98,7 @@ def facts_of(
     return [
         Facts(
             sight.shown(app),
-            view.versions[app.id],
+            view.catalog.versions[app.id],
             launches_of(view, app, sight),
             tuple(busy.get(app.id, ())),
             _failure(view, failed.get(app.id)),
@@ -109,17 +111,17 @@ def facts_of(
 def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
     """The tasks of an app that have not ended; what was found by checks is for who reads what they run."""
     tasks = [
-        (job, task) for job in view.instances_of(app.id) for task in view.round_of(job) if not task.ended
+        (job, task) for job in instances_of(view, app.id) for task in round_of(view, job) if not task.ended
     ]
     if not sight.may(APP_READ, app):
         return tuple(Launch(job, task) for job, task in tasks)
     return tuple(
-        Launch(job, task, view.check_results(task.id), view.readiness_of(task.id)) for job, task in tasks
+        Launch(job, task, check_results(view, task.id), readiness_of(view, task.id)) for job, task in tasks
     )
 
 
 def _ends(view: View, app_id: str) -> tuple[Ends, Task | None] | None:
-    ends = view.ends_of(app_id)
+    ends = ends_of(view, app_id)
     if ends is None:
         return None
     return ends, view.tasks.get(ends.last.task_id) if ends.last.task_id else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from mesos_gpu.api.metrics.family import Family, Values
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.bookings.booking import BookingState
 
 

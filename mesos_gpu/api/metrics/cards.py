@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from mesos_gpu.api.metrics.family import Family, Values
-from mesos_gpu.api.scheduler_api import View, is_used
+from mesos_gpu.engine.reading.nodes import gpu_statuses, is_used
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse
@@ -75,7 +76,7 @@ class Gpus:
 
 def gpus_of(view: View) -> Gpus:
     """Measure them, in one go for all families."""
-    each = tuple(view.gpus())
+    each = tuple(gpu_statuses(view))
     return Gpus(each, frozenset(status.gpu.id for status in each if is_used(view, status)))
 
 

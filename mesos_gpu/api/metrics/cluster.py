@@ -8,8 +8,11 @@ from typing import Final, NamedTuple, TypeVar
 from mesos_gpu import __version__
 from mesos_gpu.api.metrics.cards import Gpus, gpus_of
 from mesos_gpu.api.metrics.family import Family, Values
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.engine.gpus.rolling import Rolling
+from mesos_gpu.engine.reading.apps import instances_of, serving_tasks
+from mesos_gpu.engine.reading.jobs import unmade_tasks, wait_reasons
+from mesos_gpu.engine.reading.nodes import rolling_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health
@@ -31,7 +34,7 @@ def _one(number: float) -> Values:
 
 def _nodes(view: View) -> Mapping[str, int]:
     """Nodes by how they stand; each in one state."""
-    drained = {drain.name for drain in view.drains}
+    drained = {drain.name for drain in view.drains.values()}
     counts = Counter(
         "lost" if node.lost_at is not None else "drained" if node.hostname in drained else "up"
         for node in view.nodes.values()
@@ -50,7 +53,7 @@ def _outside_levels(view: View) -> int:
 
 
 def _rolling(view: View) -> Rolling:
-    return view.rolling()
+    return rolling_of(view)
 
 
 # --- what waits
@@ -69,8 +72,8 @@ def _lines(view: View) -> Mapping[str, _Line]:
         if job.state is JobState.PENDING:
             jobs, oldest = lines.get(job.spec.queue, (0, float("inf")))
             lines[job.spec.queue] = _Line(jobs + 1, min(oldest, in_line_since(job)))
-    for array in view.arrays.values() if view.unmade() else ():
-        if unmade := view.unmade(array):
+    for array in view.arrays.values() if unmade_tasks(view) else ():
+        if unmade := unmade_tasks(view, array):
             jobs, oldest = lines.get(array.spec.queue, (0, float("inf")))
             lines[array.spec.queue] = _Line(jobs + unmade, min(oldest, array.submitted_at))
     return lines
@@ -78,7 +81,7 @@ def _lines(view: View) -> Mapping[str, _Line]:
 
 def _reasons(view: View) -> Mapping[str, int]:
     return (
-        view.wait_reasons(MOST_ASKED)
+        wait_reasons(view, MOST_ASKED)
         if any(job.state is JobState.PENDING for job in view.jobs.values())
         else {}
     )
@@ -184,10 +187,10 @@ def _apps(view: View) -> Mapping[str, _App]:
     return {
         app.id: _App(
             app.instances,
-            sum(job.state is JobState.RUNNING for job in view.instances_of(app.id)),
-            len(view.serving(app.id)),
+            sum(job.state is JobState.RUNNING for job in instances_of(view, app.id)),
+            len(serving_tasks(view, app.id)),
         )
-        for app in view.root.all_apps()
+        for app in view.catalog.root.all_apps()
     }
 
 

@@ -11,7 +11,11 @@ from mesos_gpu.api.metrics.bookings import BOOKINGS
 from mesos_gpu.api.metrics.cards import CARDS, Gpus, gpus_of
 from mesos_gpu.api.metrics.cluster import CLUSTER
 from mesos_gpu.api.metrics.family import Family, Measured, Values
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.apps import serving_tasks
+from mesos_gpu.engine.reading.jobs import unmade_tasks
+from mesos_gpu.engine.reading.nodes import gpu_statuses, has_shares, shared_gpu
+from mesos_gpu.engine.reading.queues import budget_standings, queue_shares
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
@@ -65,9 +69,9 @@ class _Shares(NamedTuple):
 
 def _shares(view: View) -> tuple[_Shares, ...]:
     """Every GPU that is open to shares."""
-    if not view.has_shares:
+    if not has_shares(view):
         return ()
-    shared = [(status, view.shared(status.gpu)) for status in view.gpus()]
+    shared = [(status, shared_gpu(view, status.gpu)) for status in gpu_statuses(view)]
     return tuple(
         _Shares(
             status.node.hostname,
@@ -86,7 +90,7 @@ def _uses(status: GpuStatus) -> tuple[ShareUse, ...]:
 
 def _jobs(view: View) -> Mapping[JobState, int]:
     states = Counter(job.state for job in view.jobs.values())
-    if unmade := view.unmade():
+    if unmade := unmade_tasks(view):
         states[JobState.PENDING] += unmade
     return states
 
@@ -118,14 +122,14 @@ def _unrecorded(_view: View) -> Mapping[str, int]:
 def _services(view: View) -> tuple[tuple[str, str, int, int], ...]:
     """Each app of each named service, its weight, and how many of its tasks serve."""
     return tuple(
-        (split.name, app, weight, len(view.serving(app)))
+        (split.name, app, weight, len(serving_tasks(view, app)))
         for split in view.splits.values()
         for app, weight in split.weights.items()
     )
 
 
 def _queues(view: View) -> Sequence[QueueShare]:
-    return view.queue_shares()
+    return queue_shares(view)
 
 
 # --- and as samples
@@ -456,7 +460,7 @@ FAMILIES: Final = (
         "mesos_gpu_queue_budget_left",
         "gauge",
         "GPU hours of cost that a queue's budget has left in its period; negative: used beyond it.",
-        lambda view: view.budgets(),
+        lambda view: budget_standings(view),
         _budgets_left,
         ("queue",),
     ),

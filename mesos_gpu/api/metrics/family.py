@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.view import View
 
 Values = Iterable[tuple[tuple[str, ...], float]]  # of the labels, in their order, and the number
 Measured = Mapping[Callable[[View], Any], Any]  # what cannot change any more, by what measured it

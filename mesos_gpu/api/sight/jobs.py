@@ -9,8 +9,9 @@ from starlette.requests import Request
 from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import JOB_READ, JOB_SEE, NODE_SEE, QUEUE_SEE, TASK_SEE, Right
 from mesos_gpu.api.http.rights import require, rights_of
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.queues import sees_queue
+from mesos_gpu.engine.reading.jobs import unknown_tasks
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
@@ -115,7 +116,7 @@ class Sight:
             )
         if JOB_SEE in self._always:
             return said
-        held = () if self.rights.may(TASK_SEE) else view.unknown
+        held = () if self.rights.may(TASK_SEE) else unknown_tasks(view)
         jobs, unknown = view.jobs, {task.job_id or task.id for task in held}
         return _in_texts(said, lambda text: _WORD.sub(lambda word: self._word(jobs, unknown, word[0]), text))
 

@@ -10,10 +10,11 @@ from starlette.responses import Response
 from mesos_gpu.access.asked import Asked, Found
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
 from mesos_gpu.api.http.requests import SINCE, UNTIL, Number, job_of, result_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import audit as shapes
 from mesos_gpu.api.v1.names import gpu_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import BadConfiguration, NotFound
 from mesos_gpu.model.access.record import AuditRecord, Result
 from mesos_gpu.ports import AuditTrail

@@ -12,10 +12,12 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.kept import Kept
-from mesos_gpu.api.scheduler_api import SchedulerApi, View, is_used
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.cluster import cards
+from mesos_gpu.engine.reading.nodes import drain_of, gpu_statuses, holder_of, is_shared, is_used
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.nodes.gpu import Health
@@ -85,7 +87,7 @@ def card_map(view: View) -> CardMap:
     """All cards now."""
     by_node: dict[str, list[GpuStatus]] = defaultdict(list)
     nodes: dict[str, Node] = {}
-    for status in view.gpus():
+    for status in gpu_statuses(view):
         by_node[status.node.id].append(status)
         nodes[status.node.id] = status.node
     numbers: dict[JobId | None, int] = {}
@@ -115,7 +117,7 @@ def _node(
         "hostname": node.hostname,
         "agent_id": node.id,
         "lost": node.lost_at is not None,
-        "drained": view.drain_of(node.hostname) is not None,
+        "drained": drain_of(view, node.hostname) is not None,
         "minors": [status.gpu.minor for status in statuses],
         "cards": "".join(_letter(view, status) for status in statuses),
         "held_by": [_number(view, status, numbers) for status in statuses],
@@ -127,15 +129,15 @@ def _letter(view: View, status: GpuStatus) -> str:
     if status.health is not Health.OK:
         letter = _LETTERS[status.health]
         return letter.upper() if used else letter
-    if view.is_shared(status.gpu.id):
+    if is_shared(view, status.gpu.id):
         return _SHARED
     return _USED if used else FREE
 
 
 def _number(view: View, status: GpuStatus, numbers: dict[JobId | None, int]) -> int | None:
     """Where the job that holds a whole card stands in the list of jobs; what holds none is no job."""
-    holder = view.holder(status.gpu.id)
-    if holder is None or view.is_shared(status.gpu.id):
+    holder = holder_of(view, status.gpu.id)
+    if holder is None or is_shared(view, status.gpu.id):
         return None
     return numbers.setdefault(holder.job_id, len(numbers))
 

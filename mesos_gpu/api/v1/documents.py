@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import invalid, json_answer
 from mesos_gpu.api.http.requests import read_of, result_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.tenancy import QueueDocument

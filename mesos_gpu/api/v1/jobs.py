@@ -14,6 +14,7 @@ from starlette.responses import Response
 from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPUT
 from mesos_gpu.adapters.hosts.agents import Agents
 from mesos_gpu.api.admission import admit
+from mesos_gpu.api.asking import job_kill, new_job
 from mesos_gpu.api.host_places import HostPlaces, unless_gone
 from mesos_gpu.api.http import arrays, note
 from mesos_gpu.api.http import requests as asked
@@ -23,7 +24,7 @@ from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import body_of, decoded_by, job_of, launch_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.kept import Kept
-from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.sight.queues import sees_queue, told_of
@@ -39,6 +40,9 @@ from mesos_gpu.api.v1.listing import Listing, of_nodes
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, LOG_BOUNDS, Chunk, LogReader, log_times
 from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.engine.events import CheckpointTold
+from mesos_gpu.engine.reading.jobs import explain_job, queue_uses, round_of, tasks_of, waiting_jobs
+from mesos_gpu.engine.reading.nodes import largest_for_shares
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.arrays.indexes import count, each_of
 from mesos_gpu.model.ids import JobId
@@ -90,7 +94,7 @@ class Jobs:
         body = await body_of(request)
         spec = await decoded_by(request, body, self._decoded)
         if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
-            most_mib = await self._read(most_for_shares)
+            most_mib = await self._read(largest_for_shares)
             spec = await decoded_by(request, body, partial(self._decoded, most_mib=most_mib))
         sight = Sight.of(request)  # what he may when all of the body is there
         spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
@@ -98,7 +102,7 @@ class Jobs:
             raise invalid(*unheard)
         async with self.uploads.held(spec, sight.rights.caller.name):
             try:
-                job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
+                job = await result_of(self._scheduler.request(new_job(spec, sight.rights.caller.name)))
             except NotAccepted as error:
                 raise told_of(sight.rights, error, spec.queue) from None
         self._anew()
@@ -145,7 +149,7 @@ class Jobs:
         wanted, sight = request.path_params["id"], Sight.of(request)
         job_id, indexes, ended = await self._read(lambda view: _to_kill(view, wanted, sight))
         note.about("job", job_id if indexes is None else f"{job_id}[{indexes}]")
-        job = await result_of(self._scheduler.kill(job_id, indexes=indexes))
+        job = await result_of(self._scheduler.request(job_kill(job_id, indexes=indexes)))
         self._anew()
         sight = Sight.of(request)
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
@@ -161,7 +165,7 @@ class Jobs:
         """POST /v1/jobs/{id}/checkpoint."""
         job_id = await self._about(request, lambda _, job, sight: sight.require(JOB_CHECKPOINT, job).id)
         note.about("job", job_id)
-        job = await result_of(self._scheduler.tell_of(CheckpointTold(job_id)))
+        job = await result_of(self._scheduler.request(CheckpointTold(job_id)))
         sight = Sight.of(request)
         return json_answer(await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight)))
 
@@ -169,7 +173,7 @@ class Jobs:
         """GET /v1/jobs/{id}/tasks."""
         tasks = await self._about(
             request,
-            lambda view, job, sight: [views.task(view, task, sight) for task in view.tasks_of(job.id)],
+            lambda view, job, sight: [views.task(view, task, sight) for task in tasks_of(view, job.id)],
         )
         return json_answer({"tasks": tasks})
 
@@ -224,7 +228,7 @@ class Jobs:
         wanted, sight = request.path_params["id"], Sight.of(request)
 
         def explained(view: View) -> shapes.Why:
-            return views.why(view, view.explain(job_of(view, wanted, sight.sees).id), sight)
+            return views.why(view, explain_job(view, job_of(view, wanted, sight.sees).id), sight)
 
         return json_answer(await self._read_copy(explained))
 
@@ -234,7 +238,9 @@ class Jobs:
 
         def select(view: View) -> line.Queue:
             kept = self._lines.get(most) if sight.sees_all else None
-            first, queues = kept.of(view) if kept else (view.waiting(most, sight.sees), view.queues())
+            first, queues = (
+                kept.of(view) if kept else (waiting_jobs(view, most, sight.sees), queue_uses(view))
+            )
             return {
                 "jobs": [views.waiting(view, each, sight) for each in first],
                 "queues": [views.queue(use) for use in queues if sees_queue(sight.rights, use.name)],
@@ -260,12 +266,12 @@ class Jobs:
 
 def _line(most: int, view: View) -> tuple[Sequence[Waiting], Sequence[QueueUse]]:
     """The first jobs that wait, and all queues."""
-    return view.waiting(most), view.queues()
+    return waiting_jobs(view, most), queue_uses(view)
 
 
 def _past(view: View, job: Job, _: Sight) -> UseOverTime:
     """How the tasks of its latest launch used their cards."""
-    return over_time(view, [view.use_history.tasks.get(task.id) for task in view.round_of(job)])
+    return over_time(view, [view.use_history.tasks.get(task.id) for task in round_of(view, job)])
 
 
 def _since(task: Task, times: Times | None, since: float) -> int:
@@ -322,7 +328,7 @@ def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:
 
 
 def _launch(view: View, job_id: JobId, wanted: str | None) -> Task:
-    launches = view.tasks_of(job_id)
+    launches = tasks_of(view, job_id)
     if wanted is not None:
         launches = [task for task in launches if task.id == wanted]
         if not launches:

@@ -12,10 +12,11 @@ from starlette.requests import Request
 from mesos_gpu.api.http import arrays
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import invalid
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
+from mesos_gpu.engine.reading.jobs import round_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.wire.checking import Problem
@@ -165,7 +166,7 @@ def _values(view: View, job: Job) -> Values:
 
 
 def _hosts(view: View, job: Job) -> set[str]:
-    return set() if job.state is JobState.PENDING else {task.hostname for task in view.round_of(job)}
+    return set() if job.state is JobState.PENDING else {task.hostname for task in round_of(view, job)}
 
 
 def by_activity(jobs: Sequence[Job]) -> list[Job]:

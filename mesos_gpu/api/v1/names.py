@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from mesos_gpu.api.http.answers import Refusal
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.reading.nodes import gpu_status, gpu_statuses
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
@@ -26,7 +27,7 @@ def host_of(view: View, wanted: str) -> str:
     if node is not None:
         return node.hostname
     known = {node.hostname for node in view.nodes.values()}
-    known |= {drain.name for drain in view.drains if drain.target is Target.NODE}
+    known |= {drain.name for drain in view.drains.values() if drain.target is Target.NODE}
     hosts = _hosts(known, wanted)
     if not hosts:
         raise NotFound(
@@ -43,10 +44,10 @@ def gpu_of(view: View, wanted: str) -> GpuId:
         NotFound: There is none.
         Refusal: It is the start of several.
     """
-    if view.gpu(GpuId(wanted)) is not None:
+    if gpu_status(view, GpuId(wanted)) is not None:
         return GpuId(wanted)
-    places = {GpuId(s.gpu.id): (s.node.hostname, str(s.gpu.minor)) for s in view.gpus()}
-    known = {*places, *(GpuId(drain.name) for drain in view.drains if drain.target is Target.GPU)}
+    places = {GpuId(s.gpu.id): (s.node.hostname, str(s.gpu.minor)) for s in gpu_statuses(view)}
+    known = {*places, *(GpuId(drain.name) for drain in view.drains.values() if drain.target is Target.GPU)}
     if wanted in known:
         return GpuId(wanted)
     host, colon, minor = wanted.rpartition(":")

@@ -6,12 +6,13 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.api.asking import new_reset
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer, valid
 from mesos_gpu.api.http.requests import read_of, result_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.kept import Kept
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.gpus.use import UseOverTime
@@ -21,6 +22,9 @@ from mesos_gpu.api.v1.cluster import nodes
 from mesos_gpu.api.v1.gpus.use import is_metered, over_time
 from mesos_gpu.api.v1.listing import of_nodes
 from mesos_gpu.api.v1.names import gpu_of, host_of
+from mesos_gpu.engine.events import DrainRequested, UndrainRequested
+from mesos_gpu.engine.reading.nodes import gpu_status, gpu_statuses
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.drain import Target
@@ -61,7 +65,9 @@ class Operate:
         asked = await _asked(request, deadline=True)
         gpu_id = await self._gpu_id(_id(request))
         await result_of(
-            self._scheduler.drain(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+            self._scheduler.request(
+                DrainRequested(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+            )
         )
         self._anew()
         return await self._gpus_shown(request, gpu_id)
@@ -69,7 +75,7 @@ class Operate:
     async def undrain_gpu(self, request: Request) -> Response:
         """DELETE /v1/gpus/{id}/drain."""
         gpu_id = await self._gpu_id(_id(request))
-        await result_of(self._scheduler.undrain(Target.GPU, gpu_id, by=_by(request)))
+        await result_of(self._scheduler.request(UndrainRequested(Target.GPU, gpu_id, by=_by(request))))
         self._anew()
         return await self._gpus_shown(request, gpu_id)
 
@@ -77,7 +83,7 @@ class Operate:
         """POST /v1/gpus/{id}/reset: 202, the node does it later."""
         asked = await _asked(request, deadline=False)
         gpu_id = await self._gpu_id(_id(request))
-        await result_of(self._scheduler.reset(gpu_id, asked.reason, by=asked.by))
+        await result_of(self._scheduler.request(new_reset(gpu_id, asked.reason, by=asked.by)))
         self._anew()
         return await self._shown(request, gpu_id, 202)
 
@@ -103,7 +109,7 @@ class Operate:
         wanted = _id(request)
 
         def read(view: View) -> UseOverTime:
-            here = view.gpus(host_of(view, wanted).__eq__)
+            here = gpu_statuses(view, host_of(view, wanted).__eq__)
             metered = [status.gpu.id for status in here if is_metered(status.node, status.gpu.id)]
             return over_time(view, [view.use_history.cards.get(gpu_id) for gpu_id in metered])
 
@@ -114,8 +120,8 @@ class Operate:
         asked = await _asked(request, deadline=True)
         hostname = await self._hostname(_id(request))
         await result_of(
-            self._scheduler.drain(
-                Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s
+            self._scheduler.request(
+                DrainRequested(Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
             )
         )
         self._anew()
@@ -124,7 +130,7 @@ class Operate:
     async def undrain_node(self, request: Request) -> Response:
         """DELETE /v1/nodes/{id}/drain."""
         hostname = await self._hostname(_id(request))
-        await result_of(self._scheduler.undrain(Target.NODE, hostname, by=_by(request)))
+        await result_of(self._scheduler.request(UndrainRequested(Target.NODE, hostname, by=_by(request))))
         self._anew()
         return await self._node_shown(hostname)
 
@@ -148,7 +154,7 @@ class Operate:
 
         def show(view: View) -> shapes.GpuWithHistory:
             gpu_id = gpu_of(view, wanted)
-            status = view.gpu(gpu_id)
+            status = gpu_status(view, gpu_id)
             if status is None:  # it is away, and all that is left of it is its drain
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
             return views.gpu_with_history(view, status, sight)
@@ -159,7 +165,7 @@ class Operate:
         sight = Sight.of(request)
 
         def read(view: View) -> list[shapes.Gpu]:
-            status = view.gpu(gpu_id)
+            status = gpu_status(view, gpu_id)
             return [] if status is None else [views.gpu(view, status, sight)]
 
         return json_answer({"gpus": await result_of(self._scheduler.read(read))})

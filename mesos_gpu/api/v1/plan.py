@@ -8,9 +8,11 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import json_answer, valid
 from mesos_gpu.api.http.requests import in_turn, job_of, read_of, result_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.engine.reading.jobs import defrag_problem
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobSpec, JobState
@@ -31,7 +33,7 @@ class Plans:
     async def for_request(self, request: Request) -> Response:
         """POST /v1/plan/defrag."""
         spec = await read_of(request, _spec)
-        problem = await result_of(self._scheduler.read_copy(lambda view: view.defrag(spec)))
+        problem = await result_of(self._scheduler.read_copy(lambda view: defrag_problem(view, spec)))
         return await self._planned(request, problem)
 
     async def for_job(self, request: Request) -> Response:
@@ -43,7 +45,7 @@ class Plans:
             if job.state is not JobState.PENDING:
                 what = f"job {job.id} is {job.state.value}: it needs no room"
                 raise Conflict(what, remedy="name a job that waits: mesos-gpu queue")
-            return view.defrag(job)
+            return defrag_problem(view, job)
 
         return await self._planned(request, await result_of(self._scheduler.read_copy(read)))
 

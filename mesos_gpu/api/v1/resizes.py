@@ -11,11 +11,14 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, json_answer, valid
 from mesos_gpu.api.http.requests import job_of, read_of, result_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
+from mesos_gpu.engine.events import ResizeRequested, ResizeWithdrawn
+from mesos_gpu.engine.reading.jobs import round_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.wire.resizes import decode
@@ -43,7 +46,7 @@ class Resizes:
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)
         try:
-            await result_of(self._scheduler.resize(job_id, patch, restart=restart))
+            await result_of(self._scheduler.request(ResizeRequested(job_id, patch, restart=restart)))
         except Conflict as error:  # it may name a job that waits
             sight, said = Sight.of(request), [error.what, error.remedy]
             what, remedy = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
@@ -54,7 +57,7 @@ class Resizes:
         """DELETE /v1/jobs/{id}/resize: 200 when its host has what it had, 409 when it cannot, 202 while it has not
         answered."""
         wait_s, job_id = asked.ANSWER_S.of(request), await self._job_id(request)
-        await result_of(self._scheduler.withdraw_resize(job_id))
+        await result_of(self._scheduler.request(ResizeWithdrawn(job_id)))
         return await self._answer(request, job_id, wait_s)
 
     async def _job_id(self, request: Request) -> JobId:
@@ -93,7 +96,7 @@ class Resizes:
 
         def look(view: View) -> _Seen:
             job = job_of(view, job_id, sight.sees)
-            return _Seen(views.job(view, job, sight), any(task.evicted for task in view.round_of(job)))
+            return _Seen(views.job(view, job, sight), any(task.evicted for task in round_of(view, job)))
 
         return await result_of(self._scheduler.read(look))
 

@@ -15,9 +15,12 @@ from mesos_gpu.access.rights import APP_SEE, SERVICE_WRITE
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.requests import Number, read_of, result_of
 from mesos_gpu.api.http.rights import require
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.api.sight.hosts import PORT, Others, wanted_by_service
+from mesos_gpu.engine.events import SplitDropped, SplitSet
+from mesos_gpu.engine.reading.apps import serving_tasks
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import Backend, TrafficSplit
@@ -64,7 +67,7 @@ class ServiceHandlers:
         unknown = await self._read(lambda view: _unknown(view, wanted, sight))
         if unknown:
             raise invalid(*unknown)
-        await result_of(self._scheduler.set_split(wanted))
+        await result_of(self._scheduler.request(SplitSet(wanted)))
         return _one_as(JSON, await self._read(lambda view: _facts(view, [wanted], sight)))
 
     async def delete(self, request: Request) -> Response:
@@ -77,7 +80,7 @@ class ServiceHandlers:
             return _facts(view, [split], sight)
 
         facts = await self._read(gather)
-        await result_of(self._scheduler.drop_split(name))
+        await result_of(self._scheduler.request(SplitDropped(name)))
         return _one_as(JSON, facts)
 
     async def _read(self, fn: Callable[[View], T]) -> T:
@@ -103,10 +106,10 @@ def _facts(view: View, splits: Any, sight: AppSight, *, everything: bool = False
     wanted = {id for each in splits for id in each.weights}
     apps = {
         app.id: sight.shown(app)
-        for app in view.root.all_apps()
+        for app in view.catalog.root.all_apps()
         if (everything or app.id in wanted) and sight.sees(app)
     }
-    return _Facts(splits, apps, {id: [_address(task) for task in view.serving(id)] for id in apps})
+    return _Facts(splits, apps, {id: [_address(task) for task in serving_tasks(view, id)] for id in apps})
 
 
 def _address(task: Task) -> backends.Address:
@@ -115,7 +118,7 @@ def _address(task: Task) -> backends.Address:
 
 
 def _by_id(view: View) -> Mapping[str, App]:
-    return {app.id: app for app in view.root.all_apps()}
+    return {app.id: app for app in view.catalog.root.all_apps()}
 
 
 def _part_of(split: TrafficSplit, known: Mapping[str, App], sight: AppSight) -> TrafficSplit | None:

@@ -5,8 +5,11 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.engine.events import UnknownAdopted, UnknownKilled
+from mesos_gpu.engine.reading.jobs import unknown_tasks
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.tasks.task import Task
 
@@ -24,17 +27,17 @@ class UnknownTasks:
 
     async def adopt(self, request: Request) -> Response:
         """POST /v1/tasks/unknown/{id}/adopt: what is left."""
-        await result_of(self._scheduler.adopt(TaskId(request.path_params["id"])))
+        await result_of(self._scheduler.request(UnknownAdopted(TaskId(request.path_params["id"]))))
         return await self.list(request)
 
     async def kill(self, request: Request) -> Response:
         """DELETE /v1/tasks/unknown/{id}: 202, it ends later."""
-        await result_of(self._scheduler.kill_unknown(TaskId(request.path_params["id"])))
+        await result_of(self._scheduler.request(UnknownKilled(TaskId(request.path_params["id"]))))
         return json_answer({"tasks": await result_of(self._scheduler.read(_shown))}, 202)
 
 
 def _shown(view: View) -> list[shapes.UnknownTask]:
-    return [_task(task) for task in view.unknown]
+    return [_task(task) for task in unknown_tasks(view)]
 
 
 def _task(task: Task) -> shapes.UnknownTask:

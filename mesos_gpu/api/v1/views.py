@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mesos_gpu.api.http import arrays
-from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.api.sight.jobs import CLOSED, Sight, subject_of
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.cluster import line
 from mesos_gpu.api.spec.job_fields import ArrayCounts
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1.gpus.use import gpu_use, job_idle, job_use
+from mesos_gpu.engine.reading.jobs import counts_of, made_room_for, round_of, unknown_tasks, unmade_tasks
+from mesos_gpu.engine.reading.nodes import drain_of, holder_of, is_used, shared_gpu
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.room.node_amounts import NodeAmounts
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.arrays.indexes import Runs, both, merged, union, without
@@ -49,7 +51,7 @@ def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes
         "hidden": not reads,
         **_requested(view, job.spec, show_env),
         "priority": job.priority,
-        **_progress(view, job, view.round_of(job), sight),
+        **_progress(view, job, round_of(view, job), sight),
     }
     return whole if reads else cast("shapes.Job", {**whole, **CLOSED})
 
@@ -98,7 +100,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
         "array_counts": array_counts(view, job.id),
         "room_made_by": [
             other.id
-            for job_id in view.made_room_for(job.id)
+            for job_id in made_room_for(view, job.id)
             if (other := view.jobs.get(job_id)) is not None and sight.sees(other)
         ],
     }
@@ -109,7 +111,7 @@ def array_counts(view: View, job_id: JobId) -> ArrayCounts | None:
     array = view.arrays.get(job_id)
     if array is None:
         return None
-    counts = view.counts_of(array)
+    counts = counts_of(view, array)
     return {
         "tasks": counts.tasks,
         "waiting": counts.waiting,
@@ -287,7 +289,7 @@ def _name(task: Task, owner: Job | None) -> str:
 def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
     """A GPU, how it stands, and who holds it, as far as `sight` sees that."""
     node, gpu, card = status.node, status.gpu, status.card
-    holder, shared = view.holder(gpu.id), view.shared(gpu)
+    holder, shared = holder_of(view, gpu.id), shared_gpu(view, gpu)
     task_id, job_id, job_name = _names(view, holder, sight) if holder else (None, None, None)
     return {
         "uuid": gpu.id,
@@ -403,7 +405,7 @@ def node(
         tasks: Number of its live tasks.
         amounts: CPUs and memory of the node; None if its next offer is on its way.
     """
-    drained = view.drain_of(node.hostname)
+    drained = drain_of(view, node.hostname)
     said = node.inventory or Inventory(source="")
     return {
         "agent_id": node.id,
@@ -443,7 +445,7 @@ def status(
 ) -> shapes.Status:
     """The scheduler and a summary; `counted`: all GPUs."""
     states = Counter(job.state.value for job in view.jobs.values())
-    if unmade := view.unmade():
+    if unmade := unmade_tasks(view):
         states[JobState.PENDING.value] += unmade
     said = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
     return {
@@ -457,11 +459,11 @@ def status(
         "jobs": states,
         **counted,
         "nodes": len(view.nodes),
-        "tasks_unknown": len(view.unknown),
+        "tasks_unknown": len(unknown_tasks(view)),
         "unsaved": view.unsaved or None,
         "journal_problem": journal_problem or None,
         "level_problem": view.fabric.problem or None,
-        "drains": [drain(each) for each in view.drains],
+        "drains": [drain(each) for each in view.drains.values()],
         "isolation_off": sorted(host for host, inventory in said.items() if inventory.isolation == "off"),
         "control_ports_off": sorted(
             host for host, inventory in said.items() if inventory.control_ports == "off"

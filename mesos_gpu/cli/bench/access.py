@@ -299,17 +299,19 @@ def _certificate(top: Path, name: str) -> tuple[Path, Path]:
 
 def _fill(daemon: "Daemon", jobs: int, apps: int) -> dict[str, str]:
     """Make a document, tokens, jobs and apps; the token of each name."""
+    from mesos_gpu.api.asking import apps_change, new_job
+    from mesos_gpu.engine.events import AccessChanged
     from mesos_gpu.model.apps.app import App, Group
     from mesos_gpu.model.jobs.job import JobSpec
 
-    daemon.set_access(_document(), 0).result(60)
+    daemon.request(AccessChanged(_document(), 0)).result(60)
     texts = dict(_tokens(daemon))
     made = []
     for n in range(jobs):
         spec = JobSpec(
             f"job{n}", "true", cpus=0.1, mem_mib=32, gpus=1, user="nobody", queue=f"q{n % QUEUES}", env=_ENV
         )
-        made.append(daemon.submit(spec, f"u{n % OWNERS}"))
+        made.append(daemon.request(new_job(spec, f"u{n % OWNERS}")))
     for each in made:
         each.result(60)
     teams: dict[str, list[App]] = defaultdict(list)
@@ -320,7 +322,7 @@ def _fill(daemon: "Daemon", jobs: int, apps: int) -> dict[str, str]:
         )
         teams[team].append(app)
     groups = tuple(Group(team, tuple(each)) for team, each in teams.items())
-    daemon.change_apps(lambda root: replace(root, groups=groups)).result(60)
+    daemon.request(apps_change(lambda root: replace(root, groups=groups))).result(60)
     return texts
 
 
@@ -355,9 +357,10 @@ def _document() -> "AccessDocument":
 
 def _tokens(daemon: "Daemon") -> Iterator[tuple[str, str]]:
     from mesos_gpu.access import tokens
+    from mesos_gpu.engine.events import TokenCreated
 
     made = [_token(ADMIN if n == 0 else f"u{n % OWNERS}") for n in range(TOKENS)]
-    for future in [daemon.create_token(token, 86400.0) for token, _ in made]:
+    for future in [daemon.request(TokenCreated(token, 86400.0)) for token, _ in made]:
         future.result(60)
     for token, secret in made:
         yield token.name, tokens.text_of(token.id, secret)

@@ -53,15 +53,15 @@ def measured(cards: int, tasks: int) -> dict[str, Any]:
     """Make the page some times: medians in ms of processor time, lines and KiB."""
     from mesos_gpu.api.metrics.families import metrics as families
     from mesos_gpu.api.metrics.families import snapshot
+    from mesos_gpu.engine.reading.view import View
     from mesos_gpu.engine.settings import Settings
-    from mesos_gpu.scheduler.view import StateView
     from mesos_gpu.wire.export import prometheus
 
     state, engine_ms, page_ms, page = _state(cards, tasks), list[float](), list[float](), list[bytes]()
     texts = prometheus.Texts()
     for _ in range(_ROUNDS):
         began = time.process_time()
-        seen = snapshot(StateView(state, Settings("executor", "monitor"), 10.0))
+        seen = snapshot(View(state, Settings("executor", "monitor"), 10.0))
         engine_ms.append((time.process_time() - began) * 1000)
         page = [each.encode() for each in prometheus.rendered(families(seen), texts)]
         page_ms.append((time.process_time() - began) * 1000)

@@ -157,16 +157,16 @@ def _made(
 ) -> "tuple[Daemon, ReadyCluster, _Readers]":
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore
+    from mesos_gpu.engine.reading.view import View
     from mesos_gpu.engine.settings import Settings
     from mesos_gpu.scheduler.daemon import Daemon
-    from mesos_gpu.scheduler.view import StateView
     from mesos_gpu.testing.memory_store import MemoryStore
     from mesos_gpu.testing.ready_cluster import ReadyCluster
 
     readers = _Readers()
 
     class TimedDaemon(Daemon):
-        def read(self, fn: Callable[[StateView], T]) -> Future[T]:
+        def read(self, fn: Callable[[View], T]) -> Future[T]:
             return super().read(lambda view: readers.timed(fn, view))
 
     clock = SystemClock()
@@ -228,13 +228,15 @@ class _Reports:
 
 def _launched(daemon: "Daemon", cluster: "ReadyCluster", jobs: int) -> dict[str, float]:
     """Submit them in batches, each when the one before it is launched."""
+    from mesos_gpu.api.asking import new_job
+
     spec = JobSpec("bench", command="true", gpus=1, cpus=1, mem_mib=1024)
     took_s, cpu_s = list[float](), [_cpu_s(daemon)]
     before, engine_s = cluster.launched, _engine_s(daemon)
     for done in range(0, jobs, BATCH):
         due = before + min(done + BATCH, jobs)
         began = time.perf_counter()
-        wait([daemon.submit(spec) for _ in range(due - before - done)])
+        wait([daemon.request(new_job(spec)) for _ in range(due - before - done)])
         poll("a batch is launched", partial(_is_launched, cluster, due), _LONGEST_S, 0.001)
         took_s.append(time.perf_counter() - began)
         cpu_s.append(_cpu_s(daemon))

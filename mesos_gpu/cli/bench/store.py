@@ -185,6 +185,7 @@ def _scheduled(path: Path, jobs: int) -> dict[str, float]:
     """States of jobs and tasks that a scheduler committed, while jobs were submitted, launched and killed."""
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore
+    from mesos_gpu.api.asking import job_kill, new_job
     from mesos_gpu.engine.settings import Settings
     from mesos_gpu.scheduler.daemon import Daemon
     from mesos_gpu.testing.ready_cluster import ReadyCluster
@@ -200,11 +201,11 @@ def _scheduled(path: Path, jobs: int) -> dict[str, float]:
     daemon.start()
     began = time.perf_counter()
     spec = JobSpec("bench", command="true", cpus=0.1, mem_mib=32)
-    asked = [daemon.submit(spec) for _ in range(jobs)]
+    asked = [daemon.request(new_job(spec)) for _ in range(jobs)]
     wait(asked)
     ids = {each.result().id for each in asked}
     poll("all run", lambda: len(ids & _in_state(daemon, JobState.RUNNING)) == jobs, 300)
-    wait([daemon.kill(id) for id in ids])
+    wait([daemon.request(job_kill(id)) for id in ids])
     poll("all have ended", lambda: len(ids & _in_state(daemon, JobState.KILLED)) == jobs, 300)
     took_s = time.perf_counter() - began
     daemon.stop()

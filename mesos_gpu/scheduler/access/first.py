@@ -8,6 +8,7 @@ from typing import Final
 from mesos_gpu.access.giving import givers
 from mesos_gpu.adapters.files.versioned import ACCESS
 from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.engine.events import AccessChanged
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.access.document import AccessDocument
 
@@ -40,9 +41,9 @@ def begin_with(first: AccessDocument, scheduler: SchedulerApi, timeout_s: float 
     """
     latest = scheduler.access
     if latest.version == 0:
-        scheduler.set_access(replace(first, by=OPTION, comment=first.comment or "the first"), 0).result(
-            timeout_s
-        )
+        scheduler.request(
+            AccessChanged(replace(first, by=OPTION, comment=first.comment or "the first"), 0)
+        ).result(timeout_s)
         logger.info("who may do what is as %s says", OPTION)
         if not givers(first):
             logger.warning("by %s only root on this host may change who may do what", OPTION)

@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Unavailable
@@ -16,7 +18,7 @@ from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.scheduler.figures.meter import Meter
 from mesos_gpu.scheduler.happenings.log import EventLog
-from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.wire.channel.call import Call
 
 T = TypeVar("T")
 LEAST_S: Final = 1.0  # between two loads
@@ -85,16 +87,16 @@ class Copy:
     def note_token_use(self, token_id: str, address: str) -> None:
         """Keep nothing: the leader notes what it is asked."""
 
-    def read(self, fn: Callable[[StateView], T]) -> Future[T]:
+    def read(self, fn: Callable[[View], T]) -> Future[T]:
         """Run `fn` over the copy, on a thread of its own."""
         return self._readers.submit(lambda: fn(self._view()))
 
     read_copy = read
 
-    def _view(self) -> StateView:
+    def _view(self) -> View:
         state = self._state
         state.mesos.connected = self.connected
-        return StateView(state, self._settings, time.time())
+        return View(state, self._settings, time.time())
 
     def listen(self, _callback: Callable[[JobId, int], None]) -> Callable[[], None]:
         """Tell nothing: who waits for something new is the leader's."""
@@ -102,11 +104,13 @@ class Copy:
 
     tell = listen
 
-    def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
-        """Refuse what only a leader does."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return _refused
+    def request(self, change: ev.Change[T] | Callable[[View], ev.Change[T]]) -> Future[T]:
+        """Refuse a change, which only the leader takes."""
+        return _refused()
+
+    def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
+        """Refuse to call a task to a channel, which only the leader does."""
+        return _refused()
 
     def close(self) -> None:
         """Let go of the thread."""
@@ -117,7 +121,7 @@ def _nothing() -> None:
     """Listen no more."""
 
 
-def _refused(*_: object, **__: object) -> Future[Any]:
+def _refused() -> Future[Any]:
     future: Future[Any] = Future()
     future.set_exception(Unavailable("this scheduler stands by", remedy="ask the one that leads"))
     return future

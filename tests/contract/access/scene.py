@@ -15,8 +15,10 @@ from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Sender
 from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.adapters.uploads.store import UploadStore
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.apps import launch_delays
+from mesos_gpu.engine.reading.jobs import unmade_tasks
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -289,14 +291,14 @@ def _left(view: View) -> set[str]:
         kind
         for kind, there in (
             ("deployments", view.deployments),
-            ("apps", any(view.root.all_apps())),
-            ("jobs", any(not job.state.ended for job in view.jobs.values()) or view.unmade()),
+            ("apps", any(view.catalog.root.all_apps())),
+            ("jobs", any(not job.state.ended for job in view.jobs.values()) or unmade_tasks(view)),
             ("bookings", view.bookings),
-            ("drains", view.drains),
+            ("drains", view.drains.values()),
         )
         if there
     }
 
 
 def _delays(view: View) -> list[str]:
-    return list(view.launch_delays)
+    return list(launch_delays(view))

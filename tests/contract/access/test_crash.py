@@ -7,6 +7,7 @@ import pytest
 
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.engine.events import AccessChanged, TokenCreated, TokenRevoked
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict, MesosGpuError, NotFound
 from mesos_gpu.model.access.document import AccessDocument, Binding
@@ -61,41 +62,41 @@ def life(tmp_path: Path) -> Iterator[Life]:
 
 def test_a_document_that_was_saved_is_there_and_asking_again_is_a_conflict(life: Life) -> None:
     daemon = life.begin(SaveAccess)
-    lost = daemon.set_access(ADMIN, 0)
+    lost = daemon.request(AccessChanged(ADMIN, 0))
     with pytest.raises(MesosGpuError, match="the scheduler is stopping"):
         lost.result(60)
     assert daemon.access.version == 0  # nobody has seen it
     daemon = life.begin()
     assert (daemon.access.version, daemon.access.bindings) == (1, ADMIN.bindings)
     with pytest.raises(Conflict, match="is at version 1, and version 0 was read"):
-        daemon.set_access(AccessDocument(), 0).result(60)
+        daemon.request(AccessChanged(AccessDocument(), 0)).result(60)
 
 
 def test_a_token_whose_secret_nobody_was_shown_can_be_revoked(life: Life) -> None:
-    lost = life.begin(SaveToken).create_token(TOKEN, 60.0)
+    lost = life.begin(SaveToken).request(TokenCreated(TOKEN, 60.0))
     with pytest.raises(MesosGpuError):
         lost.result(60)
     daemon = life.begin()
     assert list(daemon.tokens) == [TOKEN.id]
-    daemon.revoke_token(TOKEN.id).result(60)
+    daemon.request(TokenRevoked(TOKEN.id)).result(60)
     assert not life.begin().tokens
 
 
 def test_a_token_whose_end_was_saved_proves_nothing_ever_after(life: Life) -> None:
-    life.begin().create_token(TOKEN, 60.0).result(60)
-    lost = life.begin(ForgetToken).revoke_token(TOKEN.id)
+    life.begin().request(TokenCreated(TOKEN, 60.0)).result(60)
+    lost = life.begin(ForgetToken).request(TokenRevoked(TOKEN.id))
     with pytest.raises(MesosGpuError):
         lost.result(60)
     daemon = life.begin()
     assert not daemon.tokens
     with pytest.raises(NotFound):
-        daemon.revoke_token(TOKEN.id).result(60)
+        daemon.request(TokenRevoked(TOKEN.id)).result(60)
 
 
 def test_a_backup_has_both(life: Life, tmp_path: Path) -> None:
     daemon = life.begin()
-    daemon.set_access(ADMIN, 0).result(60)
-    daemon.create_token(TOKEN, 60.0).result(60)
+    daemon.request(AccessChanged(ADMIN, 0)).result(60)
+    daemon.request(TokenCreated(TOKEN, 60.0)).result(60)
     backup(life.path, tmp_path / "copy.sqlite")
     copy = SqliteStore(tmp_path / "copy.sqlite", accept_older=True)
     try:

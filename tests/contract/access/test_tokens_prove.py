@@ -12,6 +12,7 @@ import yaml
 from mesos_gpu.access.tokens import digest_of, parts_of, text_of
 from mesos_gpu.adapters.proofs.tokens import Tokens
 from mesos_gpu.api.login.who import Who
+from mesos_gpu.engine.events import AccessChanged, TokenCreated
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.scheduler.daemon import Daemon
@@ -42,10 +43,10 @@ class ProvingRig(AccessRig):
         super().__init__()
         made = document.decode(DOCUMENT)
         assert isinstance(made, AccessDocument)
-        self.daemon.set_access(made, 0).result(60)
+        self.daemon.request(AccessChanged(made, 0)).result(60)
         id, secret = parts_of(FIRST) or ("", "")
         kept = Token(id, "boss", "5a17", digest_of("5a17", secret), 0.0, 0.0)
-        self.daemon.create_token(kept, 3600.0).result(60)
+        self.daemon.request(TokenCreated(kept, 3600.0)).result(60)
 
     def send(self, token: str, verb: str, path: str, **more: Any) -> requests.Response:
         return self.call(None, verb, path, headers={"Authorization": f"Bearer {token}"}, **more)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.card import Sharing

@@ -35,7 +35,7 @@ def hold(rig: Rig, name: str, share: Share | None = None, card: Gpu = CARD, *, c
     job_id = None if covers else JobId(name.rpartition(".")[0])
     task = Task(TaskId(name), AgentId("a1"), name, job_id, TaskState.RUNNING, 1.0)
     task = replace(task, covers=card.id) if covers else replace(task, gpus=(card.id,), share=share)
-    rig.daemon.read(lambda view: view._state.set_task(task)).result(60)
+    rig.daemon.read(lambda view: view.state.set_task(task)).result(60)
 
 
 def cards(rig: Rig) -> dict[str, dict[str, Any]]:

@@ -21,9 +21,10 @@ from starlette.types import Message
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.adapters.uploads.store import UploadLimits, UploadStore
 from mesos_gpu.api.app import create_app
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import unknown_tasks
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.access.document import AccessDocument, Binding, Shared
 from mesos_gpu.model.ids import AgentId
@@ -164,15 +165,21 @@ class Judge:
             return (
                 jobs,
                 {task.id: task.state for task in view.tasks.values() if task.job_id in (None, *jobs)},
-                {app.id: app for app in view.root.all_apps() if not (few and app.id.startswith(THEIRS))},
-                (view.root, frozenset(view.deployments)) if not few else view.root.dependencies,
+                {
+                    app.id: app
+                    for app in view.catalog.root.all_apps()
+                    if not (few and app.id.startswith(THEIRS))
+                },
+                (view.catalog.root, frozenset(view.deployments))
+                if not few
+                else view.catalog.root.dependencies,
                 {
                     name: split
                     for name, split in view.splits.items()
                     if not (few and _are_theirs(split.weights))
                 },
-                sorted(map(repr, view.drains)),
-                [task.id for task in view.unknown],
+                sorted(map(repr, view.drains.values())),
+                [task.id for task in unknown_tasks(view)],
             )
 
         said = await asyncio.wrap_future(self.daemon.read(seen))

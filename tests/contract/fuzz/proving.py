@@ -15,6 +15,7 @@ from mesos_gpu.adapters.proofs.htpasswd import Htpasswd
 from mesos_gpu.adapters.proofs.passwords import Passwords
 from mesos_gpu.adapters.proofs.tokens import Tokens
 from mesos_gpu.api.login.who import Who
+from mesos_gpu.engine.events import TokenCreated
 from mesos_gpu.model.access.caller import Proof
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.scheduler.daemon import Daemon
@@ -41,5 +42,7 @@ def token_of(daemon: Daemon, name: str) -> bytes:
     id, secret = secrets.token_hex(tokens.ID_BYTES), secrets.token_urlsafe(tokens.SECRET_BYTES)
     salt, now = secrets.token_hex(tokens.SALT_BYTES), time.time()
     token = Token(id, name, salt, tokens.digest_of(salt, secret), now, now + DAY_S, created_by=name)
-    daemon.create_token(token, now + DAY_S).result(60)  # the clock of a fake scheduler begins near the epoch
+    daemon.request(TokenCreated(token, now + DAY_S)).result(
+        60
+    )  # the clock of a fake scheduler begins near the epoch
     return tokens.text_of(id, secret).encode()

@@ -140,7 +140,7 @@ class Fuzzed(Marathon):
         self.settled()
 
     def tree(self) -> tuple[Group, frozenset[str]]:
-        return self.daemon.read(lambda view: (view.root, frozenset(view.deployments))).result(60)
+        return self.daemon.read(lambda view: (view.catalog.root, frozenset(view.deployments))).result(60)
 
     def send(self, verb: str, path: str, body: bytes, *, chunked: bool = False) -> requests.Response:
         """Send a body; what is refused, and what is only planned, changes nothing."""

@@ -264,7 +264,7 @@ def test_marathon_event_listeners_hear_everything_in_order(rig: Marathon) -> Non
             list(pool.map(Ears.close, [*listeners, watcher]))
     events = rig.app.state.events
     wait_until("all have gone", lambda: not events.heard)
-    assert not rig.daemon._told
+    assert not rig.daemon._listeners._of_apps
 
 
 def test_marathon_event_listener_that_does_not_read_is_cut_off(

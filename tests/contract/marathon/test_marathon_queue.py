@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.api.marathon.queue import _summary
+from mesos_gpu.engine.reading.apps import launch_delays
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import NodeReasons, Stage, Why
@@ -121,7 +122,7 @@ def test_a_delay_that_is_reset_begins_anew(rig: Marathon) -> None:
         (task,) = rig.tasks("/a", 1)
         rig.status(task["id"], "TASK_FAILED")
         wait_until("it waits", lambda: queue(rig))
-        delay = rig.daemon.read(lambda view: view.launch_delays["/a"]).result(60)
+        delay = rig.daemon.read(lambda view: launch_delays(view)["/a"]).result(60)
         assert delay.until - delay.since == 5000
         assert rig.call("DELETE", "/v2/queue/a/delay").status_code == 204
 

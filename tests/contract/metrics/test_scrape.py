@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import round_of
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
@@ -130,7 +131,7 @@ METERS: Final = Meters(
 def test_cards_have_the_names_of_dcgm_and_exactly_what_was_reported(rig: Marathon) -> None:
     rig.node("a2", (gpu("g2"), gpu("g3")))
     job = rig.submit(gpus=1, queue="vision", user="ann")
-    (task,) = rig.daemon.read(lambda view: view.round_of(view.jobs[job["id"]])).result(60)
+    (task,) = rig.daemon.read(lambda view: round_of(view, view.jobs[job["id"]])).result(60)
     work = Work(5.0, seen_ms=4000, busy_ms=1500)
     held = task.gpus[0]
     uses = (GpuUse(held, 9.0, METERS, work, processes=2, xid=31),)
@@ -178,7 +179,7 @@ def test_an_instance_in_mig_mode_has_dcgm_s_labels_and_who_holds_it(rig: Maratho
     rig.node("a2", (card,))
     rig.tell(Inventory((card,), "nvml", "535.1"), "a2")
     job = rig.submit(gpus=0.4, gpu_memory_mib=30000, isolation="strict")
-    (task,) = rig.daemon.read(lambda view: view.round_of(view.jobs[job["id"]])).result(60)
+    (task,) = rig.daemon.read(lambda view: round_of(view, view.jobs[job["id"]])).result(60)
     page = page_of(rig)
     where = {"gpu": "2", "UUID": "g2", "Hostname": "a2.example"}
     assert {

@@ -12,6 +12,8 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
+from mesos_gpu.api.asking import new_job
+from mesos_gpu.engine.reading.nodes import holder_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
@@ -160,13 +162,13 @@ class Played:
         ]
 
     def submit(self) -> JobId:
-        return self.daemon.submit(spec(gpus=1)).result(60).id
+        return self.daemon.request(new_job(spec(gpus=1))).result(60).id
 
     def job(self, job_id: JobId) -> Job:
         return self.daemon.read(lambda view: view.jobs[job_id]).result(60)
 
     def holder(self, card: GpuId) -> str | None:
-        task = self.daemon.read(lambda view: view.holder(card)).result(60)
+        task = self.daemon.read(lambda view: holder_of(view, card)).result(60)
         return None if task is None else str(task.id)
 
     def records(self) -> list[Closed]:

@@ -10,6 +10,8 @@ from typing import Final
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.ids import JobId
@@ -17,7 +19,6 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import Limits
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import spec
 from tests.property.clusters.drawn import KINDS, Drawn, Racks, Terms, Work, drawn, fields_of, world_of
 from tests.property.clusters.oracle import oracle_of
@@ -40,7 +41,7 @@ def pieces() -> list[object]:
 
 def says_it_fits(world: Racks) -> bool:
     """Return whether `why` says of the job that it fits now."""
-    why = StateView(world.state, world.settings, world.now).explain(JobId("job"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("job"))
     return "it fits now" in why.summary
 
 

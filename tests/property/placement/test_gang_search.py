@@ -8,6 +8,8 @@ from typing import Final
 import pytest
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
@@ -19,7 +21,6 @@ from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.rules import rules_of
 from mesos_gpu.policy.gangs.search import search
 from mesos_gpu.policy.nodes.fields import value_of
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import gpu
 from tests.unit.engine.tenancy.lending import Tenants, queue
 
@@ -151,7 +152,7 @@ def test_gang_starts_in_the_next_match_exactly_where_it_fits(count: int) -> None
         assert started == bool(wanted), seed
         feasible += started
         if not started:
-            why = StateView(world.state, world.settings, world.now).explain(JobId("gang"))
+            why = explain_job(View(world.state, world.settings, world.now), JobId("gang"))
             assert "it fits now" not in why.summary, (seed, why.summary)
     assert feasible > count // 4
 

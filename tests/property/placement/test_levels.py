@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import pytest
 
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.constraint import HOST, Constraint, Operator, Topology
@@ -16,7 +18,6 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.rules import level_field, level_rules
 from mesos_gpu.policy.gangs.search import Most, Rule, search
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import gpu, spec
 from tests.property.placement.test_gang_search import Racks
 from tests.unit.engine.tenancy.lending import queue
@@ -197,7 +198,7 @@ def test_gang_starts_in_its_levels_with_neighbouring_ranks_together(count: int) 
         assert started == bool(every), seed
         feasible += started
         if not started:
-            why = StateView(world.state, world.settings, world.now).explain(JobId("gang"))
+            why = explain_job(View(world.state, world.settings, world.now), JobId("gang"))
             assert "it fits now" not in why.summary, (seed, why.summary)
             if asked["topology"].is_required and sum(sizes) >= asked["tasks"]:
                 assert asked["topology"].level in why.summary, (seed, why.summary)

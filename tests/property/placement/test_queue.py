@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.problems import problems
+from mesos_gpu.engine.reading.jobs import waiting_jobs
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.card import Ability, Sharing
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 from tests.property.examples import examples
 
@@ -130,8 +131,8 @@ class Cluster:
             assert sum(share.memory_mib for share in sharers.values()) <= SHARING.memory_mib, gpu_id
             assert gpu_id not in state.gpus.holders
         assert not problems(state)
-        view = StateView(state, self.world.settings, self.world.now)
-        for waiting in view.waiting(1):
+        view = View(state, self.world.settings, self.world.now)
+        for waiting in waiting_jobs(view, 1):
             if waiting.kept and waiting.kept.at is not None and waiting.kept.hostname:
                 self.promised.setdefault(waiting.job.id, waiting.kept.at)
 

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.step import step
 from mesos_gpu.model.ids import AgentId, JobId
@@ -18,7 +20,6 @@ from mesos_gpu.model.nodes.offer import PortRange, Scalar
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, request, seen, spec
 from tests.property.examples import examples
 
@@ -190,10 +191,10 @@ def test_funnel_has_room_exactly_if_the_matcher_launches(
     world.feed()
     for job in list(world.state.work.jobs.values()):
         if job.state is JobState.PENDING:
-            why = StateView(world.state, world.settings, world.now).explain(job.id)
+            why = explain_job(View(world.state, world.settings, world.now), job.id)
             assert adds_up(why, len(world.state.cluster.nodes)) == 0, "what fits has been launched"
     step(world.state, ev.JobSubmitted(JobId("new"), spec(**want, **place)), world.now, world.settings)
-    why = StateView(world.state, world.settings, world.now).explain(JobId("new"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("new"))
     left = adds_up(why, len(world.state.cluster.nodes))
     step(world.state, ev.Match(), world.now, world.settings)
     assert (world.job("new").state is JobState.STARTING) == (left > 0), why

@@ -15,10 +15,10 @@ from mesos_gpu.api.metrics.hooks import HookFigures
 from mesos_gpu.api.metrics.http import HttpFigures
 from mesos_gpu.api.metrics.peers import PeerFigures
 from mesos_gpu.api.peers import Peers
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.scheduler.figures.meter import Meter
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire.export import dropwizard, prometheus
 
 PAGE = Path(__file__).parents[3] / "docs/reference/rest.md"
@@ -87,7 +87,7 @@ def test_metrics_family_that_is_declared_is_measured_once_and_shown(monkeypatch:
     )
     again = Family("mesos_gpu_again", "counter", "As it was.", measure, lambda number: [((), number)])
     monkeypatch.setattr(families, "FAMILIES", (*FAMILIES, family, again))
-    measured = families.snapshot(StateView(State(started_at=0.0), Settings("e", "m"), 0.0))
+    measured = families.snapshot(View(State(started_at=0.0), Settings("e", "m"), 0.0))
     assert len(asked) == 1
     text = prometheus.render(families.metrics(measured))
     assert "# HELP mesos_gpu_new It is new.\n# TYPE mesos_gpu_new gauge\n" in text

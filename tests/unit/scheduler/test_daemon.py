@@ -9,8 +9,10 @@ from concurrent.futures import Future
 import pytest
 
 from mesos_gpu.adapters.pymesos_driver import FatalError
+from mesos_gpu.api.asking import job_kill, new_job, new_reset
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.effects import Effect
+from mesos_gpu.engine.reading.jobs import explain_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
@@ -55,7 +57,7 @@ def rig() -> Iterator[Rig]:
 
 
 def test_daemon_saves_a_submitted_job_before_the_answer(rig: Rig) -> None:
-    job = rig.daemon.submit(spec(name="train")).result(60)
+    job = rig.daemon.request(new_job(spec(name="train"))).result(60)
     assert job.id.startswith("train-")
     assert any(isinstance(s, SaveJob) and s.job.id == job.id for batch in rig.store.batches for s in batch)
 
@@ -70,7 +72,7 @@ def test_daemon_saves_a_launch_before_it_is_sent(rig: Rig) -> None:
 
     rig.driver.on_call = look
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    rig.daemon.submit(spec()).result(60)
+    rig.daemon.request(new_job(spec())).result(60)
     offers, infos = rig.driver.wait_for("accept")
     assert offers == ("o1",)
     assert seen == [True]
@@ -87,7 +89,7 @@ def test_daemon_takes_all_waiting_events_before_a_match(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(meter, "step", counted)
     rig.daemon.put(ev.Registered("fw", "http://m"))
-    rig.daemon.submit(spec())
+    rig.daemon.request(new_job(spec()))
     for number in range(4 * MOST_IN_BATCH):
         rig.daemon.put(ev.StatusArrived(Status(TaskId(f"gone{number}"), "TASK_FINISHED", AgentId("a1"))))
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
@@ -102,19 +104,19 @@ def test_daemon_takes_all_waiting_events_before_a_match(monkeypatch: pytest.Monk
 def test_daemon_listeners_hear_of_each_change(rig: Rig) -> None:
     heard: list[tuple[JobId, int]] = []
     unlisten = rig.daemon.listen(lambda job_id, version: heard.append((job_id, version)))
-    job = rig.daemon.submit(spec()).result(60)
-    rig.daemon.kill(job.id).result(60)
+    job = rig.daemon.request(new_job(spec())).result(60)
+    rig.daemon.request(job_kill(job.id)).result(60)
     assert [each for each in heard if each[0]] == [(job.id, 1), (job.id, 2)]
     log = [version for job_id, version in heard if not job_id]
     assert log == [event.number for event in rig.daemon.happened.after(0)], "and of each event"
     unlisten()
-    rig.daemon.submit(spec()).result(60)
+    rig.daemon.request(new_job(spec())).result(60)
     assert len(heard) == 4
 
 
 def test_daemon_refuses_to_kill_an_unknown_job(rig: Rig) -> None:
     with pytest.raises(NotFound, match="no job nope"):
-        rig.daemon.kill(JobId("nope")).result(60)
+        rig.daemon.request(job_kill(JobId("nope"))).result(60)
     assert rig.daemon.read(lambda view: view.connected).result(60)
 
 
@@ -137,8 +139,8 @@ def test_daemon_caller_that_has_gone_disturbs_no_other(rig: Rig) -> None:
 
 def test_daemon_explains_that_agents_without_gpus_cannot_run_a_job(rig: Rig) -> None:
     rig.daemon.put(ev.OffersArrived((offer("o1", "plain"),)))
-    job = rig.daemon.submit(spec(gpus=4)).result(60)
-    why = rig.daemon.read(lambda view: view.explain(job.id)).result(60)
+    job = rig.daemon.request(new_job(spec(gpus=4))).result(60)
+    why = rig.daemon.read(lambda view: explain_job(view, job.id)).result(60)
     assert not why.can_ever_run
     assert why.nodes[0].reasons == ("has only 0 GPUs",)
 
@@ -146,7 +148,7 @@ def test_daemon_explains_that_agents_without_gpus_cannot_run_a_job(rig: Rig) -> 
 def test_daemon_goes_on_after_a_call_that_fails(rig: Rig) -> None:
     rig.driver.down = True
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    job = rig.daemon.submit(spec()).result(60)
+    job = rig.daemon.request(new_job(spec())).result(60)
     assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.STARTING
     rig.driver.down = False
     rig.daemon.put(ev.StatusArrived(Status(TaskId(f"{job.id}.1"), "TASK_GONE", AgentId("a1"))))
@@ -156,10 +158,10 @@ def test_daemon_goes_on_after_a_call_that_fails(rig: Rig) -> None:
 def test_daemon_refuses_one_request_and_does_the_others(rig: Rig) -> None:
     gate = threading.Event()
     rig.daemon.read(lambda view: gate.wait(60))
-    refused = rig.daemon.drain(Target.GPU, "g9", "why")
-    gone = rig.daemon.drain(Target.GPU, "g9", "why")
+    refused = rig.daemon.request(ev.DrainRequested(Target.GPU, "g9", "why"))
+    gone = rig.daemon.request(ev.DrainRequested(Target.GPU, "g9", "why"))
     assert gone.cancel()
-    job = rig.daemon.submit(spec())
+    job = rig.daemon.request(new_job(spec()))
     gate.set()
     with pytest.raises(NotFound, match="no GPU g9"):
         refused.result(60)
@@ -171,7 +173,7 @@ def test_daemon_sends_a_reset_to_the_monitor_after_it_is_saved(rig: Rig) -> None
     (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(60)
     data = report.encode(Inventory((gpu("g0"),), "simulated"))
     rig.daemon.put(ev.StatusArrived(Status(monitor, "TASK_RUNNING", AgentId("a1"), data=data)))
-    request = rig.daemon.reset(GpuId("g0"), "stuck", by="ann").result(60)
+    request = rig.daemon.request(new_reset(GpuId("g0"), "stuck", by="ann")).result(60)
     agent, executor, message = rig.driver.wait_for("message")
     assert (agent, executor) == ("a1", monitor)
     assert json.loads(message) == {"reset": "g0", "request": request}
@@ -182,7 +184,7 @@ def test_daemon_on_a_full_disk_ends_without_a_call() -> None:
     rig = Rig().up()
     rig.daemon.read(lambda view: None).result(60)
     rig.store.full = True
-    future = rig.daemon.submit(spec())
+    future = rig.daemon.request(new_job(spec()))
     with pytest.raises(MesosGpuError, match="stopping"):
         future.result(60)
     assert rig.daemon.wait(60)
@@ -200,7 +202,7 @@ def test_daemon_ends_at_a_fatal_driver_error() -> None:
 
 
 def test_daemon_forgets_a_removed_framework_before_it_ends(rig: Rig) -> None:
-    job = rig.daemon.submit(spec()).result(60)
+    job = rig.daemon.request(new_job(spec())).result(60)
     sink = Sink(rig.clock.now)
     sink.daemon = rig.daemon
     sink(FatalError("Framework has been removed"))
@@ -225,12 +227,12 @@ def test_daemon_answers_all_waiting_callers_at_a_stop() -> None:
     rig.daemon.stop(teardown=True)
     assert ("stop", True) in rig.driver.calls
     with pytest.raises(MesosGpuError, match="stopping"):
-        rig.daemon.submit(spec()).result(60)
+        rig.daemon.request(new_job(spec())).result(60)
 
 
 def test_offers_whose_answer_was_lost_are_given_back(rig: Rig) -> None:
     """The master would keep them for us, and nobody could use what they hold."""
-    rig.daemon.submit(spec()).result(60)
+    rig.daemon.request(new_job(spec())).result(60)
     rig.driver.down = True
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
     wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(60) == 1)
@@ -239,7 +241,7 @@ def test_offers_whose_answer_was_lost_are_given_back(rig: Rig) -> None:
 
 
 def test_offers_of_an_earlier_subscription_are_void(rig: Rig) -> None:
-    rig.daemon.submit(spec()).result(60)
+    rig.daemon.request(new_job(spec())).result(60)
     rig.driver.down = True
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
     wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(60) == 1)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from mesos_gpu.engine.events import AccessChanged, TokenCreated, TokenRevoked
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict, NoRoom, NotFound
 from mesos_gpu.model.access.document import AccessDocument, Binding
@@ -55,27 +56,27 @@ def daemon(store: Watched) -> Iterator[Daemon]:
 
 def test_daemon_access_change_holds_when_saved_and_before_the_answer(daemon: Daemon, store: Watched) -> None:
     assert daemon.access.version == 0
-    assert daemon.set_access(ADMIN, 0).result(60).version == 1
+    assert daemon.request(AccessChanged(ADMIN, 0)).result(60).version == 1
     assert (daemon.access.version, daemon.access.bindings) == (1, ADMIN.bindings)
-    assert daemon.create_token(TOKEN, 60.0).result(60).id == "a1"
+    assert daemon.request(TokenCreated(TOKEN, 60.0)).result(60).id == "a1"
     assert list(daemon.tokens) == ["a1"]
-    daemon.revoke_token("a1").result(60)
+    daemon.request(TokenRevoked("a1")).result(60)
     assert not daemon.tokens
     assert store.seen == [(0, []), (1, []), (1, ["a1"])]
 
 
 def test_daemon_access_refusal_changes_no_document(daemon: Daemon) -> None:
     with pytest.raises(Conflict):
-        daemon.set_access(ADMIN, 7).result(60)
+        daemon.request(AccessChanged(ADMIN, 7)).result(60)
     with pytest.raises(NotFound):
-        daemon.revoke_token("a1").result(60)
+        daemon.request(TokenRevoked("a1")).result(60)
     assert daemon.access.version == 0
 
 
 def test_daemon_access_document_is_one_object_while_unchanged(daemon: Daemon) -> None:
-    daemon.set_access(ADMIN, 0).result(60)
+    daemon.request(AccessChanged(ADMIN, 0)).result(60)
     before = daemon.access
-    daemon.create_token(TOKEN, 60.0).result(60)
+    daemon.request(TokenCreated(TOKEN, 60.0)).result(60)
     assert daemon.access is before
     with pytest.raises(TypeError):
         daemon.tokens["b"] = TOKEN  # type: ignore[index]
@@ -84,10 +85,10 @@ def test_daemon_access_document_is_one_object_while_unchanged(daemon: Daemon) ->
 def test_daemon_access_after_a_restart_is_what_was_answered(store: Watched) -> None:
     daemon = store.daemon = made(store)
     daemon.start()
-    daemon.set_access(ADMIN, 0).result(60)
-    daemon.create_token(TOKEN, 60.0).result(60)
+    daemon.request(AccessChanged(ADMIN, 0)).result(60)
+    daemon.request(TokenCreated(TOKEN, 60.0)).result(60)
     store.full = True
-    refused = daemon.revoke_token("a1")
+    refused = daemon.request(TokenRevoked("a1"))
     with pytest.raises(NoRoom):
         refused.result(60)
     assert list(daemon.tokens) == ["a1"]  # it is not on disk that it is gone
@@ -97,7 +98,7 @@ def test_daemon_access_after_a_restart_is_what_was_answered(store: Watched) -> N
 
 
 def test_daemon_access_saves_uses_of_tokens_now_and_then(daemon: Daemon, store: Watched) -> None:
-    daemon.create_token(TOKEN, 60.0).result(60)
+    daemon.request(TokenCreated(TOKEN, 60.0)).result(60)
     for _ in range(100):
         daemon.note_token_use("a1", "10.0.0.1")
     daemon.note_token_use("unknown", "10.0.0.1")

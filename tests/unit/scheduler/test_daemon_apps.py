@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.api.asking import apps_change, deployment_undo
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.apps import past_versions
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import AppLocked, BadConfiguration, Conflict, NotFound
 from mesos_gpu.model.apps.app import App, Group, SecretRef
@@ -42,17 +44,17 @@ def with_app(app: App) -> Group:
 
 
 def test_daemon_app_change_makes_a_deployment(daemon: Daemon) -> None:
-    made = daemon.change_apps(lambda root: replace(root, apps=(WEB,))).result(60)
+    made = daemon.request(apps_change(lambda root: replace(root, apps=(WEB,)))).result(60)
     assert made is not None
     assert [action.kind.value for step in made.plan.steps for action in step] == [
         "StartApplication",
         "ScaleApplication",
     ]
-    assert daemon.read(lambda view: (view.root.apps, list(view.deployments))).result(60) == (
+    assert daemon.read(lambda view: (view.catalog.root.apps, list(view.deployments))).result(60) == (
         (WEB,),
         [made.id],
     )
-    assert daemon.change_apps(lambda root: root).result(60) is None, "nothing changes"
+    assert daemon.request(apps_change(lambda root: root)).result(60) is None, "nothing changes"
 
 
 def test_daemon_app_refusal_changes_no_app(daemon: Daemon) -> None:
@@ -60,33 +62,37 @@ def test_daemon_app_refusal_changes_no_app(daemon: Daemon) -> None:
         raise Conflict("An app with id [/web] already exists.", remedy="PUT it")
 
     with pytest.raises(Conflict):
-        daemon.change_apps(refuse).result(60)
-    daemon.change_apps(lambda _: with_app(WEB)).result(60)
+        daemon.request(apps_change(refuse)).result(60)
+    daemon.request(apps_change(lambda _: with_app(WEB))).result(60)
     with pytest.raises(AppLocked):
-        daemon.change_apps(lambda _: with_app(replace(WEB, cmd="other"))).result(60)
-    assert daemon.read(lambda view: view.root.apps).result(60) == (WEB,)
+        daemon.request(apps_change(lambda _: with_app(replace(WEB, cmd="other")))).result(60)
+    assert daemon.read(lambda view: view.catalog.root.apps).result(60) == (WEB,)
     with pytest.raises(NotFound):
-        daemon.cancel_deployment("none").result(60)
+        daemon.request(deployment_undo("none")).result(60)
 
 
 def test_daemon_refuses_apps_that_cannot_run(daemon: Daemon) -> None:
     with pytest.raises(BadConfiguration, match=r"/web: .*secret"):
-        daemon.change_apps(lambda _: with_app(replace(WEB, env={"B": SecretRef("b")}))).result(60)
-    assert daemon.read(lambda view: view.root).result(60) == Group("/")
+        daemon.request(apps_change(lambda _: with_app(replace(WEB, env={"B": SecretRef("b")})))).result(60)
+    assert daemon.read(lambda view: view.catalog.root).result(60) == Group("/")
 
 
 def test_daemon_apps_and_deployments_survive_a_restart(path: Path) -> None:
     daemon = daemon_of(path)
-    first = daemon.change_apps(lambda _: with_app(WEB)).result(60)
+    first = daemon.request(apps_change(lambda _: with_app(WEB))).result(60)
     assert first is not None
-    second = daemon.cancel_deployment(first.id).result(60)
+    second = daemon.request(deployment_undo(first.id)).result(60)
     assert second is not None
-    before = daemon.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(60)
+    before = daemon.read(
+        lambda view: (view.catalog.root, dict(view.catalog.versions), dict(view.deployments))
+    ).result(60)
     daemon.stop()
     again = daemon_of(path)
     try:
-        after = again.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(60)
+        after = again.read(
+            lambda view: (view.catalog.root, dict(view.catalog.versions), dict(view.deployments))
+        ).result(60)
         assert after == before
-        assert again.read(lambda view: [app for _, app in view.past("/web")]).result(60) == [WEB]
+        assert again.read(lambda view: [app for _, app in past_versions(view, "/web")]).result(60) == [WEB]
     finally:
         again.stop()

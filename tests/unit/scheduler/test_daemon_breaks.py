@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.api.asking import new_job
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.step import step
@@ -63,9 +64,9 @@ def poison(uuid: str | None = "AAAA", state: str = "TASK_RUNNING") -> ev.StatusA
 
 
 def test_daemon_skips_a_status_that_breaks_the_engine(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    before = rig.daemon.submit(spec(name="before")).result(60)
+    before = rig.daemon.request(new_job(spec(name="before"))).result(60)
     rig.daemon.put(poison())
-    after = rig.daemon.submit(spec(name="after")).result(60)
+    after = rig.daemon.request(new_job(spec(name="after"))).result(60)
     rig.driver.wait_for("resubscribe")
     rig.daemon.put(ev.Disconnected())
     rig.daemon.put(ev.Registered("fw", "http://m"))
@@ -100,8 +101,8 @@ def test_daemon_skips_a_reconciled_status_that_breaks_by_its_state(rig: Rig) -> 
 
 
 def test_daemon_refuses_a_request_that_breaks_the_engine(rig: Rig) -> None:
-    job = rig.daemon.submit(spec(name="good")).result(60)
-    broken = rig.daemon.submit(spec(name="poison"))
+    job = rig.daemon.request(new_job(spec(name="good"))).result(60)
+    broken = rig.daemon.request(new_job(spec(name="poison")))
     with pytest.raises(MesosGpuError, match="broke on it"):
         broken.result(60)
     assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.PENDING
@@ -109,7 +110,7 @@ def test_daemon_refuses_a_request_that_breaks_the_engine(rig: Rig) -> None:
 
 def test_daemon_requests_behind_a_broken_event_are_answered_at_a_stop(rig: Rig) -> None:
     rig.daemon.put(poison())
-    late = rig.daemon.submit(spec())
+    late = rig.daemon.request(new_job(spec()))
     rig.daemon.stop()
     try:
         assert late.result(60).id
@@ -118,10 +119,10 @@ def test_daemon_requests_behind_a_broken_event_are_answered_at_a_stop(rig: Rig) 
 
 
 def test_daemon_journal_goes_on_from_the_reloaded_state(rig: Rig, tmp_path: Path) -> None:
-    rig.daemon.submit(spec(name="before")).result(60)
+    rig.daemon.request(new_job(spec(name="before"))).result(60)
     rig.daemon.put(poison())
     rig.driver.wait_for("resubscribe")
-    rig.daemon.submit(spec(name="after")).result(60)
+    rig.daemon.request(new_job(spec(name="after"))).result(60)
     first, second = sorted((tmp_path / "journal").glob("journal-*"))
     assert "a bug" in first.read_text()
     head = json.loads(second.read_text().splitlines()[0])

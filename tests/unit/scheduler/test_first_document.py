@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.engine.events import AccessChanged
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.document import AccessDocument, Binding
@@ -39,7 +40,7 @@ def test_access_file_is_the_first_version_and_taken_once(
 def test_access_file_yields_to_a_later_document_and_the_log_says_so(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
-    daemon.set_access(replace(FIRST, unix_users={"ann": "a"}, by="bob"), 0).result(60)
+    daemon.request(AccessChanged(replace(FIRST, unix_users={"ann": "a"}, by="bob"), 0)).result(60)
     begin_with(FIRST, daemon)
     assert daemon.access.version == 1
     assert "--access-file is not what is in force: version 1 is, by bob" in caplog.text

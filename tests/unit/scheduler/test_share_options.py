@@ -8,13 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.scheduler import __main__ as command
 from mesos_gpu.scheduler.options.options import Options, engine_settings
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer
 
 
@@ -142,7 +143,7 @@ def submit(world: World, name: str, **fields: Any) -> bool:
 def test_share_isolation_of_a_job_defaults_to_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     world = cluster(settings_of(monkeypatch, "--gpu-isolation", "strict"))
     assert not submit(world, "plain", gpu_milli=250)
-    why = StateView(world.state, world.settings, world.now).explain(JobId("plain"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("plain"))
     assert "cannot enforce a share with isolation strict" in why.summary
     assert submit(world, "content", gpu_milli=250, isolation=Isolation.SHARED)
 

@@ -10,6 +10,8 @@ import pytest
 from mesos_gpu.api.v1.views import job, task
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import round_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
@@ -18,7 +20,6 @@ from mesos_gpu.model.saves import SaveTask
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, only, spec
 from mesos_gpu.wire.jobs import spec_from_mapping
 from mesos_gpu.wire.mesos.assignment import decode_assignment
@@ -124,8 +125,8 @@ def saved(effects: list[fx.Effect]) -> list[bool | None]:
 
 
 def healthy(world: World) -> object:
-    view = StateView(world.state, Settings("e", "m"), world.now)
-    (launch,) = view.round_of(world.job())
+    view = View(world.state, Settings("e", "m"), world.now)
+    (launch,) = round_of(view, world.job())
     assert task(view, launch, ALL_SEEING)["healthy"] is launch.healthy
     return job(view, world.job(), ALL_SEEING)["healthy"]
 
@@ -166,7 +167,7 @@ def test_job_health_of_an_ended_task_is_kept_and_its_job_has_none(world: World) 
 def test_job_health_is_that_of_all_its_tasks(world: World) -> None:
     world.submit(tasks=2, health_checks=accepted(COMMAND))
     first, second = (task.id for task in world.state.work.round_of(world.job()))
-    view = StateView(world.state, Settings("e", "m"), world.now)
+    view = View(world.state, Settings("e", "m"), world.now)
     for one, health, of_all in ((first, True, None), (second, False, False), (second, True, True)):
         hear(world, "TASK_RUNNING", health, one)
         assert job(view, world.job(), ALL_SEEING)["healthy"] is of_all

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
+from mesos_gpu.api.asking import new_job
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
@@ -97,7 +98,7 @@ class Tenants(Rig):
         """Submit a job of somebody."""
         spec = decode(json.dumps({"command": "python3 train.py", **fields}).encode(), permits=Permits())
         assert isinstance(spec, JobSpec), spec
-        self.daemon.submit(spec, who).result(60)
+        self.daemon.request(new_job(spec, who)).result(60)
 
     def job(self, name: str) -> dict[str, Any]:
         """The job of that name."""

@@ -18,6 +18,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.v1.access.checks import answer
 from mesos_gpu.api.v1.documents import Documents, Versioned
 from mesos_gpu.engine.access.document import READ_AGAIN
+from mesos_gpu.engine.events import AccessChanged
 from mesos_gpu.engine.versions import stale
 from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.access.document import EVERYTHING, NO_DOCUMENT, AccessDocument
@@ -58,7 +59,7 @@ class AccessDocuments(Documents[AccessDocument]):
             raise stale(latest.version, expected, READ_AGAIN)
         _check_reach(rights, latest, wanted, force=force)
         by = rights.caller.name
-        now = await result_of(self._scheduler.set_access(replace(wanted, by=by), expected))
+        now = await result_of(self._scheduler.request(AccessChanged(replace(wanted, by=by), expected)))
         note.about("access", str(now.version))
         return self.shown(now, {"warnings": _warnings(rights, now)})
 

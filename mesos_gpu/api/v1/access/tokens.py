@@ -18,6 +18,7 @@ from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.requests import read_of, result_of
 from mesos_gpu.api.http.rights import refusal, require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.engine.events import TokenCreated, TokenRevoked
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
 from mesos_gpu.model.access.document import AccessDocument
@@ -53,7 +54,7 @@ class TokenHandlers:
         wanted, until = _wanted(rights_of(request), asked)  # as they are when all of the body is there
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
-        made = await result_of(self._scheduler.create_token(kept, asked.lifetime_s, until))
+        made = await result_of(self._scheduler.request(TokenCreated(kept, asked.lifetime_s, until)))
         note.about("token", made.id)
         note.about("name", made.name)
         headers = {"Location": f"/v1/tokens/{made.id}", "Cache-Control": "no-store"}
@@ -71,7 +72,7 @@ class TokenHandlers:
         note.about("token", token.id)
         note.about("name", token.name)
         require(rights_of(request), r.TOKEN_REVOKE, Subject(token.name))
-        await result_of(self._scheduler.revoke_token(token.id))
+        await result_of(self._scheduler.request(TokenRevoked(token.id)))
         return json_answer(wire.encode(token))
 
     def _seen(self, request: Request) -> Token:

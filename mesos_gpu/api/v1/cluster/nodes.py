@@ -9,11 +9,12 @@ from starlette.requests import Request
 
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import invalid
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.cluster import lists
 from mesos_gpu.api.v1 import views
+from mesos_gpu.engine.reading.nodes import drain_of, gpu_page, gpu_statuses, node_amounts
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.wire.checking import Problem
@@ -101,7 +102,7 @@ class NodeListing:
     def _finds(self, view: View, node: Node) -> bool:
         if not self.search:
             return True
-        state = "drained" if view.drain_of(node.hostname) else views.node_state(node)
+        state = "drained" if drain_of(view, node.hostname) else views.node_state(node)
         return any(self.search in text.lower() for text in (node.hostname, node.id, state))
 
     def _cut(self, items: Sequence[Any]) -> Sequence[Any]:
@@ -124,14 +125,14 @@ def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:
     )
     gpus: dict[AgentId, list[GpuStatus]] = defaultdict(list)
     hosts = {node.hostname for node in nodes}
-    for status in view.gpus(None if len(nodes) == len(view.nodes) else hosts.__contains__):
+    for status in gpu_statuses(view, None if len(nodes) == len(view.nodes) else hosts.__contains__):
         gpus[status.node.id].append(status)
-    amounts = view.node_amounts(agents)
+    amounts = node_amounts(view, agents)
     return [views.node(view, node, gpus[node.id], live[node.id], amounts.get(node.id)) for node in nodes]
 
 
 def cards(view: View, on: Callable[[str], bool] | None, part: Part, sight: Sight) -> lists.GpuPage:
     """A part of all cards, by host name and minor, and how many there are. `on`: whether those of a host are asked for,
     by its name; None: of each."""
-    statuses, total = view.gpu_page(on, part.skip, part.limit)
+    statuses, total = gpu_page(view, on, part.skip, part.limit)
     return {"gpus": [views.gpu(view, status, sight) for status in statuses], "total": total}

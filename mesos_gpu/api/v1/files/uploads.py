@@ -21,8 +21,9 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer
 from mesos_gpu.api.http.requests import Number, body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.spec import uploads as spec
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict, MesosGpuError, NoRoom, NotFound, Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.artifact import UPLOAD
@@ -246,7 +247,7 @@ def _uses(view: View) -> Iterator[tuple[str, str, str]]:
         if array.spec.upload is not None and array.ended_at is None:
             yield array.owner, array.spec.upload.removeprefix(_PREFIX), array.id
     before = [app for each in view.deployments.values() for app in each.plan.changed_from]
-    for app in (*view.root.all_apps(), *before):
+    for app in (*view.catalog.root.all_apps(), *before):
         said = gpu_options(app).upload
         if said is not None:
             yield app.owner, said.removeprefix(_PREFIX), app.id

@@ -9,9 +9,11 @@ from mesos_gpu.adapters.sqlite.schema import latest
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.kept import Kept
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.spec.cluster import upgrade as shapes
+from mesos_gpu.engine.reading.nodes import rolling_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.nodes.gpu import Program
 from mesos_gpu.model.nodes.wires import OLDEST, SILENT, WIRE
 from mesos_gpu.model.tasks.task import Task
@@ -37,14 +39,14 @@ class UpgradeHandlers:
             "oldest": OLDEST,
             "schema": latest(),
             "nodes": list(_nodes(view)),
-            "replaced": view.rolling().done,
+            "replaced": rolling_of(view).done,
             "executors": _executors(view),
             "flags": list(self._settings.flags),
         }
 
 
 def _nodes(view: View) -> Iterator[shapes.NodeProgram]:
-    seen = view.rolling()
+    seen = rolling_of(view)
     outdated, problems = dict(seen.outdated), dict(seen.problems)
     for node in sorted(view.nodes.values(), key=lambda node: (node.hostname, node.id)):
         if node.lost_at is not None or not node.monitor_launches:

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, cast
 
-from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.spec.gpus import use as shapes
 from mesos_gpu.api.spec.gpus.idle import JobIdle
+from mesos_gpu.engine.reading.jobs import idle_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu_use import Meters, TaskUse
@@ -104,7 +105,7 @@ def _total(values: tuple[float | None, ...]) -> float | None:
 
 def job_idle(view: View, job: Job) -> JobIdle | None:
     """How far a job is on the way from idle GPUs to its end; None: it is not, and nobody keeps it from that."""
-    shown = view.idle_of(job)
+    shown = idle_of(view, job)
     if shown is None:
         return None
     known, rules = shown

@@ -16,6 +16,8 @@ from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import seen_queues
 from mesos_gpu.api.v1.documents import Documents, Versioned, expected_version, not_read, tag_of
 from mesos_gpu.api.v1.queues import plans
+from mesos_gpu.engine.events import QueuesChanged
+from mesos_gpu.engine.reading.queues import check_queues, hours_of, plan_queues
 from mesos_gpu.engine.tenancy.document import READ_AGAIN
 from mesos_gpu.engine.versions import stale
 from mesos_gpu.errors import NotFound
@@ -126,7 +128,7 @@ class QueueDocuments(Documents[QueueDocument]):
         if dry:
             return wanted, {**more, "plan": await self._planned(wanted)}
         wanted = replace(wanted, by=rights_of(request).caller.name)
-        future = self._scheduler.set_queues(wanted, expected, after_s if after_s >= 0 else None)
+        future = self._scheduler.request(QueuesChanged(wanted, expected, after_s if after_s >= 0 else None))
         now = await result_of(future)
         note.about("queues", str(now.version))
         return now, more
@@ -138,7 +140,7 @@ class QueueDocuments(Documents[QueueDocument]):
             Refusal: 422: it does not fit the nodes.
             Conflict: Jobs would be in no leaf.
         """
-        findings = await result_of(self._scheduler.read_copy(lambda view: view.check_queues(wanted)))
+        findings = await result_of(self._scheduler.read_copy(lambda view: check_queues(view, wanted)))
         if findings.faults:
             raise invalid(*(Problem(*each) for each in findings.faults))
         return list(findings.warnings)
@@ -148,7 +150,7 @@ class QueueDocuments(Documents[QueueDocument]):
         paths = [path for path, spec in seen.queues.items() if spec.hours]
         if not paths:
             return {"in_force": None}
-        span, following = await result_of(self._scheduler.read(lambda view: view.hours_of(seen)))
+        span, following = await result_of(self._scheduler.read(lambda view: hours_of(view, seen)))
         later = {} if following is None else changed(span.document, following.document)
         return {
             "in_force": {
@@ -160,7 +162,7 @@ class QueueDocuments(Documents[QueueDocument]):
         }
 
     async def _planned(self, wanted: QueueDocument) -> dict[str, Any]:
-        return plans.shown(await result_of(self._scheduler.read_copy(lambda view: view.plan_queues(wanted))))
+        return plans.shown(await result_of(self._scheduler.read_copy(lambda view: plan_queues(view, wanted))))
 
 
 #: What stands beside a queue's fields when it is read.

@@ -11,6 +11,7 @@ from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import sees_queue
 from mesos_gpu.api.spec import queue_shares as shapes
+from mesos_gpu.engine.reading.queues import path_share, queue_shares
 from mesos_gpu.model.queue_share import QueueShare, UserShare
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.tenancy.tree import lineage
@@ -28,7 +29,7 @@ class QueueShares:
     async def list(self, request: Request) -> Response:
         """GET /v1/queue-shares: of the queues that one may see, and those above them."""
         rights = rights_of(request)
-        shares = await result_of(self._scheduler.read_copy(lambda view: view.queue_shares()))
+        shares = await result_of(self._scheduler.read_copy(lambda view: queue_shares(view)))
         seen = _seen(rights, [share.path for share in shares])
         return json_answer({"shares": [_share(share) for share in shares if share.path in seen]})
 
@@ -36,7 +37,7 @@ class QueueShares:
         """GET /v1/queue-shares/{queue}."""
         path = str(request.path_params["queue"])
         require(rights_of(request), QUEUE_SEE, Subject(queue=path))
-        share = await result_of(self._scheduler.read_copy(lambda view: view.path_share(path)))
+        share = await result_of(self._scheduler.read_copy(lambda view: path_share(view, path)))
         answer: shapes.PathShare = {
             "path": share.path,
             "steps": [_share(step) for step in share.steps],

@@ -10,10 +10,12 @@ from mesos_gpu.access.rights import QUEUE_SEE
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.http.rights import require, rights_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import queue_shares as shapes
 from mesos_gpu.api.v1 import views
+from mesos_gpu.engine.reading.queues import explain_queue
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.queue_why import QueuePool, QueueWhy, WaitGroup
 from mesos_gpu.model.shares.units import number_of
@@ -32,7 +34,7 @@ class QueueWhys:
         require(rights_of(request), QUEUE_SEE, Subject(queue=path))
         return json_answer(
             await result_of(
-                self._scheduler.read_copy(lambda view: _shown(view, view.explain_queue(path), sight))
+                self._scheduler.read_copy(lambda view: _shown(view, explain_queue(view, path), sight))
             )
         )
 

@@ -13,8 +13,10 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer, valid
 from mesos_gpu.api.http.requests import Flag, Number, read_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.queues import find_booking
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, Booking
 from mesos_gpu.policy.calendar.local_times import times
@@ -66,7 +68,7 @@ class BookingHandlers:
         require(rights, BOOKING_WRITE, Subject(queue=spec.queue))
         booking_id = f"{spec.name}-{uuid.uuid4().hex[:8]}"
         note.about("booking", booking_id)
-        await result_of(self._scheduler.book(ev.BookingMade(booking_id, spec, rights.caller.name)))
+        await result_of(self._scheduler.request(ev.BookingMade(booking_id, spec, rights.caller.name)))
         body = await self._shown(request, booking_id)
         return json_answer(body, 201, {"Location": f"/v1/bookings/{booking_id}"})
 
@@ -76,13 +78,13 @@ class BookingHandlers:
         value: Mapping[str, Any] = await read_of(request, object_of)
         spec = valid(decode({**encode_spec(old.spec), **value}))
         require(rights_of(request), BOOKING_WRITE, Subject(queue=spec.queue))
-        await result_of(self._scheduler.book(ev.BookingChanged(old.id, spec)))
+        await result_of(self._scheduler.request(ev.BookingChanged(old.id, spec)))
         return json_answer(await self._shown(request, old.id))
 
     async def cancel(self, request: Request) -> Response:
         """DELETE /v1/bookings/{id}."""
         old = await self._known(request, write=True)
-        await result_of(self._scheduler.book(ev.BookingCancelled(old.id)))
+        await result_of(self._scheduler.request(ev.BookingCancelled(old.id)))
         return json_answer(await self._shown(request, old.id))
 
     async def _known(self, request: Request, *, write: bool = False) -> Booking:
@@ -93,7 +95,7 @@ class BookingHandlers:
             Refusal: It may not be changed by who asks.
         """
         wanted, rights = str(request.path_params["id"]), rights_of(request)
-        booking = await result_of(self._scheduler.read(lambda view: view.booking(wanted)))
+        booking = await result_of(self._scheduler.read(lambda view: find_booking(view, wanted)))
         if booking is None or not sees_booking(rights, booking):
             raise NotFound(f"there is no booking {wanted}", remedy="list them with: mesos-gpu reserve list")
         note.about("booking", booking.id)

@@ -11,6 +11,8 @@ from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import sees_budget
 from mesos_gpu.api.spec import usage as shapes
+from mesos_gpu.engine.events import BudgetGranted
+from mesos_gpu.engine.reading.queues import budget_periods, budget_standings
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import EVERYBODY, Period
 from mesos_gpu.model.usage import MS
@@ -36,7 +38,7 @@ class BudgetHandlers:
         rights = rights_of(request)
         past = PAST.of(request)
         every = await result_of(
-            self._scheduler.read_copy(lambda view: view.budget_periods() if past else view.budgets())
+            self._scheduler.read_copy(lambda view: budget_periods(view) if past else budget_standings(view))
         )
         body: shapes.Budgets = {"budgets": [shown(each) for each in every if sees_budget(rights, each.use)]}
         return json_answer(body)
@@ -44,8 +46,8 @@ class BudgetHandlers:
     async def grant(self, request: Request) -> Response:
         """POST /v1/budgets/grants."""
         queue, user, hours = _granted(await read_of(request, object_of))
-        await result_of(self._scheduler.grant_budget(queue, user, round(hours * _HOUR)))
-        every = await result_of(self._scheduler.read_copy(lambda view: view.budgets()))
+        await result_of(self._scheduler.request(BudgetGranted(queue, user, round(hours * _HOUR))))
+        every = await result_of(self._scheduler.read_copy(lambda view: budget_standings(view)))
         return json_answer(
             next(shown(each) for each in every if (each.use.queue, each.use.user) == (queue, user))
         )

@@ -11,13 +11,14 @@ from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import invalid, json_answer
 from mesos_gpu.api.http.requests import Flag, Number, result_of
 from mesos_gpu.api.http.rights import rights_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.events import EventSight
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import events as shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.listing import patterns_of
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.model.usage import MS, BudgetUse

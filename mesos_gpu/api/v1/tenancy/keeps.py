@@ -47,7 +47,7 @@ class Keeps:
         return job_id
 
     async def _answer(self, request: Request, wish: KeepAsked | KeepWithdrawn) -> Response:
-        await result_of(self._scheduler.tell_of(wish))
+        await result_of(self._scheduler.request(wish))
         sight = Sight.of(request)
         shown = self._scheduler.read(lambda view: views.job(view, view.jobs[wish.job_id], sight))
         return json_answer(await result_of(shown))

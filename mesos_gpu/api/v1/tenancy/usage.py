@@ -19,6 +19,7 @@ from mesos_gpu.api.http.requests import SINCE, UNTIL, Flag, Number, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.spec import usage as shapes
+from mesos_gpu.engine.reading.queues import unmet_demand
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.jobs.quota import PROOFLESS
 from mesos_gpu.model.tenancy import Period
@@ -75,7 +76,7 @@ class UsageHandlers:
         """GET /v1/usage."""
         by, spans, waits = _by(request), self._periods(request), WAITS.of(request)
         sees, records, depth = _sees(request), self._records, int(DEPTH.of(request))
-        unmet = await result_of(self._scheduler.read_copy(lambda view: view.unmet()))
+        unmet = await result_of(self._scheduler.read_copy(lambda view: unmet_demand(view)))
 
         def seen(use: Iterable[accounts.Row]) -> Iterator[accounts.Row]:
             for account, figures in use:

@@ -8,6 +8,9 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.apps import last_failures
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import AppLocked, NotFound
 from mesos_gpu.model.apps.app import (
@@ -22,7 +25,6 @@ from mesos_gpu.model.apps.app import (
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 from mesos_gpu.wire.marathon.moments import stamp
 
@@ -297,7 +299,7 @@ def test_rollout_with_all_gpus_in_use_ends_an_old_instance_first(
         world.tick(2)
     assert "to be placed" in world.state.apps.deployments["stuck"].waiting["/gpu"]
     waiting = next(job for job in instances(world, "/gpu") if job.state is JobState.PENDING)
-    why = StateView(world.state, world.settings, world.now).explain(waiting.id).summary
+    why = explain_job(View(world.state, world.settings, world.now), waiting.id).summary
     assert (
         "its deployment waits for 2 new instances to be placed; each needs 1 free GPU beside the old" in why
     )
@@ -367,8 +369,8 @@ def test_instance_ended_by_its_executor_for_its_health_is_killed_and_not_failed(
     world.status(f"{job.id}.1", "TASK_KILLED", outcome=Outcome(0, unhealthy=why), message=f"unhealthy: {why}")
     ended = world.job(job.id)
     assert (ended.state, ended.message) == (JobState.KILLED, f"unhealthy: {why}")
-    view = StateView(world.state, world.settings, world.now)
-    assert view.last_failures(["/web"])["/web"].id == job.id
+    view = View(world.state, world.settings, world.now)
+    assert last_failures(view, ["/web"])["/web"].id == job.id
     serve(world, 4)
     assert [job.state for job in instances(world)] == [JobState.RUNNING], "the next one does not wait"
 

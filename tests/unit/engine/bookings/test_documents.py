@@ -5,12 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.queues import check_queues
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.bookings.booking import BookingState
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.tenancy import Guarantee, Hours, Pool, QueueDocument, QueueSpec
 from mesos_gpu.policy.tenancy.checks import Findings
-from mesos_gpu.scheduler.view import StateView
 from tests.unit.engine.bookings.worlds import Booked
 
 FOUR = {"default": Guarantee(4000)}
@@ -32,7 +33,7 @@ def booked() -> Booked:
 
 
 def found(world: Booked, document: QueueDocument) -> Findings:
-    return StateView(world.state, world.settings, world.now).check_queues(document)
+    return check_queues(View(world.state, world.settings, world.now), document)
 
 
 def applied(world: Booked, document: QueueDocument) -> None:

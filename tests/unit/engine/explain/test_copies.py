@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading import jobs, nodes, queues
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import JobId, OfferId
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, offer
 from tests.unit.engine.match.test_engine_shares import HALF, card, submit, world_of
 from tests.unit.engine.tenancy.lending import Tenants, queue
@@ -27,32 +28,37 @@ def world() -> Tenants:
     return world
 
 
-def view_of(world: World) -> StateView:
-    return StateView(world.state, world.settings, world.now)
+def view_of(world: World) -> View:
+    return View(world.state, world.settings, world.now)
 
 
-def told(view: StateView) -> dict[str, Any]:
+def told(view: View) -> dict[str, Any]:
     """Return the answers to readers of a state."""
     return {
         "jobs": dict(view.jobs),
-        "tasks": {job_id: view.tasks_of(job_id) for job_id in view.jobs},
-        "gpus": view.gpus(),
-        "page": view.gpu_page(None, 3, 2),
-        "holders": [view.holder(status.gpu.id) for status in view.gpus()],
-        "amounts": view.node_amounts(view.nodes),
-        "why": [view.explain(job_id) for job_id in view.jobs],
-        "queue": view.waiting(10),
-        "reasons": view.wait_reasons(10),
-        "queues": [view.queues(), view.queue_shares(), view.explain_queue("prod"), view.budgets()],
-        "room": {job_id: view.made_room_for(job_id) for job_id in view.jobs},
-        "unmet": view.unmet(),
+        "tasks": {job_id: jobs.tasks_of(view, job_id) for job_id in view.jobs},
+        "gpus": nodes.gpu_statuses(view),
+        "page": nodes.gpu_page(view, None, 3, 2),
+        "holders": [nodes.holder_of(view, status.gpu.id) for status in nodes.gpu_statuses(view)],
+        "amounts": nodes.node_amounts(view, view.nodes),
+        "why": [jobs.explain_job(view, job_id) for job_id in view.jobs],
+        "queue": jobs.waiting_jobs(view, 10),
+        "reasons": jobs.wait_reasons(view, 10),
+        "queues": [
+            jobs.queue_uses(view),
+            queues.queue_shares(view),
+            queues.explain_queue(view, "prod"),
+            queues.budget_standings(view),
+        ],
+        "room": {job_id: jobs.made_room_for(view, job_id) for job_id in view.jobs},
+        "unmet": queues.unmet_demand(view),
         "disbelieved": view.disbelieved,
-        "unused": list(view.unused_offers),
+        "unused": list(nodes.unused_offers(view)),
     }
 
 
 def test_copy_tells_readers_what_the_state_does(world: Tenants) -> None:
-    assert any(view_of(world).made_room_for(job_id) for job_id in world.state.work.jobs), (
+    assert any(jobs.made_room_for(view_of(world), job_id) for job_id in world.state.work.jobs), (
         "others end for a job"
     )
     assert world.state.quota.seats_given

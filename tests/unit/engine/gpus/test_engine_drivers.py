@@ -4,6 +4,8 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -11,7 +13,6 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.saves import SaveJob
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 
 TOO_OLD = Outcome(min_driver="550", needs="CUDA 12.4 or newer")
@@ -103,8 +104,8 @@ def test_job_with_a_learnt_driver_need_waits_over_a_restart_and_never_goes_back(
     world.offers(offer("o8", "old", gpus=1))
     world.report("old", gpu("g0"), driver="535.9")
     assert every(world.tick(300), fx.Launch) == []
-    view = StateView(world.state, world.settings, world.now)
-    why = view.explain(JobId("j1"))
+    view = View(world.state, world.settings, world.now)
+    why = explain_job(view, JobId("j1"))
     assert why.summary == "the image needs CUDA 12.4 or newer, driver 550; old.example has 535.9"
     assert not why.can_ever_run
     world.report("old", gpu("g0"), driver="550.54.14")  # the host was upgraded

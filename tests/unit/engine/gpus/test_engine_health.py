@@ -8,6 +8,9 @@ import pytest
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.nodes import gpu_statuses
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
@@ -16,7 +19,6 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Transition
 from mesos_gpu.model.saves import SaveCard, SaveDrain, SaveTask
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of
 from mesos_gpu.wire.mesos.v1 import reset_message
 
@@ -56,8 +58,8 @@ def restart(world: World) -> None:
     world.register()
 
 
-def view(world: World) -> StateView:
-    return StateView(world.state, world.settings, world.now)
+def view(world: World) -> View:
+    return View(world.state, world.settings, world.now)
 
 
 # ---- a card breaks under a job
@@ -166,7 +168,7 @@ def test_drained_card_is_out_at_once_and_its_job_runs_on(world: World) -> None:
     world.tick(20)
     assert world.job("j2").state is JobState.PENDING
     assert world.job("j1").state is JobState.RUNNING
-    why = view(world).explain(JobId("j2"))
+    why = explain_job(view(world), JobId("j2"))
     assert "g1 is drained since 00:16Z (drained by ann: new fan)" in why.summary
     world.report("a1", gpu("g0"), gpu("g1"))
     world.feed(ev.UndrainRequested(Target.GPU, "g1", "bob"))
@@ -182,7 +184,7 @@ def test_drained_node_gets_nothing_but_its_monitor(world: World) -> None:
     world.submit("cpu")
     world.tick(3)
     assert world.job("cpu").state is JobState.PENDING
-    assert view(world).explain(JobId("cpu")).nodes[0].reasons == ("is drained by ann: new fan",)
+    assert explain_job(view(world), JobId("cpu")).nodes[0].reasons == ("is drained by ann: new fan",)
     world.status(str(monitor), "TASK_FAILED")
     effects = world.tick(40) + world.offers(offer("o9", gpus=1))
     assert [task.spec for task in only(effects, fx.Launch).tasks] == [None]
@@ -247,7 +249,7 @@ def test_drain_is_kept_while_its_agent_is_away_and_for_its_next_id(world: World)
     world.offers(replace(offer("o6", "a1-new", gpus=1), hostname="a1.example"))
     world.submit(gpus=1)
     assert world.job().state is JobState.PENDING
-    assert view(world).gpus()[0].health is Health.DRAINED
+    assert gpu_statuses(view(world))[0].health is Health.DRAINED
     world.feed(ev.UndrainRequested(Target.NODE, "a1.example"))
     assert world.job().state is JobState.STARTING
 
@@ -270,9 +272,9 @@ def test_card_under_two_drains_comes_back_with_the_second(world: World) -> None:
     world.feed(drain(Target.NODE, "a1.example"))
     world.feed(drain(Target.GPU, "g0"))
     world.feed(ev.UndrainRequested(Target.GPU, "g0"))
-    assert view(world).gpus()[0].health is Health.DRAINED
+    assert gpu_statuses(view(world))[0].health is Health.DRAINED
     world.feed(ev.UndrainRequested(Target.NODE, "a1.example"))
-    assert view(world).gpus()[0].health is Health.OK
+    assert gpu_statuses(view(world))[0].health is Health.OK
     assert [line.split()[0] for line in story(world)] == [
         "ok>drained", "drained>drained", "drained>drained", "drained>ok",
     ]  # fmt: skip
@@ -281,11 +283,11 @@ def test_card_under_two_drains_comes_back_with_the_second(world: World) -> None:
 def test_card_whose_node_is_silent_is_shown_as_unknown(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.tick(world.settings.report_stale_s + 1)
-    (card,) = view(world).gpus()
+    (card,) = gpu_statuses(view(world))
     assert (card.health, card.gpu.health, card.since) == (Health.UNKNOWN, Health.OK, 1000.0)
     assert card.reason == "its node monitor has been silent for 31 s"
     world.feed(drain(Target.GPU, "g0"))
-    assert view(world).gpus()[0].health is Health.DRAINED
+    assert gpu_statuses(view(world))[0].health is Health.DRAINED
 
 
 # ---- history
@@ -348,7 +350,7 @@ def test_card_in_a_reset_takes_no_job(world: World) -> None:
     ask_reset(world)
     world.submit(gpus=1)
     assert world.job().state is JobState.PENDING
-    assert "in a reset: stuck" in view(world).explain(JobId("j1")).summary
+    assert "in a reset: stuck" in explain_job(view(world), JobId("j1")).summary
     world.report("a1", replace(gpu("g0"), reason="reset r1 is not supported"))
     assert world.job().state is JobState.STARTING
 
@@ -394,7 +396,7 @@ def test_held_cards_that_a_report_lacks_are_neither_lost_nor_given_twice(
     given = [t.gpus for t in world.state.work.tasks.values() if t.job_id in ("j2", "j3")]
     assert given == ([(GpuId("g2"),)] if "g2" in reported else [])
     assert world.job().state is JobState.RUNNING
-    assert {status.gpu.id for status in view(world).gpus()} == {"g0", "g1", *reported}
+    assert {status.gpu.id for status in gpu_statuses(view(world))} == {"g0", "g1", *reported}
     assert list(metrics(snapshot(view(world))))
     world.report("a1", gpu("g0"), gpu("g1"), gpu("g2"))
     world.status("j1.1", "TASK_FINISHED", outcome=Outcome(exit_status=0))
@@ -406,7 +408,7 @@ def test_agent_with_a_new_id_leaves_each_card_once(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.feed(ev.AgentLost(AgentId("a1")))
     world.node("a2", gpu("g0"))
-    (card,) = view(world).gpus()
+    (card,) = gpu_statuses(view(world))
     assert card.node.id == "a2"
     text = [
         labels

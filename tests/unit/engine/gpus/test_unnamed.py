@@ -7,6 +7,9 @@ import pytest
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine.gpus.unnamed import NAMED, UNNAMED
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.nodes import gpu_status, gpu_statuses
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import JobState
@@ -14,7 +17,6 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 
 CARDS = gpu("g0"), gpu("g1")
@@ -36,13 +38,13 @@ def world() -> World:
     return world
 
 
-def view(world: World) -> StateView:
-    return StateView(world.state, world.settings, world.now)
+def view(world: World) -> View:
+    return View(world.state, world.settings, world.now)
 
 
 def shown(world: World, gpu_id: GpuId = G0) -> GpuStatus | None:
-    same = next((each for each in view(world).gpus() if each.gpu.id == gpu_id), None)
-    assert view(world).gpu(gpu_id) == same
+    same = next((each for each in gpu_statuses(view(world)) if each.gpu.id == gpu_id), None)
+    assert gpu_status(view(world), gpu_id) == same
     return same
 
 
@@ -84,7 +86,7 @@ def test_vanished_card_takes_no_job_is_not_counted_free_and_why_reports_it(world
     world.submit("j3", gpus=2)
     world.offers(offer("o9", gpus=2))  # Mesos counts both, as long as its agent runs
     assert world.job("j3").state is JobState.PENDING
-    why = view(world).explain(JobId("j3"))
+    why = explain_job(view(world), JobId("j3"))
     assert "g0" in why.summary
     assert UNNAMED in why.summary
     world.submit("j4", gpus=1)
@@ -152,7 +154,7 @@ def test_vanished_card_is_not_named_by_an_unreadable_report(world: World) -> Non
 def test_vanished_cards_may_be_all_of_a_node(world: World) -> None:
     """A monitor that has just begun may not have read any card yet."""
     assert every(world.report("a1"), fx.Kill) == []
-    assert {(each.gpu.id, each.health) for each in view(world).gpus()} == {
+    assert {(each.gpu.id, each.health) for each in gpu_statuses(view(world))} == {
         ("g0", Health.UNKNOWN), ("g1", Health.UNKNOWN),
     }  # fmt: skip
     world.submit("j3", gpus=1)

@@ -17,6 +17,7 @@ from typing import Any, get_args
 import pytest
 from click.testing import CliRunner, Result
 
+from mesos_gpu.api.asking import job_kill, new_job
 from mesos_gpu.cli import main
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -24,6 +25,7 @@ from mesos_gpu.engine import journal as kept
 from mesos_gpu.engine.indexes.memory import Reconciliation, SecretRead
 from mesos_gpu.engine.parts.gpus import GpuPart
 from mesos_gpu.engine.parts.mesos import MesosPart
+from mesos_gpu.engine.reading.jobs import explain_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
 from mesos_gpu.engine.step import step
@@ -501,11 +503,11 @@ class Rig:
 def test_journal_keeps_the_batches_of_a_daemon_with_refusals(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    job = rig.daemon.submit(spec(name="train")).result(60)
+    job = rig.daemon.request(new_job(spec(name="train"))).result(60)
     with pytest.raises(NotFound):
-        rig.daemon.drain(Target.GPU, "g9", "why").result(60)
+        rig.daemon.request(ev.DrainRequested(Target.GPU, "g9", "why")).result(60)
     rig.clock.time += 1.0
-    rig.daemon.kill(job.id).result(60)
+    rig.daemon.request(job_kill(job.id)).result(60)
     rig.daemon.stop()
     done = call(tmp_path, "--json", "--explain")
     printed = json.loads(done.output)
@@ -519,9 +521,9 @@ def test_journal_keeps_the_batches_of_a_daemon_with_refusals(tmp_path: Path) -> 
 def test_replay_is_unchanged_by_a_reader_of_the_state(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    job = rig.daemon.submit(spec(gpus=4)).result(60)
-    rig.daemon.read(lambda view: view.explain(job.id)).result(60)
-    rig.daemon.submit(replace(spec(), name="other")).result(60)
+    job = rig.daemon.request(new_job(spec(gpus=4))).result(60)
+    rig.daemon.read(lambda view: explain_job(view, job.id)).result(60)
+    rig.daemon.request(new_job(replace(spec(), name="other"))).result(60)
     rig.daemon.stop()
     assert replay(files_of(tmp_path)).first_difference is None
 
@@ -529,7 +531,7 @@ def test_replay_is_unchanged_by_a_reader_of_the_state(tmp_path: Path) -> None:
 def test_journal_file_ends_with_the_step_that_broke_the_engine(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived(None))  # type: ignore[arg-type] # no such event can come
-    rig.daemon.submit(spec()).result(60)
+    rig.daemon.request(new_job(spec())).result(60)
     rig.daemon.stop()
     assert rig.daemon.failure is None
     broken, anew = files_of(tmp_path)

@@ -4,11 +4,12 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.offer import resources_of
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, offer
 
 
@@ -50,7 +51,7 @@ def test_disk_is_given_once_in_one_match(world: World) -> None:
 def test_explanation_names_the_disk_that_is_lacking(world: World) -> None:
     world.submit(disk_mib=100)
     world.offers(offer("o1", disk=60))
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
     assert [(row.reason, row.example) for row in why.funnel] == [
         (Stage.DISK, "a1.example lacks 40 MiB of disk")
     ]
@@ -86,7 +87,7 @@ def test_disk_is_given_back_at_the_end_of_a_job(world: World) -> None:
     runs(world, "j1", "a1", 100)
     world.submit("j2", disk_mib=100)
     world.offers(offer("o2", "a1"))
-    nearest = StateView(world.state, world.settings, world.now).explain(JobId("j2")).nearest
+    nearest = explain_job(View(world.state, world.settings, world.now), JobId("j2")).nearest
     assert nearest is not None
     assert nearest.hostname == "a1.example"
     world.status(world.job("j1").task_id or "", "TASK_FINISHED")

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobSpec, JobState
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.policy.apps.ports import choose, enough
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, offer, spec
 from mesos_gpu.wire.jobs import spec_from_mapping
 
@@ -141,7 +142,7 @@ def test_job_that_lacks_ports_alone_is_given_no_time_of_its_start(
     assert world.job("holder").state is JobState.STARTING
     world.submit("late", ports=ports)
     world.offers(replace(offer("o2"), ports=(PortRange(101, 101),)))
-    answer = StateView(world.state, world.settings, world.now).explain(JobId("late"))
+    answer = explain_job(View(world.state, world.settings, world.now), JobId("late"))
     assert answer.estimate is not None
     assert answer.estimate.at is None
     assert answer.estimate.basis.startswith("ports of a1.example have no known end of use: it ")

@@ -5,6 +5,8 @@ from typing import Any
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import Placement
@@ -13,7 +15,6 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, spec
 
 HALF = {"gpus": 1, "gpu_milli": 500}
@@ -55,7 +56,7 @@ def rest(world: World) -> list[fx.Effect]:
 
 
 def why(world: World, name: str) -> Why:
-    return StateView(world.state, world.settings, world.now).explain(JobId(name))
+    return explain_job(View(world.state, world.settings, world.now), JobId(name))
 
 
 def states(world: World, *names: str) -> list[str]:

@@ -9,6 +9,8 @@ from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.queue_why import queue_why
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import MAX_KILLS
 from mesos_gpu.engine.tasks.starting import TIMED_OUT
@@ -20,7 +22,6 @@ from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, MIN_BACK_OFF_S, PROBE_SIZE
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 from tests.unit.engine.tenancy.lending import Tenants
 
@@ -60,7 +61,7 @@ def running(world: World, agent: str, count: int) -> None:
 
 
 def why(world: World, name: str) -> str:
-    return StateView(world.state, world.settings, world.now).explain(JobId(name)).summary
+    return explain_job(View(world.state, world.settings, world.now), JobId(name)).summary
 
 
 def test_launch_window_bounds_the_launches_of_an_agent(world: World) -> None:
@@ -223,7 +224,7 @@ def time_out(world: World, agent: str) -> None:
 
 
 def agents_backed_off(world: World) -> float:
-    families = metrics(snapshot(StateView(world.state, world.settings, world.now)))
+    families = metrics(snapshot(View(world.state, world.settings, world.now)))
     ((_, number),) = {each.name: each.samples for each in families}["mesos_gpu_nodes_backed_off"]
     return number
 
@@ -392,7 +393,7 @@ def test_explanation_names_the_agent_whose_turn_a_job_waits_for(world: World) ->
     submit(world, 100)
     offered(world, "a1", "a2")
     offered(world, "a1", "a2")
-    answer = StateView(world.state, world.settings, world.now).explain(JobId("j99"))
+    answer = explain_job(View(world.state, world.settings, world.now), JobId("j99"))
     assert answer.summary.startswith("waits for its turn on a1.example (and on 1 more node): 32 launches")
     assert [each.stage for each in answer.nodes] == [Stage.PACE, Stage.PACE]
     assert answer.can_ever_run

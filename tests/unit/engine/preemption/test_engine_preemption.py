@@ -6,12 +6,13 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of
 
 
@@ -73,7 +74,7 @@ def test_preemption_victim_gets_notice_and_its_place_back(world: World) -> None:
     effects = world.tick(5)
     assert only(effects, fx.Kill) == fx.Kill(TaskId("low.1"), "a1", 30.0)  # type: ignore[arg-type]
     assert world.job("low").message.startswith("makes room for job big, whose priority is 10, not 0")
-    why = StateView(world.state, world.settings, world.now).explain(JobId("big"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("big"))
     assert why.summary.startswith("waits for the end of low, asked for to make room; they have ended by ")
     world.status("low.1", "TASK_KILLED")
     low = world.job("low")

@@ -6,6 +6,8 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import defrag_problem, explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.ids import AgentId, JobId
@@ -14,7 +16,6 @@ from mesos_gpu.model.jobs.job import JobState, Placement
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.room.defrag import plan
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import gpu, spec
 from tests.property.placement.test_gang_search import Racks
 
@@ -55,7 +56,7 @@ def submit(world: Racks, name: str, tasks: int = 1, gpus: int = 1, **more: Any) 
 
 
 def why(world: Racks, name: str) -> Why:
-    return StateView(world.state, world.settings, world.now).explain(JobId(name))
+    return explain_job(View(world.state, world.settings, world.now), JobId(name))
 
 
 @pytest.mark.parametrize("wish", [ONE_RACK, FEW_RACKS])
@@ -152,7 +153,7 @@ def test_agent_that_contradicts_the_others_is_outside_of_the_levels() -> None:
     arrive(world, "b2/r1")
     world.offer_again()
     words = "rack r1 is in block b1 on a0.example, and in block b2 on a2.example"
-    view = StateView(world.state, world.settings, world.now)
+    view = View(world.state, world.settings, world.now)
     assert view.fabric.outside == {AgentId("a2"): words}
     assert submit(world, "gang", 6, topology=ONE_RACK) == []
     reasons = {node.hostname: node.reasons for node in why(world, "gang").nodes}
@@ -242,10 +243,10 @@ def test_plan_of_moves_makes_room_in_one_rack() -> None:
         world.starts()
     for wish, moves in ((ONE_RACK, 2), (FEW_RACKS, 0)):
         asked = spec(tasks=3, gpus=1, cpus=0.1, mem_mib=32, topology=wish)
-        made = plan(StateView(world.state, world.settings, world.now).defrag(asked))
+        made = plan(defrag_problem(View(world.state, world.settings, world.now), asked))
         assert len(made.moves) == moves, made
         assert len(made.targets) == 3
         assert ("a2.example" in {target.hostname for target in made.targets}) == (wish is FEW_RACKS)
     asked = spec(tasks=4, gpus=1, cpus=0.1, mem_mib=32, topology=ONE_RACK, segment=2)
-    made = plan(StateView(world.state, world.settings, world.now).defrag(asked))
+    made = plan(defrag_problem(View(world.state, world.settings, world.now), asked))
     assert made.reason == "no plan: moves are not planned for jobs with segments"

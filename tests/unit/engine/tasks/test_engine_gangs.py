@@ -8,6 +8,8 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.problems import problems
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -18,7 +20,6 @@ from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.saves import SaveJob, SaveTask
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of, spec
 
 
@@ -349,7 +350,7 @@ def test_gang_estimate_is_unknown_beside_a_job_without_an_end(world: World) -> N
     world.status("endless.1", "TASK_RUNNING", agent="a0")
     world.offers(offer("rest", "a0", gpus=1, cpus=6))
     gang(world)
-    estimate = StateView(world.state, world.settings, world.now).explain(JobId("j1")).estimate
+    estimate = explain_job(View(world.state, world.settings, world.now), JobId("j1")).estimate
     assert estimate is not None
     assert estimate.at is None
     assert "nobody knows when job endless ends" in estimate.basis
@@ -361,7 +362,7 @@ def test_gang_estimate_is_that_of_the_last_node_to_be_ready(world: World) -> Non
     world.status("limited.1", "TASK_RUNNING", agent="a0")
     world.offers(offer("rest", "a0", gpus=1, cpus=6))
     gang(world)
-    estimate = StateView(world.state, world.settings, world.now).explain(JobId("j1")).estimate
+    estimate = explain_job(View(world.state, world.settings, world.now), JobId("j1")).estimate
     assert estimate is not None
     assert estimate.at == world.now + 100
     assert "then there is room for all its 3 tasks" in estimate.basis
@@ -376,8 +377,8 @@ def test_gang_that_can_never_start_hides_no_single_job_that_asks_for_the_same(wo
     world.submit("pair", gpus=2)
     world.submit("waits", gpus=1, timeout_s=2000.0)
     assert world.job("waits").state is JobState.PENDING, "what is free is kept for the pair"
-    view = StateView(world.state, world.settings, world.now)
-    assert view.explain(JobId("j1")).estimate != view.explain(JobId("pair")).estimate
-    pair = view.explain(JobId("pair")).estimate
+    view = View(world.state, world.settings, world.now)
+    assert explain_job(view, JobId("j1")).estimate != explain_job(view, JobId("pair")).estimate
+    pair = explain_job(view, JobId("pair")).estimate
     assert pair is not None
     assert pair.at == world.now + 1000

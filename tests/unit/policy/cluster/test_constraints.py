@@ -9,6 +9,8 @@ import pytest
 
 from mesos_gpu.cli.types import CONSTRAINT, TOPOLOGY
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import AgentId, JobId
@@ -19,7 +21,6 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.policy.cluster.constraints import Placed, violated
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, saved_of, spec
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.constraints import constraint_of
@@ -476,7 +477,7 @@ def test_constrained_job_refuses_nothing_in_the_name_of_others(world: World) -> 
 
 def test_explanation_names_the_constraint_that_a_node_violates(world: World) -> None:
     submit(world, "j1", "j2", "j3", "j4", app="web", constraints="hostname UNIQUE")
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j4"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j4"))
     assert why.can_ever_run
     name = next(n for n in ("j1", "j2", "j3") if where(world, n) == "a2")
     reasons = {node.hostname: node.reasons for node in why.nodes}
@@ -499,7 +500,7 @@ def test_explanation_reports_constraints_that_no_node_meets(
     world: World, fields: dict[str, object], summary: str
 ) -> None:
     submit(world, "j1", **fields)
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
     assert (why.can_ever_run, why.summary) == (False, f"no node meets its constraints; {summary}")
     assert why.estimate is not None
     assert why.estimate.at is None
@@ -508,7 +509,7 @@ def test_explanation_reports_constraints_that_no_node_meets(
 def test_gpus_count_only_where_constraints_let_it(world: World) -> None:
     world.node("a4", gpu("g1"), gpu("g2"))
     submit(world, "j1", gpus=1, constraints="rack LIKE a[1-3]")
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
     assert (why.can_ever_run, why.summary) == (False, "asks for 1 GPU, and no node reports any")
 
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.pattern import cost, problem_of
 from mesos_gpu.policy.cluster import verdicts
 from mesos_gpu.policy.cluster.verdicts import WORK_IN_ALL, WORK_OF_JOB, Verdicts
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, offer, spec
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
 from mesos_gpu.wire.jobs import spec_from_mapping
@@ -94,10 +95,10 @@ def test_costly_job_starts_as_soon_as_one_agent_is_known_to_do(world: World) -> 
 
 def test_explanation_reports_a_costly_constraint_still_to_be_compared(world: World, work: list[int]) -> None:
     world.feed(submitted("never", constraints=costly(1), cpus=1000.0))
-    why = StateView(world.state, world.settings, world.now).explain(JobId("never"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("never"))
     assert "still to be compared with this agent" in str(why)
     before = dict(world.state.match.verdicts)
-    StateView(world.state, world.settings, world.now).explain(JobId("never"))
+    explain_job(View(world.state, world.settings, world.now), JobId("never"))
     assert world.state.match.verdicts == before, "a reader changes nothing"
 
 

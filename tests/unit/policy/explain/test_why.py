@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
@@ -18,7 +20,6 @@ from mesos_gpu.model.resources import AMOUNTS, Resources
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, request, seen, spec
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -395,7 +396,7 @@ def test_work_without_gpus_is_kept_off_nodes_with_gpus() -> None:
     world.register()
     world.node("a1", gpu("g0"))
     world.submit()
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
     example = "a1.example has GPUs, and this work without GPUs keeps off such nodes"
     assert funnel_of(why) == [("scarce", 1, 0, example)]
     assert (why.summary, why.can_ever_run) == (f"no node meets its constraints; {example}", False)
@@ -407,7 +408,7 @@ def test_explanation_reports_a_refused_claim() -> None:
     world.node("a1", gpu("g0"))
     world.state.gpus.contested[GpuId("g0")] = world.now + 5
     world.submit(gpus=1)
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
     assert why.nodes[0].reasons == ("lacks 1 GPU: g0 is used by others: a claim of it was refused",)
 
 
@@ -416,7 +417,7 @@ def test_explanation_of_a_gang_that_exceeds_a_limit() -> None:
     world.register()
     world.node("a1", *cards("g", 6))
     world.submit(gpus=2, tasks=3, queue="lab")
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
     assert (why.summary, why.can_ever_run) == ("queue lab may hold 4 GPUs, and it asks for 6", False)
 
 
@@ -429,7 +430,7 @@ def test_constraints_between_its_own_tasks_count() -> None:
     for agent in ("a1", "a2"):
         world.node(agent, *cards(agent, 4))
     world.submit(tasks=3, constraints=(Constraint("hostname", Operator.UNIQUE),), gpus=1)
-    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("j1"))
     assert (why.tasks_fit, why.can_ever_run) == (2, True)
     assert "; 2 of 3 tasks fit; nearest is a1.example, which has room for 1 of its 3 tasks" in why.summary
     world.node("a3", *cards("a3", 1))

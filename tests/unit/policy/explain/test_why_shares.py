@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.jobs import explain_job
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.shares.card import Ability, Sharing
@@ -14,7 +16,6 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, seen
 from tests.unit.policy.explain.test_why import BIG, JOB, NOW, PLAIN, SMALL, ask, node
 
@@ -106,8 +107,8 @@ def test_explanation_of_a_share_names_the_jobs_and_dimension_that_fill_a_card() 
     }
     for name, fields in wanted.items():
         world.submit(name, gpus=1, **fields)
-    view = StateView(world.state, world.settings, world.now)
-    said = {name: view.explain(JobId(name)).nodes[0].reasons for name in wanted}
+    view = View(world.state, world.settings, world.now)
+    said = {name: explain_job(view, JobId(name)).nodes[0].reasons for name in wanted}
     lacks = "lacks 1 GPU with room for its share: g0 is full by"
     assert said == {
         "memory": (
@@ -119,7 +120,7 @@ def test_explanation_of_a_share_names_the_jobs_and_dimension_that_fill_a_card() 
         ),
         "card": ("lacks 1 GPU: g0 is used by most, some; g1 is used by whole",),
     }
-    assert view.explain(JobId("memory")).can_ever_run
+    assert explain_job(view, JobId("memory")).can_ever_run
 
 
 def _said(node: NodeCapacity, asked: Request) -> str:
@@ -136,7 +137,7 @@ def test_explanation_of_a_share_names_the_user_of_an_mps_card() -> None:
     world.submit("anns", gpus=1, gpu_milli=300, user="ann")
     world.offers(offer("o1", "a1", gpus=1))
     world.submit("bobs", gpus=1, gpu_milli=300, user="bob")
-    why = StateView(world.state, world.settings, world.now).explain(JobId("bobs"))
+    why = explain_job(View(world.state, world.settings, world.now), JobId("bobs"))
     assert why.nodes[0].reasons == (
         "lacks 1 GPU with room for its share: g0 is user ann's alone, as long as its shares are kept by MPS "
         "(it is shared by anns)",
@@ -152,7 +153,7 @@ def test_explanation_of_a_share_reports_a_drained_card_as_drained() -> None:
     world.offers(offer("o1", "a1", gpus=1))
     world.feed(ev.DrainRequested(Target.GPU, "g0", "the fan", "ann"))
     world.submit("late", gpus=1, gpu_milli=100)
-    (words,) = StateView(world.state, world.settings, world.now).explain(JobId("late")).nodes[0].reasons
+    (words,) = explain_job(View(world.state, world.settings, world.now), JobId("late")).nodes[0].reasons
     assert words.startswith("lacks 1 GPU with room for its share: g0 is drained since ")
     assert words.endswith("(drained by ann: the fan), and is used by holder")
 

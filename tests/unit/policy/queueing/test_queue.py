@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from mesos_gpu.cli import main
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.indexes.leaves import rank_in_leaf
+from mesos_gpu.engine.reading.jobs import explain_job, waiting_jobs
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
@@ -22,7 +24,6 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority, position_of
 from mesos_gpu.policy.room.reservation import after_launch, ends_by, leave_of, outlasts, reserve
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, request, saved_of, spec
 
 NOW = 1000.0
@@ -328,8 +329,8 @@ def pending(made: World) -> set[str]:
     return {each.id for each in made.state.work.jobs.values() if each.state is JobState.PENDING}
 
 
-def view(made: World) -> StateView:
-    return StateView(made.state, made.settings, made.now)
+def view(made: World) -> View:
+    return View(made.state, made.settings, made.now)
 
 
 def test_stream_of_small_endless_jobs_does_not_starve_a_large_one() -> None:
@@ -361,9 +362,11 @@ def test_resources_that_do_not_come_back_are_waited_for_a_minute() -> None:
     run(made, "y", gpus=4, timeout_s=1000)
     made.submit("big", gpus=4)
     made.status("x.1", "TASK_FINISHED", agent="a0")  # and another framework gets them
-    assert view(made).waiting(1)[0].estimate.basis == "what it needs is free on a0.example"
+    assert waiting_jobs(view(made), 1)[0].estimate.basis == "what it needs is free on a0.example"
     made.tick(70)
-    assert view(made).waiting(1)[0].estimate.basis.startswith("job y has run 70s of its timeout_s 16m on a1")
+    assert waiting_jobs(view(made), 1)[0].estimate.basis.startswith(
+        "job y has run 70s of its timeout_s 16m on a1"
+    )
 
 
 def test_backfill_uses_what_the_large_job_waits_for_if_it_ends_before() -> None:
@@ -426,7 +429,7 @@ def test_priority_comes_before_age() -> None:
     run(made, "long", gpus=4)
     made.submit("low", gpus=4)
     made.submit("high", gpus=4, priority=10)
-    assert [each.job.id for each in view(made).waiting(9)] == ["high", "low"]
+    assert [each.job.id for each in waiting_jobs(view(made), 9)] == ["high", "low"]
     end(made, "long")
     assert pending(made) == {"low"}
 
@@ -470,10 +473,10 @@ def test_limit_of_a_queue_does_not_starve_its_first_job() -> None:
     made.submit("cpu", queue="lab")  # a limit of GPUs is none of cpus
     made.submit("quick", gpus=1, queue="lab", timeout_s=200)
     assert pending(made) == {"big", "small"}
-    assert view(made).explain(JobId("small")).summary == (
+    assert explain_job(view(made), JobId("small")).summary == (
         "waits for its queue: queue lab may hold 4 GPUs, and holds 4"
     )
-    kept = view(made).waiting(1)[0].kept
+    kept = waiting_jobs(view(made), 1)[0].kept
     assert kept is not None
     assert (kept.hostname, kept.at) == (None, made.now + 300)
 
@@ -486,7 +489,7 @@ def test_reservation_keeps_a_part_of_its_queue_limit() -> None:
     made.submit("small", gpus=1, queue="lab")
     made.submit("elsewhere", gpus=1)
     assert pending(made) == {"big", "small"}
-    assert view(made).explain(JobId("small")).summary == (
+    assert explain_job(view(made), JobId("small")).summary == (
         "waits for its queue: queue lab may hold 4 GPUs, and holds 0; the rest is kept for a job before it"
     )
 
@@ -498,14 +501,14 @@ def test_explanation_names_place_reservation_and_estimate() -> None:
     made.submit("big", gpus=4, timeout_s=60)
     give(made, "a0")
     made.submit("small", gpus=1)
-    why = view(made).explain(JobId("big"))
+    why = explain_job(view(made), JobId("big"))
     assert why.queue_position == 0
     assert why.estimate is not None
     assert why.estimate.at == made.now + 420
     assert why.estimate.basis == (
         "job long has run 3m of its timeout_s 10m on a0.example; then 4 GPUs are free there"
     )
-    why = view(made).explain(JobId("small"))
+    why = explain_job(view(made), JobId("small"))
     assert why.queue_position == 1
     assert why.summary.endswith("which keeps room for job big, which is before it")
     assert why.estimate is not None
@@ -525,14 +528,14 @@ def test_explanation_estimates_from_the_history_of_a_name() -> None:
     made.now += 60
     made.submit("three", gpus=3)
     made.submit("four", gpus=4, queue="q2")
-    three, four = view(made).waiting(9)
+    three, four = waiting_jobs(view(made), 9)
     assert (three.estimate.at, three.kept is not None and three.kept.at) == (made.now + 240, None)
     assert three.estimate.basis == (
         "job now has run 60s, and the one finished job named train is 5m, on a0.example; "
         "then 3 GPUs are free there"
     )
     assert four.estimate.at is None
-    assert view(made).explain(JobId("three")).estimate == three.estimate
+    assert explain_job(view(made), JobId("three")).estimate == three.estimate
 
 
 @pytest.mark.long
@@ -568,8 +571,8 @@ def test_reading_changes_nothing() -> None:
     made.submit("big", gpus=4)
     before = repr(made.state)
     made.now += 100
-    view(made).waiting(10)
-    view(made).explain(JobId("big"))
+    waiting_jobs(view(made), 10)
+    explain_job(view(made), JobId("big"))
     assert repr(made.state) == before
 
 
@@ -579,7 +582,7 @@ def test_drained_or_lost_node_is_not_kept() -> None:
     run(made, "y", gpus=4, timeout_s=50)
     made.submit("big", gpus=4)
     made.state.cluster.set_node(replace(made.state.cluster.nodes[AgentId("a0")], lost_at=made.now))
-    kept = view(made).waiting(1)[0].kept
+    kept = waiting_jobs(view(made), 1)[0].kept
     assert kept is not None
     assert (kept.hostname, kept.gpus) == ("a1.example", tuple(GpuId(f"g1{i}") for i in range(4)))
 

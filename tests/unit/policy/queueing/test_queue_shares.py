@@ -6,6 +6,7 @@ from mesos_gpu.engine.indexes.charges import ALL
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.reading.jobs import explain_job, queue_uses, waiting_jobs
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.resources import NOTHING
@@ -30,8 +31,8 @@ def test_limit_counts_shares_in_thousandths() -> None:
     assert backlog.over_limit(made.job("c"))
     ledger.rollback(1)
     assert not backlog.over_limit(made.job("c"))
-    assert view(made).explain(JobId("two")).summary == ("queue lab may hold 1 GPU, and it asks for 1.02")
-    assert [(use.limit_gpus, use.used_gpus) for use in view(made).queues()] == [(1, 0)]
+    assert explain_job(view(made), JobId("two")).summary == ("queue lab may hold 1 GPU, and it asks for 1.02")
+    assert [(use.limit_gpus, use.used_gpus) for use in queue_uses(view(made))] == [(1, 0)]
 
 
 def test_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
@@ -44,13 +45,13 @@ def test_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
     made.submit("free", gpus=1, gpu_milli=250)
     made.submit("whole", gpus=1, queue="lab")
     assert pending(made) == {"j4", "whole"}
-    (use,) = [use for use in view(made).queues() if use.name == "lab"]
+    (use,) = [use for use in queue_uses(view(made)) if use.name == "lab"]
     assert (use.limit_gpus, use.used_gpus, use.waiting) == (1, 1, 2)
     assert (
-        view(made).explain(JobId("j4")).summary
+        explain_job(view(made), JobId("j4")).summary
         == "waits for its queue: queue lab may hold 1 GPU, and holds 1"
     )
-    waits = view(made).waiting(2)
+    waits = waiting_jobs(view(made), 2)
     assert [
         (each.job.id, each.estimate.basis.partition("; then ")[2].partition("; ")[0]) for each in waits
     ] == [
@@ -61,7 +62,7 @@ def test_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
         made.status(f"j{n}.1", "TASK_FINISHED", agent="a1")
         made.offers(offer(f"y{n}", "a1", cpus=8, gpus=0))
     assert pending(made) == {"whole"}
-    (use,) = [use for use in view(made).queues() if use.name == "lab"]
+    (use,) = [use for use in queue_uses(view(made)) if use.name == "lab"]
     assert use.used_gpus == 0.75
 
 
@@ -77,7 +78,7 @@ def test_share_waits_for_a_part_of_a_card_and_the_queue_says_which() -> None:
     made.submit("whole", gpus=1)
     made.offers(offer("x3", "a1", cpus=8))
     made.submit("wants", gpus=1, gpu_milli=500)
-    (waits,) = view(made).waiting(1)
+    (waits,) = waiting_jobs(view(made), 1)
     assert waits.kept is not None
     assert (waits.kept.gpus, waits.kept.at) == (("s0",), made.now + 100)
     assert waits.estimate.basis == (
@@ -95,14 +96,14 @@ def test_limit_is_kept_by_a_restart_with_shares() -> None:
     made.submit("half", gpus=1, gpu_milli=500, queue="lab")
     assert pending(made) == set()
     made.state = State.restored(made.now, saved_of(made.state))
-    (use,) = view(made).queues()
+    (use,) = queue_uses(view(made))
     assert use.used_gpus == 0.5
 
 
 def test_job_above_its_queues_limit_is_told_so() -> None:
     made = world(queue_limits={"lab": 2})
     made.submit("x", gpus=3, queue="lab")
-    why = view(made).explain(JobId("x"))
+    why = explain_job(view(made), JobId("x"))
     assert (why.summary, why.can_ever_run) == ("queue lab may hold 2 GPUs, and it asks for 3", False)
-    (use,) = view(made).queues()
+    (use,) = queue_uses(view(made))
     assert (use.name, use.limit_gpus, use.used_gpus, use.waiting) == ("lab", 2, 0, 1)

@@ -8,6 +8,7 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.role import ASK_AGAIN_S
+from mesos_gpu.engine.reading.jobs import waiting_jobs
 from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.testing.builders import World
 from tests.unit.policy.queueing.test_queue import run, view, world
@@ -33,7 +34,7 @@ def test_gpus_that_a_limit_keeps_off_offers_are_still_the_nodes(role: Role | Non
     if role is not None:
         made.feed(ev.RoleRead(role))
     made.tick(70)
-    assert view(made).waiting(1)[0].estimate.basis.startswith(basis)
+    assert waiting_jobs(view(made), 1)[0].estimate.basis.startswith(basis)
 
 
 def why(made: World, name: str) -> str:

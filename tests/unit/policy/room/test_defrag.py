@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.engine.reading.jobs import defrag_problem
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -23,7 +25,6 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import gpu, offer, request, spec
 
 NOW = 10_000.0
@@ -91,7 +92,7 @@ class Cluster:
                 gpus=len(node.gpus) - sum(job.gpus for job in jobs),
             )
             self.state.cluster.hold_offer(left)
-        return plan(StateView(self.state, settings, NOW).defrag(spec(**fields)))
+        return plan(defrag_problem(View(self.state, settings, NOW), spec(**fields)))
 
 
 def moves(made: Plan) -> list[tuple[str, str, str]]:
@@ -142,7 +143,7 @@ def chained() -> Cluster:
 def test_room_is_made_for_a_job_that_makes_room(small: int) -> None:
     cluster = chained()
     cluster.plan(gpus=4)
-    made = plan(StateView(cluster.state, SETTINGS, NOW).defrag(spec(gpus=4)), small=small)
+    made = plan(defrag_problem(View(cluster.state, SETTINGS, NOW), spec(gpus=4)), small=small)
     assert moves(made) == [("thin", "n1", "n3"), ("wide", "n2", "n1")]
     assert (made.proven, made.lost_gpu_s, made.targets[0].hostname) == (True, 400.0, "n2")
 
@@ -261,7 +262,7 @@ def test_plan_keeps_an_app_apart_while_it_moves(small: int) -> None:
 def problem(cluster: Cluster, **fields: Any) -> Problem:
     """The problem of the cluster as it is."""
     cluster.plan(**fields)
-    return StateView(cluster.state, SETTINGS, NOW).defrag(spec(**fields))
+    return defrag_problem(View(cluster.state, SETTINGS, NOW), spec(**fields))
 
 
 def test_plan_keeps_a_request_away_from_what_it_must() -> None:

@@ -9,13 +9,13 @@ import pytest
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, only
 from mesos_gpu.wire.mesos import report, seal
 from mesos_gpu.wire.mesos.v1 import status_from_json
@@ -131,7 +131,7 @@ def test_update_without_a_seal_changes_nothing_and_the_card_stays_held(world: Wo
     assert world.state.gpus.holders == {GpuId("g0"): task_id}
     assert "seal" in only(effects, fx.Disbelieve).why
     assert every(effects, fx.Acknowledge), "Mesos would repeat it, and hold back what comes after it"
-    counted = {m.name: m.samples for m in metrics(snapshot(StateView(world.state, world.settings, 0.0)))}
+    counted = {m.name: m.samples for m in metrics(snapshot(View(world.state, world.settings, 0.0)))}
     ((_, number),) = counted["mesos_gpu_disbelieved_updates_total"]
     assert number == 1
     say(world, task_id, "TASK_FINISHED", 2)

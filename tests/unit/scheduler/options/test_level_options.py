@@ -14,6 +14,7 @@ from mesos_gpu.api.v1.cluster.nodes import all_nodes
 from mesos_gpu.cli import main
 from mesos_gpu.cli.host.of_scheduler import of_status
 from mesos_gpu.cli.reach.reach import Reach
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import BadConfiguration
@@ -22,7 +23,6 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.scheduler import __main__ as command
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.narrator import Narrator
-from mesos_gpu.scheduler.view import StateView
 from tests.unit.scheduler.test_share_options import settings_of
 
 LEVELS = ("block", "rack")
@@ -144,7 +144,7 @@ def test_node_outside_of_the_levels_is_shown_with_its_contradiction() -> None:
     state = State(started_at=0.0)
     for each in NODES:
         state.cluster.set_node(each)
-    view = StateView(state, Settings("e", "m", levels=LEVELS), 1.0)
+    view = View(state, Settings("e", "m", levels=LEVELS), 1.0)
     assert {each["hostname"]: each["level_problem"] for each in all_nodes(view)} == {
         "a0": None,
         "a1": None,

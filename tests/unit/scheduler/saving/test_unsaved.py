@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from mesos_gpu.adapters.replicated.log import Deposed
+from mesos_gpu.api.asking import job_kill, new_job
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import MesosGpuError, NoRoom
@@ -74,11 +75,11 @@ def refuse(store: Away, daemon: Daemon) -> None:
     """From now on nothing is kept; a job that was submitted then is decided, and not kept."""
     store.refuses = True
     with pytest.raises(NoRoom, match="kept in memory"):
-        daemon.submit(spec(name="unsaved")).result(60)
+        daemon.request(new_job(spec(name="unsaved"))).result(60)
 
 
 def test_unsaved_job_is_not_shown_until_it_is_saved(store: Away, daemon: Daemon) -> None:
-    daemon.submit(spec(name="saved")).result(60)
+    daemon.request(new_job(spec(name="saved"))).result(60)
     refuse(store, daemon)
     assert job_names(daemon) == ["saved"]
     store.refuses = False
@@ -86,7 +87,7 @@ def test_unsaved_job_is_not_shown_until_it_is_saved(store: Away, daemon: Daemon)
 
 
 def test_unsaved_jobs_are_not_shown_by_a_leader_that_is_deposed(store: Away, daemon: Daemon) -> None:
-    daemon.submit(spec(name="saved")).result(60)
+    daemon.request(new_job(spec(name="saved"))).result(60)
     refuse(store, daemon)
     shown = job_names(daemon)
     store.deposed = True
@@ -96,7 +97,7 @@ def test_unsaved_jobs_are_not_shown_by_a_leader_that_is_deposed(store: Away, dae
 
 
 def test_unsaved_launch_is_neither_shown_nor_sent(store: Away, daemon: Daemon, driver: FakeDriver) -> None:
-    job = daemon.submit(spec(name="saved")).result(60)
+    job = daemon.request(new_job(spec(name="saved"))).result(60)
     store.refuses = True
     daemon.put(ev.OffersArrived((offer("o1"),)))
     assert store.refused.wait(60)
@@ -120,7 +121,7 @@ def test_unsaved_change_answers_a_conflict_only_when_saved(store: Away, daemon: 
     """A conflict in an answer tells the caller that the other change is saved."""
     gate = threading.Event()
     daemon.read(lambda view: gate.wait(60))
-    first, second = daemon.set_access(ADMIN, 0), daemon.set_access(ADMIN, 0)
+    first, second = daemon.request(ev.AccessChanged(ADMIN, 0)), daemon.request(ev.AccessChanged(ADMIN, 0))
     store.refuses = True
     gate.set()
     for each in (first, second):
@@ -134,7 +135,7 @@ def test_unsaved_change_answers_a_conflict_only_when_saved(store: Away, daemon: 
 def test_unsaved_request_of_a_deposed_leader_fails_with_a_remedy(store: Away, daemon: Daemon) -> None:
     store.deposed = True
     with pytest.raises(MesosGpuError) as told:
-        daemon.submit(spec(name="unsaved")).result(60)
+        daemon.request(new_job(spec(name="unsaved"))).result(60)
     assert "not known" in told.value.what
     assert "look" in told.value.remedy
     assert daemon.wait(60)
@@ -144,6 +145,6 @@ def test_unsaved_refusal_of_a_deposed_leader_is_not_given(store: Away, daemon: D
     """A request that changes no state is not written, so no write is refused."""
     store.deposed = True
     with pytest.raises(MesosGpuError, match="not known"):
-        daemon.kill(JobId("elsewhere")).result(60)
+        daemon.request(job_kill(JobId("elsewhere"))).result(60)
     assert daemon.wait(60)
     assert isinstance(daemon.failure, Deposed)

@@ -1,0 +1,1 @@
+"""Functions that read the state for users: each takes a view, and changes nothing."""

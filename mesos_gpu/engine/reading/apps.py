@@ -1,0 +1,65 @@
+"""Readers of apps and their instances."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from mesos_gpu.engine.apps import delays, splits
+from mesos_gpu.engine.apps.deploying import check_change
+from mesos_gpu.engine.reading.view import View
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.rollout import Plan
+from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.queue import Ends, LaunchDelay
+from mesos_gpu.model.tasks.task import Task
+
+
+def check_apps(view: View, change: Plan) -> None:
+    """Compare a change of apps with limits and with the tree of queues.
+
+    Raises:
+        BadConfiguration, NotAccepted, TooMuch: It would be refused.
+    """
+    check_change(view.state, view.settings, view.now, change)
+
+
+def past_versions(view: View, app_id: str) -> Sequence[tuple[float, App]]:
+    """Return all versions of an app, oldest first."""
+    return [(version.version, version.app) for version in view.state.apps.app_versions.get(app_id, ())]
+
+
+def serving_tasks(view: View, app_id: str) -> Sequence[Task]:
+    """Return the tasks of an app that may get requests."""
+    return splits.serving(view.state, app_id)
+
+
+def instances_of(view: View, app_id: str) -> Sequence[Job]:
+    """Return the instances of an app that have not ended."""
+    return [view.state.work.jobs[job_id] for job_id in view.state.apps.instances.get(app_id, ())]
+
+
+def last_failures(view: View, app_ids: Collection[str]) -> Mapping[str, Job]:
+    """Return the latest failed instance of each app that has one: it ended by itself with an error, or was ended
+    because it was not healthy."""
+    return delays.last_failures(view.state, app_ids)
+
+
+def ends_of(view: View, app_id: str) -> Ends | None:
+    """Return how instances of an app ended by themselves lately, or None if none did."""
+    return delays.ends_of(view.state, app_id, view.now)
+
+
+def launch_delays(view: View) -> Mapping[str, LaunchDelay]:
+    """Return the current launch delays of apps that want more instances than they have."""
+    return delays.launch_delays(view.state, view.now)
+
+
+def check_results(view: View, task_id: TaskId) -> Sequence[CheckHealth]:
+    """Return the result of each check that the scheduler makes of a task, in its app's order; empty before the first
+    result."""
+    return view.state.apps.check_results.get(task_id, ())
+
+
+def readiness_of(view: View, task_id: TaskId) -> Readiness | None:
+    """Return the latest result of a task's readiness check, or None if there was none since the scheduler started."""
+    return view.state.apps.readiness.get(task_id)

@@ -1,0 +1,105 @@
+"""Readers of nodes and GPUs."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from mesos_gpu.engine.gpus import rolling, shared_gpus
+from mesos_gpu.engine.gpus.gpu_status import reported
+from mesos_gpu.engine.reading.view import View
+from mesos_gpu.engine.room.node_amounts import NodeAmounts, amounts_of
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.nodes.drain import Drain
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.node import GpuStatus
+from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.tasks.shared_gpu import SharedGpu
+from mesos_gpu.model.tasks.task import Task
+
+
+def gpu_statuses(view: View, on: Callable[[str], bool] | None = None) -> Sequence[GpuStatus]:
+    """Return each GPU once with its drains; a GPU is unknown while its node does not report.
+
+    Args:
+        view: View of the state.
+        on: Function that says whether GPUs of a host are wanted, by its name; None for all hosts.
+    """
+    return reported(view.state, view.settings, view.now, view.state.cluster.placed(on).values())
+
+
+def gpu_page(
+    view: View, on: Callable[[str], bool] | None, skip: int, limit: int | None
+) -> tuple[Sequence[GpuStatus], int]:
+    """Return a part of all GPUs, by host name and minor number, and the number of all.
+
+    Args:
+        view: View of the state.
+        on: Function that says whether GPUs of a host are wanted, by its name; None for all hosts.
+        skip: Number of GPUs that are left out first.
+        limit: Largest number of GPUs; None for all others.
+    """
+    placed = view.state.cluster.placed(on)
+    places = sorted(placed.values(), key=lambda place: (place[0].hostname, place[1].minor))
+    part = places[skip : None if limit is None else skip + limit]
+    return reported(view.state, view.settings, view.now, part), len(placed)
+
+
+def gpu_status(view: View, gpu_id: GpuId) -> GpuStatus | None:
+    """Return a GPU with its drains, or None if no node has reported it."""
+    place = view.state.cluster.place_of(gpu_id)
+    return None if place is None else reported(view.state, view.settings, view.now, [place])[0]
+
+
+def holder_of(view: View, gpu_id: GpuId) -> Task | None:
+    """Return the task that holds a GPU wholly, or None."""
+    return view.state.holder(gpu_id)
+
+
+def shared_gpu(view: View, gpu: Gpu) -> SharedGpu | None:
+    """Return what is granted of a GPU that tasks share, or None if it is not shared."""
+    if not is_shared(view, gpu.id):  # nearly all of thousands
+        return None
+    return shared_gpus.shared_gpu(view.state, view.settings, gpu)
+
+
+def is_shared(view: View, gpu_id: GpuId) -> bool:
+    """Return whether a GPU is open to shares."""
+    return gpu_id in view.state.gpus.sharers or gpu_id in view.state.gpus.covers
+
+
+def has_shares(view: View) -> bool:
+    """Return whether any GPU is open to shares."""
+    return bool(view.state.gpus.sharers or view.state.gpus.covers)
+
+
+def is_used(view: View, status: GpuStatus) -> bool:
+    """Return whether a task holds a GPU, or it is open to shares: for Mesos it is used in both cases."""
+    return holder_of(view, status.gpu.id) is not None or is_shared(view, status.gpu.id)
+
+
+def largest_for_shares(view: View) -> dict[str, int]:
+    """Return the largest memory in MiB that a GPU of each model has for shares."""
+    most_mib: dict[str, int] = {}
+    for node in view.nodes.values():
+        for gpu in node.gpus:
+            if gpu.sharing is not None:
+                most_mib[gpu.model] = max(most_mib.get(gpu.model, 0), gpu.sharing.memory_mib)
+    return most_mib
+
+
+def drain_of(view: View, hostname: str) -> Drain | None:
+    """Return the drain of a node, or None."""
+    return view.state.cluster.drain_of(hostname)
+
+
+def rolling_of(view: View) -> rolling.Rolling:
+    """Return the progress of the replacement of node monitors."""
+    return rolling.rolling(view.state, view.settings, view.now)
+
+
+def node_amounts(view: View, agents: Collection[AgentId]) -> Mapping[AgentId, NodeAmounts]:
+    """Return CPUs and memory of some nodes."""
+    return amounts_of(view.state, view.settings, agents)
+
+
+def unused_offers(view: View) -> Collection[Offer]:
+    """Return the latest offer of each agent of which nothing was used."""
+    return view.state.cluster.unused.values()

@@ -1,0 +1,92 @@
+"""Readers of queues, budgets and bookings."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from mesos_gpu.engine.bookings.documents import beside_bookings, refuse_unusable
+from mesos_gpu.engine.calendar.booked import booking_called
+from mesos_gpu.engine.explain import shares
+from mesos_gpu.engine.explain.queue_why import queue_why
+from mesos_gpu.engine.explain.trial import reclaims_of
+from mesos_gpu.engine.queue.budgets import all_periods, all_standing
+from mesos_gpu.engine.reading.view import View
+from mesos_gpu.engine.tenancy import accounts
+from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
+from mesos_gpu.engine.tenancy.planned import planned
+from mesos_gpu.model.bookings.booking import Booking
+from mesos_gpu.model.queue_plan import QueuePlan
+from mesos_gpu.model.queue_share import PathShare, QueueShare
+from mesos_gpu.model.queue_why import QueueWhy
+from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.accounts.budget import Standing
+from mesos_gpu.policy.accounts.sums import Row
+from mesos_gpu.policy.tenancy.checks import Findings
+from mesos_gpu.policy.times.hours import Span, span_at
+
+
+def queue_shares(view: View) -> Sequence[QueueShare]:
+    """Return each queue of the tree in each pool that has GPUs, or nothing without a tree."""
+    return shares.queue_shares(view.state, view.settings, view.now)
+
+
+def path_share(view: View, path: str) -> PathShare:
+    """Return what a queue's share follows from.
+
+    Raises:
+        NotFound: There is no such queue.
+    """
+    return shares.path_share(view.state, view.settings, path, view.now)
+
+
+def explain_queue(view: View, path: str) -> QueueWhy:
+    """Return why jobs of a queue wait.
+
+    Raises:
+        NotFound: There is no such queue.
+    """
+    return queue_why(view.state, view.settings, path, view.now)
+
+
+def check_queues(view: View, document: QueueDocument) -> Findings:
+    """Compare a document of queues with the present jobs, bookings and nodes.
+
+    Raises:
+        Conflict: Jobs would be in no leaf, or no user could use what is booked.
+    """
+    refuse_homeless(view.state, view.settings, document)
+    refuse_unusable(view.state, document)
+    of_queues = found_of(view.state, view.settings, document, view.now)
+    return beside_bookings(view.state, document, of_queues, view.now)
+
+
+def hours_of(view: View, document: QueueDocument) -> tuple[Span, Span | None]:
+    """Return what the hours of a document make of it now, and after that, or None if it stays so."""
+    now = span_at(document, view.now)
+    return now, None if now.until == inf else span_at(document, now.until)
+
+
+def plan_queues(view: View, document: QueueDocument) -> QueuePlan:
+    """Return what would change if a document were the next version."""
+    reclaims = reclaims_of(view.state, view.settings, document, view.now)
+    return replace(planned(view.state, document, view.now), reclaims=reclaims)
+
+
+def budget_standings(view: View) -> Sequence[Standing]:
+    """Return the standing of each budget that is a queue's, or that a user has paid from."""
+    return all_standing(view.state, view.now)
+
+
+def budget_periods(view: View) -> Sequence[Standing]:
+    """Return the standing of each budget at the end of its kept periods, and now."""
+    return all_periods(view.state, view.now)
+
+
+def unmet_demand(view: View) -> Sequence[Row]:
+    """Return what jobs that have not started wait for."""
+    return accounts.unmet(view.state, view.now)
+
+
+def find_booking(view: View, name: str) -> Booking | None:
+    """Return the booking of that id, or of that name if it has not ended, or None."""
+    return booking_called(view.state, name)
