@@ -185,7 +185,7 @@ class UndrainRequested(Change[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ResetRequested(Change[None]):
+class ResetRequested(Change[str]):
     """An operator wants a GPU that nobody holds reset; the request's id is new."""
 
     gpu_id: GpuId

@@ -28,14 +28,13 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.ports import Clock, Driver, SecretStore, Store
-from mesos_gpu.scheduler.calls import Calls
 from mesos_gpu.scheduler.control import ClusterPorts
 from mesos_gpu.scheduler.figures.meter import Meter
 from mesos_gpu.scheduler.happenings.follow import Happenings
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.listeners import Listeners
-from mesos_gpu.scheduler.messages import call_executor
+from mesos_gpu.scheduler.messages import Calls, call_executor
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.requests import PassedOver, Request, asked, refuse_all
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses

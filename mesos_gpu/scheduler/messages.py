@@ -1,23 +1,30 @@
-"""Effects of the engine that are one call of the driver each, and calls of executors to channels."""
+"""Execution of effects that are no saves, by the driver and the store of secrets; calls of executors to channels."""
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from mesos_gpu.adapters.secrets.deliveries import Deliveries, Sealed
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.complete import see_complete
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, MesosGpuError
-from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model import saves
+from mesos_gpu.model.ids import OfferId, TaskId
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.ports import Driver
+from mesos_gpu.ports import Driver, SecretStore
+from mesos_gpu.scheduler.control import ClusterPorts
+from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.wire.channel.call import Call, answer_to, encode_call
 from mesos_gpu.wire.mesos.notice import encode_notice
 from mesos_gpu.wire.mesos.resize import encode_request
 from mesos_gpu.wire.mesos.seal import secret_for
-from mesos_gpu.wire.mesos.v1 import reset_message, start_message
+from mesos_gpu.wire.mesos.v1 import reset_message, resources_to_json, start_message
 
+_NO_STORE: Final = "the scheduler has no store of secrets any more"
 logger = logging.getLogger("mesos_gpu.scheduler.daemon")
 
 
@@ -135,3 +142,130 @@ def call_executor(
     secret = secret_for(key, task.id)
     answers(answer_to(call, secret))
     driver.message(task.agent_id, task.executor_id, encode_call(call, secret))
+
+
+class Calls:
+    """Calls of the engine for the driver and the store of secrets; only for the engine's thread."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        settings: Settings,
+        key: bytes,
+        secrets: SecretStore | None,
+        put: Callable[[ev.Event], None],
+        publish: Callable[[fx.Publish], None],
+    ) -> None:
+        """Store what calls need; `look_at` must come before the first call.
+
+        Args:
+            driver: Driver that sends calls to the master.
+            settings: Settings of the engine.
+            key: Key that secrets of launches are made of.
+            secrets: Store of secrets of jobs, or None.
+            put: Function that gives the engine an event.
+            publish: Function that tells listeners of a job's change.
+        """
+        self._driver, self._settings, self._key, self._put = driver, settings, key, put
+        self._publish = publish
+        self._deliveries = Deliveries(secrets, put) if secrets is not None else None
+        self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
+
+    def look_at(self, state: State, ports: ClusterPorts) -> None:
+        """Use this state and these control ports from now on."""
+        self._state, self._ports = state, ports
+
+    def close(self) -> None:
+        """Stop work with secrets."""
+        if self._deliveries is not None:
+            self._deliveries.close()
+
+    def make(self, effects: Iterable[fx.Effect]) -> None:
+        """Carry out effects in their order, and leave out saves."""
+        for effect in effects:
+            if not isinstance(effect, saves.Save):
+                self._make(effect)
+
+    def _make(self, effect: fx.Effect) -> None:
+        try:
+            _HANDLERS[type(effect)](self, effect)
+        except MesosGpuError as error:
+            if not isinstance(effect, fx.Call):
+                raise
+            # Not lost: reconciliation, repeated kills and Mesos' own resends bring it up again; offers we owe.
+            logger.warning("%s was not delivered: %s", type(effect).__name__, error.what)
+            if isinstance(effect, fx.Launch | fx.Decline):
+                self._owed += effect.offer_ids
+
+    def void_owed(self) -> None:
+        """Forget offers that are owed: with a new subscription they are void."""
+        self._owed.clear()
+
+    def give_back_owed(self) -> None:
+        """Decline offers whose answer did not reach the master, which would keep them for the framework for ever.
+
+        The master ignores those that it has an answer of.
+        """
+        if not self._owed or not self._state.mesos.connected:
+            return
+        try:
+            self._driver.decline(self._owed, refuse_s=0.0)
+            self._owed.clear()
+        except MesosGpuError as error:
+            logger.warning("offers are still owed: %s", error.what)
+
+    def _disbelieve(self, effect: fx.Disbelieve) -> None:
+        logger.warning(
+            "%s of %s was not believed, and changes nothing: %s", effect.state, effect.task_id, effect.why
+        )
+
+    def _send(self, effect: fx.Call) -> None:
+        MESSAGES[type(effect)](self._driver, effect)
+
+    def _ask(self, effect: Any) -> None:
+        QUESTIONS[type(effect)](self._driver, self._put)
+
+    def _launch(self, effect: fx.Launch) -> None:
+        known = self._ports.now()
+        infos = [
+            to_task_info(task, self._settings, control_ports=known, key=self._key, sealed=self._sealed(task))
+            for task in effect.tasks
+        ]
+        self._driver.accept(
+            effect.offer_ids,
+            infos,
+            refuse_s=0.0,
+            reserve=resources_to_json(effect.reserve),
+            unreserve=resources_to_json(effect.unreserve),
+        )
+
+    def _sealed(self, launch: fx.LaunchTask) -> Sealed:
+        """Return the secrets of a task that has some."""
+        if launch.spec is None or not launch.spec.secrets:
+            return Sealed()
+        if self._deliveries is None:
+            return Sealed(problem=_NO_STORE)
+        return self._deliveries.sealed(launch, self._state.cluster.nodes.get(launch.task.agent_id))
+
+    def _read_secrets(self, effect: fx.ReadSecrets) -> None:
+        if self._deliveries is not None:
+            self._deliveries.read(effect.sources)
+            return
+        why = f"{_NO_STORE}: it needs --secrets-dir or --vault-url"
+        self._put(ev.SecretsRead(dict.fromkeys(effect.sources, why)))
+
+    def _forget_secrets(self, effect: fx.ForgetSecrets) -> None:
+        if self._deliveries is not None:
+            self._deliveries.forget(effect.sources)
+
+
+_HANDLERS: Final[Mapping[type, Callable[[Calls, Any], None]]] = {
+    **dict.fromkeys(MESSAGES, Calls._send),
+    fx.Launch: Calls._launch,
+    **dict.fromkeys(QUESTIONS, Calls._ask),
+    fx.Publish: lambda calls, effect: calls._publish(effect),
+    fx.Disbelieve: Calls._disbelieve,
+    fx.ReadSecrets: Calls._read_secrets,
+    fx.ForgetSecrets: Calls._forget_secrets,
+}
+see_complete("scheduler.messages._HANDLERS", _HANDLERS, fx.DONE_OUTSIDE)

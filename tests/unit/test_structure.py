@@ -1,14 +1,22 @@
 """Bounds of the structure of the engine's state, and of the seam between the REST interface and the engine."""
 
+import ast
 from collections.abc import Iterator
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
 import pytest
 
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.state import PARTS, State
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.ha.copy import Copy
 
+ROOT: Final = Path(__file__).parents[2]
 MAX_FIELDS: Final = 20  # of a part
+MAX_METHODS: Final = 25  # of a class
 KINDS: Final = (State, *(get_type_hints(State)[name] for name in PARTS))
 
 
@@ -29,3 +37,22 @@ def test_part_of_the_state_has_few_fields_and_each_has_a_type(kind: type[Any]) -
 def test_fields_of_all_parts_have_different_names() -> None:
     each: list[Field[Any]] = [field for kind in KINDS for field in fields(kind)]
     assert len({field.name for field in each}) == len(each)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, View, SchedulerApi, Daemon, Copy], ids=lambda kind: kind.__name__)
+def test_class_of_the_state_or_its_seam_has_few_methods(kind: type[Any]) -> None:
+    methods = [name for name, value in vars(kind).items() if callable(value) or isinstance(value, property)]
+    own = [name for name in methods if name == "__init__" or not name.startswith("__")]
+    assert len(own) <= MAX_METHODS
+
+
+def test_state_of_a_view_is_used_by_its_readers_alone() -> None:
+    uses = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("api", "scheduler", "cli", "local")
+        for path in (ROOT / "mesos_gpu" / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("state", "settings")
+        if isinstance(node.value, ast.Name) and node.value.id == "view"
+    ]
+    assert uses == []

@@ -35,6 +35,7 @@ _ANSWERS: Final[Mapping[type[ev.Change[Any]], Callable[[State, Any], Any]]] = {
     ev.DeploymentDeleted: lambda state, change: state.apps.deployments.get(change.new_id),
     ev.AccessChanged: lambda state, _: state.rights.access,
     ev.QueuesChanged: lambda state, _: state.quota.queues,
+    ev.ResetRequested: lambda _, change: change.request,
     ev.TokenCreated: lambda state, change: state.rights.tokens[change.token.id],
     **dict.fromkeys(
         (ev.BookingMade, ev.BookingChanged, ev.BookingCancelled),

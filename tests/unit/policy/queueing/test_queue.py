@@ -364,9 +364,8 @@ def test_resources_that_do_not_come_back_are_waited_for_a_minute() -> None:
     made.status("x.1", "TASK_FINISHED", agent="a0")  # and another framework gets them
     assert waiting_jobs(view(made), 1)[0].estimate.basis == "what it needs is free on a0.example"
     made.tick(70)
-    assert waiting_jobs(view(made), 1)[0].estimate.basis.startswith(
-        "job y has run 70s of its timeout_s 16m on a1"
-    )
+    basis = waiting_jobs(view(made), 1)[0].estimate.basis
+    assert basis.startswith("job y has run 70s of its timeout_s 16m on a1")
 
 
 def test_backfill_uses_what_the_large_job_waits_for_if_it_ends_before() -> None:
@@ -473,9 +472,8 @@ def test_limit_of_a_queue_does_not_starve_its_first_job() -> None:
     made.submit("cpu", queue="lab")  # a limit of GPUs is none of cpus
     made.submit("quick", gpus=1, queue="lab", timeout_s=200)
     assert pending(made) == {"big", "small"}
-    assert explain_job(view(made), JobId("small")).summary == (
-        "waits for its queue: queue lab may hold 4 GPUs, and holds 4"
-    )
+    why = explain_job(view(made), JobId("small"))
+    assert why.summary == "waits for its queue: queue lab may hold 4 GPUs, and holds 4"
     kept = waiting_jobs(view(made), 1)[0].kept
     assert kept is not None
     assert (kept.hostname, kept.at) == (None, made.now + 300)
@@ -489,8 +487,10 @@ def test_reservation_keeps_a_part_of_its_queue_limit() -> None:
     made.submit("small", gpus=1, queue="lab")
     made.submit("elsewhere", gpus=1)
     assert pending(made) == {"big", "small"}
-    assert explain_job(view(made), JobId("small")).summary == (
-        "waits for its queue: queue lab may hold 4 GPUs, and holds 0; the rest is kept for a job before it"
+    why = explain_job(view(made), JobId("small")).summary
+    assert (
+        why
+        == "waits for its queue: queue lab may hold 4 GPUs, and holds 0; the rest is kept for a job before it"
     )
 
 
