@@ -472,9 +472,7 @@ def test_limit_of_a_queue_does_not_starve_its_first_job() -> None:
     made.submit("cpu", queue="lab")  # a limit of GPUs is none of cpus
     made.submit("quick", gpus=1, queue="lab", timeout_s=200)
     assert pending(made) == {"big", "small"}
-    assert explain_job(view(made), JobId("small")).summary.endswith(
-        ": queue lab may hold 4 GPUs, and holds 4"
-    )
+    assert explain_job(view(made), JobId("small")).summary.endswith("may hold 4 GPUs, and holds 4")
     kept = waiting_jobs(view(made), 1)[0].kept
     assert kept is not None
     assert (kept.hostname, kept.at) == (None, made.now + 300)
