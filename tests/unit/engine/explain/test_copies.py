@@ -83,11 +83,13 @@ def test_copy_stays_as_it_was_whatever_follows(world: Tenants) -> None:
 def test_share_of_a_card_that_ends_stays_in_a_copy() -> None:
     world = world_of(card("g1"))
     submit(world, "j1", **HALF)
-    (shared,) = [view_of(world).shared(status.gpu) for status in view_of(world).gpus()]
+    (shared,) = [
+        nodes.shared_gpu(view_of(world), status.gpu) for status in nodes.gpu_statuses(view_of(world))
+    ]
     assert shared is not None
     assert len(shared.tenants) == 1
     copied = view_of(world).copied()
     task_id = world.job("j1").task_id
     assert task_id is not None
     world.status(task_id, "TASK_FINISHED", agent="a1")
-    assert [copied.shared(status.gpu) for status in copied.gpus()] == [shared]
+    assert [nodes.shared_gpu(copied, status.gpu) for status in nodes.gpu_statuses(copied)] == [shared]
