@@ -302,14 +302,14 @@ class Barriers:
         return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
-        """Return what the limits of a job leave to others if it still had ended tasks; None if they never let it again.
+        """Return what the limits of a job leave to others if it still had ended tasks; None if they do not let it again.
 
         Args:
             job: Job whose other tasks are being ended.
             agents: Agent of each ended task.
         """
         held, tasks = self._held, Counter(map(self._held.pool_of, agents))
-        if any(self._beyond_in(job, pool) for pool in tasks) and not self._tree.has_hours(held.queue_of(job)):
+        if any(self._beyond_in(job, pool) for pool in tasks):
             return None
         return tuple(
             Spare(

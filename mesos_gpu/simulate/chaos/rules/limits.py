@@ -277,9 +277,7 @@ def _is_plain(account: Account, job: Job, now: float) -> bool:
     is_ordered = tree.inherited(document, spec.queue, "order") is LineOrder.LAS
     if is_ordered or tree.order_of(document, spec.queue) or (document.version and not above):
         return False
-    every = document.queues.values()
-    owed = any(each.guarantee_gpus for each in every)
-    return not any(each.lend_limit_gpus for each in every) and (spec.preemptible or not owed)
+    return spec.preemptible or not any(each.guarantee_gpus for each in document.queues.values())
 
 
 def _gives_way(account: Account, other: Job, job: Job) -> bool:
@@ -301,17 +299,28 @@ def _bounds(account: Account, job: Job, pool: str, now: float) -> Iterator[Bound
     if limit is not None and job.spec.queue not in document.queues:
         holding = tree.holding(account, job.spec.queue, now)
         yield Bound(limit * WHOLE, job.spec.gpu_milli_in_all, _held_by(account, holding, pool))
+    if given := _lend_limits(document, pool):
+        amount, held = (
+            tree.sound(account, pool),
+            {p: tree.held(account, p, pool, now) for p in document.queues},
+        )
+        kept = kept_from(job.spec.queue, tree.scaled(document, pool, amount), given, held)
+        yield Bound(amount - kept, cost, _held_by(account, _holding(account, now), pool))
     user = _user(job)
     limits = document.users.get(user) or document.users.get("*")
     if limits is None:
         return
-    tops = (path for path in document.queues if "/" not in path)
-    tasks = [each for path in tops for each in tree.holding(account, path, now)]
+    tasks = _holding(account, now)
     own = [each for each in tasks if each.job_id and _user(account.disk.jobs[each.job_id]) == user]
     if limits.max_running is not None:
         yield Bound(limits.max_running, 1, {each.job_id: 1 for each in own if each.job_id})
     if limits.max_gpus is not None:
         yield Bound(round(limits.max_gpus * WHOLE), cost, _held_by(account, own, None))
+
+
+def _holding(account: Account, now: float) -> list[Task]:
+    tops = (path for path in account.queues.queues if "/" not in path)
+    return [each for path in tops for each in tree.holding(account, path, now)]
 
 
 def _held_by(account: Account, tasks: Iterable[Task], pool: str | None) -> Mapping[JobId, int]:
