@@ -302,7 +302,7 @@ class Barriers:
         return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
-        """Return what the limits of a job leave to others if it still had ended tasks; None if they do not let it again.
+        """Return what the limits of a job leave to others if it still had ended tasks; None if they let it no more.
 
         Args:
             job: Job whose other tasks are being ended.

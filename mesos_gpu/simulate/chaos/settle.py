@@ -26,6 +26,8 @@ _PATIENCE: Final = 50
 _ROLLED_OUT: Final = 200  # rounds until apps are as they are wanted
 _QUIET: Final = 60  # rounds until all has been said
 _STILL: Final = 6  # rounds in which nothing starts or ends, and matches have been made
+_HIGH: Final = 9  # priority that no other job has
+_LOWER: Final = 2  # jobs of low priority
 _MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
 _MOST_SMALL: Final = 16
 _OF_SMALL: Final = ("default", "small")  # their queues
@@ -58,6 +60,7 @@ def settle(world: World, *, stands: bool = False) -> None:
 
 def _stand(world: World) -> None:
     """Let time pass until nothing starts or ends for some rounds; then no limit may keep a job waiting without need."""
+    _challenge(world)
     still = 0
     for _ in range(_QUIET):
         before = _holding(world)
@@ -66,6 +69,26 @@ def _stand(world: World) -> None:
         if still == _STILL:
             limits.give_way(world.witness, world.now)
             return
+
+
+def _challenge(world: World) -> None:
+    """Hand in jobs of low priority in one queue, and when those run that have room one of high priority."""
+    queue = queues.LEAVES[world.serial % len(queues.LEAVES)]
+    for _ in range(_LOWER):
+        _submit_plain(world, queue, -_HIGH)
+    for _ in range(_STILL):
+        go_on(world)
+    _submit_plain(world, queue, _HIGH)
+    world.flush()
+
+
+def _submit_plain(world: World, queue: str, priority: int) -> None:
+    job_id = world.new_id("h")
+    world.mesos.facts[job_id] = Facts()
+    spec = JobSpec(
+        job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=priority, queue=queue, preemptible=True
+    )
+    world.inbox.append(ev.JobSubmitted(job_id, spec))
 
 
 def _holding(world: World) -> list[object]:

@@ -23,29 +23,35 @@ def _room_of_gangs_is_given_away(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(backlog, "given_up", lambda *asked: [])
 
 
-BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
+BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str], tuple[float, ...]]] = {
     "limits are missing in plans": (
         _limits_are_missing_in_plans,
         {"no limit keeps a job waiting that others give way to"},
+        chaos.QUEUES,
     ),
     "lend limits hold at starts alone": (
         _lend_limits_hold_at_starts_alone,
         {"nothing is lent beyond a lend limit"},
+        chaos.LENDING,
     ),
     "room of gangs is given away": (
         _room_of_gangs_is_given_away,
         {"no job behind a gang has what the gang gave up"},
+        chaos.RECLAIMS,
     ),
 }
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
-def test_chaos_of_lending_finds_a_seeded_bug_and_a_short_story(
-    bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("bug", "rules", "mix"), BUGS.values(), ids=BUGS)
+def test_chaos_of_limits_finds_a_seeded_bug_and_a_short_story(
+    bug: Callable[[pytest.MonkeyPatch], None],
+    rules: set[str],
+    mix: tuple[float, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bug(monkeypatch)
-    monkeypatch.setattr(chaos, "MIXES", (chaos.LENDING,))
+    monkeypatch.setattr(chaos, "MIXES", (mix,))
     assert_found(rules, monkeypatch)
 
 

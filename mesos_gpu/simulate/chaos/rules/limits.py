@@ -235,9 +235,9 @@ def give_way(account: Account, now: float) -> None:
         return  # members of arrays wait that are not on disk
     pending = [job for job in account.disk.jobs.values() if job.state is JobState.PENDING and job.spec.gpus]
     for job in pending:
-        if not _is_plain(account, job, now) or not _is_first(job, pending):
+        if not _is_plain(account, job, now):
             continue
-        beside = [each for each in pending if each.spec.queue != job.spec.queue]
+        beside = [each for each in pending if each is not job and not _is_behind(account, each, job, now)]
         lower = {each.id for each in account.disk.jobs.values() if _gives_way(account, each, job)}
         for pool in tree.pools_for(account.queues, job.spec):
             bounds = list(_bounds(account, job, pool, now))
@@ -251,11 +251,11 @@ def give_way(account: Account, now: float) -> None:
                 raise Violation("no limit keeps a job waiting that others give way to", words, job.id, *lower)
 
 
-def _is_first(job: Job, pending: Iterable[Job]) -> bool:
-    """Return whether all jobs of the same top queue that wait stand after a job."""
-    top = job.spec.queue.partition("/")[0]
-    others = (each for each in pending if each is not job and each.spec.queue.partition("/")[0] == top)
-    return all(each.spec.queue == job.spec.queue and tree.comes_after(each, job) for each in others)
+def _is_behind(account: Account, other: Job, job: Job, now: float) -> bool:
+    """Return whether another job of the same queue stands after a job, for which room is looked for first."""
+    since = other.submitted_at if other.in_line_since is None else other.in_line_since
+    aged = (now - since) // account.settings.aging_step_s
+    return other.spec.queue == job.spec.queue and other.priority + max(aged, 0) < job.priority
 
 
 def _is_plain(account: Account, job: Job, now: float) -> bool:

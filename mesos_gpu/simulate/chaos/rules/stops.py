@@ -414,7 +414,8 @@ def has_room_without(
         sum(each.cpus + _EXECUTOR[0] for each in specs),
         sum(each.mem_mib + _EXECUTOR[1] for each in specs),
     )
-    if agent.free["cpus"] < cpus or agent.free["mem"] < mem or agent.others:
+    free = [agent.free, *(amounts for there, amounts in account.mesos.offers.values() if there is agent)]
+    if sum(each["cpus"] for each in free) < cpus or sum(each["mem"] for each in free) < mem or agent.others:
         return False
     return _able(account, agent, job, ended, held, now) >= sum(each.gpus for each in specs)
 
