@@ -37,8 +37,8 @@ def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept, lenders:
     """Ask the executors of a job for other shares, or start it again where that is wanted and the only way.
 
     Args:
-        turn: Step.
-        event: Request.
+        turn: State and effects of this step.
+        event: Request of a user for other shares.
         kept: Reservations of the jobs that wait.
         lenders: Reason why lend limits leave a job no more of a pool.
 

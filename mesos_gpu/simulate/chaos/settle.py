@@ -37,7 +37,7 @@ def settle(world: World, *, stands: bool = False) -> None:
     """Mend all that is broken; let all be said; then let all commands end.
 
     Args:
-        world: World.
+        world: Cluster with its scheduler.
         stands: Whether nothing ends for a while before, so that jobs which wait for limits can be looked at.
 
     Raises:

@@ -30,12 +30,12 @@ class Work:
     """A job.
 
     Attributes:
-        name: Name.
+        name: Name, which is its id.
         queue: Path of its queue.
         tasks: Number of its tasks.
         gpus: GPUs of each task.
         milli: Thousandths of each GPU.
-        priority: Priority.
+        priority: Priority, higher before lower.
         preemptible: Whether it may be stopped for other jobs.
         user: Name of its user.
         constraints: Constraints of each task.
@@ -59,7 +59,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a queue has of the cluster, GPUs; None if it has no limit."""
+    """Guarantee, limit and lend limit of a queue, in GPUs; None for no limit."""
 
     owed: int = 0
     most: int | None = None

@@ -1,4 +1,4 @@
-"""What a small cluster lets start, by all placements and by the rules of the documentation.
+"""Jobs that a small cluster lets start, by all placements and by the rules of the documentation.
 
 Rules of constraints and shares are in docs/guide.md, of limits, guarantees and lend limits in docs/queues.md, and of
 jobs that wait for others in docs/adr/0010, 0012 and 0034.
@@ -21,7 +21,7 @@ class Oracle:
     """A cluster with a job that waits.
 
     Attributes:
-        made: Cluster.
+        made: Cluster with the job.
         cards: Node of each GPU.
         holding: Thousandths that each job which runs has of GPUs.
     """

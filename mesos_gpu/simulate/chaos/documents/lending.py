@@ -13,7 +13,7 @@ from mesos_gpu.simulate.chaos.terms import CLASSES, USERS
 from mesos_gpu.simulate.chaos.world import MODELS, World
 
 _OLD: Final = Pool("old", MODELS[1:])
-_MOST: Final = (1, 2, 3, 4)  # GPUs of a limit
+_MAX_GPUS: Final = (1, 2, 3, 4)  # GPUs of a limit
 _FEW: Final = (0, 1, 1, 2)  # GPUs that are lent or borrowed
 
 
@@ -31,13 +31,13 @@ def _spec(dice: random.Random, path: str, spec: QueueSpec, pools: tuple[str, ...
     owed: Mapping[str, Guarantee] = spec.guarantee_gpus
     if path in ("a", "a/x", "b"):
         more = (pool for pool in pools if pool not in owed and dice.random() < 0.5)
-        owed = {**owed, **{pool: Guarantee(dice.choice(_MOST) * WHOLE) for pool in more}}
+        owed = {**owed, **{pool: Guarantee(dice.choice(_MAX_GPUS) * WHOLE) for pool in more}}
     return replace(
         spec,
         guarantee_gpus=owed,
         lend_limit_gpus=_amounts(dice, [pool for pool in owed if dice.random() < 0.6], _FEW),
         borrow_limit_gpus=_amounts(dice, [pool for pool in pools if dice.random() < 0.2], _FEW),
-        limit_gpus=_amounts(dice, [pool for pool in pools if dice.random() < 0.3], _MOST),
+        limit_gpus=_amounts(dice, [pool for pool in pools if dice.random() < 0.3], _MAX_GPUS),
     )
 
 
@@ -47,8 +47,8 @@ def _amounts(dice: random.Random, pools: list[str], gpus: tuple[int, ...]) -> Ma
 
 def _limits(dice: random.Random) -> Limits:
     if dice.random() < 0.5:
-        return Limits(max_running=dice.choice(_MOST))
-    return Limits(max_gpus=dice.choice(_MOST))
+        return Limits(max_running=dice.choice(_MAX_GPUS))
+    return Limits(max_gpus=dice.choice(_MAX_GPUS))
 
 
 def _change(world: World, a: int, b: int) -> None:

@@ -208,8 +208,8 @@ class Bound:
 
     Attributes:
         most: Limit, as an amount or as a number of jobs.
-        wanted: What the job takes of the limit.
-        held: What other jobs hold of the limit.
+        wanted: Amount of the limit that the job takes.
+        held: Amount of the limit that each other job holds.
     """
 
     most: int

@@ -221,9 +221,9 @@ def scaled(document: QueueDocument, pool: str, amount: int) -> dict[str, int]:
     """Return what each queue is guaranteed of a pool, in thousandths of cost; less where guarantees exceed the pool.
 
     Args:
-        document: Queues.
+        document: Document with the guarantees of queues.
         pool: Name of the pool.
-        amount: What the pool has, in thousandths of cost.
+        amount: Capacity of the pool, in thousandths of cost.
     """
 
     def whole(path: str) -> int:
@@ -243,7 +243,7 @@ def scaled(document: QueueDocument, pool: str, amount: int) -> dict[str, int]:
 
 
 def sound(account: Account, pool: str) -> int:
-    """Return the thousandths of cost of the GPUs of a pool that are well and not drained, as the scheduler was told."""
+    """Return the thousandths of cost of the GPUs of a pool that are healthy and not drained, by the state on disk."""
     costs, disk = account.queues.gpu_cost, account.disk
     resets = {card.id for card in disk.cards.values() if card.reset is not None}
     return sum(

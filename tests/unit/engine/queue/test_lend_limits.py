@@ -98,7 +98,7 @@ def test_job_larger_than_what_is_lent_keeps_no_room_from_the_next_job() -> None:
     assert running(made) == {"small"}
 
 
-def test_what_is_lent_is_kept_for_the_first_job_that_waits_for_more() -> None:
+def test_lend_limit_room_is_kept_for_the_first_job_that_waits_for_it() -> None:
     lender = QueueSpec(guarantee_gpus=owed(2), lend_limit_gpus={DEFAULT_POOL: 0})
     made = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     made.register()

@@ -375,7 +375,7 @@ def test_limit_of_a_user_counts_models_that_nodes_have() -> None:
     assert running(world) == {"j1"}
 
 
-def test_why_names_a_pool_whose_limits_leave_no_room() -> None:
+def test_pool_whose_limits_leave_no_room_is_named_by_why() -> None:
     world = tree_world({"ops": QueueSpec(limit_gpus=most(1))}, pools=(Pool("fast", models=("H100",)),))
     node(world, "a1", 2, "T4")
     for name in ("j1", "j2"):
