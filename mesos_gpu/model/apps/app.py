@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, TypeVar, get_type_hints
 
 from mesos_gpu.model.jobs.artifact import Artifact
-from mesos_gpu.model.jobs.constraint import Constraint, Topology
+from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.fields import Field as JobField
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, FIELDS, JobSpec, NoticeSignal, OnGpuFailure, Placement
@@ -295,7 +295,6 @@ class GpuOptions:
     notice_signal: NoticeSignal = NoticeSignal.NONE
     job_class: str | None = None  # kind of work, of the document of queues; None: of none
     upload: str | None = None  # its owner's archive, by digest; None: none
-    topology: Topology | None = None  # level of the fabric for all its instances
 
 
 @dataclass(frozen=True, slots=True)

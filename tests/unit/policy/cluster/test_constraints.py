@@ -339,7 +339,9 @@ def test_topology_of_an_app_is_passed_on_to_its_instances() -> None:
     labels = {"MESOS_GPU_TOPOLOGY": "preferred:rack"}
     by_label = app_of({"id": "/a", "cmd": "sleep 1", "labels": labels})
     assert isinstance(by_label, App), by_label
-    assert str(gpu_options(by_label).topology) == "preferred:rack"
+    job = job_of(by_label, gpu_options(by_label), version="1")
+    assert isinstance(job, JobSpec), job
+    assert str(job.topology) == "preferred:rack"
     problems = app_of({"id": "/a", "cmd": "sleep 1", "gpu": {"topology": "rack"}})
     assert isinstance(problems, Problems)
     assert [each["path"] for each in problems.as_json()["details"]] == ["/gpu/topology"]
