@@ -15,6 +15,8 @@ from mesos_gpu.model.jobs.constraint import Topology
 from mesos_gpu.model.jobs.job import JobState, Placement
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.tenancy import Pool, QueueSpec
 from mesos_gpu.policy.room.defrag import plan
 from mesos_gpu.testing.builders import gpu, spec
 from tests.property.placement.test_gang_search import Racks
@@ -250,3 +252,29 @@ def test_plan_of_moves_makes_room_in_one_rack() -> None:
     asked = spec(tasks=4, gpus=1, cpus=0.1, mem_mib=32, topology=ONE_RACK, segment=2)
     made = plan(defrag_problem(View(world.state, world.settings, world.now), asked))
     assert made.reason == "no plan: moves are not planned for jobs with segments"
+
+
+def test_gang_of_shares_is_in_one_rack() -> None:
+    world = Racks(Settings("e", "m", report_stale_s=1e9, levels=("block", "rack")))
+    world.places = {}
+    world.register()
+    sharing = Sharing(80000, ((Ability.SHIM, ""),))
+    for number, rack in enumerate(("r1", "r2", "r1", "r2", "r2")):
+        attributes = {"block": "b1", "rack": rack}
+        world.places[f"a{number}"] = Node(AgentId(f"a{number}"), "", attributes=attributes)
+        world.node(f"a{number}", replace(gpu(f"a{number}-0"), sharing=sharing), cpus=64)
+    world.offer_again()
+    where = submit(world, "gang", 6, gpu_milli=500, topology=ONE_RACK)
+    assert sorted(where) == ["a1", "a1", "a3", "a3", "a4", "a4"]
+    assert submit(world, "next", 5, gpu_milli=500, topology=ONE_RACK) == []
+    assert "and the largest rack" not in why(world, "next").summary
+    assert sorted(submit(world, "fits", 4, gpu_milli=500, topology=ONE_RACK)) == ["a0", "a0", "a2", "a2"]
+
+
+def test_gang_with_a_level_stays_in_the_pools_of_its_queue() -> None:
+    world = fabric("b1/r1", "b1/r1", "b2/r2", "b2/r2", "b2/r3")
+    pools = (Pool("left", attributes={"block": "b1"}), Pool("right", attributes={"block": "b2"}))
+    world.document_of({"a": QueueSpec(pools=("right",))}, pools=pools)
+    assert set(submit(world, "gang", 4, topology=ONE_RACK, queue="a")) == {"a2", "a3"}
+    assert submit(world, "next", 4, topology=ONE_RACK, queue="a") == []
+    assert "rack r3 has the most room: it lacks room for 2 of 4 tasks" in why(world, "next").summary
