@@ -116,8 +116,10 @@ class Neighbours:
 
     def in_order(self, agents: Sequence[AgentId]) -> Sequence[AgentId]:
         """Return agents in the order in which the tasks of a gang get their ranks: group by group of the fabric."""
+        if not self._levels:
+            return agents
         groups = self.fabric.groups
-        return sorted(agents, key=lambda agent_id: groups[agent_id][:-1]) if self._levels else agents
+        return sorted(agents, key=lambda agent_id: groups[agent_id][:-1])
 
     def _apart(self, spec: JobSpec, node: Node) -> str:
         if spec.near:

@@ -48,9 +48,9 @@ def never_at(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]
 
 
 def _empty(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) -> Counter[str]:
-    """Return how many tasks each group has GPUs for if it were empty and well."""
+    """Return how many tasks each group has GPUs for if it were empty and well; empty for tasks without GPUs."""
     rooms = Counter[str]()
-    for node in nodes:
+    for node in nodes if request.gpu.count else ():
         if node.agent_id in level.groups and could(request, node):
             rooms[level.groups[node.agent_id]] += tasks_on(request, node)
     return rooms
