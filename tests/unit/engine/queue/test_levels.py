@@ -282,7 +282,7 @@ def test_gang_with_a_level_stays_in_the_pools_of_its_queue() -> None:
 
 def test_gang_without_gpus_waits_for_the_rack_with_the_most_room() -> None:
     world = fabric("b1/r1", "b1/r2")
-    world.submit("gang", tasks=3, gpus=0, cpus=20.0, mem_mib=32, topology=ONE_RACK)
+    world.submit("gang", tasks=3, gpus=0, cpus=60.0, mem_mib=32, topology=ONE_RACK)
     assert world.job("gang").state is JobState.PENDING
     assert (
         "; 1 of 3 tasks fit; rack r1 has the most room: it lacks room for 2 of 3 tasks"
