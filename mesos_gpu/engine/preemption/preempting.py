@@ -74,7 +74,7 @@ def stoppable(state: State) -> dict[JobId, Job]:
     """The jobs that may be ended, and are not told to end yet."""
     jobs: dict[JobId, Job] = {}
     told: set[JobId] = set()
-    for task_id in state.work.live:
+    for task_id in state.work.restless.in_order(state.work.restless.preemptible):
         task = state.work.tasks[task_id]
         job = state.work.current(task)
         if job is None or not may_be_ended(job) or booked_for(state, job) is not None:
@@ -99,8 +99,10 @@ def keep_rooms(turn: Turn, backlog: Backlog) -> None:
 
 def _going(turn: Turn) -> list[Job]:
     """Jobs that end, and for which a place elsewhere is kept."""
-    jobs = {turn.state.work.tasks[task_id].job_id: None for task_id in turn.state.work.live}
-    known = (turn.state.work.jobs.get(job_id) for job_id in jobs if job_id is not None)
+    work = turn.state.work
+    tasks = work.restless.in_order(work.restless.tasks)  # those that are told to end among them
+    jobs = {work.tasks[task_id].job_id: None for task_id in tasks}
+    known = (work.jobs.get(job_id) for job_id in jobs if job_id is not None)
     return [job for job in known if job is not None and notices.goes_elsewhere(turn.state, job)]
 
 

@@ -71,10 +71,10 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
 
 def topology_fault(state: State, settings: Settings, spec: JobSpec) -> str:
     """Return why no node has the level of the fabric that a job asks for; "" if some have, or no node is known."""
-    topology, nodes = spec.topology, [node for node in state.cluster.nodes.values() if node.lost_at is None]
+    topology = spec.topology
     if topology is None or topology.level == HOST:
         return ""
-    level = topology.level
+    level, nodes = topology.level, [node for node in state.cluster.nodes.values() if node.lost_at is None]
     known = ", ".join(sorted({name for node in nodes for name in node.attributes})) or "none"
     if level not in settings.levels:
         levels = f"its levels are {', '.join(settings.levels)}" if settings.levels else "it has no levels"
