@@ -43,12 +43,13 @@ class Books:
 
     def enter_job(self, old: Job | None, new: Job | None) -> None:
         """A job has become another; None: it was not there, or is not any more."""
-        for job, sign in ((old, -1), (new, 1)):
-            if job is not None and not job.state.ended:
-                key = job.spec.queue, job.charged_to
-                self.submitted[key] += sign
-                if not self.submitted[key]:
-                    del self.submitted[key]
+        before, after = _owner(old), _owner(new)
+        if before != after:
+            for key, sign in ((before, -1), (after, 1)):
+                if key is not None:
+                    self.submitted[key] += sign
+                    if not self.submitted[key]:
+                        del self.submitted[key]
         was, now = waits(old), waits(new)
         if was is now or was == now:
             return
@@ -92,6 +93,11 @@ def books_of(jobs: Iterable[Job], uses: Iterable[PastUse]) -> Books:
     for use in uses:
         books.enter_use(use)
     return books
+
+
+def _owner(job: Job | None) -> tuple[str, str] | None:
+    """Return the queue and the user of a job that waits or runs; None if there is no such job."""
+    return None if job is None or job.state.ended else (job.spec.queue, job.charged_to)
 
 
 def waits(job: Job | None) -> JobSpec | None:
