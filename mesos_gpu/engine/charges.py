@@ -29,7 +29,7 @@ from mesos_gpu.policy.tenancy.tree import Tree
 
 def charges_of(state: State, settings: Settings) -> Charges:
     """Return what all tasks hold now."""
-    document, limits = state.quota.hours.span.document, settings.queue_limits
+    document, limits = state.quota.hours.span.document, settings.queue.queue_limits
     known = state.quota.charges
     if known is None or known.document is not document or known.limits != limits:
         known = state.quota.charges = Charges(document, _tree(state, limits), limits)
@@ -51,7 +51,7 @@ def charges_by(state: State, tree: Tree) -> Charges:
 
 def tree_of(state: State, settings: Settings) -> Tree:
     """Return the document's queues, and beside them those that only the command line names."""
-    return charges_of(state, settings).tree if settings.queue_limits else state.quota.tree
+    return charges_of(state, settings).tree if settings.queue.queue_limits else state.quota.tree
 
 
 def _tree(state: State, limits: Mapping[str, int]) -> Tree:

@@ -106,7 +106,7 @@ class Turn:
 
     def _tells_more(self, old: Node, new: Node) -> bool:
         """Whether it is not just the next report of the same: of a thousand nodes there are a hundred a second."""
-        fresh_s = self.settings.report_stale_s
+        fresh_s = self.settings.programs.report_stale_s
         if old.reported_at is None or self.now - old.reported_at > fresh_s:
             return True
         if old.inventory is not new.inventory and _lasting(old) != _lasting(new):
@@ -146,11 +146,13 @@ class Turn:
         if job.adopted:
             self._end_adopted(job, message)
             return
-        if failures > self.settings.max_infrastructure_failures:
+        if failures > self.settings.tasks.max_infrastructure_failures:
             why = f"gave up after {failures} launches lost to the infrastructure; the last: {message}"
             self.end_job(replace(job, infrastructure_failures=failures), JobState.FAILED, why)
             return
-        wait_s = delay_s(failures, first_s=self.settings.requeue_first_s, most_s=self.settings.requeue_most_s)
+        wait_s = delay_s(
+            failures, first_s=self.settings.tasks.requeue_first_s, most_s=self.settings.tasks.requeue_most_s
+        )
         self.put_job(
             replace(
                 job,
@@ -179,7 +181,9 @@ class Turn:
         if final or job.attempts >= job.spec.max_attempts:
             self.end_job(job, JobState.FAILED, message, exit_code)
             return
-        wait_s = delay_s(job.attempts, first_s=self.settings.retry_first_s, most_s=self.settings.retry_most_s)
+        wait_s = delay_s(
+            job.attempts, first_s=self.settings.tasks.retry_first_s, most_s=self.settings.tasks.retry_most_s
+        )
         message = f"attempt {job.attempts} of {job.spec.max_attempts}: {message}; next in {wait_s:g} s"
         self.put_job(
             replace(

@@ -39,7 +39,7 @@ def on_tick(turn: Turn) -> None:
     cards.on_tick(turn)
     covers.on_tick(turn)
     # Each of these looks at every task or app, and each request and message brings a tick.
-    if turn.now - turn.state.work.tended_at >= turn.settings.tend_interval_s:
+    if turn.now - turn.state.work.tended_at >= turn.settings.tasks.tend_interval_s:
         turn.state.work.tended_at = turn.now
         _tend(turn)
     elif turn.state.apps.ended_instances:
@@ -75,7 +75,7 @@ def _reconcile(turn: Turn) -> None:
     state, settings = turn.state, turn.settings
     run = state.mesos.reconciliation
     if run is None:
-        if turn.now - state.mesos.reconciled_at >= settings.reconcile_interval_s:
+        if turn.now - state.mesos.reconciled_at >= settings.mesos.reconcile_interval_s:
             begin_reconciliation(turn)
         return
     if turn.now < run.next_at:
@@ -89,14 +89,14 @@ def _reconcile(turn: Turn) -> None:
         return
     run.tries += 1
     run.next_at = turn.now + delay_s(
-        run.tries, first_s=settings.reconcile_first_s, most_s=settings.reconcile_most_s
+        run.tries, first_s=settings.mesos.reconcile_first_s, most_s=settings.mesos.reconcile_most_s
     )
     turn.effects.append(Reconcile(tuple((task.id, task.agent_id) for task in silent)))
 
 
 def _ask_about_doubtful(turn: Turn) -> None:
     """A launch whose ACCEPT was lost on the way never gets an update by itself; a cut agent may be back."""
-    doubt_s = turn.settings.launch_doubt_s
+    doubt_s = turn.settings.tasks.launch_doubt_s
     asked = []
     for task_id in _restless(turn):
         task = turn.state.work.tasks[task_id]
@@ -126,12 +126,12 @@ def _repeat_kills(turn: Turn) -> None:
         if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
         told_at = task.kill_sent_at
-        if told_at is not None and turn.now - told_at >= turn.settings.kill_resend_s:
+        if told_at is not None and turn.now - told_at >= turn.settings.tasks.kill_resend_s:
             send_kill(turn, job, task)
 
 
 def _abandon_unreachable(turn: Turn) -> None:
-    limit_s = turn.settings.unreachable_timeout_s
+    limit_s = turn.settings.mesos.unreachable_timeout_s
     for task_id in _restless(turn):
         task = turn.state.work.tasks[task_id]
         since, job = task.unreachable_since, turn.state.work.current(task)
@@ -147,7 +147,7 @@ def _abandon_unreachable(turn: Turn) -> None:
 
 def _forget_old(turn: Turn) -> None:
     state = turn.state
-    surplus = len(state.work.ended) - turn.settings.keep_ended_jobs
+    surplus = len(state.work.ended) - turn.settings.memory.keep_ended_jobs
     for job_id in list(state.work.ended)[: max(surplus, 0)]:
         if any(not task.ended for task in state.work.tasks_of(job_id)):
             continue  # an abandoned launch still holds GPUs
@@ -167,7 +167,7 @@ def _forget_lost_nodes(turn: Turn) -> None:
         if node.lost_at is None or node.id in busy:
             continue
         is_replaced = bool(node.agent_url) and (node.hostname, node.agent_url) in taken
-        if is_replaced or turn.now - node.lost_at > turn.settings.keep_lost_nodes_s:
+        if is_replaced or turn.now - node.lost_at > turn.settings.memory.keep_lost_nodes_s:
             state.cluster.drop_node(node.id)
             turn.effects.append(ForgetNode(node.id))
 

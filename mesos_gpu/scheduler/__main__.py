@@ -209,8 +209,7 @@ def _run(
     driver = pd.PymesosDriver(
         framework, options.master, sink, **_credential(options, credential), tls=mesos_tls
     )
-    settings = replace(
-        engine_settings(options),
+    settings = engine_settings(options).changed(
         control_ports=of_api(host, port),
         principal=framework.principal,
         scheduler_url=(options.uploads.executor_url or webui_url).rstrip("/"),

@@ -72,9 +72,9 @@ class Daemon:
         self._state = State.restored(clock.now(), saved)
         self._inbox: queue.SimpleQueue[ev.Event | Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[Request] = []  # those of the batch in hand
-        self._watching = Watching(self.put, outward or Outward(), settings.control_ports)
+        self._watching = Watching(self.put, outward or Outward(), settings.programs.control_ports)
         self.meter = Meter()  # what is counted and timed here, for any thread
-        self._narrator = Narrator(self._state, self.meter, settings.levels)
+        self._narrator = Narrator(self._state, self.meter, settings.placing.levels)
         self.happened = EventLog(store.events())  # for any thread
         self._happenings = Happenings(self._state, self.happened)
         self._listeners = Listeners()
@@ -245,7 +245,9 @@ class Daemon:
         self._snapshots.saved(pending)
         self._ports.follow(pending)
         self._narrator.saved_by(pending, origins)
-        self._narrator.look(self._state, now, self._settings.uncovered_alarm_s, self._settings.roll_timeout_s)
+        self._narrator.look(
+            self._state, now, self._settings.placing.uncovered_alarm_s, self._settings.tasks.roll_timeout_s
+        )
         self._calls.make(pending)
         self._listeners.tell_saved()
         if (last := self._happenings.saved()) is not None:
@@ -271,7 +273,7 @@ class Daemon:
         """Give up what is in memory, which may be half of a step, for what is on disk, as a restart does. Mesos tells
         the rest after the next subscription."""
         self._state = State.restored(self._clock.now(), self._store.load())
-        self._narrator = Narrator(self._state, self.meter, self._settings.levels)
+        self._narrator = Narrator(self._state, self.meter, self._settings.placing.levels)
         self._snapshots = Snapshots(self._state, self._store.load)
         self._ports, self._happenings = ClusterPorts(self._state), Happenings(self._state, self.happened)
         self._calls.look_at(self._state, self._ports)

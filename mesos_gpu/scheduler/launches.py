@@ -64,9 +64,9 @@ def to_task_info(
         ports=launch.ports,
         executor_id=task.executor_id,
         executor_name=f"mesos-gpu executor of {spec.name}",
-        executor_command=settings.executor_command,
+        executor_command=settings.programs.executor_command,
         executor_resources=launch.executor_resources,
-        executor_env=settings.executor_env,
+        executor_env=settings.programs.executor_env,
         discovery=discovery_to_json(spec.name, spec.ports, task.ports),
         labels={**own_labels(spec.labels), **_labels(launch, spec, settings)},
         kill_grace_s=spec.kill_grace_s,
@@ -89,7 +89,7 @@ def _cover(launch: LaunchTask, gpu_id: GpuId, secret: str) -> dict[str, Any]:
 
 def _monitor(launch: LaunchTask, settings: Settings, secret: str) -> dict[str, Any]:
     task = launch.task
-    said = {"report_interval_s": settings.report_interval_s, "secret": secret, "wire": WIRE}
+    said = {"report_interval_s": settings.programs.report_interval_s, "secret": secret, "wire": WIRE}
     return task_info(
         task_id=task.id,
         agent_id=task.agent_id,
@@ -98,9 +98,9 @@ def _monitor(launch: LaunchTask, settings: Settings, secret: str) -> dict[str, A
         resources=launch.resources,
         executor_id=task.executor_id,
         executor_name="mesos-gpu node monitor",
-        executor_command=settings.monitor_command,
+        executor_command=settings.programs.monitor_command,
         executor_resources=launch.executor_resources,
-        executor_env=settings.executor_env,
+        executor_env=settings.programs.executor_env,
         labels=monitor_labels(),
         kill_grace_s=None,
     )
@@ -122,25 +122,25 @@ def _assignment(
         job_id=str(task.job_id),
         attempt=task.attempt,
         env={**spec.env, **launch.env},
-        user=spec.user or settings.default_user,
+        user=spec.user or settings.programs.default_user,
         gpus=task.gpus,
         share=task.share,
-        strict=task.share is not None and (spec.isolation or settings.isolation) is Isolation.STRICT,
-        shared_compute_milli=round(settings.gpu_compute_overcommit * WHOLE),
+        strict=task.share is not None and (spec.isolation or settings.placing.isolation) is Isolation.STRICT,
+        shared_compute_milli=round(settings.placing.gpu_compute_overcommit * WHOLE),
         container_engine=spec.container_engine.value,
         hosts=launch.hosts,
         checks=checks.encode(of_executor(spec.health_checks, task.ports, bindings or ())),
         bindings=bindings,
         fetch=tuple(artifact.as_uri() for artifact in spec.fetch),
-        log_limit_mib=settings.log_limit_mib,
+        log_limit_mib=settings.programs.log_limit_mib,
         control_access=_controls(spec, settings),
         secret=secret,
         secrets=tuple([(each.name, each.file) for each in spec.secrets]),
         sealed_secrets=sealed.message,
         secrets_problem=sealed.problem,
-        control_ports=(*settings.control_ports, *control_ports),
-        user_is_default=spec.user in (None, settings.default_user),
-        scheduler_url=settings.scheduler_url if spec.upload else "",
+        control_ports=(*settings.programs.control_ports, *control_ports),
+        user_is_default=spec.user in (None, settings.programs.default_user),
+        scheduler_url=settings.programs.scheduler_url if spec.upload else "",
         listens=launch.listens,
         wire=launch.wire,
     )
@@ -150,13 +150,15 @@ def _labels(launch: LaunchTask, spec: JobSpec, settings: Settings) -> dict[str, 
     task = launch.task
     number = launch_of(JobId(str(task.job_id)), task.id)
     return launch_labels(
-        task, number, spec, settings.default_user, app_version=launch.app_version, owner=launch.owner
+        task, number, spec, settings.programs.default_user, app_version=launch.app_version, owner=launch.owner
     )
 
 
 def _controls(spec: JobSpec, settings: Settings) -> tuple[str, ...]:
     """What it asked for, as far as the operator still allows it: the job may be older than this scheduler's start."""
     own = spec.app if spec.app and spec.app.startswith("/") else spec.name
-    permits = Permits(control_access=settings.control_access, default_user=settings.default_user)
+    permits = Permits(
+        control_access=settings.programs.control_access, default_user=settings.programs.default_user
+    )
     allowed = permits.controls_of(own, spec.user)
     return tuple(control.value for control in spec.control_access if control in allowed)

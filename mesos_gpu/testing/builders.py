@@ -74,7 +74,7 @@ def spec(**fields: object) -> JobSpec:
 class World:
     """A bare engine: feed it events, look at its effects. The clock goes only where a test puts it."""
 
-    settings: Settings = field(default_factory=lambda: Settings("executor", "monitor"))
+    settings: Settings = field(default_factory=lambda: Settings.of("executor", "monitor"))
     now: float = 1000.0
     state: State = field(default_factory=lambda: State(started_at=1000.0))
     serial: int = 0

@@ -261,22 +261,41 @@ def named(value: object) -> dict[str, object]:
 
 
 def encode_flat(value: Any) -> bytes:
-    """A dataclass of plain values; one that is infinite becomes a word, as JSON has no number for it."""
-    body = msgspec.to_builtins(value, enc_hook=_plain)
+    """Encode a dataclass of plain values, or of parts that have such values, as one JSON object.
+
+    An infinite value becomes a word, as JSON has no number for it.
+    """
+    parts = [getattr(value, name) for name in _parts_of(type(value))] or [value]
+    body = {name: each for part in parts for name, each in msgspec.to_builtins(part, enc_hook=_plain).items()}
     endless = {name: str(each) for name, each in body.items() if isinstance(each, float) and isinf(each)}
     return _encoder.encode({**body, **endless})
 
 
 def decode_flat(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """What `encode_flat` wrote; what it lacks has its default.
+    """Decode what `encode_flat` wrote; what it lacks has its default.
 
     Raises:
         Damaged: It is something else.
     """
     try:
-        return msgspec.json.decode(raw, type=kind, strict=False, dec_hook=_made)
+        if parts := _parts_of(kind):
+            return kind(**{name: _decode_flat(raw, part) for name, part in parts.items()})
+        made: T = _decode_flat(raw, kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Damaged(f"settings in the journal cannot be read: {error}", remedy=_REMEDY) from error
+    return made
+
+
+def _decode_flat(raw: bytes | msgspec.Raw, kind: type[Any]) -> Any:
+    return msgspec.json.decode(raw, type=kind, strict=False, dec_hook=_made)
+
+
+def _parts_of(kind: type[Any]) -> dict[str, type[Any]]:
+    """Return the types of the parts of a dataclass by their names; empty for other types."""
+    if not is_dataclass(kind):
+        return {}
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.metadata.get("part")}
 
 
 def decode_head(line: bytes) -> Head:

@@ -64,7 +64,7 @@ class Rig:
         **settings: Any,
     ) -> None:
         self.clock, self.driver, self.store = FakeClock(now), FakeDriver(), store or RecordingStore()
-        self.daemon = kind(self.store, self.store.load(), self.driver, self.clock, Settings("e", "m"))
+        self.daemon = kind(self.store, self.store.load(), self.driver, self.clock, Settings.of("e", "m"))
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", **settings))
         self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url

@@ -361,7 +361,7 @@ class Reopened:
                 self._leader = NextLeader(self.path.with_name(f"{self._starts}.sqlite"), self.meeting)
                 return self._leader.store
             case "witness":
-                return Witness(VirtualMesos(()), Settings("e", "m")).disk
+                return Witness(VirtualMesos(()), Settings.of("e", "m")).disk
             case "recording":
                 return RecordingStore()
             case _:

@@ -8,7 +8,7 @@ of one shows a change of behaviour. `python -m tests.decisions MIX SEED` prints 
 import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,7 +123,7 @@ class RecordedWorld(World):
         """Start the scheduler."""
         self.lines: dict[str, list[str]] = {kind: [] for kind in KINDS}
         super().__init__(shape)
-        self.settings = self.witness.settings = replace(self.settings, **changes)
+        self.settings = self.witness.settings = self.settings.changed(**changes)
 
     def say(self, words: str) -> None:
         """Keep what acts do, and requests that are refused."""

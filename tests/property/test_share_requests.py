@@ -92,7 +92,9 @@ def test_a_share_is_the_same_wherever_it_is_written(
     assert request.memory_of(81_920) == (request.memory_mib or 81_920 * spec.gpu_milli // WHOLE)
     job = Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
 
-    shown: dict[str, Any] = views.job(View(State(started_at=0.0), Settings("e", "m"), 0.0), job, ALL_SEEING)  # type: ignore[assignment]
+    shown: dict[str, Any] = views.job(
+        View(State(started_at=0.0), Settings.of("e", "m"), 0.0), job, ALL_SEEING
+    )  # type: ignore[assignment]
     read = json.loads(json.dumps(shown))
     ANSWER.validate(read)
     assert {key: read[key] for key in asked} == asked

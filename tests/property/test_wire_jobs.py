@@ -89,7 +89,7 @@ def test_job_that_is_valid_is_taken_as_it_is(value: dict[str, Any]) -> None:
 def test_a_job_that_is_shown_can_be_sent_again(value: dict[str, Any]) -> None:
     spec = decode(json.dumps(value).encode(), permits=Permits())
     assert isinstance(spec, JobSpec)
-    view = View(State(started_at=0.0), Settings("e", "m"), 0.0)
+    view = View(State(started_at=0.0), Settings.of("e", "m"), 0.0)
     job = Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
     shown: Mapping[str, Any] = views.job(view, job, ALL_SEEING, show_env=True)
     sent = decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), permits=Permits())

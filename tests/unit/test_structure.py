@@ -1,4 +1,4 @@
-"""Bounds of the structure of the engine's state, and of the seam between the REST interface and the engine."""
+"""Bounds of the state, the settings, and the seam between the REST interface and the engine."""
 
 import ast
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.engine.reading.view import View
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.ha.copy import Copy
@@ -18,6 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 MAX_FIELDS: Final = 20  # of a part
 MAX_METHODS: Final = 25  # of a class
 KINDS: Final = (State, *(get_type_hints(State)[name] for name in PARTS))
+SETTINGS: Final = (Settings, *get_type_hints(Settings).values())
 
 
 def kinds_in(hint: Any) -> Iterator[Any]:
@@ -27,15 +29,16 @@ def kinds_in(hint: Any) -> Iterator[Any]:
         yield from kinds_in(each)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_part_of_the_state_has_few_fields_and_each_has_a_type(kind: type[Any]) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, *SETTINGS], ids=lambda kind: kind.__name__)
+def test_part_of_the_state_or_settings_has_few_fields_and_each_has_a_type(kind: type[Any]) -> None:
     assert len(fields(kind)) <= MAX_FIELDS
     untyped = [name for name, hint in get_type_hints(kind).items() if Any in kinds_in(hint)]
     assert untyped == []
 
 
-def test_fields_of_all_parts_have_different_names() -> None:
-    each: list[Field[Any]] = [field for kind in KINDS for field in fields(kind)]
+@pytest.mark.parametrize("kinds", [KINDS, SETTINGS], ids=["state", "settings"])
+def test_fields_of_all_parts_have_different_names(kinds: tuple[type[Any], ...]) -> None:
+    each: list[Field[Any]] = [field for kind in kinds for field in fields(kind)]
     assert len({field.name for field in each}) == len(each)
 
 

@@ -189,7 +189,7 @@ def _serve(top: Path, jobs: int, apps: int, pipe: Connection) -> None:
         daemon.put(event)
 
     cluster = ReadyCluster(AGENTS, put, clock.now, GPUS)
-    daemon = Daemon(store, store.load(), cluster, clock, Settings("executor", "monitor"))
+    daemon = Daemon(store, store.load(), cluster, clock, Settings.of("executor", "monitor"))
     daemon.start()
     with OidcIssuer() as issuer, ExitStack() as stack:
         texts = _fill(daemon, jobs, apps)

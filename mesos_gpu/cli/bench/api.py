@@ -145,7 +145,7 @@ def _serve(state: Path, pipe: Connection) -> None:
         daemon.put(event)
 
     cluster = ReadyCluster(AGENTS, put, clock.now)
-    daemon = Daemon(store, store.load(), cluster, clock, Settings("executor", "monitor"))
+    daemon = Daemon(store, store.load(), cluster, clock, Settings.of("executor", "monitor"))
     server = serve(create_app(daemon, ApiSettings("http://127.0.0.1", __version__)), "127.0.0.1", 0)
     daemon.start()
     pipe.send(server.url)

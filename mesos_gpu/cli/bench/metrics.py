@@ -61,7 +61,7 @@ def measured(cards: int, tasks: int) -> dict[str, Any]:
     texts = prometheus.Texts()
     for _ in range(_ROUNDS):
         began = time.process_time()
-        seen = snapshot(View(state, Settings("executor", "monitor"), 10.0))
+        seen = snapshot(View(state, Settings.of("executor", "monitor"), 10.0))
         engine_ms.append((time.process_time() - began) * 1000)
         page = [each.encode() for each in prometheus.rendered(families(seen), texts)]
         page_ms.append((time.process_time() - began) * 1000)
@@ -108,7 +108,7 @@ def _serve(cards: int, tasks: int, pipe: Connection) -> None:
     from mesos_gpu.testing.memory_store import MemoryStore
 
     store = MemoryStore(saved_of(_state(cards, tasks, time.time() + _FRESH_S)))
-    daemon = Daemon(store, store.load(), FakeDriver(), SystemClock(), Settings("executor", "monitor"))
+    daemon = Daemon(store, store.load(), FakeDriver(), SystemClock(), Settings.of("executor", "monitor"))
     server = serve(create_app(daemon, ApiSettings("http://127.0.0.1", __version__)), "127.0.0.1", 0)
     daemon.start()
     pipe.send(server.url)

@@ -140,7 +140,7 @@ def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
     cluster.submit(jobs, leaves)
     cluster.match()
     before_ms = _ms(cluster.match)
-    cluster.now += cluster.settings.preempt_after_s
+    cluster.now += cluster.settings.queue.preempt_after_s
     planning_ms = _ms(cluster.match, rounds=1)
     return {
         "plans": sum(job.room_made_at is not None for job in cluster.state.work.jobs.values()),
@@ -187,7 +187,7 @@ class MemoryCluster:
             levels: Number of nodes in each group of a level of the fabric, by the name of the level.
         """
         self._levels = levels
-        self.settings = Settings(
+        self.settings = Settings.of(
             "executor", "monitor", report_stale_s=1e9, preempt_after_s=60.0, levels=(*levels,)
         )
         self.state, self.now = State(started_at=1000.0), 1000.0
@@ -199,7 +199,7 @@ class MemoryCluster:
 
     def match(self) -> list[fx.Effect]:
         """Match, when the next one is due."""
-        self.now += self.settings.match_interval_s + 0.1
+        self.now += self.settings.placing.match_interval_s + 0.1
         return self.step(ev.Match())
 
     def arrive(self, nodes: int, gpus: int) -> None:
@@ -288,7 +288,7 @@ def quick_world() -> "World":
             steps = [step(self.state, event, self.now, self.settings) for event in (*events, ev.Match())]
             return [effect for effects in steps for effect in effects]
 
-    world = Quick(Settings("executor", "monitor", report_stale_s=1e9))
+    world = Quick(Settings.of("executor", "monitor", report_stale_s=1e9))
     world.register()
     return world
 

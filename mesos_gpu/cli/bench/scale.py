@@ -176,7 +176,7 @@ def _made(
         daemon.put(event)
 
     cluster = ReadyCluster(agents, put, clock.now, gpus, cpus=_CPUS, mem_mib=_MEM_MIB)
-    settings = Settings("executor", "monitor", placement=Placement(policy), report_interval_s=REPORT_S)
+    settings = Settings.of("executor", "monitor", placement=Placement(policy), report_interval_s=REPORT_S)
     daemon = TimedDaemon(store, store.load(), cluster, clock, settings)
     return daemon, cluster, readers
 

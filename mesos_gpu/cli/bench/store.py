@@ -196,7 +196,7 @@ def _scheduled(path: Path, jobs: int) -> dict[str, float]:
         daemon.put(event)
 
     daemon = Daemon(
-        counting, counting.load(), ReadyCluster(_AGENTS, put, clock.now), clock, Settings("e", "m")
+        counting, counting.load(), ReadyCluster(_AGENTS, put, clock.now), clock, Settings.of("e", "m")
     )
     daemon.start()
     began = time.perf_counter()

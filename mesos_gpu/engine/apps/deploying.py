@@ -171,7 +171,7 @@ def on_tick(turn: Turn) -> None:
     """Do what is due: for the apps of which something changed at once, for all of them now and then."""
     state = turn.state
     _count_failures(turn)
-    every = turn.now - state.apps.looked_at_apps >= turn.settings.apps_interval_s
+    every = turn.now - state.apps.looked_at_apps >= turn.settings.tasks.apps_interval_s
     if not every and not state.apps.changed_apps:
         return
     changed, state.apps.changed_apps = state.apps.changed_apps, set()
@@ -184,7 +184,7 @@ def on_tick(turn: Turn) -> None:
     waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
     for deployment in list(state.apps.deployments.values()):
         # Who asked for it sees it at least. Far in the future it was made: the clock was set back since then.
-        if 0 <= deployment.version - turn.now < turn.settings.apps_interval_s:
+        if 0 <= deployment.version - turn.now < turn.settings.tasks.apps_interval_s:
             state.apps.changed_apps.update(
                 deployment.plan.affected
             )  # the next tick goes on, and not the next look at all

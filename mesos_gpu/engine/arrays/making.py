@@ -91,7 +91,7 @@ def kill_left(turn: Turn, array: JobArray, positions: Runs) -> None:
 def forget_old(turn: Turn) -> None:
     """Forget the arrays that ended first, as jobs are; one with a member that is remembered stays."""
     members = turn.state.work.members
-    surplus = len(members.ended) - turn.settings.keep_ended_jobs
+    surplus = len(members.ended) - turn.settings.memory.keep_ended_jobs
     if surplus <= 0:
         return
     remembered = {job.array for job in map(turn.state.work.jobs.__getitem__, turn.state.work.ended)}

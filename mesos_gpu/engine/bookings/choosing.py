@@ -160,7 +160,7 @@ class _Choice:
         if node is None or node.lost_at is not None or is_closed(state, node):
             return False
         heard_at = max(node.reported_at or 0.0, state.mesos.registered_at)
-        if self.turn.now - heard_at > self.turn.settings.report_stale_s:
+        if self.turn.now - heard_at > self.turn.settings.programs.report_stale_s:
             return False  # unknown is not healthy
         return {*place.gpus} <= {gpu.id for gpu in sound_of(state, node, node.gpus)}
 
@@ -304,7 +304,7 @@ class _Choice:
         return replace(capacity, gpus=(*capacity.gpus, *(gpu for gpu in idle if gpu.id not in known)))
 
     def _role(self, booking: Booking) -> str:
-        return self.turn.settings.role_for(booking.spec.queue)
+        return self.turn.settings.mesos.role_for(booking.spec.queue)
 
     def _victim(self, booking: Booking, job: Job) -> Victim:
         """What it costs that a job ends for a booking: work that is done again, in GPU seconds."""

@@ -15,7 +15,7 @@ def notice_of(state: State, settings: Settings, job: Job) -> float:
     given_s = _of_queue(state.quota.tree, job.spec.queue)
     asked_s = job.spec.notice_s
     if given_s is None:
-        return min(asked_s or 0.0, settings.most_notice_s)
+        return min(asked_s or 0.0, settings.tasks.most_notice_s)
     return given_s if asked_s is None else min(asked_s, given_s)
 
 

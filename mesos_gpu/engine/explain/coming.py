@@ -62,7 +62,7 @@ class Coming:
     def __init__(self, state: State, settings: Settings, now: float) -> None:
         """Look at nothing yet."""
         self._state, self._settings, self._now = state, settings, now
-        self._running = stoppable(state) if settings.preemption else {}
+        self._running = stoppable(state) if settings.queue.preemption else {}
         self._told: list[_Told] = []
         self._made: dict[AgentId, RoomToCome] = {}  # the latest on each node
         self._in_vain = set[tuple[Request, Hashable]]()
@@ -83,7 +83,7 @@ class Coming:
             return None
         begun_at = max(self._now, begins_at(self._state, self._settings, job))
         if job.room_made_at is not None:
-            begun_at = max(begun_at, job.room_made_at + self._settings.preempt_again_s)
+            begun_at = max(begun_at, job.room_made_at + self._settings.queue.preempt_again_s)
         request = request_of(job, self._settings)
         rule = self._rule(backlog, begun_at)
         key = request, rule.kind(job)

@@ -61,7 +61,7 @@ def _ends_at(known: Idleness, rules: Idle, now: float) -> float:
 def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
     """How many jobs that were warned for idle GPUs may be ended for one that waits, and when the first of them."""
     tree = state.quota.tree
-    if not settings.preemption or not job.spec.gpus:
+    if not settings.queue.preemption or not job.spec.gpus:
         return ""
     queue = tree.queues.get(leaf_of(tree, job))
     if queue is None or queue.resolved.reclaim is Reclaim.NEVER:

@@ -55,7 +55,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     queue, kept, open_pools = QueueView(), dict[AgentId, list[Reservation]](), None
     if job.state is JobState.PENDING:
         queue, kept, open_pools = _queue_view(state, settings, now, job)
-    neighbours = Neighbours(state, settings.levels)
+    neighbours = Neighbours(state, settings.placing.levels)
     pools = Pools(state, state.quota.tree, now)
     views = _node_views(
         state, settings, now, job, state.cluster.nodes.values(), neighbours, pools, past_offers=past_offers
@@ -116,7 +116,7 @@ def waits_for_turn(state: State, settings: Settings, now: float, job: Job) -> bo
     ]
     pools = Pools(state, state.quota.tree, now)
     request = replace(request_of(job, settings), tasks=job.spec.tasks, ports=job.spec.ports)
-    neighbours = Neighbours(state, settings.levels)
+    neighbours = Neighbours(state, settings.placing.levels)
     views = _node_views(state, settings, now, job, nodes, neighbours, pools) if nodes else ()
     return any(view.paced and hurdles(request, view, now=now)[0].stage is Stage.PACE for view in views)
 
@@ -134,7 +134,7 @@ def _node_views(
 ) -> Iterator[NodeCapacity]:
     """Give each of some nodes as a job sees it, without what is kept there for jobs before it."""
     keeps_off = Placing(state, settings).key(job) is GpuNodes.NEVER
-    offers = _offers(state, settings, settings.role_for(job.spec.queue), past_offers=past_offers)
+    offers = _offers(state, settings, settings.mesos.role_for(job.spec.queue), past_offers=past_offers)
     pace, by_pools = Pace(state, now), _ByPools(state, job, pools, now)
     for node in nodes:
         off_pool, not_yet = by_pools.of(node)
@@ -204,10 +204,10 @@ def _offers(state: State, settings: Settings, role: str, *, past_offers: bool) -
     """What agents offer to a role."""
     offers: dict[AgentId, list[Offer]] = {}
     for offer in state.cluster.offers.values():
-        if not settings.role_of or is_of(settings, offer, role):
+        if not settings.mesos.role_of or is_of(settings, offer, role):
             offers.setdefault(offer.agent_id, []).append(offer)
     for offer in state.cluster.unused.values() if past_offers else ():
-        if not settings.role_of or is_of(settings, offer, role):
+        if not settings.mesos.role_of or is_of(settings, offer, role):
             offers.setdefault(offer.agent_id, [offer])
     return offers
 
@@ -307,7 +307,7 @@ def _node_view(
         driver=node.driver_version,
         holders=holders,
         lost=lost(node, now) or unfit(node),
-        silent=silent(node, now, settings.report_stale_s),
+        silent=silent(node, now, settings.programs.report_stale_s),
         drained=f"is {drain.words}" if drain else "",
         barred=barred,
         ruled_out=ruled_out,

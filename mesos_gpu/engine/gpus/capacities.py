@@ -45,7 +45,7 @@ def capacity_of(
     free = most - held - covered
     parts = covers.open_parts(state, node, settings)
     if uncovered := covers.uncovered_parts(state, node, settings, free.gpus):
-        parts, free = (*parts, *uncovered), free - settings.cover.scaled(len(uncovered))
+        parts, free = (*parts, *uncovered), free - settings.programs.cover.scaled(len(uncovered))
     gpus = idle_gpus(state, settings, now, node)[: max(free.gpus, 0)]
     shared = well(state, node, now, settings, {part.gpu_id for part in parts})
     ids = {gpu.id for gpu in shared}
@@ -60,7 +60,7 @@ def capacity_of(
         cover=covers.cost_of_cover(state, settings, node.id, now),
         keeper=covers.cost_of_keeper(state, settings, node.id),
         allocations=tuple(by_end(allocations)),
-        given_back=held + settings.cover.scaled(len(parts)),
+        given_back=held + settings.programs.cover.scaled(len(parts)),
         installed=node.gpus,
         driver=node.driver_version,
     )

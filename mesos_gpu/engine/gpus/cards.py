@@ -73,13 +73,13 @@ def on_tick(turn: Turn) -> None:
         reset = turn.state.gpus.cards[gpu_id].reset
         assert reset is not None, "the list of resets is that of the cards"
         place = turn.state.cluster.place_of(gpu_id)
-        if turn.now - reset.since >= turn.settings.reset_timeout_s:
-            words = (
-                f"reset {reset.request}: the node did not answer within {turn.settings.reset_timeout_s:g} s"
-            )
+        if turn.now - reset.since >= turn.settings.tasks.reset_timeout_s:
+            words = f"reset {reset.request}: the node did not answer within {turn.settings.tasks.reset_timeout_s:g} s"
             card = note(turn, gpu_id, place[1].health if place else Health.UNKNOWN, words)
             turn.put_card(replace(card, reset=None))
-        elif place and (reset.sent_at is None or turn.now - reset.sent_at >= turn.settings.reset_resend_s):
+        elif place and (
+            reset.sent_at is None or turn.now - reset.sent_at >= turn.settings.tasks.reset_resend_s
+        ):
             _ask(turn, gpu_id, place[0])
 
 

@@ -103,7 +103,7 @@ def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
 
 def compute_milli(settings: Settings) -> int:
     """Thousandths of a card's compute that all its shares together may have."""
-    return round(WHOLE * settings.gpu_compute_overcommit)
+    return round(WHOLE * settings.placing.gpu_compute_overcommit)
 
 
 # --- what opening takes
@@ -146,14 +146,18 @@ def may_cover(state: State, agent_id: AgentId, now: float) -> bool:
 
 def cost_of_cover(state: State, settings: Settings, agent_id: AgentId, now: float) -> Resources:
     """What holding one more card takes; where none may be covered now, more GPUs than there are."""
-    return settings.cover if may_cover(state, agent_id, now) else settings.cover.with_gpus(UNLIMITED)
+    return (
+        settings.programs.cover
+        if may_cover(state, agent_id, now)
+        else settings.programs.cover.with_gpus(UNLIMITED)
+    )
 
 
 def cost_of_keeper(
     state: State, settings: Settings, agent_id: AgentId, label: str | None = None
 ) -> Resources:
     """What the keeper takes beside that; NOTHING: one is there that a task can join. `label` as of `keeper_of`."""
-    return settings.keeper if keeper_of(state, agent_id, label) is None else NOTHING
+    return settings.programs.keeper if keeper_of(state, agent_id, label) is None else NOTHING
 
 
 def held_for_covers(
@@ -164,8 +168,8 @@ def held_for_covers(
     covers = [(task, task.covers) for task in on_agent if task.covers is not None]
     stay = [task for task, gpu_id in covers if not is_closing(state, gpu_id)]
     keepers = len({task.executor_id for task in stay})
-    closing = settings.cover.scaled(len(covers) - len(stay))
-    return settings.cover.scaled(len(stay)) + settings.keeper.scaled(keepers), closing
+    closing = settings.programs.cover.scaled(len(covers) - len(stay))
+    return settings.programs.cover.scaled(len(stay)) + settings.programs.keeper.scaled(keepers), closing
 
 
 # --- their life
@@ -209,9 +213,9 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
         if task.started_at is not None:
             state.gpus.keeper_failures.pop(task.agent_id, None)
         return
-    if status.state == "TASK_ERROR" and turn.settings.reserves:
+    if status.state == "TASK_ERROR" and turn.settings.mesos.reserves:
         # The master drops an operation that it does not allow, and then what needs its resources.
-        state.mesos.reserve_from = turn.now + turn.settings.reserve_again_s
+        state.mesos.reserve_from = turn.now + turn.settings.mesos.reserve_again_s
     failures = 1
     if turn.now - task.launched_at < STEADY_S:
         failures += state.gpus.keeper_failures.get(task.agent_id, NO_FAILURES)[0]
@@ -273,15 +277,17 @@ def on_tick(turn: Turn) -> None:
         assert task.covers is not None, "covers has cover tasks"
         cut_off_at = task.unreachable_since if task.state is TaskState.UNREACHABLE else None
         if cut_off_at is not None and task.covers in state.gpus.idle:
-            if turn.now - cut_off_at >= settings.unreachable_timeout_s:
+            if turn.now - cut_off_at >= settings.mesos.unreachable_timeout_s:
                 _give_up(turn, task)
             continue
         if task.kill_sent_at is not None:
-            if turn.now - task.kill_sent_at >= settings.kill_resend_s:
+            if turn.now - task.kill_sent_at >= settings.tasks.kill_resend_s:
                 close(turn, task)
             continue
         since = state.gpus.idle.get(task.covers)
-        if since is not None and (turn.now - since >= settings.cover_linger_s or _is_unwanted(state, task)):
+        if since is not None and (
+            turn.now - since >= settings.placing.cover_linger_s or _is_unwanted(state, task)
+        ):
             close(turn, task)
 
 

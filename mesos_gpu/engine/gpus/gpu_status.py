@@ -37,7 +37,7 @@ def reported(
     said = []
     for node, gpu in places:
         if (why := silent.get(node.id)) is None:
-            why = silent[node.id] = unknown(node, now, settings.report_stale_s)
+            why = silent[node.id] = unknown(node, now, settings.programs.report_stale_s)
         status = gpu_status(state, node, gpu)
         if why and status.health is not Health.DRAINED:
             since = node.lost_at or node.reported_at or 0.0
@@ -78,7 +78,7 @@ def sound_of(state: State, node: Node, gpus: Iterable[Gpu]) -> list[Gpu]:
 def _is_fresh(node: Node, now: float, settings: Settings) -> bool:
     return (
         node.reported_at is not None
-        and now - node.reported_at <= settings.report_stale_s
+        and now - node.reported_at <= settings.programs.report_stale_s
         and not node.lost_at
         and bool(node.wire)
     )

@@ -38,11 +38,11 @@ def on_read(turn: Turn, event: ev.RoleRead) -> None:
 
 def waits_for_role(state: State, settings: Settings, job: Job) -> str:
     """What Mesos does not let a job's role have for it, in words; "": it has enough."""
-    name = settings.role_for(job.spec.queue)
+    name = settings.mesos.role_for(job.spec.queue)
     role = state.mesos.roles.known.get(name)
     need = 0 if job.spec.is_share else job.spec.gpus_in_all
     if role is None or need <= role.gpus_left:
-        offered = not settings.role_of or any(
+        offered = not settings.mesos.role_of or any(
             is_of(settings, each, name) for each in state.cluster.offers.values()
         )
         return (
@@ -56,7 +56,7 @@ def waits_for_role(state: State, settings: Settings, job: Job) -> str:
 
 def is_of(settings: Settings, offer: Offer, role: str) -> bool:
     """Whether an offer was made to a role; of one that says nothing, to the default role."""
-    return (offer.role or settings.role) == role
+    return (offer.role or settings.mesos.role) == role
 
 
 def is_for_others(state: State, settings: Settings, job: Job, agent_id: AgentId) -> bool:
@@ -65,7 +65,7 @@ def is_for_others(state: State, settings: Settings, job: Job, agent_id: AgentId)
     scalars = _offered(state, agent_id)
     if job.spec.gpus:
         scalars = [scalar for scalar in scalars if scalar.name == GPUS]
-    may_have = ANY_ROLE, settings.role_for(job.spec.queue)
+    may_have = ANY_ROLE, settings.mesos.role_for(job.spec.queue)
     return bool(scalars) and all(role_of(scalar) not in may_have for scalar in scalars)
 
 
@@ -102,7 +102,7 @@ def most_seen(
     """
     if any(role.gpus_left < len(node.gpus) for role in state.mesos.roles.known.values()):
         seen = seen.most(Resources(gpus=len(node.gpus)))
-    old, span_s = state.cluster.capacities.get(node.id), settings.offer_return_s / 2
+    old, span_s = state.cluster.capacities.get(node.id), settings.mesos.offer_return_s / 2
     if old is None or now - old.since > 2 * span_s:
         new = Capacity(now, seen, seen)
     elif now - old.since > span_s:

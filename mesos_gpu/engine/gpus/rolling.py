@@ -45,19 +45,19 @@ def on_tick(turn: Turn) -> None:
     state = turn.state
     for agent_id, roll in list(state.cluster.rolls.under_way.items()):
         _follow(turn, agent_id, roll)
-    if turn.now - state.cluster.rolls.looked_at < turn.settings.roll_interval_s:
+    if turn.now - state.cluster.rolls.looked_at < turn.settings.tasks.roll_interval_s:
         return
     state.cluster.rolls.looked_at = turn.now
     if (
         state.mesos.reconciliation is not None
         or state.mesos.doubtful
-        or problems_of(state, turn.settings.roll_timeout_s, turn.now)
+        or problems_of(state, turn.settings.tasks.roll_timeout_s, turn.now)
     ):
         return
     most = max(1, len(state.cluster.nodes) // _PART) if state.cluster.rolls.done else 1
     if len(state.cluster.rolls.under_way) >= most:
         return
-    made_by, stale_s = turn.settings.monitor_made_by, turn.settings.report_stale_s
+    made_by, stale_s = turn.settings.programs.monitor_made_by, turn.settings.programs.report_stale_s
     old = [node for node in state.cluster.nodes.values() if outdated(state, node, made_by)]
     due = [node for node in old if _may_begin(state, node, turn.now, stale_s)]
     for node in sorted(due, key=lambda node: (node.hostname, node.id))[
@@ -69,12 +69,12 @@ def on_tick(turn: Turn) -> None:
 def rolling(state: State, settings: Settings, now: float) -> Rolling:
     """How far it is, for who asks."""
     nodes = sorted(state.cluster.nodes.values(), key=lambda node: (node.hostname, node.id))
-    made_by = settings.monitor_made_by
+    made_by = settings.programs.monitor_made_by
     return Rolling(
         outdated=tuple((node.id, why) for node in nodes if (why := outdated(state, node, made_by))),
         under_way=tuple(node.id for node in nodes if node.id in state.cluster.rolls.under_way),
         done=state.cluster.rolls.done,
-        problems=problems_of(state, settings.roll_timeout_s, now),
+        problems=problems_of(state, settings.tasks.roll_timeout_s, now),
     )
 
 
@@ -122,14 +122,14 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
     if node is None or node.lost_at is not None:  # its next monitor is a new one anyway
         del state.cluster.rolls.under_way[agent_id]
     elif node.monitor == roll.old:
-        if turn.now - roll.asked_at >= turn.settings.kill_resend_s:
+        if turn.now - roll.asked_at >= turn.settings.tasks.kill_resend_s:
             roll.asked_at = turn.now
             turn.effects.append(Kill(roll.old, agent_id))
     elif not _lacking(state, node, roll):
         del state.cluster.rolls.under_way[agent_id]
         state.cluster.rolls.done += 1
     elif node.monitor is not None and outdated(
-        state, node, turn.settings.monitor_made_by
+        state, node, turn.settings.programs.monitor_made_by
     ):  # a remedy lies there by now
         launched_at = state.work.tasks[node.monitor].launched_at
         if turn.now - launched_at >= STEADY_S:

@@ -123,7 +123,7 @@ class _Way:
     def _closed(self, node: NodeCapacity, closes: Collection[GpuId]) -> NodeCapacity:
         closed = node.closed(closes)
         if closes and not closed.parts:  # the keeper of the last one ends with it
-            closed = replace(closed, free=closed.free + self._turn.settings.keeper)
+            closed = replace(closed, free=closed.free + self._turn.settings.programs.keeper)
         return closed
 
     def _shortest(self, request: Request, node: NodeCapacity) -> tuple[NodeCapacity, list[GpuId]] | None:

@@ -72,7 +72,9 @@ def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
     settings, executor_id = turn.settings, covers.new_keeper_id(turn.state, agent_id)
     name = "mesos-gpu keeper of shared GPUs"
     labels = {covers.ROLE_LABEL: role} if role else {}
-    info = executor_info(executor_id, name, settings.keeper_command, scalars, settings.executor_env, labels)
+    info = executor_info(
+        executor_id, name, settings.programs.keeper_command, scalars, settings.programs.executor_env, labels
+    )
     return executor_id, json.dumps(info, separators=(",", ":"))
 
 
@@ -87,7 +89,7 @@ def _task(turn: Turn, agent_id: AgentId, gpu_id: GpuId, executor_id: str, keeper
         launched_at=turn.now,
         hostname=node.hostname,
         agent_url=node.agent_url,
-        sealed=turn.settings.sealed,
+        sealed=turn.settings.programs.sealed,
         covers=gpu_id,
         keeper=keeper,
     )

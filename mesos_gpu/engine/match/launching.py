@@ -35,9 +35,9 @@ def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Laun
 
 def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) -> bool:
     settings, left = turn.settings, remains.resources(node.id)
-    if node.inventory is None and not left.gpus and not settings.secrets:
+    if node.inventory is None and not left.gpus and not settings.secret_store.secrets:
         return False
-    return left.covers(settings.monitor) and not pace.is_full(node.id)
+    return left.covers(settings.programs.monitor) and not pace.is_full(node.id)
 
 
 def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
@@ -47,7 +47,7 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
     since = round(turn.state.started_at * 1000)
     task_id = TaskId(f"{MONITOR}{node.id}.{since}.{turn.state.cluster.monitors}")
     # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
-    own, executor = settings.monitor.halves()
+    own, executor = settings.programs.monitor.halves()
     take = Take(node.id, task=own, executor=executor)
     ledger.take(take)
     task = Task(
@@ -59,8 +59,8 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
         launched_at=turn.now,
         hostname=node.hostname,
         agent_url=node.agent_url,
-        sealed=settings.sealed,
-        made_by=settings.monitor_made_by,
+        sealed=settings.programs.sealed,
+        made_by=settings.programs.monitor_made_by,
     )
     turn.put_task(task)
     turn.put_node(replace(node, monitor=task_id, monitor_launches=node.monitor_launches + 1))
@@ -148,5 +148,5 @@ def _task(turn: Turn, job: Job, rank: int, take: Take) -> Task:
         launch=job.launches + 1 if job.spec.tasks > 1 else 0,
         rank=rank,
         ports=tuple(port for port in take.numbers if port is not None),
-        sealed=turn.settings.sealed,
+        sealed=turn.settings.programs.sealed,
     )

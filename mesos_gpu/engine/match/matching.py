@@ -51,13 +51,13 @@ def match(turn: Turn) -> None:
         for offer_id in effect.offer_ids:
             turn.state.cluster.unused.pop(turn.state.cluster.offers[offer_id].agent_id, None)
             turn.state.cluster.drop_offer(offer_id)
-    balance(turn, {turn.settings.role_for(t.job.spec.queue) for t in ledger.takes if t.job is not None})
+    balance(turn, {turn.settings.mesos.role_for(t.job.spec.queue) for t in ledger.takes if t.job is not None})
 
 
 def _is_due(turn: Turn) -> bool:
     """Whether a job may start that could not start at the last match."""
     state, last = turn.state, turn.state.match.matched_at
-    if state.match.unmatched or turn.now - last >= turn.settings.match_interval_s:
+    if state.match.unmatched or turn.now - last >= turn.settings.placing.match_interval_s:
         return True
     ends = (
         state.match.next_moment,

@@ -99,8 +99,8 @@ class _Places:
 
     def __init__(self, state: State, settings: Settings, request: Job) -> None:
         """`request`: the job that room is made for."""
-        self._nodes, self._request, self._levels = dict(state.cluster.nodes), request, settings.levels
-        self.neighbours, self._placing = Neighbours(state, settings.levels), Placing(state, settings)
+        self._nodes, self._request, self._levels = dict(state.cluster.nodes), request, settings.placing.levels
+        self.neighbours, self._placing = Neighbours(state, settings.placing.levels), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
         self._company: list[tuple[Job, Task]] = []  # those that are of account to others
         self._waiting = [

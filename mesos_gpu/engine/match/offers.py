@@ -67,25 +67,25 @@ def balance(turn: Turn, placed: Collection[str]) -> None:
     state, settings = turn.state, turn.settings
     if placed or wants_offers(turn):
         state.mesos.idle_since = None
-        asked = _asked_for(turn, placed) if settings.role_of else ()
-        if state.mesos.suppressed or turn.now - state.mesos.swept_at >= settings.sweep_interval_s:
+        asked = _asked_for(turn, placed) if settings.mesos.role_of else ()
+        if state.mesos.suppressed or turn.now - state.mesos.swept_at >= settings.mesos.sweep_interval_s:
             # Repeated while something waits: a REVIVE that was lost would leave it waiting for ever.
             state.mesos.suppressed, state.mesos.swept_at = False, turn.now
             turn.effects.append(Revive(asked))
             state.mesos.roles.asked = None
         if asked:
             _ask_for(turn, asked)
-        _give_back(turn, tuple(_old(turn)), settings.offer_refuse_s)
+        _give_back(turn, tuple(_old(turn)), settings.mesos.offer_refuse_s)
         return
     if state.mesos.idle_since is None:
         state.mesos.idle_since = turn.now
-    if turn.now - state.mesos.idle_since < settings.idle_linger_s:
+    if turn.now - state.mesos.idle_since < settings.mesos.idle_linger_s:
         return
-    _give_back(turn, tuple(state.cluster.offers), settings.idle_refuse_s)
+    _give_back(turn, tuple(state.cluster.offers), settings.mesos.idle_refuse_s)
     if not state.mesos.suppressed:
         state.mesos.suppressed, state.mesos.swept_at, state.mesos.roles.asked = True, turn.now, None
         turn.effects.append(Suppress())
-    elif turn.now - state.mesos.swept_at >= settings.sweep_interval_s:
+    elif turn.now - state.mesos.swept_at >= settings.mesos.sweep_interval_s:
         # A suppressed framework is not told of new agents: ask, hold for a moment, suppress again.
         state.mesos.suppressed, state.mesos.idle_since = False, turn.now
         turn.effects.append(Revive())
@@ -97,32 +97,34 @@ def _asked_for(turn: Turn, placed: Collection[str]) -> tuple[str, ...]:
     state, settings = turn.state, turn.settings
     waiting = set(placed)
     for _, job_id in state.work.queue:
-        if len(waiting) == len(settings.roles):
+        if len(waiting) == len(settings.mesos.roles):
             break
-        waiting.add(settings.role_for(state.work.jobs[job_id].spec.queue))
+        waiting.add(settings.mesos.role_for(state.work.jobs[job_id].spec.queue))
     if _is_booked_soon(turn):
-        waiting |= {settings.role_for(each.spec.queue) for each in unfinished(state)}
+        waiting |= {settings.mesos.role_for(each.spec.queue) for each in unfinished(state)}
     if not state.work.queue and not placed:
-        waiting = set(settings.roles)
+        waiting = set(settings.mesos.roles)
     for role in waiting:
-        state.mesos.roles.until[role] = turn.now + settings.idle_linger_s
-    soon = turn.now + settings.idle_linger_s  # later ones are of a clock that was set back
+        state.mesos.roles.until[role] = turn.now + settings.mesos.idle_linger_s
+    soon = turn.now + settings.mesos.idle_linger_s  # later ones are of a clock that was set back
     return tuple(
-        [role for role in settings.roles if turn.now < state.mesos.roles.until.get(role, 0.0) <= soon]
+        [role for role in settings.mesos.roles if turn.now < state.mesos.roles.until.get(role, 0.0) <= soon]
     )
 
 
 def _ask_for(turn: Turn, asked: tuple[str, ...]) -> None:
     """Ask for offers of these roles, and give back those of others: what they hold, these may need."""
-    state, roles = turn.state, turn.settings.roles
+    state, roles = turn.state, turn.settings.mesos.roles
     before = roles if state.mesos.roles.asked is None else state.mesos.roles.asked
     if more := tuple([role for role in asked if role not in before]):
         turn.effects.append(Revive(more))
     if less := tuple([role for role in before if role not in asked]):
         turn.effects.append(Suppress(less))
     state.mesos.roles.asked = asked
-    others = [o.id for o in state.cluster.offers.values() if (o.role or turn.settings.role) not in asked]
-    _give_back(turn, tuple(others), turn.settings.idle_refuse_s)
+    others = [
+        o.id for o in state.cluster.offers.values() if (o.role or turn.settings.mesos.role) not in asked
+    ]
+    _give_back(turn, tuple(others), turn.settings.mesos.idle_refuse_s)
 
 
 def _old(turn: Turn) -> Iterator[OfferId]:
@@ -131,7 +133,7 @@ def _old(turn: Turn) -> Iterator[OfferId]:
     Of `MANY_OFFERS`, which may have come together, each is held up to twice as long: if all were given back together,
     the next jobs would find none.
     """
-    hold_s, agents = turn.settings.offer_hold_s, turn.state.cluster.agents
+    hold_s, agents = turn.settings.mesos.offer_hold_s, turn.state.cluster.agents
     spread_s = hold_s if len(turn.state.cluster.offers) >= MANY_OFFERS else 0.0
     for offer in turn.state.cluster.offers.values():
         held_s = turn.now - offer.received_at

@@ -40,7 +40,9 @@ class Placing:
         self._drawn = state.match.drawn
         self._apps: dict[str, Counter[AgentId]] | None = None
         self._fabric = (
-            state.cluster.agents.fabric(settings.levels, state.cluster.nodes) if settings.levels else None
+            state.cluster.agents.fabric(settings.placing.levels, state.cluster.nodes)
+            if settings.placing.levels
+            else None
         )
         self._in_groups: Counter[tuple[str, str]] | None = None  # tasks in each group of the fabric
         self._unused: Mapping[AgentId, int] | None = None  # until a task is the first or the last of a group
@@ -149,10 +151,12 @@ class Placing:
 
     def _placement(self, spec: JobSpec) -> Placement:
         """The job's own, else its app's, else the cluster's."""
-        return spec.placement or self._settings.placement_of.get(spec.app or "", self._settings.placement)
+        return spec.placement or self._settings.placing.placement_of.get(
+            spec.app or "", self._settings.placing.placement
+        )
 
     def _gpu_nodes(self, job: Job) -> GpuNodes:
-        return _BEHAVIORS.get(job.spec.labels.get(BEHAVIOR_LABEL, ""), self._settings.gpu_nodes)
+        return _BEHAVIORS.get(job.spec.labels.get(BEHAVIOR_LABEL, ""), self._settings.placing.gpu_nodes)
 
     def _siblings(self, job: Job) -> Mapping[AgentId, int]:
         """How many tasks of the same app each agent has."""
@@ -186,7 +190,7 @@ def _mix(state: State, settings: Settings) -> Mix:
 
 
 def _shape(job: Job, settings: Settings, models: tuple[str, ...], most_mib: int) -> Shape:
-    spec, share = job.spec, job.spec.share_request(settings.isolation)
+    spec, share = job.spec, job.spec.share_request(settings.placing.isolation)
     shape = Shape(spec.resources.cpu_milli, spec.mem_mib, spec.gpus, models=models)
     return shape if share is None else shape_for(share, most_mib, shape)
 

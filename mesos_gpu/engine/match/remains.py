@@ -92,8 +92,8 @@ class Remains:
 
     def _offered(self, node: Node, offers: list[Offer]) -> _Agent:
         settings = self._settings
-        role, used = settings.role, offers
-        if settings.role_of:
+        role, used = settings.mesos.role, offers
+        if settings.mesos.role_of:
             role = self._role(node, offers)
             used = [offer for offer in offers if is_of(settings, offer, role)]
         first, *more = used
@@ -104,7 +104,7 @@ class Remains:
         if len(used) < len(offers):
             aside = [offer for offer in offers if not is_of(settings, offer, role)]
             agent.aside = tuple([scalar for offer in aside for scalar in offer.resources])
-        if not settings.reserves or node.id not in self._known.reserved:  # nothing is reserved
+        if not settings.mesos.reserves or node.id not in self._known.reserved:  # nothing is reserved
             return agent
         agent.reserved = tuple(
             [each for each in agent.scalars if is_ours(each, self._state.mesos.framework_id)]
@@ -115,7 +115,7 @@ class Remains:
     def _role(self, node: Node, offers: list[Offer]) -> str:
         """The role whose offers of an agent are used: one ACCEPT may not mix them. The oldest offer decides, so each
         has its turn as those before it are used or given back; where a monitor is missing, the default role does."""
-        default = self._settings.role
+        default = self._settings.mesos.role
         if node.monitor is None and any(is_of(self._settings, offer, default) for offer in offers):
             return default
         return offers[0].role or default
@@ -143,7 +143,7 @@ class Remains:
     @property
     def reserving(self) -> Collection[AgentId]:
         """The agents that offer something that is reserved for shared cards."""
-        return self._known.reserved.keys() if self._settings.reserves else ()
+        return self._known.reserved.keys() if self._settings.mesos.reserves else ()
 
     def offer_ids(self, agent_id: AgentId) -> tuple[OfferId, ...]:
         """The ids of an agent's offers."""
@@ -193,7 +193,7 @@ class Remains:
             parts=agent.parts,
             compute_milli=covers.compute_milli(settings),
             cover=covers.cost_of_cover(self._state, settings, agent_id, self._now),
-            keeper=NOTHING if self._has_keeper(agent) else settings.keeper,
+            keeper=NOTHING if self._has_keeper(agent) else settings.programs.keeper,
             ports=agent.ports,
             installed=agent.node.gpus,
             driver=agent.node.driver_version,
@@ -218,7 +218,7 @@ class Remains:
         return self._label(self._agent(agent_id))
 
     def _label(self, agent: _Agent) -> str:
-        return "" if agent.role == self._settings.role else agent.role
+        return "" if agent.role == self._settings.mesos.role else agent.role
 
     def carved(self, take: Take) -> Carved:
         """The scalars that a take got."""
@@ -254,8 +254,8 @@ class Remains:
         cards = take.opens or ((take.covers,) if take.covers else ())
         if not cards:
             return Carved(tuple(task), tuple(executor), (), ())
-        keeper = () if self._has_keeper(agent) else self._for_covers(agent, self._settings.keeper)
-        each = tuple([self._for_covers(agent, self._settings.cover) for _ in cards])
+        keeper = () if self._has_keeper(agent) else self._for_covers(agent, self._settings.programs.keeper)
+        each = tuple([self._for_covers(agent, self._settings.programs.cover) for _ in cards])
         agent.keeper = True
         return Carved(tuple(task), tuple(executor), each, keeper, self._label(agent))
 
@@ -267,7 +267,7 @@ class Remains:
         rest = need - resources_of(kept)
         fresh, left = carve(agent.scalars, rest)
         if reserves:
-            by = agent.role, settings.principal, self._state.mesos.framework_id or ""
+            by = agent.role, settings.mesos.principal, self._state.mesos.framework_id or ""
             held = [reserved(scalar, *by) for scalar in fresh]
             agent.reserve += tuple([new for new, old in zip(held, fresh, strict=True) if new != old])
             fresh = held

@@ -73,7 +73,7 @@ class Search:
             return None  # what is booked is had without a seat
         request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)
         how = self._placing.key(job), self._placing.order(job), self._may_open(job), bool(wait)
-        role = self._settings.role_for(job.spec.queue)
+        role = self._settings.mesos.role_for(job.spec.queue)
         wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how, booked, role
         if wanted in self._refused:
             return None
@@ -105,9 +105,9 @@ class Search:
 
     def _offered_to(self, job: Job) -> Nodes:
         """The nodes that are offered to the role of its queue."""
-        if not self._settings.role_of:
+        if not self._settings.mesos.role_of:
             return self._nodes
-        role = self._settings.role_for(job.spec.queue)
+        role = self._settings.mesos.role_for(job.spec.queue)
         return {
             agent_id: node for agent_id, node in self._nodes.items() if self._remains.role(agent_id) == role
         }

@@ -106,4 +106,4 @@ def _brought_up(
 def _fresh_until(state: State, settings: Settings, agent_id: AgentId) -> float:
     """Until when an agent's report counts, seconds since the epoch; infinite: none has come, which will be noticed."""
     reported_at = state.cluster.nodes[agent_id].reported_at
-    return inf if reported_at is None else reported_at + settings.report_stale_s
+    return inf if reported_at is None else reported_at + settings.programs.report_stale_s

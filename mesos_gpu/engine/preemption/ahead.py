@@ -48,7 +48,7 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
 def _longest_notice_s(turn: Turn) -> float:
     tree = turn.state.quota.tree
     given = [queue.resolved.notice_s for queue in tree.queues.values()]
-    return max([turn.settings.most_notice_s, *given])
+    return max([turn.settings.tasks.most_notice_s, *given])
 
 
 def _waits(state: State, job: Job) -> bool:

@@ -32,7 +32,7 @@ _MOST_LOOKED_AT: Final = 40_000  # nodes for them: so long all others wait
 def possible(turn: Turn) -> bool:
     """Return whether any running job could make room for one that waits."""
     state = turn.state
-    if not turn.settings.preemption or not state.work.queue:
+    if not turn.settings.queue.preemption or not state.work.queue:
         return False
     if idle.is_pressing(state):
         return True
@@ -87,7 +87,7 @@ def stoppable(state: State) -> dict[JobId, Job]:
 
 def begins_at(state: State, settings: Settings, job: Job) -> float:
     """When what is free has been offered: nobody is stopped for a job before."""
-    return max(job.submitted_at, job.not_before, state.mesos.registered_at) + settings.preempt_after_s
+    return max(job.submitted_at, job.not_before, state.mesos.registered_at) + settings.queue.preempt_after_s
 
 
 def keep_rooms(turn: Turn, backlog: Backlog) -> None:
@@ -155,7 +155,8 @@ class _Plans:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
         turn, settings = self._turn, self._turn.settings
         begun_at = (
-            max(job.submitted_at, job.not_before, turn.state.mesos.registered_at) + settings.preempt_after_s
+            max(job.submitted_at, job.not_before, turn.state.mesos.registered_at)
+            + settings.queue.preempt_after_s
         )
         if turn.now < begun_at:
             if begun_at < self._begins_at:
@@ -164,7 +165,7 @@ class _Plans:
             return True
         if job.room_made_at is None:
             return False
-        again_at = job.room_made_at + settings.preempt_again_s
+        again_at = job.room_made_at + settings.queue.preempt_again_s
         if turn.now < again_at:
             self._rule.note(again_at)
             return True

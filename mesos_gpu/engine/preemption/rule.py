@@ -135,7 +135,7 @@ class Reclaim:
         self._turn, self._seating, self._tree, self._backlog = turn, seating, seating.tree, backlog
         self._idle = returnable(turn)
         self._attained, self._running = backlog.attained, {**running, **self._idle}
-        self._restart_ms = round(turn.settings.restart_s * 1000)
+        self._restart_ms = round(turn.settings.queue.restart_s * 1000)
         self._known: dict[Hashable, dict[JobId, Victim | None]] = {}
         self._later: dict[Hashable, set[float]] = {}  # moments that were found for jobs of a kind
         self._costs: dict[JobId, Victim | None] = {}

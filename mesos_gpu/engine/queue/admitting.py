@@ -76,8 +76,12 @@ def topology_fault(state: State, settings: Settings, spec: JobSpec) -> str:
         return ""
     level, nodes = topology.level, [node for node in state.cluster.nodes.values() if node.lost_at is None]
     known = ", ".join(sorted({name for node in nodes for name in node.attributes})) or "none"
-    if level not in settings.levels:
-        levels = f"its levels are {', '.join(settings.levels)}" if settings.levels else "it has no levels"
+    if level not in settings.placing.levels:
+        levels = (
+            f"its levels are {', '.join(settings.placing.levels)}"
+            if settings.placing.levels
+            else "it has no levels"
+        )
         return f"the scheduler has no level {level}: {levels} (--topology); attributes of agents: {known}"
     if topology.is_required and nodes and not any(level in node.attributes for node in nodes):
         return f"no agent has the attribute {level}; attributes of agents: {known}"

@@ -63,7 +63,7 @@ Offered = Callable[[AgentId], Resources]  # what an agent's held offers still ha
 def request_of(job: Job, settings: Settings) -> Request:
     """What each task of the job takes from an offer, with its executor's share, but no ports: a match knows them."""
     spec = job.spec
-    share = spec.share_request(settings.isolation, across_users=settings.mps_across_users)
+    share = spec.share_request(settings.placing.isolation, across_users=settings.placing.mps_across_users)
     gpu = GpuRequest(
         spec.gpus,
         models=spec.gpu_model,
@@ -72,7 +72,7 @@ def request_of(job: Job, settings: Settings) -> Request:
         share=share,
     )
     # Whose a share is decides which cards it may have; jobs that ask for whole ones are alike whoever asks.
-    user = None if share is None else spec.user or settings.default_user
+    user = None if share is None else spec.user or settings.programs.default_user
     return Request(footprint_of(job, settings).total, gpu, job.min_driver, spec.tasks, user)
 
 
@@ -107,7 +107,7 @@ class Backlog:
         self._firm = False  # whether something is kept that gangs gave up
         self.booked = Booked(state, settings, now)
         self._kept = Kept()
-        self.neighbours = Neighbours(state, settings.levels, reading=reading)
+        self.neighbours = Neighbours(state, settings.placing.levels, reading=reading)
         self.attained = Attained(state, now)
         self._queues = set[str]()  # those whose first blocked job is known
         self._starving = set[str]()  # those whose first job that starves is blocked
@@ -117,7 +117,7 @@ class Backlog:
         self._before: list[list[Reservation]] = []  # reservations before each take that stands
         self.held = Held(state, charges_of(state, settings), now)
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
-        of_step = now, self.attained, standing, settings.aging_step_s
+        of_step = now, self.attained, standing, settings.queue.aging_step_s
         self._barriers = Barriers(state, self.held, *of_step)
         if reading:
             self.keep_first()
@@ -272,7 +272,7 @@ class Backlog:
             return
         starves = job.id in self._waits.heads
         served = self._starving if starves else self._queues
-        if queue in served or len(served) >= self._settings.most_reservations:
+        if queue in served or len(served) >= self._settings.queue.most_reservations:
             return
         if self.rule_against(job) is not None:
             return  # it waits for something else than room
@@ -481,7 +481,7 @@ class Backlog:
             return False
         if not self.held.is_in(node.id, self.held.pools.every(job) if ever else self.held.pools_of(job)):
             return False
-        if self._settings.role_of and is_for_others(self._state, self._settings, job, node.id):
+        if self._settings.mesos.role_of and is_for_others(self._state, self._settings, job, node.id):
             return False
         return not self.neighbours.barred(job, node)
 
@@ -491,7 +491,7 @@ class Backlog:
 
     def is_new(self, job: Job) -> bool:
         """Whether it may wait still for the offer of an open card."""
-        return self._now - max(job.submitted_at, job.not_before) < self._settings.open_after_s
+        return self._now - max(job.submitted_at, job.not_before) < self._settings.placing.open_after_s
 
     def joins_soon(self, job: Job, request: Request) -> bool:
         """Whether there is room on an open card whose agent's offer is on its way: what was left of one comes again."""
@@ -501,7 +501,7 @@ class Backlog:
         return any(node is not None and self._joins(job, request, node) for node in nodes)
 
     def _joins(self, job: Job, request: Request, node: Node) -> bool:
-        began = self._now - self._settings.open_after_s
+        began = self._now - self._settings.placing.open_after_s
         if not self.serves(job, node) or all(task.launched_at < began for task in self._tasks_on(node.id)):
             return False
         # How much else is left there is not known before it is offered.
@@ -521,7 +521,7 @@ class Backlog:
     def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
         """Whether a job that ends at the latest at a time may be in the way of what is kept for others."""
         if kept.is_given_up:
-            rank = partial(rank_in_leaf, now=self._now, step_s=self._settings.aging_step_s)
+            rank = partial(rank_in_leaf, now=self._now, step_s=self._settings.queue.aging_step_s)
             if precedes(self._state, job, kept, rank):
                 return False
         if not kept.booking:
@@ -563,7 +563,7 @@ class Backlog:
         """What a task holds, and until when; without its node, only how many GPUs."""
         settings, job = self._settings, self._state.work.jobs.get(task.job_id or JobId(""))
         if job is None:
-            return Allocation(None, settings.monitor, since=task.launched_at)
+            return Allocation(None, settings.programs.monitor, since=task.launched_at)
         gpus = () if node is None else well(self._state, node, self._now, settings, task.gpus)
         ends_at, lasts_s, learnt = self._ends_of.of(task, job)
         return Allocation(

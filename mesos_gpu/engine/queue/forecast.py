@@ -105,7 +105,7 @@ class Forecast:
         kept = {reservation.job_id: _kept(reservation) for reservation in self.before(None)}
         seen = list(islice(((i, job) for i, job in enumerate(self.jobs) if sees(job)), most))
         estimates = self._estimates(min(seen[-1][0] + 1 if seen else 0, _MOST_ESTIMATED))
-        step_s = self._settings.aging_step_s
+        step_s = self._settings.queue.aging_step_s
         return [
             Waiting(
                 job=job,
@@ -242,7 +242,7 @@ class Forecast:
 
     def queues(self) -> list[QueueUse]:
         """Every queue that has a limit or a pending job, by name."""
-        names: dict[str, int] = dict.fromkeys(self._settings.queue_limits, 0)
+        names: dict[str, int] = dict.fromkeys(self._settings.queue.queue_limits, 0)
         since: dict[str, float] = {}
         for job in self.jobs:
             names[job.spec.queue] = names.get(job.spec.queue, 0) + 1
@@ -259,7 +259,7 @@ class Forecast:
                 used[holder.spec.queue] += self._state.work.counted_milli(
                     self._state.work.tasks[task_id], holder
                 )
-        limits = self._settings.queue_limits
+        limits = self._settings.queue.queue_limits
         return [
             QueueUse(name, limits.get(name), number_of(used[name]), names[name], since.get(name))
             for name in sorted(names)

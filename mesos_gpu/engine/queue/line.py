@@ -120,7 +120,9 @@ class Waits:
 
     def _in_order(self, path: str, leaf: Leaf) -> list[Job]:
         places = {} if self._standing is None else self._standing.ranks(path)
-        ordered = leaf.put_in_order(self._state.work.jobs, self._now, self._settings.aging_step_s, places)
+        ordered = leaf.put_in_order(
+            self._state.work.jobs, self._now, self._settings.queue.aging_step_s, places
+        )
         return self._attained.line(ordered) if self._attained.orders(ordered[0]) else ordered
 
     def _entries(self, path: str, leaf: Leaf) -> list[Entry[Job]]:

@@ -38,7 +38,7 @@ def check_job(state: State, settings: Settings, spec: JobSpec, owner: str = "") 
     tasks = _tasks_of(settings, spec)
     more = _More(tasks, size_of(spec))
     for kind, name in owners(spec, owner):
-        quota = settings.queue_quota if kind == "queue" else settings.user_quota
+        quota = settings.queue.queue_quota if kind == "queue" else settings.queue.user_quota
         _check(
             quota,
             state.quota.uses.get((kind, name), Use()),
@@ -57,8 +57,8 @@ def _tasks_of(settings: Settings, spec: JobSpec) -> int:
     if spec.array is None:
         return 1
     indexes, wrong = parsed(spec.array), list[tuple[str, str]]()
-    if indexes.count > settings.max_array:
-        wrong.append(("/array", f"has {indexes.count} indexes, and {settings.max_array} are allowed"))
+    if indexes.count > settings.queue.max_array:
+        wrong.append(("/array", f"has {indexes.count} indexes, and {settings.queue.max_array} are allowed"))
     if len(f"{spec.name}.{indexes.last}") > LONGEST_NAME:
         why = f"its tasks are called as {spec.name}.{indexes.last}, and {LONGEST_NAME} characters are allowed"
         wrong.append(("/name", why))
@@ -83,11 +83,13 @@ def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> No
         wanted.update(dict.fromkeys(_who_has(app), app.instances))
         if app != before.get(app.id):
             whole = _More(0, app.instances * size_of(app))
-            _check(settings.user_quota, Use(), whole, f"{app.id} of {_who('user', app.user or '')}", _FEWER)
+            _check(
+                settings.queue.user_quota, Use(), whole, f"{app.id} of {_who('user', app.user or '')}", _FEWER
+            )
     for (kind, name), instances in wanted.items():
         if instances > had[kind, name]:
             more = _More(instances, 0)
-            _check(settings.user_quota, Use(), more, f"apps of {_who(kind, name)}", _FEWER)
+            _check(settings.queue.user_quota, Use(), more, f"apps of {_who(kind, name)}", _FEWER)
     _check_definitions(settings, before, now)
 
 
@@ -101,7 +103,7 @@ def _check_definitions(settings: Settings, before: Mapping[str, App], now: Seque
         if sum(map(size_of, own)) > had:
             whole = sum(size_of(app) for app in now if _who_has(app)[-1] == (kind, name))
             who = f"definitions of apps of {_who(kind, name)}"
-            _check(settings.user_quota, Use(), _More(0, whole), who, "delete some")
+            _check(settings.queue.user_quota, Use(), _More(0, whole), who, "delete some")
 
 
 def _who_has(app: App) -> tuple[tuple[str, str], ...]:

@@ -39,20 +39,24 @@ def on_read(turn: Turn, event: SecretsRead) -> None:
     for source, why in event.problems.items():
         known = turn.state.work.secrets.get(source, _NEVER)
         failures = known.failures + 1 if why else 0
-        wait_s = delay_s(failures, first_s=turn.settings.secrets_first_s, most_s=turn.settings.secrets_most_s)
+        wait_s = delay_s(
+            failures,
+            first_s=turn.settings.secret_store.secrets_first_s,
+            most_s=turn.settings.secret_store.secrets_most_s,
+        )
         turn.state.work.secrets[source] = replace(
             known,
             answered=True,
             read_at=None if why else known.asked_at,
             problem=why,
             failures=failures,
-            next_at=turn.now + (wait_s if why else turn.settings.secrets_fresh_s),
+            next_at=turn.now + (wait_s if why else turn.settings.secret_store.secrets_fresh_s),
         )
 
 
 def on_tick(turn: Turn) -> None:
     """Forget those that no job waits for any more."""
-    limit_s = 2 * turn.settings.secrets_stale_s
+    limit_s = 2 * turn.settings.secret_store.secrets_stale_s
     old = [s for s, known in turn.state.work.secrets.items() if turn.now - known.asked_at > limit_s]
     if not old:
         return
@@ -92,7 +96,7 @@ def _since(state: State, job: Job) -> float:
 
 def _is_due(turn: Turn, known: SecretRead, since: float) -> bool:
     if not known.answered:  # never asked, or the answer is lost
-        return turn.now - known.asked_at >= turn.settings.secrets_answer_s
+        return turn.now - known.asked_at >= turn.settings.secret_store.secrets_answer_s
     return turn.now >= known.next_at or (known.read_at is not None and known.read_at < since)
 
 
@@ -100,5 +104,5 @@ def _holds(known: SecretRead, settings: Settings, now: float, since: float) -> b
     return (
         known.read_at is not None
         and known.read_at >= since
-        and now - known.read_at <= settings.secrets_stale_s
+        and now - known.read_at <= settings.secret_store.secrets_stale_s
     )

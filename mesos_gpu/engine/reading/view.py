@@ -68,7 +68,7 @@ class View:
     @property
     def fabric(self) -> Fabric:
         """Groups of nodes at the levels of the fabric."""
-        return self.state.cluster.agents.fabric(self.settings.levels, self.nodes)
+        return self.state.cluster.agents.fabric(self.settings.placing.levels, self.nodes)
 
     @property
     def drains(self) -> Mapping[tuple[Target, str], Drain]:
@@ -138,4 +138,4 @@ class View:
     @property
     def default_user(self) -> str | None:
         """User of jobs that name none, or None for the user of executors."""
-        return self.settings.default_user
+        return self.settings.programs.default_user

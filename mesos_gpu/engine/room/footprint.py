@@ -29,7 +29,7 @@ def footprint_of(job: Job, settings: Settings) -> Footprint:
 
     The CPUs of the executor come out of those that the task asks for; its memory comes on top.
     """
-    return _footprint(job.spec.resources, settings.executor)
+    return _footprint(job.spec.resources, settings.programs.executor)
 
 
 @lru_cache(maxsize=4096)

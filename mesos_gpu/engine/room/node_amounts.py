@@ -46,12 +46,12 @@ def amounts_of(
         if job is not None:
             takes = footprint_of(job, settings).total
         elif task.covers is None:
-            takes = settings.monitor
+            takes = settings.programs.monitor
         elif (task.agent_id, task.executor_id) in keepers:
-            takes = settings.cover
+            takes = settings.programs.cover
         else:
             keepers.add((task.agent_id, task.executor_id))
-            takes = settings.cover + settings.keeper
+            takes = settings.programs.cover + settings.programs.keeper
         used[task.agent_id] = used.get(task.agent_id, NOTHING) + takes
     return {
         agent_id: NodeAmounts(amounts, amounts + used.get(agent_id, NOTHING))

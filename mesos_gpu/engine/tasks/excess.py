@@ -20,7 +20,7 @@ def on_uses(turn: Turn, node: Node) -> None:
         job = turn.state.work.current(task)
         if task.share is None or job is None or job.state is JobState.PENDING or not is_watched(task.share):
             continue
-        match treatment(use.looks, turn.settings.on_gpu_excess):
+        match treatment(use.looks, turn.settings.placing.on_gpu_excess):
             case Treatment.WARN:
                 _warn(turn, job, task, use)
             case Treatment.END:

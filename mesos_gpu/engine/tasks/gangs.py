@@ -175,7 +175,7 @@ def release(turn: Turn, job: Job) -> None:
         return
     for task in members:
         told_at = turn.state.work.released.get(task.id)
-        due = told_at is None or turn.now - told_at >= turn.settings.start_resend_s
+        due = told_at is None or turn.now - told_at >= turn.settings.tasks.start_resend_s
         if _waits(task) and due:
             turn.state.work.released[task.id] = turn.now
             turn.effects.append(Start(task.agent_id, task.executor_id, task.id))

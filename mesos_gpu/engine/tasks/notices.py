@@ -58,7 +58,7 @@ def on_tick(turn: Turn) -> None:
         if notice is None or notice.told >= notice.number or task.evicted:
             continue
         silent_s = turn.now - (notice.recalled_at or notice.at)
-        waits_s = patience_s(silent_s, turn.settings.notice_resend_s)
+        waits_s = patience_s(silent_s, turn.settings.tasks.notice_resend_s)
         sent = turn.state.work.notified.get(task_id)  # the number of a notice, and when it was sent
         if sent is None or sent[0] != notice.number or turn.now - sent[1] >= waits_s:
             _send(turn, task, notice)
@@ -116,7 +116,7 @@ def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
     """Remember up to when a job's work is kept: never of the time before the task's start, nor of the future. Of what
     is told too often the first counts: somebody is judged by it, so each is saved."""
     at = min(max(at, task.started_at or task.launched_at), turn.now)
-    if job.checkpoint_at is None or at - job.checkpoint_at >= turn.settings.checkpoint_again_s:
+    if job.checkpoint_at is None or at - job.checkpoint_at >= turn.settings.tasks.checkpoint_again_s:
         happened(turn, EventKind.CHECKPOINT, job)
         turn.show_job(replace(job, checkpoint_at=at, version=job.version + 1))
 

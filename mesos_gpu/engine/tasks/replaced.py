@@ -58,7 +58,7 @@ def _is_given_up(turn: Turn, task: Task) -> bool:
     """A cover is never abandoned: it is given up when others would be."""
     if task.covers is None or task.state is not TaskState.UNREACHABLE:
         return task.state is TaskState.ABANDONED
-    limit_s = turn.settings.unreachable_timeout_s
+    limit_s = turn.settings.mesos.unreachable_timeout_s
     return task.unreachable_since is not None and turn.now - task.unreachable_since >= limit_s
 
 

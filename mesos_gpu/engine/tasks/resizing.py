@@ -237,7 +237,7 @@ def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
     Raises:
         Conflict: The request is none for a share, or its most is less than its memory.
     """
-    asked = spec.share_request(turn.settings.isolation)
+    asked = spec.share_request(turn.settings.placing.isolation)
     if asked is None or task.share is None or asked.memory_milli == WHOLE:
         raise Conflict(f"job {job.id} would have no share", remedy="say how much it shall have, not null")
     if (asked.memory_mib is None or asked.memory_max_mib is not None) and not _is_reported(turn, task):
@@ -297,7 +297,7 @@ def on_tick(turn: Turn) -> None:
             continue
         if not resize.number and not _is_reported(turn, task):
             continue  # what it may have at the most is not known yet
-        waits_s = patience_s(turn.now - resize.since, turn.settings.resize_resend_s)
+        waits_s = patience_s(turn.now - resize.since, turn.settings.tasks.resize_resend_s)
         if resize.sent_at is None or turn.now - resize.sent_at >= waits_s:
             _ask(turn, task)
 

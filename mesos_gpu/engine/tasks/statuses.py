@@ -147,7 +147,7 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     turn.put_task(task)
     if outcome is not None:
         for gpu in outcome.refused_gpus:
-            turn.state.gpus.contested[gpu] = turn.now + turn.settings.contested_s
+            turn.state.gpus.contested[gpu] = turn.now + turn.settings.placing.contested_s
     if task.covers is not None:
         covers.on_changed(turn, task, status)
     elif task.unknown is not None or job is None:
@@ -260,7 +260,7 @@ def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
     named = {gpu.id for gpu in inventory.gpus}
     if not agents.others_naming(node, named):
         return ""  # nearly always: a thousand agents report in ten seconds
-    oldest = turn.now - turn.settings.report_stale_s
+    oldest = turn.now - turn.settings.programs.report_stale_s
     for other in turn.state.cluster.nodes.values():
         counts = other.lost_at is None and (other.reported_at or 0.0) > oldest
         if other.id != node.id and counts and (theirs := sorted(named & _claimed(other))):

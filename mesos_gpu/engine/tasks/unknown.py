@@ -128,7 +128,10 @@ def on_tick(turn: Turn) -> None:
         _adopt_awaited(turn)
     for task_id in state.work.unknown:
         task = state.work.tasks[task_id]
-        if task.kill_sent_at is not None and turn.now - task.kill_sent_at >= turn.settings.kill_resend_s:
+        if (
+            task.kill_sent_at is not None
+            and turn.now - task.kill_sent_at >= turn.settings.tasks.kill_resend_s
+        ):
             _kill(turn, task)
 
 

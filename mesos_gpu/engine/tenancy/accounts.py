@@ -49,7 +49,7 @@ def keep(turn: Turn) -> list[Change]:
 
 def on_tick(turn: Turn) -> None:
     """Sum up the records that are old enough, once a day."""
-    day = int((turn.now - turn.settings.keep_spans_s) * MS) // DAY_MS
+    day = int((turn.now - turn.settings.memory.keep_spans_s) * MS) // DAY_MS
     if day > turn.state.ledger.folded_day:
         turn.state.ledger.folded_day = day
         turn.effects.append(FoldRecords(day * DAY_MS))

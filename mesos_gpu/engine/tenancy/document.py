@@ -67,7 +67,7 @@ def found_of(state: State, settings: Settings, document: QueueDocument, now: flo
         if node.gpus
     ]
     made = findings(Tree(document), facts)
-    late = too_short(document, settings.report_interval_s)
+    late = too_short(document, settings.programs.report_interval_s)
     faults, warnings = dict.fromkeys((*made.faults, *late)), dict.fromkeys(made.warnings)
     for number, (at, then) in enumerate(spans_of_year(document, now)):
         if number == MOST_SPANS:
@@ -96,7 +96,7 @@ def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -
         Conflict: Names them.
     """
     homeless: dict[str, list[JobId]] = {}
-    leaves, before = leaves_of(document, settings.queue_limits), _leaves_before(state, settings)
+    leaves, before = leaves_of(document, settings.queue.queue_limits), _leaves_before(state, settings)
     waiting = [(array.id, array.spec.queue) for array in state.work.arrays.values() if array.left]
     live = [(job.id, job.spec.queue) for job in state.work.jobs.values() if not job.state.ended]
     for job_id, queue in (*live, *waiting):
@@ -122,4 +122,4 @@ def leaves_of(document: QueueDocument, named: Mapping[str, int]) -> Collection[s
 
 def _leaves_before(state: State, settings: Settings) -> Collection[str] | None:
     """The queues that take jobs now; None: all names do."""
-    return leaves_of(state.quota.queues, settings.queue_limits) if state.quota.queues.version else None
+    return leaves_of(state.quota.queues, settings.queue.queue_limits) if state.quota.queues.version else None

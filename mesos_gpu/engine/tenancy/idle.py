@@ -123,7 +123,7 @@ def _look(turn: Turn, tree: Tree, job: Job) -> None:
 
 
 def _window_ms(turn: Turn, rules: Idle) -> float:
-    return policy.window_s(rules, turn.settings.report_interval_s) * 1000
+    return policy.window_s(rules, turn.settings.programs.report_interval_s) * 1000
 
 
 def _members(turn: Turn, job: Job) -> Sequence[Task]:
@@ -201,7 +201,7 @@ def _is_returnable(turn: Turn, tree: Tree, job: Job, known: Idleness) -> bool:
         return False
     if not policy.is_due(known, rules, _lead_s(turn, job, rules)) or not _members(turn, job):
         return False
-    window = policy.window_s(rules, turn.settings.report_interval_s)
+    window = policy.window_s(rules, turn.settings.programs.report_interval_s)
     return policy.is_fresh(known, turn.now, window) and notices.stands(turn, job) is None
 
 
@@ -212,7 +212,7 @@ def give_up(turn: Turn, job: Job, by: JobId) -> None:
 
 
 def _lead_s(turn: Turn, job: Job, rules: Idle) -> float:
-    return policy.lead_s(rules, turn.settings.report_interval_s, notices.lead_s(turn, job))
+    return policy.lead_s(rules, turn.settings.programs.report_interval_s, notices.lead_s(turn, job))
 
 
 def give(
@@ -388,7 +388,7 @@ def _look_after(turn: Turn, tree: Tree, job: Job, notice: Notice) -> None:
     if turn.now < notice.until:
         return
     rules, known = rules_of(tree, job), known_of(turn, job)
-    window = policy.window_s(rules, turn.settings.report_interval_s)
+    window = policy.window_s(rules, turn.settings.programs.report_interval_s)
     ends = policy.may_end(known, rules, notice.at, notice.until, turn.now, window)
     if ends:
         remember(turn, policy.returned(known, turn.now))

@@ -303,7 +303,7 @@ def _is_due(job: Job, now: float) -> bool:
 
 def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
     """The jobs of a leaf that ask for GPUs, in its order."""
-    ranked = leaf.by_rank(turn.state.work.jobs, turn.now, turn.settings.aging_step_s)
+    ranked = leaf.by_rank(turn.state.work.jobs, turn.now, turn.settings.queue.aging_step_s)
     if not attained.any or not any(attained.orders(each.job) for each in ranked):
         return ranked
     anew = [each._replace(rank=_rank(turn, attained, each.job)) for each in ranked]
@@ -334,4 +334,4 @@ def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:
     """Where a job stands in its queue, running or waiting."""
     if attained.orders(job):
         return (job.room_made_at is None, *attained.rank(job), job.sequence)
-    return rank_in_leaf(job, turn.now, turn.settings.aging_step_s)
+    return rank_in_leaf(job, turn.now, turn.settings.queue.aging_step_s)

@@ -126,7 +126,7 @@ class Options:
 
 def engine_settings(options: Options) -> Settings:
     """The engine's part of the options."""
-    return Settings(
+    return Settings.of(
         executor_command=options.executor_command,
         monitor_command=options.monitor_command,
         keeper_command=options.keeper_command,

@@ -176,7 +176,7 @@ class Account:
     def given_up(self, task_id: TaskId, now: float) -> bool:
         """Whether it was cut off for so long that its job may start elsewhere, or its host has another agent now."""
         word = self.words[task_id]
-        limit_s = self.settings.unreachable_timeout_s
+        limit_s = self.settings.mesos.unreachable_timeout_s
         cut = word.cut_since is not None and now - word.cut_since >= limit_s
         return word.given_up or cut or self.is_replaced(task_id)
 

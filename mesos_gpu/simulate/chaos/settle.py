@@ -112,7 +112,7 @@ _NOTHING_KNOWN: Final = Facts()  # of a draft of an array
 def could_run(world: World, job: Job) -> bool:
     """Whether agents with nothing else on them would do."""
     needs, spec = world.mesos.facts.get(job.id, _NOTHING_KNOWN).needs, job.spec
-    if spec.gpu_milli_in_all > WHOLE * world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
+    if spec.gpu_milli_in_all > WHOLE * world.settings.queue.queue_limits.get(spec.queue, spec.gpus_in_all):
         return False
     for pool in limits.pools_open(world.witness, job):
         agents = [agent for agent in tree.agents_in(world.witness, pool) if _suits(agent, job, needs)]

@@ -116,7 +116,8 @@ class Witness(Account):
             if word.cut_since is not None:
                 word.given_up |= not word.ended and self.given_up(task_id, before)
                 word.cut_since = min(word.cut_since + gap_s, now)
-        if self._tended_at is None or gap_s >= self.settings.tend_interval_s or gap_s < -_STANDS_STILL_S:
+        tend_s = self.settings.tasks.tend_interval_s
+        if self._tended_at is None or gap_s >= tend_s or gap_s < -_STANDS_STILL_S:
             self._tended_at = now
 
     def restarted(self) -> None:
@@ -162,7 +163,8 @@ class Witness(Account):
             if status.state in _CUT and word.cut_since is None:
                 word.cut_since = now
             return
-        long = word.cut_since is not None and now - word.cut_since >= self.settings.unreachable_timeout_s
+        timeout_s = self.settings.mesos.unreachable_timeout_s
+        long = word.cut_since is not None and now - word.cut_since >= timeout_s
         word.given_up = word.given_up or long
         if status.state in TERMINAL:
             word.ended = status.state
@@ -270,7 +272,7 @@ class Witness(Account):
         ended = [self.words[task_id].ended for task_id in self.latest(job.id)]
         if job.state is JobState.FINISHED and not (ended and all(word == "TASK_FINISHED" for word in ended)):
             raise Violation("no job is lost", f"{job.id} is called finished, but never did", job.id)
-        gave_up = job.infrastructure_failures > self.settings.max_infrastructure_failures
+        gave_up = job.infrastructure_failures > self.settings.tasks.max_infrastructure_failures
         strict = job.spec.tasks > 1 and job.spec.on_member_failure is OnMemberFailure.FAIL
         if job.state is JobState.FAILED and not (job.attempts >= job.spec.max_attempts or gave_up or strict):
             words = f"{job.id} failed after {job.attempts} attempts"
@@ -367,7 +369,7 @@ class Witness(Account):
     def _quota(self, task: Task, job_id: JobId, now: float) -> None:
         """Check that a job's queue does not hold more GPUs than it may, with what this task is to have."""
         queue = self.disk.jobs[job_id].spec.queue
-        limit = self.settings.queue_limits.get(queue)
+        limit = self.settings.queue.queue_limits.get(queue)
         if (
             limit is None or not task.gpus or queue in self.queues.queues
         ):  # then `limits` looks at what that says
@@ -395,7 +397,7 @@ class Witness(Account):
 
     def _grant(self, task: Task, now: float) -> None:
         told = self.agents.get(task.agent_id)
-        stale_s = self.settings.report_stale_s
+        stale_s = self.settings.programs.report_stale_s
         for gpu_id in task.gpus:
             health = told.health.get(gpu_id) if told and now - told.at <= stale_s else None
             if health is not Health.OK:
@@ -460,7 +462,8 @@ class Witness(Account):
             if task is not None and task.covers is not None:
                 shares.unused(self, task, task.covers)
                 return
-            if task is not None and task.job_id is None and task.made_by != self.settings.monitor_made_by:
+            made_by = self.settings.programs.monitor_made_by
+            if task is not None and task.job_id is None and task.made_by != made_by:
                 return  # a monitor of another release
             if task is not None or task_id in self.launches.get(job_id or JobId(""), ()):
                 raise Violation("no kill without a reason", f"of {task_id}", task_id)

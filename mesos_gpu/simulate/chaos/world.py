@@ -4,7 +4,6 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
@@ -37,7 +36,7 @@ SHARINGS: Final = (
 )
 #: Of the framework, and whether the master lets it reserve for that.
 ROLES: Final = (("*", True), ("gpu", True), ("gpu", False))
-SETTINGS: Final = Settings(
+SETTINGS: Final = Settings.of(
     "executor",
     "monitor",
     keep_ended_jobs=20,
@@ -102,7 +101,7 @@ class World:
     def __init__(self, shape: int, *, closely: bool = False, story: bool = False) -> None:
         """The scheduler has just started and is connected."""
         role, reserves = ROLES[shape % len(ROLES)]
-        self.settings = replace(SETTINGS, role=role)
+        self.settings = SETTINGS.changed(role=role)
         self.now, self.clock_off_s = START, 0.0  # by so much the clock of the scheduler's host is wrong
         self.mesos = VirtualMesos(_agents(random.Random(shape)), role=role, reserves=reserves)
         self.witness = Witness(self.mesos, self.settings)
@@ -276,7 +275,7 @@ class World:
 
     def be_release(self, number: int) -> None:
         """Be a release from now on whose monitors are others: those that run are to be replaced."""
-        self.settings = replace(self.settings, monitor_command=f"monitor of release {number}")
+        self.settings = self.settings.changed(monitor_command=f"monitor of release {number}")
         self.witness.settings = self.settings
 
     def _tell(self, effects: list[fx.Effect]) -> None:

@@ -42,7 +42,7 @@ _KILLED: Final = assignment.encode(Outcome(signal=15))
 
 def settings_of(costs: Costs) -> Settings:
     """The defaults, but for what asks again where an answer was lost, and reports, of which none is late here."""
-    return Settings(
+    return Settings.of(
         "executor",
         "monitor",
         report_stale_s=_NEVER,

@@ -51,7 +51,7 @@ class Rig:
         store = RecordingStore()
         self.clock = FakeClock()
         self.driver = FakeDriver()
-        self.daemon = knowing(DOCUMENT)(store, store.load(), self.driver, self.clock, Settings("e", "m"))
+        self.daemon = knowing(DOCUMENT)(store, store.load(), self.driver, self.clock, Settings.of("e", "m"))
         permits = Permits(control_access={"lb": (Control.API,)})
         self.server = serve(
             create_app(self.daemon, ApiSettings("http://w", "1", identify=by_name, permits=permits)),

@@ -44,7 +44,7 @@ class Life:
         self.end()
         store = Dying(self.path)
         store.dies_at = dies_at
-        self.daemon = daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+        self.daemon = daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings.of("e", "m"))
         daemon.start()
         return daemon
 

@@ -5,7 +5,6 @@ import hashlib
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,7 +49,7 @@ class Sealing(Daemon):
     """A scheduler whose launches have secrets."""
 
     def __init__(self, store: Any, saved: Any, driver: Any, clock: Any, settings: Settings) -> None:
-        super().__init__(store, saved, driver, clock, replace(settings, sealed=True), key=KEY)
+        super().__init__(store, saved, driver, clock, settings.changed(sealed=True), key=KEY)
 
 
 class Opened(NamedTuple):

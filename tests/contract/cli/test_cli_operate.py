@@ -140,7 +140,7 @@ def test_a_drain_of_what_is_away_is_given_back(rig: Rig) -> None:
     rig.daemon.put(ev.AgentLost(AgentId("a1")))
     (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(60)
     rig.status(monitor, "TASK_GONE")
-    rig.clock.time += Settings("", "").keep_lost_nodes_s + 1
+    rig.clock.time += Settings.of("", "").memory.keep_lost_nodes_s + 1
     wait_until("it is forgotten", lambda: rig.call("GET", "/v1/nodes").json()["nodes"] == [])
     assert "GPU-1 is away" in call("gpu", "undrain", "GPU-1").stderr
     assert "a1.example is away" in call("node", "undrain", "a1.example").stderr

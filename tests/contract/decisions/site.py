@@ -37,7 +37,7 @@ class Site:
         used = clock or self.clock
         agents = [_agent(number, spec) for number, spec in enumerate(nodes, 1)]
         self.cluster = ReadyCluster(agents, lambda event: self.daemon.put(event), used.now)
-        made = Settings("executor", "monitor", **settings)
+        made = Settings.of("executor", "monitor", **settings)
         self.daemon = Daemon(store, store.load(), self.cluster, used, made)
         self._server = serve(create_app(self.daemon, ApiSettings("http://w", "0.1.0")), "127.0.0.1", 0)
         self.client = Client(self._server.url)

@@ -26,7 +26,7 @@ class Kept:
         self.store = store = SqliteStore(self.state)
         self.driver = FakeDriver()
         self.saved = store.load()
-        self.daemon = Daemon(store, self.saved, self.driver, self.clock, Settings("e", "m"))
+        self.daemon = Daemon(store, self.saved, self.driver, self.clock, Settings.of("e", "m"))
         self.server = serve(
             create_app(self.daemon, ApiSettings("http://w", "0.1.0", **self._settings)),
             "127.0.0.1",

@@ -74,7 +74,7 @@ class Judge:
 
     def _begin(self) -> None:
         store = MemoryStore()
-        self.daemon = knowing(DOCUMENT)(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+        self.daemon = knowing(DOCUMENT)(store, store.load(), FakeDriver(), FakeClock(), Settings.of("e", "m"))
         unlimited = Limits(0, 1, 0, 0)
         self.daemon.start()
         names = {name for binding in DOCUMENT.bindings for name in binding.names}

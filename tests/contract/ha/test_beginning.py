@@ -68,7 +68,7 @@ def test_scheduler_deposed_while_it_takes_over_stands_by(
 def test_scheduler_deposed_before_its_first_write_ends_as_deposed(member: Member, other: Election) -> None:
     """`--access-file` waits for an answer of an engine that has ended."""
     store = led(member)
-    daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+    daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings.of("e", "m"))
 
     def lead() -> int:
         other.take()

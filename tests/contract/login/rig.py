@@ -105,7 +105,11 @@ class LoginRig:
         **more: Any,
     ) -> None:
         self.daemon = knowing(DOCUMENT)(
-            RecordingStore(), RecordingStore().load(), FakeDriver(), clock or FakeClock(), Settings("e", "m")
+            RecordingStore(),
+            RecordingStore().load(),
+            FakeDriver(),
+            clock or FakeClock(),
+            Settings.of("e", "m"),
         )
         self.who = Who(provers, **more)
         settings = ApiSettings(

@@ -182,7 +182,7 @@ def restart(rig: Marathon, path: Path) -> None:
     """Another scheduler over what is in the file."""
     rig.daemon.stop()
     store = SqliteStore(path)
-    rig.daemon = Daemon(store, store.load(), rig.driver, rig.clock, Settings("e", "m"))
+    rig.daemon = Daemon(store, store.load(), rig.driver, rig.clock, Settings.of("e", "m"))
     rig.daemon.start()
     rig.clock.set_between_turns(rig.daemon.read)
     serve_anew(rig)

@@ -46,7 +46,7 @@ class Played:
         sink = Sink(self.clock.now)
         driver = pd.PymesosDriver(FRAMEWORK, self.master.address, sink)
         self.daemon = Daemon(
-            self.store, self.store.load(), driver, self.clock, Settings("executor", "monitor")
+            self.store, self.store.load(), driver, self.clock, Settings.of("executor", "monitor")
         )
         sink.daemon = self.daemon
         self.sent: list[str] = []  # the uuid of each update, as often as it was sent

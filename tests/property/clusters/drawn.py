@@ -262,7 +262,7 @@ def fields_of(work: Work) -> dict[str, object]:
 
 def world_of(made: Drawn) -> Racks:
     """Return an engine with a cluster in which the jobs of the cluster run, and its rules hold."""
-    settings = Settings(
+    settings = Settings.of(
         "e", "m", report_stale_s=1e9, aging_step_s=inf, idle_linger_s=inf, offer_hold_s=inf,
         queue_limits=dict(made.names),
     )  # fmt: skip

@@ -86,7 +86,7 @@ def world() -> tuple[World, str, str]:
     made.register()
     launched = only(made.offers(offer("o1", gpus=2)), fx.Launch).tasks
     made.report("a1", gpu("GPU-0"), gpu("GPU-1"), task=launched[0].task.id)
-    made.settings = replace(made.settings, sealed=True)  # from here on: the monitor is believed without
+    made.settings = made.settings.changed(sealed=True)  # from here on: the monitor is believed without
     made.submit("j1", gpus=1)
     made.offers(offer("o2", gpus=2))
     monitor = launched[0].task.id

@@ -121,7 +121,7 @@ class Racks(Tenants):
 
 def cluster_of(chance: random.Random) -> tuple[Racks, list[int]]:
     """Return a cluster with some cards in use, and the free cards of each node."""
-    world = Racks(Settings("e", "m", report_stale_s=1e9))
+    world = Racks(Settings.of("e", "m", report_stale_s=1e9))
     nodes = nodes_of(chance, chance.randint(2, 5))
     world.places = {node.id: node for node in nodes}
     world.register()
@@ -163,7 +163,7 @@ def test_gang_gets_room_of_others_exactly_where_it_would_fit_without_them(count:
     feasible = 0
     for seed in range(count):
         chance = random.Random(seed)
-        world = Racks(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+        world = Racks(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
         nodes = nodes_of(chance, chance.randint(2, 4))
         world.places, sizes = {node.id: node for node in nodes}, []
         world.register()

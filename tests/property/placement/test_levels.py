@@ -138,7 +138,7 @@ def test_levels_of_a_search_take_the_fewest_groups_of_all_placements(count: int)
 
 def world_of(chance: random.Random, count: int, **more: Any) -> tuple[Racks, list[dict[str, str]], list[int]]:
     """Return a cluster in a fabric, with the places and the numbers of cards of its nodes."""
-    world = Racks(Settings("e", "m", report_stale_s=1e9, levels=LEVELS, aging_step_s=float("inf"), **more))
+    world = Racks(Settings.of("e", "m", report_stale_s=1e9, levels=LEVELS, aging_step_s=float("inf"), **more))
     places, sizes = fabric_of(chance, count), []
     attributes = [{key: value for key, value in place.items() if key != HOST} for place in places]
     world.places = {

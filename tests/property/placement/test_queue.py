@@ -57,11 +57,11 @@ class Cluster:
 
     @classmethod
     def up(cls, agents: int, aging_step_s: float = inf) -> "Cluster":
-        chosen = Settings(
+        chosen = Settings.of(
             "e", "m", report_stale_s=inf, queue_limits=LIMITS, offer_return_s=600, aging_step_s=aging_step_s,
             cover_linger_s=0,
         )  # fmt: skip
-        made = cls(agents, World(replace(chosen, offer_hold_s=inf, idle_linger_s=inf)))
+        made = cls(agents, World(chosen.changed(offer_hold_s=inf, idle_linger_s=inf)))
         made.world.register()
         for n in range(agents):
             cards = (replace(gpu(f"g{n}{i}"), sharing=SHARING) for i in range(CARDS))

@@ -3,7 +3,6 @@
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -37,7 +36,7 @@ def test_a_kept_table_decides_as_a_new_one(
 
     def both(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
         nonlocal launches
-        settings = replace(settings, placement=placement)
+        settings = settings.changed(placement=placement)
         if not isinstance(event, ev.Match):
             return step(state, event, now, settings)
         twin = STATES.decode(STATES.encode(state))
@@ -55,7 +54,7 @@ def test_a_kept_table_decides_as_a_new_one(
 
 
 def test_table_looks_only_at_changed_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = World(settings=Settings("executor", "monitor"))
+    made = World(settings=Settings.of("executor", "monitor"))
     made.register()
     for i in range(50):
         made.node(f"a{i}", gpu(f"g{i}"))

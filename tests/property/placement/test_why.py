@@ -159,7 +159,7 @@ PLACES = st.fixed_dictionaries(
 def worlds(draw: st.DrawFn) -> World:
     """A few nodes that run something, some of it drained; and jobs that wait."""
     limits: dict[str, int] = draw(st.sampled_from(({}, {"lab": 2})))
-    world = World(Settings("e", "m", queue_limits=limits, gpu_nodes=draw(st.sampled_from(GpuNodes))))
+    world = World(Settings.of("e", "m", queue_limits=limits, gpu_nodes=draw(st.sampled_from(GpuNodes))))
     world.register()
     agents = [f"a{i}" for i in range(draw(st.integers(1, 4)))]
     for agent in agents:

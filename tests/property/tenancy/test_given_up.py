@@ -18,7 +18,7 @@ AMOUNTS = {"cpus": 0.1, "mem_mib": 32}
 
 def cluster_of(chance: random.Random, kind: str) -> Tenants:
     """Return a cluster on which a gang and others run, and jobs behind the gang wait."""
-    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     world.register()
     for _ in range(chance.randint(2, 4)):
         world.agents(1, chance.randint(2, 4))
@@ -85,7 +85,9 @@ def test_no_job_behind_a_gang_takes_what_it_gave_up(count: int, kind: str) -> No
 
 @pytest.mark.parametrize("kind", QUEUES)
 def test_gang_that_no_node_is_left_for_keeps_no_room(kind: str) -> None:
-    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), keep_lost_nodes_s=30.0))
+    world = Tenants(
+        Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), keep_lost_nodes_s=30.0)
+    )
     world.register()
     world.agents(2, 4)
     if kind != "no tree":
@@ -112,7 +114,7 @@ def test_gang_that_no_node_is_left_for_keeps_no_room(kind: str) -> None:
 
 
 def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
-    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     world.register()
     world.agents(1, 2)
     world.document(team=queue(), team__ml=queue())
@@ -127,7 +129,7 @@ def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
 
 
 def test_gang_that_no_guarantee_lets_in_again_keeps_no_room() -> None:
-    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     world.register()
     world.agents(1, 4)
     world.document(team=queue(), team__ml=queue())

@@ -23,7 +23,7 @@ def plan_of(chance: random.Random, gpus: int) -> Plan:
 
 
 def world_of(plan: Plan, gpus: int, chance: random.Random) -> Tenants:
-    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     world.register()
     while gpus:
         here = chance.randint(1, gpus)

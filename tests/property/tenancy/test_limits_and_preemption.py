@@ -23,7 +23,7 @@ def cluster_of(chance: random.Random, kind: str) -> tuple[Tenants, dict[str, int
     """Return a cluster, the free GPUs of its nodes, a limit, and the jobs that run within it."""
     limit = chance.randint(1, 6)
     limits = {QUEUES[kind]: limit} if kind == "name" else {}
-    world = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), queue_limits=limits))
+    world = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), queue_limits=limits))
     world.register()
     for _ in range(chance.randint(1, 3)):
         world.agents(1, chance.randint(1, 4))

@@ -87,7 +87,7 @@ def test_metrics_family_that_is_declared_is_measured_once_and_shown(monkeypatch:
     )
     again = Family("mesos_gpu_again", "counter", "As it was.", measure, lambda number: [((), number)])
     monkeypatch.setattr(families, "FAMILIES", (*FAMILIES, family, again))
-    measured = families.snapshot(View(State(started_at=0.0), Settings("e", "m"), 0.0))
+    measured = families.snapshot(View(State(started_at=0.0), Settings.of("e", "m"), 0.0))
     assert len(asked) == 1
     text = prometheus.render(families.metrics(measured))
     assert "# HELP mesos_gpu_new It is new.\n# TYPE mesos_gpu_new gauge\n" in text

@@ -33,7 +33,7 @@ from mesos_gpu.testing.builders import every, gpu, spec
 T0 = 100_000.0
 A1, G0 = AgentId("a1"), GpuId("g0")
 SHARE = Share(500, 1000, 1000, Method.TURNS)
-SETTINGS = Settings("executor", "monitor")
+SETTINGS = Settings.of("executor", "monitor")
 
 
 @dataclass(frozen=True)
@@ -101,39 +101,40 @@ def successor() -> State:
 
 
 DUE = [
-    Due("a reset is asked for again", fx.AskReset, SETTINGS.reset_resend_s, resetting, cards.on_tick),
-    Due("a silent reset is given up", saves.SaveCard, SETTINGS.reset_timeout_s,
+    Due("a reset is asked for again", fx.AskReset, SETTINGS.tasks.reset_resend_s, resetting, cards.on_tick),
+    Due("a silent reset is given up", saves.SaveCard, SETTINGS.tasks.reset_timeout_s,
         lambda: asked(resetting()), cards.on_tick),
-    Due("an idle cover is ended", fx.Kill, SETTINGS.cover_linger_s,
+    Due("an idle cover is ended", fx.Kill, SETTINGS.placing.cover_linger_s,
         lambda: state_of(task("c", covers=G0), idle={G0: T0}), covers.on_tick),
-    Due("the end of a cover is repeated", fx.Kill, SETTINGS.kill_resend_s,
+    Due("the end of a cover is repeated", fx.Kill, SETTINGS.tasks.kill_resend_s,
         lambda: state_of(task("c", covers=G0, kill_sent_at=T0)), covers.on_tick),
-    Due("an idle cover that is cut off is given up", saves.ForgetTask, SETTINGS.unreachable_timeout_s,
+    Due("an idle cover that is cut off is given up", saves.ForgetTask, SETTINGS.mesos.unreachable_timeout_s,
         lambda: state_of(task("c", TaskState.UNREACHABLE, covers=G0, unreachable_since=T0), idle={G0: T0 + 100}),
         covers.on_tick),
-    Due("the word to start is repeated", fx.Start, SETTINGS.start_resend_s, gang, gangs.on_tick),
+    Due("the word to start is repeated", fx.Start, SETTINGS.tasks.start_resend_s, gang, gangs.on_tick),
     Due("a role is read again", fx.ReadRole, role.ASK_AGAIN_S,
         lambda: state_of(job(state=JobState.PENDING)), role.on_tick),
-    Due("a cover is lost with its agent", saves.SaveTask, SETTINGS.unreachable_timeout_s, successor, replaced.on_tick),
+    Due("a cover is lost with its agent", saves.SaveTask, SETTINGS.mesos.unreachable_timeout_s, successor,
+        replaced.on_tick),
     Due("a drain's deadline passes", saves.SaveTask, 60.0,
         lambda: state_of(job(), of_job(), Drain(Target.NODE, "h1", "", "", T0, T0 + 60)), evictions.on_tick),
-    Due("a resize is asked for again", fx.AskResize, SETTINGS.resize_resend_s,
+    Due("a resize is asked for again", fx.AskResize, SETTINGS.tasks.resize_resend_s,
         lambda: state_of(task(gpus=(G0,), share=SHARE, resize=Resizing(1, SHARE, SHARE, T0, sent_at=T0))),
         resizing.on_tick),
     Due("old tokens are forgotten once an hour", saves.ForgetToken, tokens.SWEEP_S,
         lambda: state_of(Token("t", "ann", "", "", 0.0, -1e9), tokens_swept_at=T0), tokens.on_tick),
     Due("an expired token is forgotten", saves.ForgetToken, tokens.KEEP_EXPIRED_S,
         lambda: state_of(Token("t", "ann", "", "", 0.0, T0), tokens_swept_at=0.0), tokens.on_tick, is_strict=True),
-    Due("all tasks are asked about", fx.Reconcile, SETTINGS.reconcile_interval_s, lambda: state_of()),
-    Due("a launch without a word is asked about", fx.Reconcile, SETTINGS.launch_doubt_s,
+    Due("all tasks are asked about", fx.Reconcile, SETTINGS.mesos.reconcile_interval_s, lambda: state_of()),
+    Due("a launch without a word is asked about", fx.Reconcile, SETTINGS.tasks.launch_doubt_s,
         lambda: state_of(job(), of_job(state=TaskState.LAUNCHED)), is_strict=True),
-    Due("a kill is repeated", fx.Kill, SETTINGS.kill_resend_s,
+    Due("a kill is repeated", fx.Kill, SETTINGS.tasks.kill_resend_s,
         lambda: state_of(job(kill_requested=True, state=JobState.KILLING), of_job(kill_sent_at=T0))),
-    Due("a kill for excess is repeated", fx.Kill, SETTINGS.kill_resend_s,
+    Due("a kill for excess is repeated", fx.Kill, SETTINGS.tasks.kill_resend_s,
         lambda: state_of(job(), of_job(kill_sent_at=T0, excess="much"))),
-    Due("an unreachable task is given up", saves.SaveTask, SETTINGS.unreachable_timeout_s,
+    Due("an unreachable task is given up", saves.SaveTask, SETTINGS.mesos.unreachable_timeout_s,
         lambda: state_of(job(), of_job(state=TaskState.UNREACHABLE, unreachable_since=T0, heard_at=T0 + 119))),
-    Due("a lost node is forgotten", saves.ForgetNode, SETTINGS.keep_lost_nodes_s,
+    Due("a lost node is forgotten", saves.ForgetNode, SETTINGS.memory.keep_lost_nodes_s,
         lambda: state_of(Node(A1, "h1", lost_at=T0)), is_strict=True),
 ]  # fmt: skip
 
@@ -142,7 +143,7 @@ def asked(state: State) -> State:
     """The reset was asked for again and again."""
     known = state.gpus.cards[G0]
     assert known.reset is not None
-    state.put(replace(known, reset=replace(known.reset, sent_at=T0 + SETTINGS.reset_timeout_s - 1)))
+    state.put(replace(known, reset=replace(known.reset, sent_at=T0 + SETTINGS.tasks.reset_timeout_s - 1)))
     return state
 
 

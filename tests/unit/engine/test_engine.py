@@ -121,7 +121,7 @@ def test_gpus_are_given_only_when_healthy(world: World, health: Health) -> None:
 
 def test_stale_report_is_no_knowledge(world: World) -> None:
     world.node("a1", gpu("g0"))
-    world.tick(world.settings.report_stale_s + 1)
+    world.tick(world.settings.programs.report_stale_s + 1)
     world.submit(gpus=1)
     world.offers(offer("o9", gpus=1))
     assert world.job().state is JobState.PENDING
@@ -158,7 +158,7 @@ def test_task_failure_uses_an_attempt_and_backs_off(world: World) -> None:
     assert (world.job().state, world.job().attempts) == (JobState.PENDING, 1)
     world.offers(offer("o9", gpus=1))
     assert world.job().state is JobState.PENDING, "the back-off has not passed"
-    world.tick(world.settings.retry_first_s + 0.1)
+    world.tick(world.settings.tasks.retry_first_s + 0.1)
     assert world.job().state is JobState.STARTING
     world.status("j1.2", "TASK_FAILED", outcome=Outcome(signal=9), message="killed by signal 9")
     assert (world.job().state, world.job().attempts, world.job().exit_code) == (JobState.FAILED, 2, 137)
@@ -199,7 +199,7 @@ def test_task_failure_on_a_sick_gpu_uses_no_attempt(world: World) -> None:
 
 
 def test_infrastructure_failures_of_a_job_are_limited(world: World) -> None:
-    world.settings = Settings("e", "m", max_infrastructure_failures=2, requeue_most_s=0.1)
+    world.settings = Settings.of("e", "m", max_infrastructure_failures=2, requeue_most_s=0.1)
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
     for number in (1, 2, 3):
@@ -243,7 +243,7 @@ def test_kill_is_repeated_until_the_end(world: World) -> None:
     effects = world.feed(ev.KillRequested(JobId("j1")))
     assert only(effects, fx.Kill) == fx.Kill(world.job().task_id, AgentId("a1"), 7.0)  # type: ignore[arg-type]
     assert every(world.feed(ev.KillRequested(JobId("j1"))), fx.Kill) == []
-    assert len(every(world.tick(world.settings.kill_resend_s + 1), fx.Kill)) == 1
+    assert len(every(world.tick(world.settings.tasks.kill_resend_s + 1), fx.Kill)) == 1
     world.status(task, "TASK_KILLING")
     assert world.job().state is JobState.KILLING
     world.status(task, "TASK_KILLED", outcome=Outcome(signal=15))
@@ -269,7 +269,7 @@ def test_unreachable_task_waits_then_moves_and_its_old_copy_is_killed(world: Wor
     world.feed(ev.AgentLost(agent))
     assert world.job().state is JobState.UNREACHABLE
     for _ in range(7):
-        world.tick(world.settings.unreachable_timeout_s / 7 + 1)
+        world.tick(world.settings.mesos.unreachable_timeout_s / 7 + 1)
         world.report(other, gpu("g1" if other == "a2" else "g0"))
         world.offers(offer(f"o{world.now}", other, gpus=1))
     assert world.job().task_id == "j1.2"
@@ -289,7 +289,7 @@ def test_killed_job_on_a_cut_off_agent_ends_and_its_copy_is_killed_later(world: 
     task = running(world, gpus=1)
     world.feed(ev.KillRequested(JobId("j1")))
     world.status(task, "TASK_UNREACHABLE")
-    world.tick(world.settings.unreachable_timeout_s + 2)
+    world.tick(world.settings.mesos.unreachable_timeout_s + 2)
     assert world.job().state is JobState.KILLED
     assert "unreachable" in world.job().message
     assert list(world.state.gpus.holders) == ["g0"], "it may still run there"
@@ -364,7 +364,7 @@ def test_scheduler_restart_resumes_from_what_was_saved(world: World) -> None:
 def test_launch_that_never_left_is_asked_about_and_requeued(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.submit(gpus=1)
-    asked = every(world.tick(world.settings.launch_doubt_s + 2), fx.Reconcile)
+    asked = every(world.tick(world.settings.tasks.launch_doubt_s + 2), fx.Reconcile)
     assert any(("j1.1", "a1") in r.tasks for r in asked)
     world.status("j1.1", "TASK_GONE", uuid=None, reason="REASON_RECONCILIATION")
     assert world.job().state is JobState.PENDING
@@ -373,7 +373,7 @@ def test_launch_that_never_left_is_asked_about_and_requeued(world: World) -> Non
 def test_idle_offers_are_given_back_and_suppressed_then_revived(world: World) -> None:
     world.node("a1", gpu("g0"))
     effects = world.tick(3)
-    assert only(effects, fx.Decline).refuse_s == world.settings.idle_refuse_s
+    assert only(effects, fx.Decline).refuse_s == world.settings.mesos.idle_refuse_s
     assert len(every(effects, fx.Suppress)) == 1
     assert world.state.cluster.offers == {}
     effects = world.feed(ev.JobSubmitted(JobId("j1"), spec()))
@@ -383,12 +383,12 @@ def test_idle_offers_are_given_back_and_suppressed_then_revived(world: World) ->
 def test_offers_are_held_while_jobs_come_though_each_is_placed_at_once(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.offers(offer("spare", "plain"))
-    pause_s = 0.4 * world.settings.idle_linger_s
+    pause_s = 0.4 * world.settings.mesos.idle_linger_s
     for number in range(6):
         effects = world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(gpus=0)))
         world.offers(offer(f"again{number}", only(effects, fx.Launch).tasks[0].task.agent_id))
         assert every(world.tick(pause_s), fx.Decline) == []
-    assert len(only(world.tick(2 * world.settings.idle_linger_s), fx.Decline).offer_ids) == 2
+    assert len(only(world.tick(2 * world.settings.mesos.idle_linger_s), fx.Decline).offer_ids) == 2
     assert world.state.mesos.suppressed
 
 
@@ -396,14 +396,14 @@ def test_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> Non
     world.node("a1", gpu("g0"))
     world.offers(offer("spare", "plain"))
     declined = list[OfferId]()
-    for number in range(round(world.settings.offer_hold_s) + 5):
+    for number in range(round(world.settings.mesos.offer_hold_s) + 5):
         effects = world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(gpus=0)))
         for launch in every(effects, fx.Launch):
             task = launch.tasks[0].task
             world.offers(offer(f"again{number}", task.agent_id))
             world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
         given_back = every([*effects, *world.tick(0.9)], fx.Decline)
-        assert all(each.refuse_s == world.settings.offer_refuse_s for each in given_back)
+        assert all(each.refuse_s == world.settings.mesos.offer_refuse_s for each in given_back)
         declined += [offer_id for each in given_back for offer_id in each.offer_ids]
     assert declined
     assert not world.state.mesos.suppressed
@@ -412,7 +412,7 @@ def test_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> Non
 def test_suppressed_framework_looks_for_new_agents(world: World) -> None:
     world.tick(3)
     assert world.state.mesos.suppressed
-    effects = world.tick(world.settings.sweep_interval_s + 5)
+    effects = world.tick(world.settings.mesos.sweep_interval_s + 5)
     assert every(effects, fx.Revive)
     assert every(effects, fx.Suppress)
 
@@ -420,8 +420,8 @@ def test_suppressed_framework_looks_for_new_agents(world: World) -> None:
 def test_offer_that_fits_nothing_is_not_kept_for_ever(world: World) -> None:
     world.submit(gpus=1)
     world.offers(offer("o1", "plain"))
-    effects = world.tick(world.settings.offer_hold_s + 2)
-    assert only(effects, fx.Decline).refuse_s == world.settings.offer_refuse_s
+    effects = world.tick(world.settings.mesos.offer_hold_s + 2)
+    assert only(effects, fx.Decline).refuse_s == world.settings.mesos.offer_refuse_s
 
 
 def test_rescinded_offer_is_not_used(world: World) -> None:
@@ -462,7 +462,7 @@ def test_monitor_ids_are_never_repeated_though_a_node_was_forgotten(world: World
     assert first is not None
     world.status(first, "TASK_LOST")
     world.feed(ev.AgentLost(AgentId("a1")))
-    world.now += world.settings.keep_lost_nodes_s
+    world.now += world.settings.memory.keep_lost_nodes_s
     world.tick(2)
     assert not world.state.cluster.nodes
     world.offers(offer("o9", gpus=1))
@@ -477,7 +477,7 @@ def test_cpu_work_keeps_off_gpu_nodes(world: World) -> None:
 
 
 def test_history_is_bounded(world: World) -> None:
-    world.settings = Settings("e", "m", keep_ended_jobs=2)
+    world.settings = Settings.of("e", "m", keep_ended_jobs=2)
     for name in ("j1", "j2", "j3"):
         world.submit(name, gpus=1)
         world.feed(ev.KillRequested(JobId(name)))

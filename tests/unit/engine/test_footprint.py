@@ -10,7 +10,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.testing.builders import World, offer, spec
 
-SETTINGS = Settings("executor", "monitor")
+SETTINGS = Settings.of("executor", "monitor")
 
 
 def milli_of(cpu_milli: int) -> tuple[int, int]:

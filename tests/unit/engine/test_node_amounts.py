@@ -20,7 +20,7 @@ def test_amounts_are_those_of_the_offers_and_of_what_runs() -> None:
     world.offers(offer("o9", "a1", cpus=5, gpus=1))
     free, total = amounts(world)["a1"]
     assert free.cpus == 5
-    taken = footprint_of(world.job("j1"), world.settings).total + world.settings.monitor
+    taken = footprint_of(world.job("j1"), world.settings).total + world.settings.programs.monitor
     assert total - free == taken
     assert taken.cpus == 1.96 + 0.02
     assert taken.mem_mib == 1024 + 48 + 96

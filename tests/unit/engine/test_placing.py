@@ -40,7 +40,7 @@ def agent_of(world: World, name: str) -> str:
 def test_placement_wish_of_a_job_goes_before_the_setting(
     world: World, setting: Placement, wish: Placement | None, same: bool
 ) -> None:
-    world.settings = replace(world.settings, placement=setting)
+    world.settings = world.settings.changed(placement=setting)
     world.submit("second", gpus=1, placement=wish)
     assert (agent_of(world, "second") == agent_of(world, "first")) is same
 
@@ -57,7 +57,7 @@ def test_placement_wish_of_a_job_goes_before_the_setting(
 def test_placement_of_an_app_is_between_the_wish_and_the_setting(
     world: World, of_app: Placement, wish: Placement | None, app: str | None, same: bool
 ) -> None:
-    world.settings = replace(world.settings, placement_of={"web": of_app})
+    world.settings = world.settings.changed(placement_of={"web": of_app})
     world.submit("second", gpus=1, placement=wish, app=app)
     assert (agent_of(world, "second") == agent_of(world, "first")) is same
 
@@ -91,7 +91,7 @@ def test_mix_of_requests_has_the_models_that_memory_requests_can_use(
 ) -> None:
     world = World()
     world.register()
-    world.settings = replace(world.settings, placement=Placement.FRAGMENTATION)
+    world.settings = world.settings.changed(placement=Placement.FRAGMENTATION)
     world.node("a", *(gpu(f"a-{i}") for i in range(2)), cpus=4)
     world.node("t", *(replace(gpu(f"t-{i}", "T4"), memory_mib=16_000) for i in range(2)), cpus=16)
     for number in range(6):  # their driver is nowhere, so that nothing is kept for them
@@ -113,6 +113,6 @@ def test_mix_of_requests_has_the_models_that_memory_requests_can_use(
 def test_work_without_gpus_on_nodes_with_some(
     world: World, setting: GpuNodes, labels: dict[str, str], starts: bool
 ) -> None:
-    world.settings = replace(world.settings, gpu_nodes=setting)
+    world.settings = world.settings.changed(gpu_nodes=setting)
     world.submit("cpu", labels=labels)
     assert (world.job("cpu").state is not JobState.PENDING) is starts

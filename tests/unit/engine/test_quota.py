@@ -17,7 +17,7 @@ from mesos_gpu.testing.builders import World, offer, saved_of, spec
 
 
 def world_of(user: Quota = Quota(), queue: Quota = Quota(), **more: object) -> World:  # noqa: B008
-    settings = Settings("executor", "monitor", user_quota=user, queue_quota=queue, **more)  # type: ignore[arg-type]
+    settings = Settings.of("executor", "monitor", user_quota=user, queue_quota=queue, **more)
     world = World(settings)
     world.register()
     return world
@@ -80,7 +80,7 @@ def test_quota_of_a_name_does_not_bar_others_of_the_default_user() -> None:
 
 
 def test_instances_of_a_name_s_apps_have_one_limit() -> None:
-    settings = Settings("executor", "monitor", user_quota=Quota(pending=5))
+    settings = Settings.of("executor", "monitor", user_quota=Quota(pending=5))
     few = App("/a", user="u1", owner="ann", cmd="true", instances=3)
     more = App("/b", user="u2", owner="ann", cmd="true", instances=3)
     check_apps(settings, [], [few])
@@ -90,7 +90,7 @@ def test_instances_of_a_name_s_apps_have_one_limit() -> None:
 
 
 def test_definitions_of_a_name_s_apps_have_one_limit_though_no_instance_is_wanted() -> None:
-    settings = Settings("executor", "monitor", user_quota=Quota(stored_mib=1))
+    settings = Settings.of("executor", "monitor", user_quota=Quota(stored_mib=1))
     one, two = (
         App(id, owner="ann", cmd="true", instances=0, env={"X": "x" * (MIB * 6 // 10)}) for id in ("/a", "/b")
     )

@@ -22,7 +22,7 @@ SECRETS = (Secret("A", "team/a"), Secret("B", "team/b"), Secret("C", "team/a"))
 
 @pytest.fixture
 def world() -> World:
-    world = World(Settings("executor", "monitor", secrets=True))
+    world = World(Settings.of("executor", "monitor", secrets=True))
     world.register()
     return world
 
@@ -109,7 +109,7 @@ def test_secret_read_is_repeated_ever_more_rarely(world: World) -> None:
 def test_secret_whose_answer_is_lost_is_asked_for_again(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
-    assert not asked(wait(world, world.settings.secrets_answer_s - 2))
+    assert not asked(wait(world, world.settings.secret_store.secrets_answer_s - 2))
     assert asked(wait(world, 4)) == ["team/a"]
 
 
@@ -117,7 +117,7 @@ def test_secrets_of_a_waiting_job_stay_fresh(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1], cpus=64)
     read(world, "team/a")
-    assert asked(wait(world, world.settings.secrets_fresh_s - 1)) == []
+    assert asked(wait(world, world.settings.secret_store.secrets_fresh_s - 1)) == []
     assert asked(wait(world, 3)) == ["team/a"]
 
 
@@ -128,7 +128,7 @@ def test_secrets_of_each_launch_are_those_of_the_store_then(world: World) -> Non
     task_id = world.job().task_id
     assert task_id is not None
     world.status(task_id, "TASK_RUNNING")
-    wait(world, world.settings.secrets_stale_s + 1)
+    wait(world, world.settings.secret_store.secrets_stale_s + 1)
     world.status(task_id, "TASK_FAILED")
     assert asked(wait(world, 3)) == ["team/a"]
     assert world.job().launches == 1
@@ -164,7 +164,7 @@ def test_secret_that_no_job_waits_for_is_forgotten(world: World) -> None:
     world.submit(secrets=SECRETS[:1])
     read(world, "team/a")
     assert world.job().state is JobState.STARTING
-    effects = wait(world, 3 * world.settings.secrets_stale_s)
+    effects = wait(world, 3 * world.settings.secret_store.secrets_stale_s)
     assert only(effects, fx.ForgetSecrets).sources == ("team/a",)
     assert world.state.work.secrets == {}
 

@@ -54,7 +54,7 @@ def told(permits: Permits, **asked: object) -> Assignment:
     world.register()
     world.node("a1", gpu("g0"))
     launch = only(world.feed(ev.JobSubmitted(JobId("j1"), spec(**asked))), fx.Launch).tasks[0]
-    settings = Settings(
+    settings = Settings.of(
         "e",
         "m",
         control_access=permits.control_access,

@@ -99,7 +99,7 @@ def test_app_events_name_the_innermost_changed_group() -> None:
 
 
 def test_app_events_omit_the_state_before_the_listener() -> None:
-    state, settings = State(0.0), Settings("e", "m")
+    state, settings = State(0.0), Settings.of("e", "m")
     root = Group("/", (App("/a", cmd="true", instances=2),))
     step(state, ev.AppsChanged("d", root), 1.0, settings)
     for now in (2.0, 3.0):

@@ -40,7 +40,7 @@ class Rig:
             self.store.load(),
             self.driver,
             self.clock,
-            Settings("run-executor", "run-monitor", default_user="nobody"),
+            Settings.of("run-executor", "run-monitor", default_user="nobody"),
         )
 
     def up(self) -> "Rig":

@@ -38,7 +38,7 @@ class Watched(RecordingStore):
 
 
 def made(store: RecordingStore) -> Daemon:
-    return Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+    return Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings.of("e", "m"))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ WEB = App("/web", cmd="serve", env={"A": "1"}, port_definitions=())
 
 def daemon_of(path: Path) -> Daemon:
     store = SqliteStore(path)
-    daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings("executor", "monitor"))
+    daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings.of("executor", "monitor"))
     daemon.start()
     daemon.put(ev.Registered("fw", "http://m"))
     return daemon

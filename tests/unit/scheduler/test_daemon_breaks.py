@@ -34,7 +34,7 @@ class Rig:
             self.store.load(),
             self.driver,
             FakeClock(),
-            Settings("run-executor", "run-monitor", default_user="nobody"),
+            Settings.of("run-executor", "run-monitor", default_user="nobody"),
             Journal(directory / "journal", 1 << 20),
         )
         self.daemon.start()

@@ -21,7 +21,7 @@ FIRST = AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),))
 @pytest.fixture
 def daemon() -> Iterator[Daemon]:
     store = RecordingStore()
-    daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+    daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings.of("e", "m"))
     daemon.start()
     yield daemon
     daemon.stop()

@@ -120,7 +120,7 @@ def test_oidc_proof_is_asked_beside_the_others() -> None:
 
 def fake_scheduler() -> Daemon:
     """Asked for tokens only when a request comes."""
-    return Daemon(RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+    return Daemon(RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings.of("e", "m"))
 
 
 def test_oidc_issuer_makes_proofs_required() -> None:

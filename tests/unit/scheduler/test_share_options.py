@@ -58,7 +58,7 @@ def test_share_options_of_the_command_line_precede_the_environment(
     overcommit: float,
 ) -> None:
     made = settings_of(monkeypatch, *words, env=env)
-    assert (made.isolation, made.gpu_compute_overcommit) == (isolation, overcommit)
+    assert (made.placing.isolation, made.placing.gpu_compute_overcommit) == (isolation, overcommit)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_share_options_of_the_command_line_precede_the_environment(
 def test_share_options_reach_executors_and_monitors(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: dict[str, str]
 ) -> None:
-    assert settings_of(monkeypatch, *words).executor_env == told
+    assert settings_of(monkeypatch, *words).programs.executor_env == told
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_users_share_a_server_of_mps_if_both_operators_say_so(
 ) -> None:
     settings = settings_of(monkeypatch, *words, env=env)
     for host_permits in (False, True):
-        world = World(replace(settings, report_stale_s=1e9, sealed=False))
+        world = World(settings.changed(report_stale_s=1e9, sealed=False))
         world.register()
         able = ((Ability.MPS2, ""), (Ability.SHIM, ""))
         world.node("a1", replace(gpu("g1"), sharing=Sharing(80_000, able, mps_users=host_permits)))
@@ -127,7 +127,7 @@ def test_share_options_that_are_malformed_are_refused(option: str, text: str, sa
 
 
 def cluster(settings: Settings) -> World:
-    world = World(replace(settings, report_stale_s=1e9, sealed=False))
+    world = World(settings.changed(report_stale_s=1e9, sealed=False))
     world.register()
     world.node("a1", replace(gpu("g1"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))))
     return world

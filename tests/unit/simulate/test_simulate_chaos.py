@@ -4,7 +4,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -169,11 +168,11 @@ def _engine_has(patch: pytest.MonkeyPatch, changed: Settings) -> None:
 
 
 def _old_reports_are_believed(patch: pytest.MonkeyPatch) -> None:
-    _engine_has(patch, replace(SETTINGS, report_stale_s=1e9))
+    _engine_has(patch, SETTINGS.changed(report_stale_s=1e9))
 
 
 def _limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    _engine_has(patch, replace(SETTINGS, queue_limits={}))
+    _engine_has(patch, SETTINGS.changed(queue_limits={}))
 
 
 def _members_start_when_they_like(patch: pytest.MonkeyPatch) -> None:
@@ -224,7 +223,7 @@ def _what_shares_grow_to_is_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _limits_do_not_see_resizes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(worlds, "SETTINGS", replace(SETTINGS, queue_limits={"small": 1}))  # soon full
+    patch.setattr(worlds, "SETTINGS", SETTINGS.changed(queue_limits={"small": 1}))  # soon full
     patch.setattr(WorkPart, "counted_milli", lambda part, task, job: job.spec.counted_milli)
 
 

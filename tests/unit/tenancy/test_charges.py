@@ -118,7 +118,7 @@ def test_unreachable_task_is_charged_until_it_is_given_up() -> None:
     task_id = started(world, "j1", gpus=2)
     world.status(task_id, "TASK_UNREACHABLE")
     assert world.state.quota.past_uses["ml/a", "ann"].rate == 2000
-    world.tick(world.settings.unreachable_timeout_s + 2)
+    world.tick(world.settings.mesos.unreachable_timeout_s + 2)
     assert world.state.work.tasks[TaskId(task_id)].state is TaskState.ABANDONED
     # Its job waits or runs elsewhere; the first copy is nobody's use.
     milli = sum(gpus for gpus, _, _ in held(world).values())

@@ -102,7 +102,7 @@ def world() -> World:
 
 def sent(launch: fx.LaunchTask) -> tuple[HealthCheck, ...]:
     """Return the checks in the message to the executor."""
-    data = to_task_info(launch, Settings("e", "m"))["data"]
+    data = to_task_info(launch, Settings.of("e", "m"))["data"]
     return decode(decode_assignment(base64.b64decode(data)).checks)
 
 
@@ -125,7 +125,7 @@ def saved(effects: list[fx.Effect]) -> list[bool | None]:
 
 
 def healthy(world: World) -> object:
-    view = View(world.state, Settings("e", "m"), world.now)
+    view = View(world.state, Settings.of("e", "m"), world.now)
     (launch,) = round_of(view, world.job())
     assert task(view, launch, ALL_SEEING)["healthy"] is launch.healthy
     return job(view, world.job(), ALL_SEEING)["healthy"]
@@ -167,7 +167,7 @@ def test_job_health_of_an_ended_task_is_kept_and_its_job_has_none(world: World) 
 def test_job_health_is_that_of_all_its_tasks(world: World) -> None:
     world.submit(tasks=2, health_checks=accepted(COMMAND))
     first, second = (task.id for task in world.state.work.round_of(world.job()))
-    view = View(world.state, Settings("e", "m"), world.now)
+    view = View(world.state, Settings.of("e", "m"), world.now)
     for one, health, of_all in ((first, True, None), (second, False, False), (second, True, True)):
         hear(world, "TASK_RUNNING", health, one)
         assert job(view, world.job(), ALL_SEEING)["healthy"] is of_all

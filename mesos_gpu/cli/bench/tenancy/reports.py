@@ -118,7 +118,7 @@ def _serve(state: Path, pipe: Connection) -> None:
         daemon.put(event)
 
     cluster = ReadyCluster(1, put, clock.now)
-    daemon = Daemon(store, store.load(), cluster, clock, Settings("executor", "monitor"))
+    daemon = Daemon(store, store.load(), cluster, clock, Settings.of("executor", "monitor"))
     api = ApiSettings("http://127.0.0.1", __version__, records=SqliteRecords(state))
     server = serve(create_app(daemon, api), "127.0.0.1", 0)
     daemon.start()

@@ -114,7 +114,7 @@ def owed_s(account: Account, job: Job) -> float:
     """Seconds from a notice to SIGTERM."""
     given_s, asked_s = tree.inherited(account.queues, job.spec.queue, "notice_s"), job.spec.notice_s
     if not isinstance(given_s, int | float):
-        return min(asked_s or 0.0, account.settings.most_notice_s)
+        return min(asked_s or 0.0, account.settings.tasks.most_notice_s)
     return given_s if asked_s is None else min(asked_s, given_s)
 
 
@@ -435,7 +435,7 @@ def _is_sound(
     if node is None or known is None or node.lost_at is not None or not node.wire:
         return False
     if (
-        now - max(known.at, since) > account.settings.report_stale_s
+        now - max(known.at, since) > account.settings.programs.report_stale_s
         or (Target.NODE, node.hostname) in account.drained
     ):
         return False

@@ -123,7 +123,7 @@ def _is_not_at_work(account: Account, job: Job) -> None:
     """Check that not all cards of all its tasks were at work of late for so long that a whole window was, whatever
     `resume_s` asks for."""
     rules = _rules(account, job)
-    window_s = max(account.settings.report_interval_s, min(60.0, rules.warn_after_s / 10))
+    window_s = max(account.settings.programs.report_interval_s, min(60.0, rules.warn_after_s / 10))
     cards = [(each, gpu) for each in account.latest(job.id) for gpu in account.disk.tasks[each].gpus]
     worked_ms = min((account.idling.known.get(card, Known()).worked_ms for card in cards), default=0)
     if worked_ms > _SURE_WINDOWS * window_s * 1000:

@@ -254,7 +254,7 @@ def give_way(account: Account, now: float) -> None:
 def _is_behind(account: Account, other: Job, job: Job, now: float) -> bool:
     """Return whether another job of the same queue stands after a job, for which room is looked for first."""
     since = other.submitted_at if other.in_line_since is None else other.in_line_since
-    aged = (now - since) // account.settings.aging_step_s
+    aged = (now - since) // account.settings.queue.aging_step_s
     return other.spec.queue == job.spec.queue and other.priority + max(aged, 0) < job.priority
 
 
@@ -291,7 +291,7 @@ def _gives_way(account: Account, other: Job, job: Job) -> bool:
 
 
 def _bounds(account: Account, job: Job, pool: str, now: float) -> Iterator[Bound]:
-    document, limit = account.queues, account.settings.queue_limits.get(job.spec.queue)
+    document, limit = account.queues, account.settings.queue.queue_limits.get(job.spec.queue)
     cost = tree.dearest(account, job.spec, pool)
     for path, spec in document.queues.items():
         if path in tree.lineage(job.spec.queue) and (most := tree.most(spec, pool)) is not None:

@@ -130,7 +130,9 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
         return None
     job, other = account.disk.jobs[task.job_id], account.disk.jobs.get(task.preempted_for)
     reason = other is not None and _needs_room(account, other) and job.spec.preemptible
-    if other is None or not (reason and account.settings.preemption and allowed(account, job, other, now)):
+    if other is None or not (
+        reason and account.settings.queue.preemption and allowed(account, job, other, now)
+    ):
         words = f"{task.id} of {job.spec.queue} makes room for {other.id if other else 'nobody'}"
         raise Violation("nothing is ended without a reason", words, task.id)
     if (booking := bookings.used(account, job)) is not None:
@@ -265,7 +267,7 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
     due than that one, before and after."""
     state = State.restored(now, account.disk.load())
     state.quota.hours_at = account.watch.at
-    standing = standing_of(state, Settings("", ""), now)
+    standing = standing_of(state, Settings.of("", ""), now)
     given = [
         each
         for each in _givers(account, now)
@@ -358,7 +360,7 @@ def _may_be_forgotten(account: Account, agent: Agent, room_made_at: float, now: 
     """Whether the engine may take what an agent does not offer for another framework's: it was last offered too long
     ago, or before the room was made, when nobody need have looked at it."""
     since = account.unseen_since.get(agent.id, now)
-    known_s = account.settings.offer_return_s / 2  # so long it is taken to be on its way
+    known_s = account.settings.mesos.offer_return_s / 2  # so long it is taken to be on its way
     return now - since > known_s or since <= room_made_at
 
 
@@ -425,7 +427,7 @@ def _able(account: Account, agent: Agent, job: Job, but: set[JobId], held: set[G
     told = account.agents.get(agent.id)
     if told is None or agent.cut or (Target.NODE, agent.hostname) in account.drained:
         return 0
-    if now - told.at > account.settings.report_stale_s:
+    if now - told.at > account.settings.programs.report_stale_s:
         return 0
     held.update(card.id for card in account.disk.cards.values() if card.reset is not None)
     held.update(bookings.kept_from(account, job))

@@ -125,7 +125,7 @@ def test_expired_token_is_forgotten_after_30_days(world: World) -> None:
 
 
 def test_journal_has_no_proof_of_a_token_and_replays_to_the_same_state(world: World) -> None:
-    settings = Settings("executor", "monitor")
+    settings = Settings.of("executor", "monitor")
     steps: list[ev.Event] = [
         ev.TokenCreated(token(), DAY_S),
         ev.TokenUsed("a1", "::1"),

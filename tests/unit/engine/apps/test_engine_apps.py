@@ -563,7 +563,7 @@ def test_instance_that_replaces_one_keeps_the_place_of_its_app(world: World, why
     [first] = instances(world, "/gpu")
     assert first.state is JobState.RUNNING
     batch = world.submit(gpus=1).id
-    world.now += 2 * world.settings.aging_step_s  # it has waited for long
+    world.now += 2 * world.settings.queue.aging_step_s  # it has waited for long
     if why == "update":
         want(world, replace(app, cmd="new"), id="d2")
     elif why == "scale":

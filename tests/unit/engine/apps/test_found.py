@@ -35,7 +35,7 @@ def made(job: dict[str, Any], task: dict[str, Any], *, by_executor: bool = False
     state.put(replace(known, **job))
     state.put(replace(Task(TASK, AgentId("a1"), TASK, known.id, TaskState.RUNNING, 0.0), **task))
     state.apps.changed_apps.clear()
-    return Turn(state, Settings("executor", "monitor"), NOW)
+    return Turn(state, Settings.of("executor", "monitor"), NOW)
 
 
 NOBODYS: list[tuple[dict[str, Any], dict[str, Any]]] = [

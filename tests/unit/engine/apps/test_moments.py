@@ -37,8 +37,8 @@ def test_change_comes_a_millisecond_after_the_one_before_at_least(
                 state.put(Deployment("d", version, Plan(Group("/"), Group("/"), ()), {}))
             case _:
                 state.put(RootVersion(version, Group("/")))  # type: ignore[arg-type]
-    assert moment(Turn(state, Settings("executor", "monitor"), now)) == pytest.approx(at, abs=1e-9)
+    assert moment(Turn(state, Settings.of("executor", "monitor"), now)) == pytest.approx(at, abs=1e-9)
 
 
 def test_first_change_is_of_now() -> None:
-    assert moment(Turn(State(0.0), Settings("executor", "monitor"), 0.7)) == 0.7
+    assert moment(Turn(State(0.0), Settings.of("executor", "monitor"), 0.7)) == 0.7

@@ -1,7 +1,5 @@
 """Job arrays: how they become jobs, what limits them, and how they end."""
 
-from dataclasses import replace
-
 import pytest
 
 from mesos_gpu.engine import effects as fx
@@ -20,7 +18,7 @@ ID = JobId("sweep-0a1b2c3d")
 
 
 def world(cpus: float = 4, **settings: object) -> World:
-    made = World(settings=replace(Settings("executor", "monitor"), **settings))  # type: ignore[arg-type]
+    made = World(settings=Settings.of("executor", "monitor").changed(**settings))
     made.register()
     made.offers(offer("o1", cpus=cpus))
     return made
@@ -244,7 +242,7 @@ def test_names_of_tasks_must_be_names() -> None:
 
 
 def test_array_tasks_count_as_jobs_that_wait() -> None:
-    made = World(settings=replace(Settings("executor", "monitor"), user_quota=Quota(pending=100)))
+    made = World(settings=Settings.of("executor", "monitor").changed(user_quota=Quota(pending=100)))
     made.register()
     submit(made, "0-98")
     with pytest.raises(TooMuch, match="102 would wait, and 100 may"):

@@ -27,7 +27,7 @@ def made(array: str = "0-9", drafts: int = 2, **fields: Any) -> Turn:
     state.put(replace(known, left=known.indexes.all, **fields))
     for position in range(drafts):
         state.draft(state.work.arrays[ID], position)
-    return Turn(state, Settings("executor", "monitor", keep_ended_jobs=1), 1000.0)
+    return Turn(state, Settings.of("executor", "monitor", keep_ended_jobs=1), 1000.0)
 
 
 def member(turn: Turn, index: int, state: JobState) -> Job:

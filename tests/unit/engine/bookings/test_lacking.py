@@ -77,7 +77,7 @@ def test_booking_replaces_a_silent_node_though_the_clock_was_set_back() -> None:
     (silent,) = nodes(world)
     (other,) = {"n1", "n2"} - {silent}
     world = world.restarted()
-    world.settings = replace(world.settings, report_stale_s=30.0)
+    world.settings = world.settings.changed(report_stale_s=30.0)
     world.feed(ev.Tick())
     world.now -= 900.0
     world.feed(ev.Tick())

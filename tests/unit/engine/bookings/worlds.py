@@ -25,7 +25,7 @@ class Booked(World):
     offered_to: str = ""
 
     def __init__(self, now: float = NOON, **settings: Any) -> None:
-        asked = Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), **settings)
+        asked = Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), **settings)
         super().__init__(asked, now, State(started_at=now))
         self.size: dict[str, int] = {}
         self.register()

@@ -176,7 +176,7 @@ def test_job_that_waits_is_told_when_the_first_may_be_ended(world: World) -> Non
     assert told(world, waits(gpu_model=("A100",))) == f"{ONE} from 12:15Z on"
     runs(world, IdleState.WARNED, 1800, name="k", agent="t")
     assert told(world, waits()) == two
-    world.settings = replace(world.settings, preemption=False)
+    world.settings = world.settings.changed(preemption=False)
     assert told(world, waits()) == "as it was"
 
 

@@ -122,7 +122,7 @@ def test_users_of_a_leaf_are_those_who_have_used_it_or_wait(world: Tenants) -> N
 
 
 def test_jobs_of_a_queue_are_grouped_by_what_they_wait_for(world: Tenants) -> None:
-    world.settings = replace(world.settings, secrets=True)
+    world.settings = world.settings.changed(secrets=True)
     world.document(lab=queue(), lab__x=QueueSpec(limit_gpus=most(2)), lab__y=queue(), ops=queue(1))
     world.runs("holds", "lab/x", 2)
     world.submit("limit", queue="lab/x", gpus=1, preemptible=True)
@@ -195,7 +195,7 @@ def test_tasks_of_an_array_count_with_the_first_that_waits(world: Tenants) -> No
 @pytest.fixture
 def bare() -> World:
     """Queues are names, and one has a limit."""
-    made = World(Settings("e", "m", queue_limits={"lab": 2, "none": 1}, secrets=True))
+    made = World(Settings.of("e", "m", queue_limits={"lab": 2, "none": 1}, secrets=True))
     made.register()
     made.node("a1", *(gpu(f"g{i}") for i in range(4)), cpus=64)
     return made
@@ -230,7 +230,7 @@ def test_first_jobs_that_somebody_sees_are_listed(bare: World) -> None:
         ("j0", 2, 0),
     ]
     assert Forecast(*asked(bare)).waiting(9, lambda _: False) == []
-    bare.settings = replace(bare.settings, aging_step_s=2.0)
+    bare.settings = bare.settings.changed(aging_step_s=2.0)
     aged = Forecast(*asked(bare)).waiting(9)
     assert [(each.job.id, each.effective_priority) for each in aged] == [
         ("j0", 2),

@@ -103,7 +103,7 @@ def test_idle_card_of_an_unreachable_agent_is_let_go() -> None:
     world.status(share_of(world, "j1").id, "TASK_FINISHED")
     world.feed(ev.AgentLost(AgentId("a1")))
     world.status(cover.id, "TASK_UNREACHABLE")
-    world.tick(world.settings.unreachable_timeout_s - 1)
+    world.tick(world.settings.mesos.unreachable_timeout_s - 1)
     assert GpuId("g1") in world.state.gpus.covers
     world.tick(2)
     world.node("a2", shared("g1"))  # it has come up as another agent
@@ -122,7 +122,7 @@ def test_card_with_a_share_of_an_unreachable_agent_stays_held() -> None:
     world.feed(ev.AgentLost(AgentId("a1")))
     for task in (cover, share):
         world.status(task.id, "TASK_UNREACHABLE")
-    world.tick(world.settings.unreachable_timeout_s + 2)
+    world.tick(world.settings.mesos.unreachable_timeout_s + 2)
     assert (list(world.state.gpus.covers), list(world.state.gpus.sharers)) == ([GpuId("g1")], [GpuId("g1")])
 
 

@@ -40,7 +40,7 @@ def shared(name: str, memory_mib: int = 81920) -> Gpu:
 
 
 def world_of(*cards: Gpu, **settings: Any) -> World:
-    world = World(replace(Settings("executor", "monitor"), **settings))
+    world = World(Settings.of("executor", "monitor").changed(**settings))
     world.register()
     world.node("a1", *cards)
     return world
@@ -379,7 +379,7 @@ def test_keeper_executor_info_survives_a_start_with_other_settings() -> None:
     world = world_of(shared("g1"), shared("g2"))
     world.submit("j1", **{**QUARTER, "gpu_milli": 900})
     run(world, cover_task(world))
-    world.settings = replace(world.settings, keeper_command="another", executor_env={"K": "v"})
+    world.settings = world.settings.changed(keeper_command="another", executor_env={"K": "v"})
     effects = rest(world, "o2", 1) + submit(world, "j2", **{**QUARTER, "gpu_milli": 900})
     (second,) = covers_in(effects)
     assert info_of(world, second)["executor"] == json.loads(cover_task(world).keeper)
@@ -459,7 +459,7 @@ def test_share_of_a_waiting_job_may_end_one_of_lower_priority_and_no_other() -> 
 def test_cover_end_reported_by_the_master_is_enough_and_its_keeper_stays(state: str) -> None:
     """Found by chaos: a share was placed on a card whose cover had ended, by an answer to reconciliation."""
     world = world_of(shared("g1"))
-    world.settings = replace(world.settings, sealed=True)
+    world.settings = world.settings.changed(sealed=True)
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
     assert cover.sealed

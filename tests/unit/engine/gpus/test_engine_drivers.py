@@ -126,7 +126,7 @@ def test_learnt_driver_need_only_grows(world: World) -> None:
 def test_node_that_reports_another_driver_than_its_executor_finds_is_not_asked_for_ever(
     world: World,
 ) -> None:
-    world.settings = Settings("e", "m", max_infrastructure_failures=2, requeue_most_s=0.1)
+    world.settings = Settings.of("e", "m", max_infrastructure_failures=2, requeue_most_s=0.1)
     world.node("new", gpu("g1"), driver="550.54.14")
     world.submit(gpus=1)
     for number in (1, 2, 3):

@@ -77,7 +77,9 @@ def test_job_on_a_broken_card_starts_elsewhere_and_uses_no_attempt(world: World,
     version = world.job().version
     assert every(world.report("a1", sick("g0", health), gpu("g1")), fx.Kill) == [], "once"
     assert world.job().version == version
-    assert len(every(world.tick(world.settings.kill_resend_s + 1), fx.Kill)) == 1, "repeated like other kills"
+    assert len(every(world.tick(world.settings.tasks.kill_resend_s + 1), fx.Kill)) == 1, (
+        "repeated like other kills"
+    )
     world.status(task, "TASK_KILLING", message="killed on request")
     assert world.job().message == f"g0 on a1.example is {health.value}: XID 79"
     world.status(task, "TASK_KILLED", outcome=Outcome())
@@ -97,7 +99,7 @@ def test_end_of_a_broken_job_survives_a_restart(world: World) -> None:
     task = running(world, gpus=1)
     world.report("a1", sick("g0"))
     restart(world)
-    assert only(world.tick(world.settings.kill_resend_s + 1), fx.Kill).task_id == task
+    assert only(world.tick(world.settings.tasks.kill_resend_s + 1), fx.Kill).task_id == task
     world.status(task, "TASK_KILLED")
     assert (world.job().state, world.job().attempts) == (JobState.PENDING, 0)
 
@@ -239,7 +241,7 @@ def test_drain_is_kept_while_its_agent_is_away_and_for_its_next_id(world: World)
     world.feed(drain(Target.NODE, "a1.example"))
     world.feed(ev.AgentLost(AgentId("a1")))
     world.status(str(world.state.cluster.nodes[AgentId("a1")].monitor), "TASK_GONE")
-    world.now += world.settings.keep_lost_nodes_s
+    world.now += world.settings.memory.keep_lost_nodes_s
     world.tick(60)
     assert world.state.cluster.nodes == {}
     restart(world)
@@ -282,7 +284,7 @@ def test_card_under_two_drains_comes_back_with_the_second(world: World) -> None:
 
 def test_card_whose_node_is_silent_is_shown_as_unknown(world: World) -> None:
     world.node("a1", gpu("g0"))
-    world.tick(world.settings.report_stale_s + 1)
+    world.tick(world.settings.programs.report_stale_s + 1)
     (card,) = gpu_statuses(view(world))
     assert (card.health, card.gpu.health, card.since) == (Health.UNKNOWN, Health.OK, 1000.0)
     assert card.reason == "its node monitor has been silent for 31 s"

@@ -71,7 +71,7 @@ def test_usable_gpus_are_none_of_those_in_a_reset(world: World) -> None:
 
 
 def test_usable_gpus_are_none_where_the_report_is_too_old(world: World) -> None:
-    stale_s = world.settings.report_stale_s
+    stale_s = world.settings.programs.report_stale_s
     world.now += stale_s
     assert given(world) == ["g0", "g1"]
     assert [health for health, _ in shown(world)] == ["ok", "ok", "sick"]

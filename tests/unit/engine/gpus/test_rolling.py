@@ -23,7 +23,7 @@ from mesos_gpu.wire.mesos import report
 
 OURS = Program("0.1.0", WIRE, OLDEST, "ab" * 32)
 FUTURE = Program("9.9", WIRE + 5, WIRE + 1)
-LATER = Settings("executor", "a later monitor")
+LATER = Settings.of("executor", "a later monitor")
 
 
 def cluster(*agents: str) -> World:
@@ -119,8 +119,8 @@ def test_roll_asks_a_monitor_that_does_not_hear_again() -> None:
     world = cluster("a1")
     old = monitor(world, "a1")
     assert killed(with_settings(world)) == [old]
-    assert killed(world.tick(world.settings.kill_resend_s + 1)) == [old]
-    world.tick(world.settings.roll_timeout_s)
+    assert killed(world.tick(world.settings.tasks.kill_resend_s + 1)) == [old]
+    world.tick(world.settings.tasks.roll_timeout_s)
     problems = rolling(world.state, world.settings, world.now).problems
     assert problems == (("a1", "its monitor does not end"),)
 
@@ -166,7 +166,7 @@ def test_roll_stops_at_a_new_monitor_that_sees_fewer_cards(cards: tuple[str, ...
     with_settings(world)
     ended_and_replaced(world, "a1")
     seen = [replace(gpu("ga1"), health=Health(each), reason="the driver hangs") for each in cards]
-    world.tick(world.settings.roll_timeout_s + 1)
+    world.tick(world.settings.tasks.roll_timeout_s + 1)
     world.report("a1", *seen)
     ((_, words),) = rolling(world.state, world.settings, world.now).problems
     assert why in words
@@ -220,7 +220,9 @@ def test_roll_starts_another_program_at_the_same_place_too() -> None:
     say(world, "a1", OURS, gpu("ga1"))
     assert killed(world.tick(3.0)) == []
     say(world, "a1", replace(OURS, replaced="cd" * 32), gpu("ga1"))
-    assert "another program lies" in outdated(world.state, node(world, "a1"), world.settings.monitor_made_by)
+    assert "another program lies" in outdated(
+        world.state, node(world, "a1"), world.settings.programs.monitor_made_by
+    )
     assert killed(world.tick(3.0)) == [monitor(world, "a1")]
 
 
@@ -230,7 +232,7 @@ def test_roll_does_not_replace_a_young_or_silent_monitor() -> None:
     world.node("a1", gpu("ga1"))
     assert killed(with_settings(world)) == [], "it has just begun"
     silent = cluster("a1")
-    silent.tick(silent.settings.report_stale_s + 1)
+    silent.tick(silent.settings.programs.report_stale_s + 1)
     assert killed(with_settings(silent)) == []
     report_all(silent)
     assert killed(silent.tick(3.0)) == [monitor(silent, "a1")]

@@ -19,7 +19,7 @@ from mesos_gpu.model.nodes.wires import WIRE
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import every, gpu
 
-SETTINGS = Settings("executor", "monitor")
+SETTINGS = Settings.of("executor", "monitor")
 NOW = 1000.0
 A1, OLD, NEW = AgentId("a1"), TaskId("m.1"), TaskId("m.2")
 ROLL = Roll(OLD, NOW - 30, NOW - 5, 7, (GpuId("g0"),))
@@ -30,7 +30,7 @@ def inventory(*gpus: Gpu, **program: str) -> Inventory:
 
 
 def monitor(
-    name: TaskId, launched_at: float, *, made_by: str = SETTINGS.monitor_made_by, **fields: Any
+    name: TaskId, launched_at: float, *, made_by: str = SETTINGS.programs.monitor_made_by, **fields: Any
 ) -> Task:
     task = Task(name, A1, name, None, TaskState.RUNNING, launched_at, made_by=made_by)
     return replace(task, **fields)
@@ -99,7 +99,7 @@ def test_monitor_is_outdated_if_another_one_would_be_started(
     node: dict[str, Any], task: Task | None, why: str
 ) -> None:
     state = state_of(node, task)
-    assert outdated(state, state.cluster.nodes[A1], SETTINGS.monitor_made_by) == why
+    assert outdated(state, state.cluster.nodes[A1], SETTINGS.programs.monitor_made_by) == why
     assert rolling(state, SETTINGS, NOW).outdated == (((A1, why),) if why else ())
 
 

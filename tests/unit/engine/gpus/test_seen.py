@@ -28,7 +28,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import every, gpu, offer, spec
 
 NOW, A1, G0 = 1000.0, AgentId("a1"), GpuId("g0")
-SETTINGS = Settings("executor", "monitor", role="gpu")
+SETTINGS = Settings.of("executor", "monitor", role="gpu")
 NODE = Node(A1, "h1", inventory=Inventory((gpu("g0"), gpu("g1"))), monitor=TaskId("m"))
 
 
@@ -116,7 +116,7 @@ def test_job_waits_for_offers_to_its_queues_role(
     state.mesos.roles.asked = asked
     if offered is not None:
         state.cluster.hold_offer(replace(offer("o1"), role=offered))
-    settings = replace(SETTINGS, role_of={"lab": "lab"})
+    settings = SETTINGS.changed(role_of={"lab": "lab"})
     job = Job(JobId("j"), spec(queue="lab/a"), 0.0, 1)
     assert waits_for_role(state, settings, job) == (
         "Mesos offers nothing to its queue's role lab" if waits else ""

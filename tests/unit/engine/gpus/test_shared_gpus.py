@@ -38,7 +38,7 @@ def task(name: str, share: tuple[int, int] | None) -> Task:
 def test_shared_gpu_is_shown_with_what_is_free_of_it(
     shares: list[tuple[int, int]], is_covered: bool, free: tuple[int, int]
 ) -> None:
-    settings = replace(Settings("executor", "monitor"), gpu_compute_overcommit=1.5)
+    settings = Settings.of("executor", "monitor").changed(gpu_compute_overcommit=1.5)
     tasks = tuple(task(f"s{number}", share) for number, share in enumerate(shares))
     state, cover = State(0.0), task("c", None) if is_covered else None
     for each in (*tasks, *([cover] if cover else [])):

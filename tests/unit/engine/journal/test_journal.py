@@ -59,7 +59,7 @@ from mesos_gpu.testing.builders import offer, spec
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire import journal as wire
 
-SETTINGS = Settings("executor", "monitor", aging_step_s=inf, queue_limits={"b": 1, "a": 2})
+SETTINGS = Settings.of("executor", "monitor", aging_step_s=inf, queue_limits={"b": 1, "a": 2})
 APP = App("/a", cmd="true", env={"A": "b", "C": SecretRef("c")}, instances=2)
 FAILED_CHECK = CheckHealth(0.1, 0.2, 1 / 3, "HTTP status 500", 2)
 READINESS = Readiness("web", False, Answer(503, "text/plain", "loading"))
@@ -213,7 +213,7 @@ def test_journal_brings_every_event_back_as_it_was() -> None:
 def test_journal_brings_settings_back_as_they_were() -> None:
     assert wire.decode_flat(wire.encode_flat(SETTINGS), Settings) == SETTINGS
     read = wire.decode_flat(wire.encode_flat(SETTINGS), Settings)
-    assert list(read.queue_limits) == ["b", "a"]
+    assert list(read.queue.queue_limits) == ["b", "a"]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def turn_of(*queues: str, swept_s: float = 0.0, **settings: Any) -> Turn:
         job = Job(JobId(f"j{i}"), spec(queue=queue), 0.0, i)
         state.work.jobs[job.id] = job
         state.work.queue.append((i, job.id))
-    return Turn(state, Settings("e", "m", **settings), NOW)
+    return Turn(state, Settings.of("e", "m", **settings), NOW)
 
 
 def idle_since(turn: Turn, at: float | None) -> None:

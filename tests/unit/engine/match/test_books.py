@@ -132,7 +132,7 @@ def test_agents_are_narrow_without_room_for_a_gang(tasks: int, narrow: list[Agen
 
 
 def test_launches_are_sent_by_agent_in_the_order_of_offers() -> None:
-    state, settings = paced(), Settings("e", "m")
+    state, settings = paced(), Settings.of("e", "m")
     for name, agent in (("o1", "b1"), ("o2", "a1"), ("o3", "b1")):
         state.cluster.hold_offer(offer(name, agent))
     launches, remains = Launches(), Remains(state, settings, NOW)
@@ -222,7 +222,7 @@ def remains_of(*roles: str, monitor: bool = True, **settings: Any) -> Remains:
     for i, role in enumerate(roles):
         ports = (PortRange(100 * i + 1, 100 * i + 9),)
         state.cluster.hold_offer(replace(offer(f"o{i}", A, cpus=i + 1, mem=0), role=role, ports=ports))
-    return Remains(state, Settings("e", "m", **(settings or ROLES)), NOW)
+    return Remains(state, Settings.of("e", "m", **(settings or ROLES)), NOW)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_offers_of_one_role_alone_are_all_used() -> None:
 
 
 def test_reserved_resources_are_kept_apart_until_they_are_given_back() -> None:
-    settings = Settings("e", "m", role="gpu", principal="me")
+    settings = Settings.of("e", "m", role="gpu", principal="me")
     state = paced()
     state.mesos.framework_id = "fw-1"
     plain = Scalar("cpus", 2.0)
@@ -272,7 +272,7 @@ def test_reserved_resources_are_kept_apart_until_they_are_given_back() -> None:
     assert remains.reservations(A) == ((), (ours,))
     state.mesos.doubtful = True
     assert Remains(state, settings, NOW).reservations(A) == ((), ())
-    off = Remains(state, replace(settings, role="*"), NOW)
+    off = Remains(state, settings.changed(role="*"), NOW)
     assert off.resources(A) == Resources(cpus=2, gpus=1)
 
 
@@ -312,7 +312,7 @@ def test_table_tells_which_reports_have_become_too_old() -> None:
 
 @pytest.fixture
 def world() -> World:
-    made = World(settings=Settings("e", "m", report_stale_s=1e9))
+    made = World(settings=Settings.of("e", "m", report_stale_s=1e9))
     made.register()
     for name in ("a1", "b1"):
         made.node(name, gpu(f"{name}-g"))
@@ -377,7 +377,7 @@ def test_table_learns_what_is_asked_for_after_a_hundred_jobs(
 
 
 def test_table_drops_an_agent_whose_report_is_too_old(world: World) -> None:
-    world.settings = replace(world.settings, report_stale_s=30.0)
+    world.settings = world.settings.changed(report_stale_s=30.0)
     world.state.cluster.table = None
     known = brought(world)
     reported = world.state.cluster.nodes[A].reported_at

@@ -28,7 +28,7 @@ def card(name: str, *usable: Ability) -> Gpu:
 
 
 def world_of(*cards: Gpu, **settings: Any) -> World:
-    world = World(replace(Settings("executor", "monitor"), **settings))
+    world = World(Settings.of("executor", "monitor").changed(**settings))
     world.register()
     world.node("a1", *cards)
     return world
@@ -158,7 +158,7 @@ def test_shares_of_lower_priority_are_ended_for_a_whole_gpu_all_of_one_card() ->
     world.tick(100)
     placed = {task.id: task.gpus for task in world.state.work.tasks.values() if task.share}
     submit(world, "high", gpus=1, priority=10)
-    world.tick(world.settings.preempt_after_s + 1)
+    world.tick(world.settings.queue.preempt_after_s + 1)
     world.tick(1)
     rest(world)
     evicted = {task.job_id for task in world.state.work.tasks.values() if task.preempted_for == "high"}

@@ -8,7 +8,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +177,7 @@ def test_ledger_has_every_book_of_the_engine(world: World, monkeypatch: pytest.M
             made.append(self)
 
     monkeypatch.setattr(matching, "Ledger", Seen)
-    world.settings = replace(world.settings, queue_limits={"default": 9})
+    world.settings = world.settings.changed(queue_limits={"default": 9})
     world.node("a0", gpu("g0"))
     world.submit("j1", gpus=1)
     registered = max(({type(book) for book in ledger.books} for ledger in made), key=len)
@@ -279,7 +278,7 @@ def test_ledger_rollback_leaves_every_book_as_before(monkeypatch: pytest.MonkeyP
 
 def _submit_gangs(chance: random.Random) -> None:
     """Submit gangs, some of which are compared with themselves or with each other."""
-    settings = Settings("e", "m", queue_limits={"small": 4}, placement=chance.choice(list(Placement)))
+    settings = Settings.of("e", "m", queue_limits={"small": 4}, placement=chance.choice(list(Placement)))
     world = World(settings=settings)
     world.register()
     for i in range(3):

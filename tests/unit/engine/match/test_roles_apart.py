@@ -87,7 +87,7 @@ def test_roles_are_asked_for_only_while_jobs_wait_for_them() -> None:
     effects = made.feed(ev.JobSubmitted(*_job("one", "prod")))
     assert asked(effects) == [fx.Suppress(("gpu",)), fx.Revive(("gpu-prod",))]
     (declined,) = [each for each in made.offers(to("gpu", "late", gpus=4)) if isinstance(each, fx.Decline)]
-    assert declined == fx.Decline((offer("late").id,), made.settings.idle_refuse_s)
+    assert declined == fx.Decline((offer("late").id,), made.settings.mesos.idle_refuse_s)
     assert asked(made.feed(ev.JobSubmitted(*_job("two", "dev")))) == [fx.Revive(("gpu",))]
 
 

@@ -88,7 +88,7 @@ def test_preemption_waits_until_free_gpus_could_be_offered(world: World) -> None
     node(world, gpus=2)
     runs(world, "low", 2)
     world.submit("big", gpus=2, priority=10)
-    assert not kills(world.tick(world.settings.preempt_after_s - 1))
+    assert not kills(world.tick(world.settings.queue.preempt_after_s - 1))
     assert kills(world.tick(2))
 
 
@@ -226,7 +226,7 @@ def test_preemption_ends_a_gang_whole(world: World) -> None:
 
 
 def test_preemption_can_be_forbidden_by_an_operator() -> None:
-    world = World(settings=Settings("executor", "monitor", preemption=False))
+    world = World(settings=Settings.of("executor", "monitor", preemption=False))
     world.register()
     node(world, gpus=2)
     runs(world, "low", 2)
@@ -234,7 +234,7 @@ def test_preemption_can_be_forbidden_by_an_operator() -> None:
 
 
 def test_preemption_ends_no_job_for_a_queue_at_its_limit() -> None:
-    world = World(settings=Settings("executor", "monitor", queue_limits={"small": 1}))
+    world = World(settings=Settings.of("executor", "monitor", queue_limits={"small": 1}))
     world.register()
     node(world, gpus=2)
     runs(world, "low", 2)

@@ -1,7 +1,6 @@
 """Reservations for waiting jobs, counted up during a match and compared with a new count."""
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -80,7 +79,7 @@ def test_jobs_that_ask_for_something_else_are_not_taken_for_one_kind(other: dict
     assert request_of(world.submit("alike", gpus=2, priority=5), world.settings) == plain
     asked = request_of(world.submit("other", **{"gpus": 2, **other}), world.settings)
     assert asked != plain
-    bare = replace(world.settings, executor=NOTHING)
+    bare = world.settings.changed(executor=NOTHING)
     job = world.job("plain")
     assert request_of(job, bare).resources == job.spec.resources
     assert plain.resources == footprint_of(job, world.settings).total

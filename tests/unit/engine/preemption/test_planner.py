@@ -51,7 +51,7 @@ def test_moves_for_a_borrower_cost_less_than_ten_minutes_of_its_gpus(
     for name in "abcd":
         if world.job(name).state is JobState.RUNNING:
             world.feed(ev.CheckpointTold(JobId(name)))
-    world.now += lost_s - world.settings.restart_s - 6  # starting again counts, too
+    world.now += lost_s - world.settings.queue.restart_s - 6  # starting again counts, too
     world.offer_again()
     world.submit("large", **LARGE)
     assert bool(world.passes(6)) is moves

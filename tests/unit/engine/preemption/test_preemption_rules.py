@@ -93,7 +93,7 @@ def test_preemption_is_possible_where_somebody_of_higher_priority_waits(
     waits: int | None, runs: int, preemptible: bool, allowed: bool, may: bool
 ) -> None:
     world = World()
-    world.settings = replace(world.settings, preemption=allowed)
+    world.settings = world.settings.changed(preemption=allowed)
     state = state_of(preemptible=preemptible)
     waiting = state.work.jobs[JobId("w")]
     if waits is None:

@@ -130,7 +130,7 @@ def owed_five_nodes(gpus: int) -> Tenants:
         world.runs(f"dev{i}", "dev", 4, cpus=16, mem_mib=4096)
     for i in range(10):
         world.submit(f"prod{i}", queue="prod", gpus=gpus)
-    world.now += world.settings.preempt_after_s + 1
+    world.now += world.settings.queue.preempt_after_s + 1
     world.feed()
     return world
 
@@ -267,7 +267,7 @@ def test_reclaim_stops_a_dear_victim_only_when_the_wait_has_cost_as_much(world: 
     world.passes(100)
     ran_s = world.now - (world.job("dev0").started_at or 0.0)
     world.submit("prod", queue="prod", gpus=4)
-    waits_s = 2 * (ran_s + world.settings.restart_s)
+    waits_s = 2 * (ran_s + world.settings.queue.restart_s)
     assert not world.passes(waits_s - 2)
     assert world.state.match.next_moment == pytest.approx(world.job("prod").submitted_at + waits_s, abs=0.1)
     assert world.passes(4) == {"dev0"}

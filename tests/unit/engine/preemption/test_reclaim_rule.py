@@ -68,7 +68,7 @@ def victims(world: Tenants, job: Job, **given: Seat) -> dict[str, Victim]:
 
 def test_victim_costs_what_it_loses_and_the_restart() -> None:
     world = busy()
-    cost = 4000 * (100 + round(world.settings.restart_s))
+    cost = 4000 * (100 + round(world.settings.queue.restart_s))
     assert victims(world, waits(world), p=SEAT) == {"d": Victim(JobId("d"), 0, cost)}
 
 
@@ -221,7 +221,7 @@ def test_wait_is_long_enough_when_it_has_cost_what_is_lost(patience: float, leas
     job = waits(world, gpus=2)
     rule = rule_of(world, p=replace(SEAT, milli=2000))
     chosen = [*rule.victims_of(job).values()]
-    lost_s = 100 + world.settings.restart_s
+    lost_s = 100 + world.settings.queue.restart_s
     until = 0.0 if least_s is None else world.now + patience * 4000 * lost_s / 2000
     assert rule.is_patient_until(job, chosen) == until
     assert rule.has_waited(job, chosen) is (least_s is None)
@@ -238,7 +238,7 @@ def test_words_for_a_victim_say_by_which_rule_and_what_is_lost() -> None:
     seated, borrower = waits(world), waits(world, "q")
     rule = rule_of(world, p=SEAT)
     (victim,) = rule.every().values()
-    hours = 4 * (100 + world.settings.restart_s) / 3600
+    hours = 4 * (100 + world.settings.queue.restart_s) / 3600
     lost = f"it loses {hours:.3g} GPU-h of work"
     assert rule.why(seated, victim) == (
         f"makes room for job p, for which queue prod is guaranteed GPUs that it had borrowed; {lost}"

@@ -98,7 +98,7 @@ def test_limit_that_leaves_no_room_is_named(held: dict[str, int], gpus: int, wor
 
 
 def test_limit_of_the_command_line_is_named_without_a_document() -> None:
-    world = World(Settings("e", "m", queue_limits={"lab": 1}))
+    world = World(Settings.of("e", "m", queue_limits={"lab": 1}))
     known, held = barriers(world, lab=1000)
     assert known.wait_of(job_of("lab"), ()) == Wait(
         Stage.QUEUE_LIMIT, "queue lab may hold 1 GPU, and holds 1"

@@ -60,7 +60,7 @@ def test_lend_limit_keeps_less_while_its_queue_uses_more() -> None:
 
 
 def test_lender_whose_jobs_come_back_takes_back_what_it_lent_and_nothing_else() -> None:
-    made = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    made = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     made.register()
     made.agents(1, 8)
     made.document(
@@ -100,7 +100,7 @@ def test_job_larger_than_what_is_lent_keeps_no_room_from_the_next_job() -> None:
 
 def test_lend_limit_room_is_kept_for_the_first_job_that_waits_for_it() -> None:
     lender = QueueSpec(guarantee_gpus=owed(2), lend_limit_gpus={DEFAULT_POOL: 0})
-    made = Tenants(Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    made = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     made.register()
     made.agents(2, 2)
     made.document(dev=lender, ops=queue(starve_after_s=10), rest=queue())

@@ -29,7 +29,7 @@ def fabric(
     *racks: str, cards: int = 2, levels: tuple[str, ...] = ("block", "rack"), **settings: Any
 ) -> Racks:
     """Return a cluster with a node in each of some racks, "b1/r1"; "": without attributes."""
-    world = Racks(Settings("e", "m", report_stale_s=1e9, levels=levels, **settings))
+    world = Racks(Settings.of("e", "m", report_stale_s=1e9, levels=levels, **settings))
     world.places = {}
     world.register()
     for rack in racks:
@@ -168,7 +168,7 @@ def test_job_whose_level_is_not_declared_any_more_waits() -> None:
     world = fabric("b1/r1", "b1/r1")
     submit(world, "first", 4)
     submit(world, "gang", 4, topology=ONE_RACK)
-    world.settings = replace(world.settings, levels=())
+    world.settings = world.settings.changed(levels=())
     world.state.cluster.agents.made_fabric = None
     world.ends("first")
     assert world.job("gang").state is JobState.PENDING
@@ -255,7 +255,7 @@ def test_plan_of_moves_makes_room_in_one_rack() -> None:
 
 
 def test_gang_of_shares_is_in_one_rack() -> None:
-    world = Racks(Settings("e", "m", report_stale_s=1e9, levels=("block", "rack")))
+    world = Racks(Settings.of("e", "m", report_stale_s=1e9, levels=("block", "rack")))
     world.places = {}
     world.register()
     sharing = Sharing(80000, ((Ability.SHIM, ""),))

@@ -33,7 +33,7 @@ def turn_of(known: SecretRead | None, *, task: Task | None = None) -> tuple[Turn
     if task is not None:
         state.work.tasks[task.id] = task
         job = replace(job, task_id=task.id)
-    return Turn(state, Settings("e", "m", secrets=True), NOW), job
+    return Turn(state, Settings.of("e", "m", secrets=True), NOW), job
 
 
 def last_task(ended_at: float | None, heard_at: float) -> Task:

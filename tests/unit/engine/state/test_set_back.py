@@ -39,7 +39,7 @@ def test_kill_is_repeated_no_later_for_a_clock_set_back() -> None:
     task_id = started(world)
     world.feed(ev.KillRequested(JobId("j1")))
     world.now -= DAY_S
-    killed = every(world.tick(world.settings.kill_resend_s + 2), fx.Kill)
+    killed = every(world.tick(world.settings.tasks.kill_resend_s + 2), fx.Kill)
     assert [kill.task_id for kill in killed] == [task_id]
 
 
@@ -64,7 +64,7 @@ def test_unreachable_task_is_given_up_no_later_for_a_clock_set_back() -> None:
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
     world.now -= DAY_S
-    world.tick(world.settings.unreachable_timeout_s - 5)
+    world.tick(world.settings.mesos.unreachable_timeout_s - 5)
     assert world.state.work.tasks[task_id].state is TaskState.UNREACHABLE, "nor sooner"
     world.tick(10)
     assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
@@ -77,7 +77,7 @@ def test_unreachable_task_is_not_given_up_for_a_time_without_news() -> None:
     world.status(task_id, "TASK_UNREACHABLE")
     world.tick(30)
     world.now += HOUR_S
-    world.tick(world.settings.unreachable_timeout_s - 35)
+    world.tick(world.settings.mesos.unreachable_timeout_s - 35)
     assert world.state.work.tasks[task_id].state is TaskState.UNREACHABLE
     world.tick(10)
     assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
@@ -91,7 +91,7 @@ def test_unreachable_task_is_not_given_up_for_a_time_without_a_scheduler() -> No
     world.now += HOUR_S
     world.state = State.restored(world.now, saved_of(world.state))
     world.register()
-    world.tick(world.settings.unreachable_timeout_s - 35)
+    world.tick(world.settings.mesos.unreachable_timeout_s - 35)
     assert world.state.work.tasks[task_id].state is TaskState.UNREACHABLE
     world.tick(40)
     assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
@@ -101,7 +101,7 @@ def test_abandoned_task_stays_so_over_a_time_without_news() -> None:
     world = made()
     task_id = TaskId(started(world))
     world.status(task_id, "TASK_UNREACHABLE")
-    world.tick(world.settings.unreachable_timeout_s + 5)
+    world.tick(world.settings.mesos.unreachable_timeout_s + 5)
     before = world.state.work.tasks[task_id]
     assert before.state is TaskState.ABANDONED
     world.now += HOUR_S
@@ -147,7 +147,7 @@ def test_scheduler_started_after_a_clock_set_back_moves_saved_times() -> None:
     assert latest(world.state) == world.now
     world.now -= DAY_S
     world.register()
-    world.tick(world.settings.unreachable_timeout_s + 5)
+    world.tick(world.settings.mesos.unreachable_timeout_s + 5)
     assert world.state.work.tasks[task_id].state is TaskState.ABANDONED
 
 

@@ -116,7 +116,7 @@ def filled(since: float, until: float) -> State:
 @pytest.mark.parametrize(("at", "since", "until"), MOMENTS)
 def test_moment_is_moved_if_the_clock_was_set_back_over_it(at: float, since: float, until: float) -> None:
     state = filled(at, at)
-    set_back.on_tick(Turn(state, Settings("executor", "monitor"), NOW))
+    set_back.on_tick(Turn(state, Settings.of("executor", "monitor"), NOW))
     made_at = at if at > BEFORE else since  # hours change then, by the clock
     for plural, values in nouns(since, until, made_at).items():
         known = list(getattr(state.part_with(plural), plural).values())
@@ -136,7 +136,7 @@ def test_moment_is_moved_if_the_clock_was_set_back_over_it(at: float, since: flo
 
 def test_clock_set_back_saves_only_what_moved() -> None:
     for at, count in ((NOW, 0), (BEFORE, 8)):
-        turn = Turn(filled(at, at), Settings("executor", "monitor"), NOW)
+        turn = Turn(filled(at, at), Settings.of("executor", "monitor"), NOW)
         set_back.on_tick(turn)
         assert len(turn.effects) == count, turn.effects
 
@@ -149,7 +149,7 @@ def test_token_keeps_its_time_from_when_it_was_made(
 ) -> None:
     state = State(0.0, work=WorkPart(tended_at=BEFORE))
     state.put(Token("t", "ann", "", "", created_at, 2000.0, used_at=used_at))
-    turn = Turn(state, Settings("executor", "monitor"), NOW)
+    turn = Turn(state, Settings.of("executor", "monitor"), NOW)
     set_back.on_tick(turn)
     used_at = None if used_at is None else NOW
     assert state.rights.tokens["t"] == Token(
@@ -168,7 +168,7 @@ def test_clock_set_back_leaves_what_is_over() -> None:
     runs = Task(TaskId("x"), A1, "x", None, TaskState.RUNNING, 400.0, notice=recalled)
     for each in (over, task, runs):
         state.put(each)
-    turn = Turn(state, Settings("executor", "monitor"), NOW)
+    turn = Turn(state, Settings.of("executor", "monitor"), NOW)
     set_back.on_tick(turn)
     assert (state.work.jobs[over.id], state.work.tasks[task.id], state.work.tasks[runs.id]) == (
         over,
@@ -187,7 +187,7 @@ def test_clock_set_back_begins_what_is_worked_out_again() -> None:
     )
     state.cluster.table = state.quota.leaves = cast("Any", object())
     state.quota.made_books, state.quota.moved_jobs = Books(), {JobId("j")}
-    set_back.on_tick(Turn(state, Settings("executor", "monitor"), NOW))
+    set_back.on_tick(Turn(state, Settings.of("executor", "monitor"), NOW))
     assert state.mesos.reconciliation == Reconciliation(NOW, NOW)
     assert [state.cluster.table, state.quota.leaves, state.quota.made_books] == [None, None, None]
     assert state.quota.moved_jobs == set()
@@ -216,7 +216,7 @@ def test_task_is_cut_off_for_less_by_a_time_in_which_nothing_was_done(
     known = State(0.0, work=WorkPart(tended_at=BEFORE))
     task = Task(TaskId("t"), A1, "t", None, state, 900.0, unreachable_since=since)
     known.put(task)
-    turn = Turn(known, Settings("executor", "monitor"), BEFORE + passed_s)
+    turn = Turn(known, Settings.of("executor", "monitor"), BEFORE + passed_s)
     set_back.on_tick(turn)
     assert known.work.tasks[task.id] == replace(task, unreachable_since=then)
     assert len(turn.effects) == (since != then)

@@ -51,12 +51,12 @@ def test_version_of_an_array_grows_with_each_change(world: World) -> None:
 
 def test_lost_launches_wait_longer_each_time_and_end_after_the_most(turn: Turn) -> None:
     settings, waits = turn.settings, []
-    most = settings.max_infrastructure_failures
+    most = settings.tasks.max_infrastructure_failures
     for failures in range(1, most + 1):
         turn.requeue(job(turn), "its agent is gone")
         assert (job(turn).state, job(turn).infrastructure_failures) == (JobState.PENDING, failures)
         waits.append(job(turn).not_before - turn.now)
-    wanted = [min(settings.requeue_first_s * 2**n, settings.requeue_most_s) for n in range(most)]
+    wanted = [min(settings.tasks.requeue_first_s * 2**n, settings.tasks.requeue_most_s) for n in range(most)]
     assert waits == pytest.approx(wanted)
     assert job(turn).attempts == 0, "none is used up"
     turn.requeue(job(turn), "its agent is gone")
@@ -72,7 +72,7 @@ def test_failed_attempts_wait_longer_each_time_and_end_after_the_last(turn: Turn
         assert (job(turn).state, job(turn).attempts, job(turn).exit_code) == (JobState.PENDING, attempt, 3)
         assert job(turn).message.startswith(f"attempt {attempt} of 3: it failed; next in ")
         waits.append(job(turn).not_before - turn.now)
-    assert waits == pytest.approx([turn.settings.retry_first_s, turn.settings.retry_first_s * 2])
+    assert waits == pytest.approx([turn.settings.tasks.retry_first_s, turn.settings.tasks.retry_first_s * 2])
     turn.retry(job(turn), "it failed", 3, final=False)
     assert (job(turn).state, job(turn).attempts, job(turn).exit_code) == (JobState.FAILED, 3, 3)
 

@@ -33,7 +33,7 @@ def made(task: dict[str, Any] | None = None, job: dict[str, Any] | None = None) 
     known = Job(JOB, spec(max_attempts=2), 0.0, 1, JobState.STARTING, task_id=TASK, launches=1)
     state.put(replace(known, **(job or {})))
     state.put(replace(Task(TASK, A1, TASK, JOB, TaskState.STARTING, 900.0, hostname="h1"), **(task or {})))
-    return Turn(state, Settings("executor", "monitor"), NOW)
+    return Turn(state, Settings.of("executor", "monitor"), NOW)
 
 
 def say(turn: Turn, state: str, *, outcome: Outcome | None = None, **more: Any) -> Job:
@@ -178,7 +178,7 @@ def gang(*states: TaskState, job: dict[str, Any] | None = None, **fields: Any) -
         id = TaskId(f"j.{rank}")
         member = Task(id, A1, f"e{rank}", JOB, each, 900.0, launch=1, rank=rank)
         state.put(replace(member, **(fields if rank == 1 else {})))
-    return Turn(state, Settings("executor", "monitor"), NOW)
+    return Turn(state, Settings.of("executor", "monitor"), NOW)
 
 
 S, R, F, L = TaskState.STARTING, TaskState.RUNNING, TaskState.FINISHED, TaskState.LAUNCHED

@@ -258,7 +258,7 @@ def test_gang_is_given_up_whole_when_an_agent_is_unreachable(world: World) -> No
     cut = members(world)[0]
     world.status(cut.id, "TASK_UNREACHABLE", agent=cut.agent_id)
     assert world.job().state is JobState.UNREACHABLE
-    effects = world.tick(world.settings.unreachable_timeout_s + 1)
+    effects = world.tick(world.settings.mesos.unreachable_timeout_s + 1)
     assert {"j1.1.1", "j1.1.2"} <= {kill.task_id for kill in every(effects, fx.Kill)}
     each(world, "TASK_KILLED", skip=0)
     assert world.job().state is JobState.PENDING
@@ -313,7 +313,7 @@ def test_gang_in_front_keeps_its_nodes(world: World) -> None:
 
 
 def test_queue_limit_counts_all_members_of_a_gang() -> None:
-    world = World(settings=Settings("executor", "monitor", queue_limits={"small": 5}))
+    world = World(settings=Settings.of("executor", "monitor", queue_limits={"small": 5}))
     world.register()
     nodes(world)
     gang(world, queue="small")

@@ -69,7 +69,7 @@ def test_excess_is_reported_at_two_looks_and_ends_the_task_at_three(world: World
 def test_kill_for_excess_that_is_lost_is_sent_again(world: World) -> None:
     running(world)
     say(world, 3)
-    assert only(world.tick(world.settings.kill_resend_s + 1), fx.Kill).task_id == "j1.1"
+    assert only(world.tick(world.settings.tasks.kill_resend_s + 1), fx.Kill).task_id == "j1.1"
 
 
 def test_excess_that_is_given_back_is_forgotten(world: World) -> None:
@@ -84,7 +84,7 @@ def test_excess_that_is_given_back_is_forgotten(world: World) -> None:
 @pytest.mark.parametrize(("on_excess", "told"), [(OnExcess.WARN, True), (OnExcess.IGNORE, False)])
 def test_excess_is_reported_or_ignored_by_setting(on_excess: OnExcess, told: bool) -> None:
     world = World()
-    world.settings = replace(world.settings, on_gpu_excess=on_excess)
+    world.settings = world.settings.changed(on_gpu_excess=on_excess)
     world.register()
     world.node("a1", CARD)
     running(world)

@@ -44,7 +44,7 @@ def made(task: dict[str, Any] | None = None, job: dict[str, Any] | None = None) 
     state.put(replace(known, **(job or {})))
     running = Task(TASK, AgentId("a1"), "e", JOB, TaskState.RUNNING, 890.0, started_at=900.0)
     state.put(replace(running, **(task or {})))
-    return Turn(state, Settings("executor", "monitor"), NOW)
+    return Turn(state, Settings.of("executor", "monitor"), NOW)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def come(world: World, agent: str, *cards: Gpu, hostname: str = HOST) -> TaskId:
 
 
 def give_up(world: World) -> None:
-    world.tick(world.settings.unreachable_timeout_s + world.settings.tend_interval_s + 2)
+    world.tick(world.settings.mesos.unreachable_timeout_s + world.settings.tasks.tend_interval_s + 2)
 
 
 def state_of(world: World, task: str = "j1.1") -> TaskState:
@@ -121,9 +121,9 @@ def come_there(world: World, agent: str, *cards: Gpu, reports: int = 2) -> TaskI
     )
     monitor = only(world.offers(there), fx.Launch).tasks[0].task.id
     for _ in range(reports):  # a card is the earlier agent's until that is known to be gone
-        world.tick(world.settings.tend_interval_s + 1)
+        world.tick(world.settings.tasks.tend_interval_s + 1)
         world.report(agent, *cards, task=monitor)
-    world.tick(world.settings.tend_interval_s + 1)
+    world.tick(world.settings.tasks.tend_interval_s + 1)
     return monitor
 
 
@@ -148,7 +148,7 @@ def test_agent_that_has_just_come_is_not_lost_for_the_one_that_was_there_before(
     silent.offers(replace(offer("o-9", "a9"), hostname=HOST, agent_url="http://a1:5051"))
     silent.state.cluster.set_node(replace(silent.state.cluster.nodes[AgentId("a9")], monitor=None))
     for _ in range(3):
-        silent.tick(silent.settings.tend_interval_s + 1)
+        silent.tick(silent.settings.tasks.tend_interval_s + 1)
         silent.report("a1", gpu("g0"), task=old)
     assert [node.lost_at for node in silent.state.cluster.nodes.values()] == [None, None]
     assert state_of(silent) is TaskState.RUNNING
@@ -162,6 +162,6 @@ def test_card_that_the_other_agent_does_not_have_is_held(silent: World) -> None:
 
 def test_agents_of_one_host_at_addresses_of_their_own_end_nothing_of_each_other(silent: World) -> None:
     come(silent, "a9", gpu("g7"))
-    silent.tick(silent.settings.tend_interval_s + 1)
+    silent.tick(silent.settings.tasks.tend_interval_s + 1)
     assert state_of(silent) is TaskState.RUNNING
     assert silent.state.cluster.nodes[AgentId("a1")].lost_at is None

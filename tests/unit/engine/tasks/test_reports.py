@@ -36,7 +36,7 @@ def watched(node: dict[str, Any] | None = None, task: dict[str, Any] | None = No
     if node is not None:
         state.put(replace(known, **node))
     state.put(replace(Task(MONITOR, A1, "e", None, TaskState.RUNNING, 900.0), **(task or {})))
-    return Turn(state, Settings("executor", "monitor"), NOW)
+    return Turn(state, Settings.of("executor", "monitor"), NOW)
 
 
 def say(turn: Turn, state: str, data: bytes = b"", **more: Any) -> None:

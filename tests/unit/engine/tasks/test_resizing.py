@@ -249,7 +249,7 @@ def test_share_grows_within_the_limit_of_its_user(world: World) -> None:
 
 
 def test_share_grows_within_the_limit_of_its_queue(world: World) -> None:
-    world.settings = replace(world.settings, queue_limits={"lab": 1})
+    world.settings = world.settings.changed(queue_limits={"lab": 1})
     running(world, queue="lab", tasks=2)
     running(world, "j2", queue="lab")
     with pytest.raises(Conflict, match=r"queue lab would hold 1\.05 GPUs, and its limit is 1"):
@@ -317,7 +317,7 @@ def test_resize_that_needs_a_restart_is_refused_or_restarts_the_job(
 
 def test_limit_counts_a_restarting_share_in_full_until_it_has_ended() -> None:
     """Found by chaos: the launch that was being ended counted as the size asked for."""
-    world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
+    world = World(Settings.of("executor", "monitor").changed(queue_limits={"default": 1}))
     world.register()
     world.node("a1", CARD)
     running(world, share=replace(QUARTER, compute_milli=700), gpu_compute_pct=70, gpu_memory_mib=20000)
@@ -404,7 +404,7 @@ def test_resize_answer_of_a_launch_given_up_changes_no_ended_job(
     running(world)
     ask(world, gpu_memory_mib=30000)
     world.status("j1.1", "TASK_UNREACHABLE")
-    world.tick(world.settings.unreachable_timeout_s + 2)
+    world.tick(world.settings.mesos.unreachable_timeout_s + 2)
     world.feed(ev.KillRequested(JobId("j1")))
     ended = world.job("j1")
     assert ended.state is JobState.KILLED
@@ -413,7 +413,7 @@ def test_resize_answer_of_a_launch_given_up_changes_no_ended_job(
 
 
 def test_growth_counts_in_the_limit_of_a_queue_before_it_is_confirmed() -> None:
-    world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
+    world = World(Settings.of("executor", "monitor").changed(queue_limits={"default": 1}))
     world.register()
     world.node("a1", CARD)
     running(world, gpu_compute_pct=25, gpu_memory_mib=20000)
@@ -542,7 +542,7 @@ def test_resize_without_an_answer_is_repeated_ever_more_rarely_for_ever(world: W
 
 
 def test_share_does_not_grow_into_what_is_kept_for_a_job_that_waits() -> None:
-    world = World(replace(Settings("executor", "monitor"), queue_limits={"lab": 1}))
+    world = World(Settings.of("executor", "monitor").changed(queue_limits={"lab": 1}))
     world.register()
     world.node("a1", CARD)
     running(
@@ -563,7 +563,7 @@ def test_share_does_not_grow_into_what_is_kept_for_a_job_that_waits() -> None:
 
 
 def test_share_does_not_grow_into_what_its_queue_keeps_for_a_job_that_waits() -> None:
-    world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
+    world = World(Settings.of("executor", "monitor").changed(queue_limits={"default": 1}))
     world.register()
     world.node("a1", CARD)
     small = replace(QUARTER, memory_mib=8000, memory_max_mib=8000)

@@ -30,7 +30,7 @@ def amounts(of: Share | None) -> Amounts:
 
 def two_cards(own: Share, on_g0: Share | None = None, on_g1: Share | None = None) -> tuple[World, Task]:
     """A task with shares of two cards of 80000 and 60000 MiB, and others beside it."""
-    world = World(settings=replace(Settings("executor", "monitor"), gpu_compute_overcommit=1.5))
+    world = World(settings=Settings.of("executor", "monitor").changed(gpu_compute_overcommit=1.5))
     world.register()
     world.node("a1", CARD, replace(gpu("g1"), sharing=Sharing(60000)))
     (task,) = running(world, share=own, gpus=2)

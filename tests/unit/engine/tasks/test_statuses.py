@@ -14,7 +14,7 @@ from mesos_gpu.testing.builders import World, every, offer, only
 
 def running() -> World:
     """A world with seals, and a job whose task runs."""
-    world = World(settings=Settings("executor", "monitor", sealed=True))
+    world = World(settings=Settings.of("executor", "monitor", sealed=True))
     world.register()
     world.submit("j1")
     world.offers(offer("o1", gpus=0))

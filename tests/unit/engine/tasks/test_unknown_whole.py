@@ -227,7 +227,7 @@ def test_unknown_task_that_does_not_run_is_not_held(world: World, task_id: str, 
 
 def test_kill_of_an_unknown_task_is_sent_again_after_a_time(world: World) -> None:
     world.feed(ev.TasksListed((listed("one"), holding("two", "g2"))), ev.UnknownKilled(ONE))
-    told_at, resend_s = world.now, world.settings.kill_resend_s
+    told_at, resend_s = world.now, world.settings.tasks.kill_resend_s
     for now, kills in ((told_at + resend_s - 0.5, 0), (told_at + resend_s, 1), (told_at + resend_s + 1, 0)):
         world.now = now
         assert every(world.feed(ev.Tick()), fx.Kill) == [fx.Kill(ONE, AgentId("a1"))] * kills

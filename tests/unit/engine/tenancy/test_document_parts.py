@@ -280,7 +280,7 @@ def test_document_is_refused_for_an_array_of_which_some_is_left_and_for_no_unkno
 
 
 def found(document: QueueDocument) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    made_of = found_of(made().state, Settings("e", "m", report_interval_s=10.0), document, 28_800.0)
+    made_of = found_of(made().state, Settings.of("e", "m", report_interval_s=10.0), document, 28_800.0)
     return made_of.faults, made_of.warnings
 
 

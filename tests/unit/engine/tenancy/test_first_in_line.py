@@ -94,7 +94,7 @@ def test_cards_whose_reservation_is_being_given_back_are_kept_for_whom_they_were
     reserved_gpus: int,
 ) -> None:
     """A card is still reserved for shares after it was freed: a smaller job does not take the one beside it."""
-    world = World(Settings("e", "m", report_stale_s=1e9, role="gpu"))
+    world = World(Settings.of("e", "m", report_stale_s=1e9, role="gpu"))
     world.register()
     world.node("a1", gpu("g0"), gpu("g1"), cpus=32)
     world.submit("runs", gpus=2, timeout_s=None)

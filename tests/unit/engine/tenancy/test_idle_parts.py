@@ -188,7 +188,7 @@ def test_idle_job_gives_up_for_another_with_all_of_its_notice() -> None:
     turn = turn_of(world)
     idle.give_up(turn, world.job(), JobId("j9"))
     notice = world.state.work.tasks[TaskId("j1.1.0")].notice
-    lead_s = 3 * max(world.settings.report_interval_s, 10.0)
+    lead_s = 3 * max(world.settings.programs.report_interval_s, 10.0)
     why = "its GPUs have done nothing for 180 s, and job j9 waits for them"
     assert notice == Notice(1, NoticeReason.IDLE, why, 1000.0, 1000.0 + lead_s, JobId("j9"), final=True)
     assert world.state.work.idlenesses == {JOB: replace(KNOWN, state=IdleState.NOTICE, since=1000.0)}

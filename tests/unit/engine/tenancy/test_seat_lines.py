@@ -37,7 +37,9 @@ def plain(turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_st
     def rank(job: Job) -> tuple[int, ...]:
         if attained.orders(job):
             return (job.room_made_at is None, *attained.rank(job), job.sequence)
-        priority = effective_priority(job.priority, now - in_line_since(job), turn.settings.aging_step_s)
+        priority = effective_priority(
+            job.priority, now - in_line_since(job), turn.settings.queue.aging_step_s
+        )
         return job.room_made_at is None, -priority, job.sequence
 
     open_ = {
@@ -105,7 +107,7 @@ def test_seat_lines_equal_a_full_look_on_a_random_day(compared: list[int], seed:
         "lab/y": QueueSpec(guarantee_gpus=owed(2)),
         "dev": QueueSpec(guarantee_gpus=owed(3)),
     }
-    world = tree_world(queues, settings=Settings("e", "m", report_stale_s=1e9, aging_step_s=7.0))
+    world = tree_world(queues, settings=Settings.of("e", "m", report_stale_s=1e9, aging_step_s=7.0))
     for i in range(3):
         node(world, f"n{i}", 4)
     for i in range(jobs):

@@ -197,7 +197,7 @@ def test_unmet_demand_is_that_of_all_jobs_that_wait_for_gpus() -> None:
 
 def test_records_are_summed_up_when_a_day_is_old_enough() -> None:
     world = World()
-    keep_s = world.settings.keep_spans_s
+    keep_s = world.settings.memory.keep_spans_s
     day_s = DAY_MS // 1000
     world.now = keep_s + 3 * day_s - 0.5
     assert every(world.feed(ev.Tick()), FoldRecords) == [FoldRecords(2 * DAY_MS)]

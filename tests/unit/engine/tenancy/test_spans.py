@@ -147,7 +147,7 @@ def test_span_of_a_task_that_is_forgotten_is_lost() -> None:
 
 def test_spans_are_summed_up_once_a_day_when_they_are_old_enough() -> None:
     world = made()
-    world.now = world.settings.keep_spans_s + 3 * DAY_MS / 1000 - 1
+    world.now = world.settings.memory.keep_spans_s + 3 * DAY_MS / 1000 - 1
     (first,) = every(world.feed(ev.Tick()), FoldRecords)
     assert every(world.feed(ev.Tick()), FoldRecords) == []
     world.now += 1

@@ -23,7 +23,7 @@ def tree_world(
     queues: dict[str, QueueSpec], *, settings: Settings | None = None, **document: object
 ) -> World:
     """A registered engine with that document."""
-    world = World(settings or Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
+    world = World(settings or Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     world.register()
     apply(world, queues, **document)
     return world

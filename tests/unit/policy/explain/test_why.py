@@ -392,7 +392,7 @@ def test_fragmentation_is_of_the_cluster() -> None:
 
 
 def test_work_without_gpus_is_kept_off_nodes_with_gpus() -> None:
-    world = World(Settings("e", "m", gpu_nodes=GpuNodes.NEVER))
+    world = World(Settings.of("e", "m", gpu_nodes=GpuNodes.NEVER))
     world.register()
     world.node("a1", gpu("g0"))
     world.submit()
@@ -413,7 +413,7 @@ def test_explanation_reports_a_refused_claim() -> None:
 
 
 def test_explanation_of_a_gang_that_exceeds_a_limit() -> None:
-    world = World(Settings("e", "m", queue_limits={"lab": 4}))
+    world = World(Settings.of("e", "m", queue_limits={"lab": 4}))
     world.register()
     world.node("a1", *cards("g", 6))
     world.submit(gpus=2, tasks=3, queue="lab")

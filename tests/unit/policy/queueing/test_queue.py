@@ -292,7 +292,7 @@ def test_history_is_the_median_of_finished_jobs_of_that_name() -> None:
 
 
 def world(*, cards: int = 4, agents: int = 1, cpus: float = 64, **settings: object) -> World:
-    made = World(replace(Settings("e", "m", report_stale_s=1e9), **settings))  # type: ignore[arg-type]
+    made = World(Settings.of("e", "m", report_stale_s=1e9).changed(**settings))
     made.register()
     for n in range(agents):
         made.node(f"a{n}", *(gpu(f"g{n}{i}") for i in range(cards)), cpus=cpus)

@@ -28,7 +28,7 @@ from mesos_gpu.policy.room.defrag import Problem, plan
 from mesos_gpu.testing.builders import gpu, offer, request, spec
 
 NOW = 10_000.0
-SETTINGS = Settings("executor", "monitor", executor=NOTHING)
+SETTINGS = Settings.of("executor", "monitor", executor=NOTHING)
 UNIQUE = Constraint("hostname", Operator.UNIQUE)
 
 
@@ -242,7 +242,7 @@ def test_work_without_gpus_keeps_off_gpu_nodes_if_it_is_so_set() -> None:
     cluster.run("cpu", "n1", 0, cpus=4)
     cluster.run("b", "n2", 1, preemptible=False)
     assert moves(cluster.plan(gpus=4, cpus=8)) == [("cpu", "n1", "n2")]
-    never = replace(SETTINGS, gpu_nodes=GpuNodes.NEVER)
+    never = SETTINGS.changed(gpu_nodes=GpuNodes.NEVER)
     assert not cluster.plan(never, gpus=4, cpus=8).feasible
 
 

@@ -82,7 +82,7 @@ def test_secrets_differ_by_task_and_by_key_and_are_found_in_any_data() -> None:
 
 @pytest.fixture
 def world() -> World:
-    world = World(Settings("e", "m", sealed=True))
+    world = World(Settings.of("e", "m", sealed=True))
     world.register()
     up(world, "a1", "g0")
     return world
@@ -212,7 +212,7 @@ def test_report_that_names_cards_of_another_agent_is_refused_whole(world: World)
 
 
 def test_cards_of_an_agent_that_is_lost_or_silent_may_turn_up_elsewhere(world: World) -> None:
-    world.now += world.settings.report_stale_s + 1
+    world.now += world.settings.programs.report_stale_s + 1
     up(world, "a2", "g0")
     assert world.state.cluster.placed()[GpuId("g0")][0].id == "a2"
     world.feed(ev.AgentLost(AgentId("a2")))

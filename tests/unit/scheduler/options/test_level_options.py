@@ -45,7 +45,7 @@ def test_topology_option_names_levels_without_the_node(
     text: str, levels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("--topology", text) if text else ()
-    assert settings_of(monkeypatch, *words).levels == levels
+    assert settings_of(monkeypatch, *words).placing.levels == levels
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_node_outside_of_the_levels_is_shown_with_its_contradiction() -> None:
     state = State(started_at=0.0)
     for each in NODES:
         state.cluster.set_node(each)
-    view = View(state, Settings("e", "m", levels=LEVELS), 1.0)
+    view = View(state, Settings.of("e", "m", levels=LEVELS), 1.0)
     assert {each["hostname"]: each["level_problem"] for each in all_nodes(view)} == {
         "a0": None,
         "a1": None,

@@ -59,7 +59,7 @@ def driver() -> FakeDriver:
 
 @pytest.fixture
 def daemon(store: Away, driver: FakeDriver) -> Iterator[Daemon]:
-    made = Daemon(store, store.load(), driver, FakeClock(), Settings("e", "m", default_user="nobody"))
+    made = Daemon(store, store.load(), driver, FakeClock(), Settings.of("e", "m", default_user="nobody"))
     made.start()
     made.put(ev.Registered("fw", "http://m"))
     wait_until("it is connected", lambda: made.read(lambda view: view.connected).result(60))

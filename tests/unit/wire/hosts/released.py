@@ -75,7 +75,7 @@ _TASK: Final = Task(
 _MONITOR: Final = Task(
     TaskId("gpu-monitor.a1.1.1"), AgentId("a1"), "gpu-monitor.a1.1.1", None, TaskState.LAUNCHED, 1000.0, sealed=True
 )  # fmt: skip
-_SETTINGS: Final = Settings(
+_SETTINGS: Final = Settings.of(
     "mesos-gpu-executor", "mesos-gpu-monitor", executor_env={"MESOS_GPU_MIG": "operator"}
 )
 _SPEC: Final = JobSpec("train", command="true", cpus=1.0, mem_mib=128, gpus=1, user="ada")

@@ -240,7 +240,7 @@ def test_lead_of_a_job_is_its_notice_and_its_grace(
 ) -> None:
     queues = {"exam": QueueSpec(notice_s=given_s), "exam/x": QueueSpec()}
     world.feed(ev.QueuesChanged(QueueDocument(queues=queues), 0))
-    settings = replace(world.settings, most_notice_s=3600.0)
+    settings = world.settings.changed(most_notice_s=3600.0)
     asks = job_of(queue="exam/x", notice_s=asked_s, kill_grace_s=7.0)
     assert notice_of(world.state, settings, asks) == notice_s
     assert lead_of(world.state, settings, asks) == notice_s + 7.0

@@ -287,7 +287,7 @@ def test_pools_have_limits_of_their_own_and_classes_have_pools() -> None:
 
 def test_limits_of_the_command_line_stand_beside_a_document_that_lacks_their_queue() -> None:
     limits = {"old": 2, "lab": 1}
-    settings = Settings("e", "m", report_stale_s=1e9, aging_step_s=inf, queue_limits=limits)
+    settings = Settings.of("e", "m", report_stale_s=1e9, aging_step_s=inf, queue_limits=limits)
     queues = {"lab": QueueSpec(limit_gpus=most(3)), "prod": QueueSpec(guarantee_gpus=owed(1))}
     world = tree_world(queues, settings=settings)
     submit_all(
