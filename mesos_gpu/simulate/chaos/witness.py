@@ -563,12 +563,9 @@ class Witness(Account):
 
 def _saved(state: State) -> Mapping[JobId, Job]:
     """The jobs that a store has: not the drafts of arrays."""
+    jobs = state.work.jobs
     drafts = {job_id for drafts in state.work.members.drafts.values() for job_id in drafts}
-    return (
-        {job_id: job for job_id, job in state.work.jobs.items() if job_id not in drafts}
-        if drafts
-        else state.work.jobs
-    )
+    return {job_id: job for job_id, job in jobs.items() if job_id not in drafts} if drafts else jobs
 
 
 def _heard_as(saved: Task | None, task: Task) -> Task:
