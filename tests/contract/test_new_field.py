@@ -53,7 +53,7 @@ from tests.sights import ALL_SEEING
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.engine.reading.view import View
 from mesos_gpu.wire.jobs import spec_from_mapping
 
 spec = spec_from_mapping({"command": "true", "shm_mib": 64})
@@ -61,7 +61,7 @@ assert spec.shm_mib == 64
 (problem,) = spec_from_mapping({"command": "true", "shm_mib": 5000})
 assert (problem.path, problem.reason) == ("/shm_mib", "must be an integer from 0 to 4096, got 5000")
 job = module.Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
-assert views.job(StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job, ALL_SEEING)["shm_mib"] == 64
+assert views.job(View(State(started_at=0.0), Settings.of("e", "m"), 0.0), job, ALL_SEEING)["shm_mib"] == 64
 """,
     "saved": """
 import json, sqlite3

@@ -72,7 +72,7 @@ db = sqlite3.connect(path)
 db.execute("CREATE TABLE leases (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID")  # as a migration does
 db.close()
 
-turn = Turn(State(started_at=0.0), Settings("e", "m"), 1.0)
+turn = Turn(State(started_at=0.0), Settings.of("e", "m"), 1.0)
 one, two = Lease("one", 1.5), Lease("two", 2.5)
 turn.put(one)
 turn.put(two)
