@@ -100,7 +100,7 @@ def keep_rooms(turn: Turn, backlog: Backlog) -> None:
 def _going(turn: Turn) -> list[Job]:
     """Jobs that end, and for which a place elsewhere is kept."""
     work = turn.state.work
-    tasks = work.restless.in_order(work.restless.tasks)  # those that are told to end among them
+    tasks = work.restless.in_order(work.restless.tasks)  # all tasks that end are among these
     jobs = {work.tasks[task_id].job_id: None for task_id in tasks}
     known = (work.jobs.get(job_id) for job_id in jobs if job_id is not None)
     return [job for job in known if job is not None and notices.goes_elsewhere(turn.state, job)]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from math import inf
+from math import ceil, inf
 
 from mesos_gpu.engine.indexes.leaves import rank_in_leaf, ruled_as
 from mesos_gpu.engine.queue.budgets import Budgets
@@ -114,12 +114,20 @@ class Barriers:
             if lack > 0:
                 of_bound = Lack(lack, bound.path, pool) if cost <= bound.milli else None
                 yield Wait(Stage.QUEUE_LIMIT, self._holds(bound), lack=of_bound)
-        kept = self._kept_in(job, pool, reservations, cost) if bounds or pool in self._tree.lenders else None
-        if kept == ROOT:
-            yield Wait(Stage.GUARANTEE, f"what other queues lend{_of(pool)} is kept for a job before it")
-        elif kept is not None:
-            bound = next(each for each in bounds if each.path == kept)
-            yield Wait(Stage.QUEUE_LIMIT, f"{self._holds(bound)}; the rest is kept for a job before it")
+        spare = (
+            self._spare_beside(job, pool, reservations, cost)
+            if bounds or pool in self._tree.lenders
+            else None
+        )
+        if spare is not None:
+            beside = Lack(ceil(cost - spare.milli), spare.queue, pool)
+            if spare.queue == ROOT:
+                words = f"what other queues lend{_of(pool)} is kept for a job before it"
+                yield Wait(Stage.GUARANTEE, words, lack=beside)
+            else:
+                bound = next(each for each in bounds if each.path == spare.queue)
+                words = f"{self._holds(bound)}; the rest is kept for a job before it"
+                yield Wait(Stage.QUEUE_LIMIT, words, lack=beside if cost <= bound.milli else None)
         yield from self._blockers_of_scopes(job, cost)
         if wait := self.wait_of_lenders(job, pool, cost):
             yield wait
@@ -247,13 +255,13 @@ class Barriers:
     def _wait_in(self, job: Job, pool: str, reservations: Reservations) -> Wait | None:
         return next(self._blockers_in(job, pool, reservations), None)
 
-    def _kept_in(self, job: Job, pool: str, reservations: Reservations, cost: int) -> str | None:
-        """The queue of whose limit others before it have the rest; None: there is none."""
+    def _spare_beside(self, job: Job, pool: str, reservations: Reservations, cost: int) -> Spare | None:
+        """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
         ends_at = ends_by(job.spec, self._now)
         above = (*lineage(job.spec.queue), ROOT)
         return next(
             (
-                spare.queue
+                spare
                 for kept in reservations
                 if kept.spares and self._attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
                 if not (kept.is_given_up and precedes(self._state, job, kept, self._rank))
