@@ -48,6 +48,18 @@ MOST_IN_BATCH: Final = 500  # of what comes while it is taken in
 logger = logging.getLogger(__name__)
 
 
+class _CopyReader:
+    """Reads of a copy of the state on another thread; the engine waits only for the copy."""
+
+    def __init__(self, read: Callable[[Callable[[View], View]], Future[View]]) -> None:
+        self._read = read
+        self._threads = ThreadPoolExecutor(1, "readers")  # one: it shares the processor with the engine
+
+    def __call__(self, fn: Callable[[View], T]) -> Future[T]:
+        """Return what `fn` returns, which may take long."""
+        return self._threads.submit(lambda: fn(self._read(View.copied).result()))
+
+
 class Daemon:
     """The scheduler. Made once, started once; `stop` leaves tasks running unless told otherwise."""
 
@@ -81,7 +93,7 @@ class Daemon:
         self.listen, self.tell = self._listeners.listen, self._listeners.tell  # for any thread
         self._calls = Calls(driver, settings, key, secrets, self.put, self._listeners.publish)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._readers = ThreadPoolExecutor(1, "readers")  # one: each shares the processor with the engine
+        self.read_copy = _CopyReader(self.read)
         self._ended = threading.Event()
         self._late: list[ev.Event | Request] = []  # that came while nothing could be saved
         self._passed_over = PassedOver()
@@ -164,11 +176,6 @@ class Daemon:
     def read(self, fn: Callable[[View], T]) -> Future[T]:
         """Return what `fn` returns, which runs on the engine's thread: it must be quick, and only read."""
         return self._ask(None, lambda: fn(self._view()))
-
-    def read_copy(self, fn: Callable[[View], T]) -> Future[T]:
-        """Return what `fn` returns, which runs over a copy of the state on another thread: the engine waits only for
-        the copy."""
-        return self._readers.submit(lambda: fn(self.read(View.copied).result()))
 
     def _view(self) -> View:
         # The snapshots are those of that time: a request that broke the engine may have led to new ones.
