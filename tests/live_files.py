@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def files_below(top: Path) -> Iterator[Path]:
-    """Yield all files below a directory; those that vanish meanwhile are passed over, where `Path.rglob` fails."""
-    for directory, _, names in os.walk(top):
-        yield from map(Path(directory).joinpath, names)
+def paths_below(top: Path) -> Iterator[Path]:
+    """Yield all paths below a directory, of any kind; those that vanish meanwhile are passed over, where `Path.rglob`
+    fails."""
+    for directory, directories, files in os.walk(top):
+        yield from map(Path(directory).joinpath, (*directories, *files))

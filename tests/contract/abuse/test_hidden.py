@@ -190,7 +190,7 @@ def test_resize_refusal_names_no_hidden_job(rig: Rig, monkeypatch: pytest.Monkey
     refused.set_exception(
         Conflict(f"job {mine} cannot be resized: job {others} waits", remedy=f"wait for {others}")
     )
-    monkeypatch.setattr(rig.daemon, "resize", lambda *_, **__: refused)
+    monkeypatch.setattr(rig.daemon, "request", lambda *_, **__: refused)
     answer = rig.call("ann", "PATCH", f"/v1/jobs/{mine}", json={"gpu_compute_pct": 50})
     assert answer.status_code == 409
     assert (mine in answer.text, others in answer.text) == (True, False)

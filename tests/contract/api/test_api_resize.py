@@ -39,8 +39,8 @@ def run(rig: Rig, share: Share = QUARTER, name: str = "j") -> None:
     job = Job(JobId(name), spec(name=name, gpus=1, gpu_milli=250), 1.0, 1000)
 
     def put(view: Any) -> None:
-        view._state.set_task(task)
-        view._state.set_job(replace(job, state=JobState.RUNNING, task_id=task.id, launches=1))
+        view.state.set_task(task)
+        view.state.set_job(replace(job, state=JobState.RUNNING, task_id=task.id, launches=1))
 
     rig.daemon.read(put).result(60)
 
@@ -167,14 +167,14 @@ def test_resize_that_is_withdrawn_is_not_refused_by_a_member_of_a_gang(rig: Rig)
 
     def put(view: Any) -> None:
         for rank, resize in enumerate((refused, withdrawn)):
-            view._state.set_task(
+            view.state.set_task(
                 Task(
                     TaskId(f"g.1.{rank}"), AgentId("a1"), f"g.1.{rank}", JobId("g"), TaskState.RUNNING, 1.0,
                     gpus=(GpuId("GPU-1"),), launch=1, rank=rank, share=QUARTER, resize=resize,
                 )
             )  # fmt: skip
         job = Job(JobId("g"), spec(name="g", gpus=1, gpu_milli=250, tasks=2), 1.0, 1000)
-        view._state.set_job(replace(job, state=JobState.RUNNING, task_id=TaskId("g.1.0"), launches=1))
+        view.state.set_job(replace(job, state=JobState.RUNNING, task_id=TaskId("g.1.0"), launches=1))
 
     rig.daemon.read(put).result(60)
     assert rig.call("GET", "/v1/jobs/g").json()["resize"]["state"] == "withdrawn"

@@ -132,7 +132,7 @@ def test_a_job_tells_its_share_and_the_guarantee(rig: Rig) -> None:
     task_id = rig.call("GET", f"/v1/jobs/{job['id']}").json()["task_id"]
 
     def grant(view: Any) -> None:
-        state = view._state
+        state = view.state
         state.set_task(replace(state.work.tasks[TaskId(task_id)], gpus=(GpuId("GPU-1"),), share=BURSTS))
 
     rig.daemon.read(grant).result(60)
@@ -148,7 +148,7 @@ def test_share_shows_its_limits_and_measured_use(rig: Rig) -> None:
     task_id = TaskId(rig.call("GET", f"/v1/jobs/{job['id']}").json()["task_id"])
 
     def grant(view: Any) -> None:
-        state = view._state
+        state = view.state
         state.set_task(replace(state.work.tasks[task_id], gpus=(CARD.id,), share=QUARTER))
 
     rig.daemon.read(grant).result(60)

@@ -198,7 +198,7 @@ def test_a_defect_is_on_record_and_its_answer_has_the_id(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(rig.daemon, "submit", broken)
+    monkeypatch.setattr(rig.daemon, "request", broken)
     answer = rig.call("POST", "/v1/jobs", json={"command": "true"})
     assert answer.status_code == 500
     assert answer.json()["error"]["request_id"] == answer.headers["X-Request-Id"]

@@ -35,8 +35,8 @@ def run(rig: Rig) -> None:
     )  # fmt: skip
 
     def put(view: Any) -> None:
-        view._state.set_task(task)
-        view._state.set_job(replace(job, state=JobState.RUNNING, task_id=task.id, launches=1, started_at=2.0))
+        view.state.set_task(task)
+        view.state.set_job(replace(job, state=JobState.RUNNING, task_id=task.id, launches=1, started_at=2.0))
 
     rig.daemon.read(put).result(60)
 

@@ -25,7 +25,7 @@ from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
 from tests.e2e.conftest import EACH_FORM
 from tests.kernel.conftest import EACH_CGROUP, needs
-from tests.live_files import files_below
+from tests.live_files import paths_below
 
 pytestmark = [
     pytest.mark.cluster,
@@ -169,7 +169,7 @@ def leaks_of(stack: Stack, engine: dockerd.Dockerd) -> list[str]:
     places = [
         str(path)
         for top in (stack.directory, engine.directory)
-        for path in files_below(top)
+        for path in paths_below(top)
         if has(path, *wanted)
     ]
     agent = stack.cluster.agents[0]

@@ -27,7 +27,7 @@ from tests.clients import client_of
 from tests.conftest import wait_until
 from tests.e2e.conftest import EACH_FORM
 from tests.kernel.conftest import EACH_CGROUP, needs
-from tests.live_files import files_below
+from tests.live_files import paths_below
 
 pytestmark = [
     pytest.mark.cluster,
@@ -80,10 +80,10 @@ class Scene:
         assert stack.secure is not None
         top = stack.directory
         files = [stack.secure.directory, *stack.secure.directory.iterdir(), top / "scheduler", top / "nodes"]
-        files += [*files_below(top / "scheduler"), *files_below(top / "nodes")]
+        files += [*paths_below(top / "scheduler"), *paths_below(top / "nodes")]
         for agent in stack.cluster.agents:
             files += [agent.log, agent.directory / "work" / "meta", agent.directory / "work" / "provisioner"]
-            files += [path for path in files_below(agent.directory / "run/containers") if path.is_file()]
+            files += [path for path in paths_below(agent.directory / "run/containers") if path.is_file()]
         files += [
             stack.cluster.master.log,
             *self.sandboxes(),

@@ -26,7 +26,7 @@ from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.clients import client_of
 from tests.conftest import wait_until
-from tests.live_files import files_below
+from tests.live_files import paths_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -152,7 +152,7 @@ def test_secret_of_a_task_is_in_no_file_that_the_task_can_read(stack: Stack, cli
 
 def readable(top: Path) -> Iterator[tuple[Path, bytes]]:
     """Yield the files that each user of this machine can read, with their content."""
-    for path in files_below(top):
+    for path in paths_below(top):
         with contextlib.suppress(FileNotFoundError):  # its task has ended
             mode = path.lstat().st_mode
             if stat.S_ISREG(mode) and mode & stat.S_IROTH and "mesos" in path.parts:

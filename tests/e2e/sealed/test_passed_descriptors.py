@@ -239,7 +239,7 @@ def test_a_socket_that_was_passed_on_keeps_no_port_from_the_next_task(
 def test_port_that_is_taken_is_a_failure_of_the_host(stack: Stack, shared: Path) -> None:
     """No launch counts as an attempt of the job, and the first one after the end of the other server runs."""
     port = stack.cluster.fixed_ports[1]
-    with client_of(stack, 1) as client, socket.create_server(("127.0.0.1", port)) as other:
+    with client_of(stack, 1) as client, socket.create_server(("", port)) as other:
         server = submit(client, shared, "serve", ports=[port])
         wait_until("it was tried again", lambda: client.job(server)["infrastructure_failures"] >= 3, 60)
         job = client.job(server)
