@@ -1,12 +1,12 @@
 """What an operator may set of the engine's behaviour."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
 from typing import Any, Final, get_type_hints
 
-from mesos_gpu.engine.parts.metadata import PART
+from mesos_gpu.engine.parts.metadata import PART, parts_by_field
 from mesos_gpu.model.jobs.job import GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.quota import Quota
@@ -210,9 +210,7 @@ class Settings:
 
 
 _KINDS: Final[Mapping[str, type[Any]]] = get_type_hints(Settings)
-_PART_WITH: Final[Mapping[str, str]] = {
-    each.name: part for part, kind in _KINDS.items() for each in fields(kind)
-}
+_PART_WITH: Final = parts_by_field(Settings)
 
 
 def _by_part(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,9 +1,9 @@
 """State of the engine, composed of parts. Only `step` changes it, on one thread."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from mesos_gpu.engine.books import Books, books_of
 from mesos_gpu.engine.indexes.leaves import Leaves
@@ -14,7 +14,7 @@ from mesos_gpu.engine.parts.gpus import GpuPart
 from mesos_gpu.engine.parts.ledger import LedgerPart
 from mesos_gpu.engine.parts.match import MatchPart
 from mesos_gpu.engine.parts.mesos import MesosPart
-from mesos_gpu.engine.parts.metadata import PART
+from mesos_gpu.engine.parts.metadata import PART, parts_by_field
 from mesos_gpu.engine.parts.quota import QuotaPart
 from mesos_gpu.engine.parts.rights import RightsPart
 from mesos_gpu.engine.parts.work import WorkPart, is_pending
@@ -212,11 +212,9 @@ class State:
         return shares if whole is None else [whole, *shares]
 
 
-PARTS: Final = tuple(each.name for each in fields(State) if each.metadata.get("part"))
 #: Part that has each field.
-PART_WITH: Final[Mapping[str, str]] = {
-    each.name: part for part in PARTS for each in fields(get_type_hints(State)[part])
-}
+PART_WITH: Final = parts_by_field(State)
+PARTS: Final = tuple(dict.fromkeys(PART_WITH.values()))
 #: Methods for nouns whose values are not just entries of a dict.
 _PUT: Final[Mapping[type[Any], Callable[[State], Callable[..., None]]]] = {
     Job: attrgetter("set_job"),

@@ -1,8 +1,9 @@
-"""Metadata of the fields of the state, which journals and copies of the state read."""
+"""Metadata of fields of the state and the settings, which journals and copies read."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, get_type_hints
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no journal has
 PART: Final = MappingProxyType({"part": True})  # a part, whose fields journals have beside each other
@@ -11,3 +12,10 @@ PART: Final = MappingProxyType({"part": True})  # a part, whose fields journals 
 def in_journal(name: str) -> Mapping[str, str]:
     """Return metadata of a field that journals, also of earlier versions, have under another name."""
     return {"journal": name}
+
+
+def parts_by_field(kind: type[Any]) -> Mapping[str, str]:
+    """Return the name of the part of a dataclass that has each field, by the names of the fields of its parts."""
+    hints = get_type_hints(kind)
+    parts = [each.name for each in fields(kind) if each.metadata.get("part")]
+    return {each.name: part for part in parts for each in fields(hints[part])}

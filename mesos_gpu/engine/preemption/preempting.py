@@ -40,7 +40,8 @@ def possible(turn: Turn) -> bool:
     priorities = [job.priority for job in current if job is not None and job.spec.preemptible]
     if not priorities or not state.quota.tree.is_flat:
         return bool(priorities)
-    return any(state.work.jobs[job_id].priority > min(priorities) for _, job_id in state.work.queue)
+    lowest = min(priorities)
+    return any(state.work.jobs[job_id].priority > lowest for _, job_id in state.work.queue)
 
 
 def may_be_ended(job: Job) -> bool:
@@ -154,10 +155,7 @@ class _Plans:
     def _waits(self, job: Job) -> bool:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
         turn, settings = self._turn, self._turn.settings
-        begun_at = (
-            max(job.submitted_at, job.not_before, turn.state.mesos.registered_at)
-            + settings.queue.preempt_after_s
-        )
+        begun_at = begins_at(turn.state, settings, job)
         if turn.now < begun_at:
             if begun_at < self._begins_at:
                 self._begins_at = begun_at
