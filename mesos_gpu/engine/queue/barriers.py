@@ -19,7 +19,15 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.admission.limits import Lack, Scope, Wait, scopes_of, wait_of_queue, waits_of_scopes
+from mesos_gpu.policy.admission.limits import (
+    Lack,
+    Scope,
+    Wait,
+    could_be_seated,
+    scopes_of,
+    wait_of_queue,
+    waits_of_scopes,
+)
 from mesos_gpu.policy.capacity.node import Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import ends_by
@@ -310,7 +318,9 @@ class Barriers:
         return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
-        """Return what the limits of a job leave to others if it still had ended tasks; None if they let it no more.
+        """Return what the limits of a job leave to others if it still had its ended tasks.
+
+        None if its limits, or what its queue is guaranteed in the pools of these tasks, never let it have them again.
 
         Args:
             job: Job whose other tasks are being ended.
@@ -318,6 +328,10 @@ class Barriers:
         """
         held, tasks = self._held, Counter(map(self._held.pool_of, agents))
         if any(self._beyond_in(job, pool) for pool in tasks):
+            return None
+        if not could_be_seated(
+            self._tree, job.spec, [(pool, held.cost_of(job, pool) // job.spec.tasks) for pool in tasks]
+        ):
             return None
         return tuple(
             Spare(

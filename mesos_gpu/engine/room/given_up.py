@@ -40,7 +40,7 @@ def given_up(
         rule_against: Rule of its queue or class that keeps a gang from starting; None if it may start.
         request_of: Request of each task of a gang.
         spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these,
-            or None if limits never let the gang have them again; None if there are no limits.
+            or None if limits or guarantees never let the gang have them again; None if there are no limits.
         capacity: Capacity of a node now.
     """
     kept: list[Reservation] = []
@@ -51,7 +51,7 @@ def given_up(
     for job in gangs:
         members = state.work.round_of(job)
         rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
-        if any(map(_is_for_others, members)) or (rule is not None and _is_kept_nothing(rule)):
+        if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
             continue
         if not could_fit(state, job, ground, now, partial(_fits, state, request_of(job), capacity)):
             continue
@@ -71,10 +71,6 @@ def given_up(
             if node is not None and node.lost_at is None:
                 kept.append(_reservation(job, settings, tasks, capacity(node)))
     return kept
-
-
-def _is_kept_nothing(rule: Wait) -> bool:
-    return rule.stage is not Stage.GUARANTEE or rule.is_final
 
 
 def keeps_seat(state: State, job: Job) -> bool:

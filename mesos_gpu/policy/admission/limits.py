@@ -79,14 +79,12 @@ class Wait:
         words: Reason, for people.
         until: Time at which it ends by itself, seconds since the epoch; None if it does not, or if that is unknown.
         lack: Amount that running jobs give back by their ends for it to end; None if the end of no job helps.
-        is_final: Whether it ends by a change of the document alone, as far as that is known.
     """
 
     stage: Stage
     words: str
     until: float | None = None
     lack: Lack | None = field(default=None, compare=False)
-    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +362,7 @@ def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
         return None
     why = "it is not preemptible, so it starts only within what its queue is guaranteed"
     never = "" if tree.has_hours(queue.path) else _never_seated(tree, queue, spec, spec.counted_milli)
-    words = never or f"{why}; nothing of that is free for it"
-    return Wait(Stage.GUARANTEE, words, is_final=bool(never))
+    return Wait(Stage.GUARANTEE, never or f"{why}; nothing of that is free for it")
 
 
 def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:
@@ -377,10 +374,24 @@ def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:
     if not (owed := _owed_to(tree, queue)) & pools:
         those = f" of pool {' or '.join(sorted(pools))}, which it may use" if owed and pools else ""
         return f"it is not preemptible, and queue {queue.path} is guaranteed nothing{those}{_how_else(queue, spec)}"
-    if could_hold(whole_cells(tree), queue.path, [(pool, milli) for pool in sorted(pools)], spec.tasks):
+    if could_be_seated(tree, spec, [(pool, milli) for pool in sorted(pools)]):
         return ""
     why = f"what queue {queue.path} is guaranteed has no room for it even when it is all free"
     return f"it is not preemptible, and {why}{_how_else(queue, spec)}"
+
+
+def could_be_seated(tree: Tree, spec: JobSpec, wants: Sequence[tuple[str, int]]) -> bool:
+    """Return whether what queues are guaranteed would let a job start if nothing else ran.
+
+    Args:
+        tree: Tree of the queues.
+        spec: Job as its class and queue complete it.
+        wants: Pools in which the job has room, each with the thousandths of cost of a task there.
+    """
+    queue = tree.queues.get(spec.queue)
+    if queue is None or not _needs_seat(tree, queue, spec):
+        return True
+    return could_hold(whole_cells(tree), queue.path, wants, spec.tasks)
 
 
 def _needs_seat(tree: Tree, queue: Queue, spec: JobSpec) -> bool:

@@ -8,6 +8,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.tenancy import Guarantee, Hours
 from mesos_gpu.simulate.chaos.rules.gangs import taken
 from tests.unit.engine.tenancy.lending import POOL, Tenants, queue
 
@@ -128,13 +129,26 @@ def test_gang_that_its_limit_never_lets_in_again_keeps_no_room() -> None:
     assert [world.job(name).state.value for name in ("gang", "behind")] == ["pending", "starting"]
 
 
-def test_gang_that_no_guarantee_lets_in_again_keeps_no_room() -> None:
+def daily(gpus: int, begins: str) -> Hours:
+    """Return an hour of each day in which a queue is guaranteed so many GPUs."""
+    return Hours(begins, f"{int(begins[:2]) + 1}:00", guarantee_gpus={POOL: Guarantee(gpus * 1000)})
+
+
+@pytest.mark.parametrize(
+    "hours",
+    [
+        pytest.param((), id="no hours"),
+        pytest.param((daily(1, "13:00"),), id="now, and too few"),
+        pytest.param((daily(2, "20:00"),), id="later"),
+    ],
+)
+def test_gang_that_no_guarantee_lets_in_again_keeps_no_room(hours: tuple[Hours, ...]) -> None:
     world = Tenants(Settings.of("e", "m", report_stale_s=1e9, aging_step_s=float("inf")))
     world.register()
     world.agents(1, 4)
     world.document(team=queue(), team__ml=queue())
     world.runs("gang", "team/ml", 1, tasks=2, max_attempts=3, **{**AMOUNTS, "preemptible": False})
-    world.document(other=queue(1), team=queue(), team__ml=queue(limit_gpus={POOL: 2000}))
+    world.document(other=queue(1), team=queue(), team__ml=queue(limit_gpus={POOL: 2000}, hours=hours))
     world.submit("behind", queue="team/ml", gpus=1, preemptible=True, **AMOUNTS)
     first, *_ = world.state.work.round_of(world.job("gang"))
     world.status(first.id, "TASK_FAILED", agent=first.agent_id)

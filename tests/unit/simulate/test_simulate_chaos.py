@@ -112,6 +112,40 @@ def test_chaos_finds_no_violation_in_a_million_steps() -> None:
     assert_holds(1_000_000, 1)
 
 
+#: Stories that once broke a rule: the shape of the cluster and the acts.
+FOUND = {
+    "an app shrinks while the agent that starts its instances is cut off": (
+        1410384208,
+        [
+            Act("cut", 0, 1), Act("put app", 7351411, 16568797), Act("scale app", 0, 10362432),
+            Act("moment", 0, 1), Act("undo deployment", 0, 11009038), Act("go on", 0, 1), Act("cut", 4089789, 1),
+            Act("kill", 0, 1), Act("go on", 0, 1), Act("undo deployment", 0, 7271480), Act("moment", 1440326, 1),
+            Act("deliver many", 0, 1),
+        ],
+    ),
+    "a gang starts again whose queue is guaranteed too little in these hours": (
+        3171322041,
+        [
+            Act("go on", 0, 1), Act("go on", 0, 1), Act("go on", 0, 1), Act("submit to queue", 5470476, 1),
+            Act("go on", 0, 1), Act("drain", 0, 4657818), Act("change hours", 0, 12053368),
+        ],
+    ),
+    "a gang starts again whose queue is guaranteed GPUs of another pool": (
+        3171322041,
+        [
+            Act("go on", 0, 1), Act("go on", 0, 1), Act("go on", 0, 1), Act("submit to queue", 5470476, 1),
+            Act("go on", 0, 1), Act("drain", 0, 4657818), Act("change hours", 4379727, 12053368),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "acts"), FOUND.values(), ids=FOUND)
+def test_chaos_finds_no_violation_in_a_story_that_once_had_one(shape: int, acts: list[Act]) -> None:
+    _, done, violation = chaos.replay(shape, acts, closely=True)
+    assert (done, violation) == (len(acts), None)
+
+
 def test_chaos_seed_determines_the_run() -> None:
     assert chaos.run(100, 9) == chaos.run(100, 9) != chaos.run(100, 10)
 

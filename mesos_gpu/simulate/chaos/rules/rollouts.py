@@ -3,7 +3,7 @@
 Bounds are held at every moment by what the scheduler itself does: failures, and what users end, may undercut them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Final
@@ -18,6 +18,7 @@ from mesos_gpu.testing.memory_store import MemoryStore
 from mesos_gpu.wire.marathon.options import gpu_options
 
 _NONE: Final = (ActionKind.START, ActionKind.STOP)
+_SLOW_S: Final = 60.0  # Mesos' default of --executor_registration_timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,22 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance that has not ended, as the scheduler should see it."""
+    """An instance that has not ended, as the scheduler should see it.
+
+    Attributes:
+        id: Its job.
+        version: Version of the app, in seconds since the epoch.
+        counts: Whether it was not given up; None if its agent was starting tasks when it became unreachable, so that it
+            may only be slow.
+        ending: Whether it was told to end.
+        serves: Whether it serves; None if that is not known.
+    """
 
     id: JobId
     version: float
-    counts: bool  # it was not given up
+    counts: bool | None
     ending: bool
-    serves: bool | None  # None: nobody has said
+    serves: bool | None
 
 
 def aims_of(disk: MemoryStore) -> Mapping[str, Aim]:
@@ -95,15 +105,34 @@ def _instance(account: Account, job: Job, aim: Aim | None, now: float) -> Instan
     word = account.words.get(job.task_id) if job.task_id and job.state is not JobState.PENDING else None
     strategy = aim.app.unreachable_strategy if aim else None
     cut_s = now - word.cut_since if word and word.cut_since is not None else None
-    gone = cut_s is not None and (
-        job.kill_requested or (strategy is not None and cut_s >= strategy.inactive_after_s)
-    )
+    counts: bool | None = True
+    if cut_s is not None and job.kill_requested:
+        counts = False
+    elif cut_s is not None and strategy is not None and cut_s >= strategy.inactive_after_s:
+        counts = None if cut_s < _SLOW_S and _was_starting_tasks(account, job, now - cut_s) else False
     serves: bool | None = False
     if word is not None and job.task_id is not None and word.running and cut_s is None:
         ready = not job.proves_ready or job.task_id in account.ready
         well = account.healthy.get(job.task_id) if job.checked else True
         serves = well if ready and job.task_id not in account.evicted else False
-    return Instance(job.id, job.app_version or 0.0, not gone, job.kill_requested, serves)
+    return Instance(job.id, job.app_version or 0.0, counts, job.kill_requested, serves)
+
+
+def _was_starting_tasks(account: Account, job: Job, since: float) -> bool:
+    """Return whether the agent of an instance was starting tasks when it became unreachable.
+
+    Args:
+        account: Account of all that the scheduler has heard and saved.
+        job: The instance.
+        since: Time at which the agent became unreachable, in seconds since the epoch.
+    """
+    tasks = account.disk.tasks
+    agent_id = tasks[job.task_id].agent_id if job.task_id in tasks else None
+    return any(
+        since - task.launched_at < _SLOW_S or not (task.ended or account.words[task.id].placed)
+        for task in tasks.values()
+        if task.agent_id == agent_id and task.id in account.words
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +174,13 @@ def judge(account: Account, before: Scene, now: float) -> None:
 
 
 def _judge_new(aim: Aim, was: Iterable[Instance], new: list[Instance], there: Iterable[Instance]) -> None:
-    id, present = aim.app.id, sum(each.counts for each in was)
+    id, present = aim.app.id, sum(each.counts is True for each in was)
     if any(each.version != aim.version for each in new):
         raise Violation("what starts is of the version that is wanted", f"{new[0].id} of {id}", new[0].id)
     if present + len(new) > aim.most:
         words = f"{id} has {present}, {len(new)} more start, {aim.most} may be"
         raise Violation("no app is over its capacity", words, new[0].id)
-    if (right := _right(aim, there)) > aim.instances:
+    if (right := _right(aim, there, {True})) > aim.instances:
         words = f"{id} has {right} of {aim.instances}, with the {len(new)} that start"
         raise Violation("no app has more instances than are wanted", words, new[0].id)
 
@@ -159,7 +188,7 @@ def _judge_new(aim: Aim, was: Iterable[Instance], new: list[Instance], there: It
 def _judge_ended(aim: Aim, ended: list[Instance], there: Iterable[Instance]) -> None:
     id, there = aim.app.id, list(there)
     forced = [each for each in ended if each.id not in aim.chosen and each.counts]
-    right = _right(aim, there)
+    right = _right(aim, there, {True, None})
     of_use = [each for each in forced if each.version == aim.version]
     if of_use and right < aim.instances:
         words = f"{of_use[0].id}, and {id} is left with {right} of {aim.instances}"
@@ -171,8 +200,9 @@ def _judge_ended(aim: Aim, ended: list[Instance], there: Iterable[Instance]) -> 
         raise Violation("enough instances serve", words, lost[0].id)
 
 
-def _right(aim: Aim, there: Iterable[Instance]) -> int:
-    return sum(each.version == aim.version and each.counts and not each.ending for each in there)
+def _right(aim: Aim, there: Iterable[Instance], counts: Set[bool | None]) -> int:
+    """Return how many instances are of the version that is wanted and stay, of those that count as `counts` says."""
+    return sum(each.version == aim.version and each.counts in counts and not each.ending for each in there)
 
 
 def locked_once(disk: MemoryStore) -> None:

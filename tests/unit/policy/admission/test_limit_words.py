@@ -287,7 +287,7 @@ NO_SEAT = "it is not preemptible, so it starts only within what its queue is gua
         (tree(guaranteed(4000)), {}, False, None),
         (
             tree(guaranteed(1000)), {"preemptible": False, "kill_grace_s": 5.0}, False,
-            Wait(Stage.GUARANTEE, f"{FULL}, so it could never start{UNSEATED}", is_final=True),
+            Wait(Stage.GUARANTEE, f"{FULL}, so it could never start{UNSEATED}"),
         ),
     ],
 )  # fmt: skip
