@@ -184,8 +184,16 @@ def resized(account: Account, task: Task, wanted: Resize, now: float) -> None:
         lent(account, task, task.job_id, now)
 
 
+def lent_by_launches(account: Account, launched: Iterable[JobId], now: float) -> None:
+    """Check that what queues do not lend stays free beside the tasks of jobs that a batch has launched."""
+    for job_id in launched:
+        for task_id in account.latest(job_id):
+            if task_id in account.disk.tasks:
+                lent(account, account.disk.tasks[task_id], job_id, now)
+
+
 def lent(account: Account, task: Task, job_id: JobId, now: float) -> None:
-    """Check that what queues do not lend stays free beside a task that is launched, or that gets a larger share."""
+    """Check that what queues do not lend stays free beside a task that was launched, or that gets a larger share."""
     job, pool, document = account.disk.jobs[job_id], tree.pool_where(account, task), account.queues
     given = _lend_limits(document, pool)
     if not given or not task.gpus or bookings.is_on(account, task, job):
