@@ -19,6 +19,20 @@ _IDLE_PRIORITY: Final = -(10**9)  # of a job whose GPUs are idle: it is ended be
 _MILLI_S_PER_H: Final = 3_600_000
 
 
+def displace(job: Job, rank: int, now: float) -> Victim:
+    """Return a job as a victim of a booking.
+
+    Its cost is the work since its latest checkpoint, in thousandths of GPUs times seconds. Earlier ends and the time
+    of a restart do not count.
+
+    Args:
+        job: The job, preemptible or not.
+        rank: The rank that stands for its priority; jobs of a lower rank are displaced first.
+        now: Seconds since the epoch.
+    """
+    return Victim(job.id, rank, lost_milli_s(_ran(job, job.spec.gpu_milli_in_all, now), 0, 0))
+
+
 def _ran(job: Job, milli: int, now: float) -> Ran:
     return ran(job.started_at, job.checkpoint_at, now, milli, job.stopped)
 
