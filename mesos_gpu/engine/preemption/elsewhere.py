@@ -22,7 +22,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import chosen as place_on
 from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.policy.room.preemption import grounds, plan
+from mesos_gpu.policy.room.preemption import nodes_of_plan, plan
 from mesos_gpu.policy.tenancy.tree import Queue
 
 MAX_LOST_S: Final = 600  # cost of moves for a job without a seat, divided by the GPUs that it asks for
@@ -165,7 +165,7 @@ class Elsewhere:
         for each in sets:
             chosen = plan(request, job.spec.tasks, each, victims, place=place)
             if chosen is not None:
-                yield grounds(request, job.spec.tasks, each, chosen, place), chosen
+                yield nodes_of_plan(request, job.spec.tasks, each, chosen, place), chosen
 
     def _homes(
         self, job: Job, room_on: tuple[AgentId, ...], going: Sequence[Job], *, may_stop: bool
@@ -200,7 +200,7 @@ class Elsewhere:
         chosen = plan(request, 1, nodes, victims) if victims else None
         if not chosen:
             return False
-        (there,) = grounds(request, 1, nodes, chosen)[:1]
+        (there,) = nodes_of_plan(request, 1, nodes, chosen)[:1]
         node = next(node for node in nodes if node.agent_id == there)
         ended = {victim.job_id for victim in chosen}
         homes.stopped[job.id] = chosen

@@ -17,7 +17,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import chosen as place_on
 from mesos_gpu.policy.room.knapsack import Bound, Victim, worth
-from mesos_gpu.policy.room.preemption import Shortage, grounds, plan, plan_of_one
+from mesos_gpu.policy.room.preemption import Shortage, nodes_of_plan, plan, plan_of_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Planner:
         ]
         able = [(chosen, part) for chosen, part in ways if chosen is not None]
         chosen, part = min(able, key=lambda way: worth(way[0]), default=((), []))
-        room_on = grounds(request, job.spec.tasks, part, chosen, place) if chosen else ()
+        room_on = nodes_of_plan(request, job.spec.tasks, part, chosen, place) if chosen else ()
         return Plan(chosen, room_on) if chosen and room_on else None
 
     def _moving(self, job: Job, request: Request) -> Plan | None:
@@ -158,7 +158,7 @@ class Planner:
             return None
         there = [nodes[agent_id] for agent_id in candidates.order.sorted(self._agents_of(chosen))]
         able = (candidates.node_for(ask, node) for node in there)
-        room_on = grounds(ask.request, 1, [node for node in able if node is not None], chosen)
+        room_on = nodes_of_plan(ask.request, 1, [node for node in able if node is not None], chosen)
         return Plan(chosen, room_on) if room_on else None
 
     def _agents_of(self, chosen: Sequence[Victim]) -> set[AgentId]:
