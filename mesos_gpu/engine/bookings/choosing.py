@@ -12,7 +12,14 @@ from typing import Final
 
 from mesos_gpu.engine.bookings.beginning import begin, is_to_begin, lacking_words, lasts_words, offered_at
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of
-from mesos_gpu.engine.bookings.telling import SLACK_S, call_off, is_told, on_places, tell_at, tell_end_at
+from mesos_gpu.engine.bookings.notices import (
+    SLACK_S,
+    call_off,
+    end_notice_at,
+    has_notice,
+    notice_at,
+    on_places,
+)
 from mesos_gpu.engine.bookings.using import count_used, counted_up, purged_at
 from mesos_gpu.engine.calendar.booked import jobs_of, others_on, owner_of, unfinished
 from mesos_gpu.engine.charges import pool_of_node
@@ -65,19 +72,19 @@ def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
     """Return when a booking needs something next, in seconds since the epoch; now if something is due."""
     places = booking.places if booking.state.has_nodes else now.places.get(booking.id, ())
     there = [job for job in on_places(turn, booking, places).values() if job.spec.preemptible]
-    leave = [(tell_at(turn, booking, job), job) for job in there]
+    leave = [(notice_at(turn, booking, job), job) for job in there]
     if booking.is_active:
         moments = [float(booking.ends)]
         if (purge_at := purged_at(turn, booking)) is not None:
             moments.append(purge_at)
         users = jobs_of(turn.state, booking)
-        leave += [(tell_end_at(turn, booking, job), job) for job in users]
+        leave += [(end_notice_at(turn, booking, job), job) for job in users]
     else:
         moments = [float(booking.begins)]
     lacks = booking.state.has_nodes and len(places) < booking.spec.nodes and not booking.told
     if lacks and (offered := offered_at(turn)) is not None:
         moments.append(offered)
-    moments += [at for at, job in leave if not is_told(turn, job)]
+    moments += [at for at, job in leave if not has_notice(turn, job)]
     return max(min(moments), turn.now)
 
 
@@ -107,7 +114,7 @@ class _Choice:
             places = self._choose(booking, firm=False)
             self.now.places[booking.id] = places
         there = on_places(self.turn, booking, places).values()
-        notices = [tell_at(self.turn, booking, job) for job in there if job.spec.preemptible]
+        notices = [notice_at(self.turn, booking, job) for job in there if job.spec.preemptible]
         if self.turn.now >= min([booking.begins, *notices]):
             self._begin_with(booking, self._choose(booking, firm=True))
 
@@ -166,7 +173,7 @@ class _Choice:
         """Return whether a job on some places cannot leave them before the begin: other places may be free now."""
         there = on_places(self.turn, booking, places).values()
         latest = self.turn.now - SLACK_S
-        return any(not job.spec.preemptible or tell_at(self.turn, booking, job) < latest for job in there)
+        return any(not job.spec.preemptible or notice_at(self.turn, booking, job) < latest for job in there)
 
     def _is_taken(self, booking: Booking, places: Collection[Place]) -> bool:
         taken = self._taken(booking)
@@ -247,7 +254,7 @@ class _Choice:
         """Return the rank in which a job is displaced; None if it stays where GPUs must be free."""
         if not job.spec.preemptible:
             return None if firm else _STAYS
-        return _LATE if tell_at(self.turn, booking, job) < self.turn.now - SLACK_S else _IN_TIME
+        return _LATE if notice_at(self.turn, booking, job) < self.turn.now - SLACK_S else _IN_TIME
 
 
 def _changed_words(booking: Booking, kept: tuple[Place, ...], more: tuple[Place, ...]) -> str:
