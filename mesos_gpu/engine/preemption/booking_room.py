@@ -1,7 +1,7 @@
 """Nodes for a booking: GPUs that are free when it begins, or that jobs leave with the least lost work."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mesos_gpu.engine.calendar.booked import may_use
 from mesos_gpu.engine.calendar.leads import has_ended_by
@@ -19,6 +19,21 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.room.knapsack import Victim, Worth, worth
 from mesos_gpu.policy.room.preemption import plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The cheapest room for a booking on one node.
+
+    Attributes:
+        place: Chosen GPUs of the node; None if it has too few.
+        chosen: Jobs that leave these GPUs.
+        jobs: Jobs there that may be displaced, on which the room depends.
+    """
+
+    place: Place | None
+    chosen: tuple[Victim, ...]
+    jobs: frozenset[JobId]
 
 
 class BookingRoom:
@@ -47,6 +62,7 @@ class BookingRoom:
         self._request = Request(Resources(gpus=gpus), GpuRequest(gpus, models=models))
         self._role = turn.settings.mesos.role_for(booking.spec.queue)
         self._displaced = set[JobId]()
+        self._rooms: dict[AgentId, _Room] = {}
 
     def find(self, nodes: Sequence[Node], count: int, serves: Callable[[Node], bool]) -> tuple[Place, ...]:
         """Return GPUs of the nodes that displace the least work, one node after the other.
@@ -63,13 +79,15 @@ class BookingRoom:
         while len(places) < count:
             best: tuple[Worth, Place, tuple[Victim, ...]] | None = None
             for node in nodes:
-                if node.id in places or not serves(node) or (there := self._on(node)) is None:
+                if node.id in places or not serves(node):
                     continue
-                place, victims = there
-                rank = worth(victims)
+                room = self._room(node)
+                if room.place is None:
+                    continue
+                rank = worth(room.chosen)
                 if best is None or rank < best[0]:
-                    best = rank, place, victims
-                if not victims:
+                    best = rank, room.place, room.chosen
+                if not room.chosen:
                     break  # no node costs less
             if best is None:
                 break
@@ -77,8 +95,14 @@ class BookingRoom:
             self._displaced |= {victim.job_id for victim in best[2]}
         return tuple(places.values())
 
-    def _on(self, node: Node) -> tuple[Place, tuple[Victim, ...]] | None:
-        """Return the cheapest GPUs of a node, and the jobs that they displace; None if it has too few."""
+    def _room(self, node: Node) -> _Room:
+        """Return the room on a node, which is worked out again when a job there was displaced for another node."""
+        known = self._rooms.get(node.id)
+        if known is None or known.jobs & self._displaced:
+            known = self._rooms[node.id] = self._on(node)
+        return known
+
+    def _on(self, node: Node) -> _Room:
         state, booking = self._turn.state, self._booking
         capacity = self._capacity(node)
         victims: dict[JobId, Victim] = {}
@@ -95,16 +119,17 @@ class BookingRoom:
         left = replace(left, free=left.free.with_gpus(max(len(left.gpus) - of_others, 0)))
         chosen = plan(self._request, 1, [left], victims)
         if chosen is None:
-            return None
+            return _Room(None, (), frozenset(victims))
         gone = {victim.job_id for victim in chosen}
         ready = left.without([held for held in left.allocations if held.job_id in gone])
         count = booking.spec.gpus
         groups = [group for group in ready.usable(self._request.gpu) if len(group) >= count]
         if not groups:
-            return None
+            return _Room(None, (), frozenset(victims))
         idle = {gpu.id for gpu in capacity.gpus}
         gpus = sorted(groups[0], key=lambda gpu: (gpu.id not in idle, gpu.minor, gpu.id))[:count]
-        return Place(node.id, node.hostname, tuple(gpu.id for gpu in gpus)), chosen
+        place = Place(node.id, node.hostname, tuple(gpu.id for gpu in gpus))
+        return _Room(place, chosen, frozenset(victims))
 
     def _capacity(self, node: Node) -> NodeCapacity:
         """Return a node with its free GPUs, also while the master is asked for no offers."""
