@@ -49,6 +49,17 @@ def test_class_of_the_state_or_its_seam_has_few_methods(kind: type[Any]) -> None
     assert len(own) <= MAX_METHODS
 
 
+def test_class_of_the_planner_of_room_has_few_methods() -> None:
+    methods = {
+        f"{path.name}: {node.name}": sum(isinstance(each, ast.FunctionDef) for each in node.body)
+        for path in (ROOT / "mesos_gpu" / "engine" / "preemption").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {name: count for name, count in methods.items() if count > MAX_METHODS} == {}
+    assert {"rule.py: Reclaim", "planner.py: Planner"} <= methods.keys()
+
+
 def test_state_of_a_view_is_used_by_its_readers_alone() -> None:
     uses = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -8,24 +8,28 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import Booking, BookingState
 from mesos_gpu.policy.calendar.local_times import shown
 
-_OFFERS_S: Final = 2.0  # after a subscription, in which Mesos offers what is free
+_OFFERS_S: Final = 2.0  # time after a subscription in which Mesos offers free resources
 
 
 def offered_at(turn: Turn) -> float | None:
-    """Until when what is free may not be offered yet, seconds since the epoch; None: it is, if anything is, as it is
-    when the clock was set back since the subscription."""
+    """Return when all free resources have been offered, in seconds since the epoch; None if they are offered now.
+
+    They are taken as offered if the clock was set back after the subscription.
+    """
     since = turn.state.mesos.registered_at
     return since + _OFFERS_S if since <= turn.now < since + _OFFERS_S else None
 
 
 def is_to_begin(turn: Turn, booking: Booking) -> bool:
-    """Whether its time is there, and it has not begun."""
+    """Return whether the time of a booking has come that has not begun."""
     return not booking.is_active and booking.begins <= turn.now < booking.ends
 
 
 def begin(turn: Turn, booking: Booking) -> Booking:
-    """Let a booking be active with the nodes that it has. Of one whose owner was not told that others are lacking
-    nobody knows yet whether they are."""
+    """Let a booking be active with the nodes that it has.
+
+    If its message does not say that nodes are lacking, that is not known yet.
+    """
     lacks = lacking_words(booking)
     then = lacks if booking.told or not lacks else "its nodes are chosen as soon as Mesos offers any"
     message = "; ".join(filter(None, (lasts_words(booking), then)))
@@ -35,12 +39,12 @@ def begin(turn: Turn, booking: Booking) -> Booking:
 
 
 def lasts_words(booking: Booking) -> str:
-    """Until when a booking lasts that has begun, in words."""
+    """Return the end of a booking that has begun, in words."""
     return f"it has begun, and lasts until {shown(booking.ends, booking.spec.zone)}"
 
 
 def lacking_words(booking: Booking) -> str:
-    """How many of its nodes a booking lacks, in words; "": none."""
+    """Return the number of nodes that a booking lacks, in words; "" if it lacks none."""
     of = booking.spec.nodes
     lacks = of - len(booking.places)
     if not lacks:

@@ -15,16 +15,16 @@ from mesos_gpu.policy.calendar.local_times import shown
 from mesos_gpu.policy.tenancy.checks import Findings
 from mesos_gpu.policy.tenancy.tree import Tree
 
-_MOST_NAMED: Final = 5  # bookings
+_MAX_NAMED: Final = 5  # bookings in a message
 
 
 def faults_of(tree: Tree, document: QueueDocument, spec: BookingSpec) -> Iterator[tuple[str, str]]:
-    """Why there is nothing that a booking could be of: fields of it, and what is wrong.
+    """Yield the faults of a booking whose queue, pool or guarantee does not exist: field and fault in words.
 
     Args:
         tree: Tree of the queues.
-        document: With the hours of the queues.
-        spec: What is booked.
+        document: Document of the queues with their hours.
+        spec: The booking that is asked for.
     """
     if tree.is_flat:
         if spec.pool != DEFAULT_POOL:
@@ -43,10 +43,10 @@ def faults_of(tree: Tree, document: QueueDocument, spec: BookingSpec) -> Iterato
 
 
 def refuse_unusable(state: State, document: QueueDocument) -> None:
-    """Refuse a document by which nobody could use any more what is booked.
+    """Refuse a document that removes the queue, pool or guarantee of a booking.
 
     Raises:
-        Conflict: Names the bookings, and what each of them is of that is gone.
+        Conflict: It does; the error names the bookings and what is removed.
     """
     tree, gone = Tree(document), list[str]()
     for booking in unfinished(state):
@@ -54,21 +54,22 @@ def refuse_unusable(state: State, document: QueueDocument) -> None:
             whys = [why.partition(";")[0] for _, why in faults_of(tree, document, booking.spec)]
             gone += [f"{booking.spec.name} ({', '.join(whys)})"] if whys else []
     if gone:
-        more = f", and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
+        more = f", and {len(gone) - _MAX_NAMED} more" if len(gone) > _MAX_NAMED else ""
         raise Conflict(
-            f"with the document nobody could use what is booked: {'; '.join(gone[:_MOST_NAMED])}{more}",
+            f"with the document nobody could use what is booked: {'; '.join(gone[:_MAX_NAMED])}{more}",
             remedy="keep these queues and pools, or cancel the bookings first (mesos-gpu reserve cancel)",
         )
 
 
 def beside_bookings(state: State, document: QueueDocument, of_queues: Findings, now: float) -> Findings:
-    """What was found of a document, and whether what it guarantees, in the hours of each booking, and the nodes of its
-    pools leave what is booked. What is scaled where it is too much is only warned of.
+    """Return the findings of a document, with one if its guarantees or pools leave too little for bookings.
+
+    It is a warning if the document scales guarantees that are too large, and a fault if not.
 
     Args:
-        state: With the bookings.
-        document: It.
-        of_queues: What was found of it apart from them.
+        state: State of the engine with the bookings.
+        document: The new document of the queues.
+        of_queues: Findings of the document without bookings.
         now: Seconds since the epoch.
     """
     why = _crowded(state, document, now)
@@ -81,14 +82,16 @@ def beside_bookings(state: State, document: QueueDocument, of_queues: Findings, 
 
 
 def _crowded(state: State, document: QueueDocument, now: float) -> str:
-    """What the document takes from what is booked, in words; "": nothing. What does not fit without it, either, as
-    nodes were lost, is not its fault."""
+    """Return which bookings a document leaves too little, in words; "" if none.
+
+    A booking that does not fit without the document either, because nodes were lost, is not listed.
+    """
     items = booked_items(state, now)
     then = [replace(item, owner=owner_in(document, item.spec)) for item in items]
     misfit = clash(ground_of(state, document), then)
     if misfit is None or misfit == clash(ground_of(state), items):
         return ""
     there = [state.calendar.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
-    names = ", ".join(sorted({each.spec.name for each in there})[:_MOST_NAMED])
+    names = ", ".join(sorted({each.spec.name for each in there})[:_MAX_NAMED])
     at = shown(misfit.at, there[0].spec.zone) if there else ""
     return f"what is booked is not kept beside it: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mesos_gpu.engine.arrays.making import kill_left
-from mesos_gpu.engine.bookings.telling import call_off, goes_on
+from mesos_gpu.engine.bookings.notices import call_off, goes_on
 from mesos_gpu.engine.bookings.using import charge, idle_gpu_ms
 from mesos_gpu.engine.calendar.booked import jobs_of, named_jobs, others_on
 from mesos_gpu.engine.tasks.evictions import end_for_good
@@ -18,18 +18,18 @@ from mesos_gpu.policy.calendar.local_times import shown, time_after
 def end_booking(
     turn: Turn, booking: Booking, outcome: BookingState, why: str, *, for_good: bool = False
 ) -> None:
-    """End the current time of a booking; one that is repeated goes on with its next time.
+    """End the current time of a booking; a repeated booking goes on with its next time.
 
     Args:
-        turn: The step.
-        booking: It.
-        outcome: How its time went.
-        why: The same, in words.
+        turn: Turn of the engine.
+        booking: The booking that has not ended.
+        outcome: State in which its current time ends.
+        why: The outcome in words.
         for_good: Whether it is not repeated any more.
     """
     words = f"booking {booking.spec.name} has ended: {why}"
     if booking.is_active:
-        tell_users(turn, booking, words)
+        give_notices(turn, booking, words)
         charge(turn, booking)
     after = None if for_good else time_after(booking.spec, booking.day, turn.now)
     if after is not None:
@@ -51,7 +51,7 @@ def end_booking(
 
 
 def _end_named(turn: Turn, booking: Booking, why: str) -> None:
-    """End those that wait for a booking which is not there any more."""
+    """End the jobs and arrays that wait for a booking that has ended for good."""
     for array in list(turn.state.work.arrays.values()):
         if array.spec.booking and array.left and booking.is_called(array.spec.booking):
             kill_left(turn, array, array.left)
@@ -60,9 +60,11 @@ def _end_named(turn: Turn, booking: Booking, why: str) -> None:
             end_for_good(turn, job, why, unlaunched=why)
 
 
-def tell_users(turn: Turn, booking: Booking, why: str) -> None:
-    """Give what runs on a booking its notice, unless it goes on; and also who asks for it, and runs on a node that was
-    replaced meanwhile."""
+def give_notices(turn: Turn, booking: Booking, why: str) -> None:
+    """Give notice to the jobs of a booking that do not go on after its end.
+
+    Jobs that ask for the booking by its name get it also on nodes that were replaced meanwhile.
+    """
     running = [job for job in named_jobs(turn.state, booking) if job.state is not JobState.PENDING]
     for job in {job.id: job for job in (*jobs_of(turn.state, booking), *running)}.values():
         if not goes_on(booking, job):

@@ -1,4 +1,4 @@
-"""What may be booked: GPUs that are sound, beside what queues are guaranteed; and the times of what is booked."""
+"""Amounts that may be booked: sound GPUs beside guarantees of queues; and the times of bookings."""
 
 from bisect import bisect
 from collections import Counter
@@ -19,12 +19,16 @@ from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.times.hours import Spans
 
-_SPAN_S: Final = 30 * DAY_S  # times are worked out to the end of one, so that those of many matches are alike
+_SPAN_S: Final = 30 * DAY_S  # times are worked out up to a multiple of it, and serve many matches
 
 
 def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
-    """What there is now. What is drained or not sound is not there: unknown is not healthy. `document`: with that tree
-    of queues; None: with the one that there is."""
+    """Return the GPUs that may be booked, without drained nodes and GPUs of unknown health.
+
+    Args:
+        state: State of the engine.
+        document: Document with guarantees and pools; the one of the state if None.
+    """
     tree, bins = state.quota.tree if document is None else Tree(document), list[Bin]()
     for node in state.cluster.nodes.values():
         if node.lost_at is not None or is_closed(state, node):
@@ -40,16 +44,16 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
 
 
 class _Guarantees:
-    """What is guaranteed at any time, by the hours of queues then."""
+    """The guarantees at any time, by the hours of queues."""
 
     def __init__(self, written: QueueDocument, bins: list[Bin]) -> None:
         """Look at no time yet."""
         self._spans, self._bins = Spans(written), bins
-        self._known: list[tuple[float, Guaranteed]] = []  # of times that were asked for, with their begins
+        self._known: list[tuple[float, Guaranteed]] = []  # guarantees by the begin of their hours
         self._of_document: dict[int, Guaranteed] = {}  # by the id of a document, which the spans keep
 
     def at(self, moment: float) -> Guaranteed:
-        """What is at a moment, seconds since the epoch."""
+        """Return the guarantees at a moment, in seconds since the epoch."""
         place = bisect(self._known, moment, key=lambda each: each[0])
         if place and moment < self._known[place - 1][1].until:
             return self._known[place - 1][1]
@@ -67,8 +71,10 @@ class _Guarantees:
 
 
 def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
-    """By pool, what nobody is guaranteed: a booking is not given back early, so it takes nothing that others are
-    owed."""
+    """Return the cost of each pool beyond all guarantees, in thousandths.
+
+    A booking takes nothing of the guarantees of others, because it does not give GPUs back before its end.
+    """
     free = {pool.name: 0 for pool in tree.document.pools} | {DEFAULT_POOL: 0}
     for each in bins:
         free[each.pool] += each.gpus * each.cost * WHOLE
@@ -87,7 +93,14 @@ def _owed(tree: Tree) -> dict[tuple[str, str], int]:
 
 
 def booked_items(state: State, now: float, without: str = "", until: float | None = None) -> list[Item]:
-    """The times of all bookings that have not ended, but of one. `until`: those that begin before; None: all."""
+    """Return the times of bookings that have not ended.
+
+    Args:
+        state: State of the engine.
+        now: Seconds since the epoch.
+        without: Id of a booking that is left out.
+        until: Moment before which times begin, in seconds since the epoch; the horizon of bookings if None.
+    """
     bookings = (
         each for each in state.calendar.bookings.values() if not each.state.ended and each.id != without
     )
@@ -107,13 +120,12 @@ def _items(state: State, booking: Booking, now: float, until: float) -> Iterator
 
 @lru_cache(maxsize=512)
 def _later(booking: str, spec: BookingSpec, since: int, until: int, owner: str, after: str) -> Sequence[Item]:
-    """The times of a booking on later days. They are asked for in each match: it takes longer to work them out than to
-    do anything with them."""
+    """Return the times of a booking on later days, cached: each match asks for them, and they take long."""
     return tuple(items_of(booking, spec, since, until, owner=owner, after=after))
 
 
 def chosen_of(state: State, booking: Booking) -> tuple[Chosen, ...]:
-    """What is chosen for a booking, by node and model."""
+    """Return the number of GPUs of a booking by node and model."""
     counts = Counter[tuple[str, str]]()
     for place in booking.places:
         for gpu_id in place.gpus:

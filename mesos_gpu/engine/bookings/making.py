@@ -1,4 +1,4 @@
-"""Bookings are made, moved and cancelled: only what can be kept is taken in."""
+"""Requests to make, move and cancel bookings: only a booking that fits is accepted."""
 
 from dataclasses import replace
 from math import inf
@@ -8,7 +8,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.bookings.documents import faults_of
 from mesos_gpu.engine.bookings.ending import end_booking
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of
-from mesos_gpu.engine.bookings.telling import call_off
+from mesos_gpu.engine.bookings.notices import call_off
 from mesos_gpu.engine.calendar.booked import booking_called, jobs_of, others_on, owner_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -36,16 +36,16 @@ from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, times,
 
 _LIST: Final = "see what is booked with: mesos-gpu reserve list"
 _MEND: Final = "mend every problem that is listed"
-_LATE_S: Final = 60  # so long ago may a booking begin: it took a while to ask for it
+_LATE_S: Final = 60  # greatest age of the begin of a new booking: a request takes a while
 
 
 def on_made(turn: Turn, event: ev.BookingMade) -> None:
-    """Book it.
+    """Make a booking.
 
     Raises:
-        NotAccepted: It could never be kept; all reasons at once.
-        Conflict: Another one has its name; or it does not fit beside what is booked, and when it would.
-        TooMuch: There are as many bookings as may be.
+        NotAccepted: It would fit at no time; the error lists all reasons.
+        Conflict: Another booking has its name, or leaves no room; the error says when it would fit.
+        TooMuch: `MOST_BOOKINGS` bookings have not ended.
     """
     if sum(not each.state.ended for each in turn.state.calendar.bookings.values()) >= MOST_BOOKINGS:
         raise TooMuch(f"{MOST_BOOKINGS} bookings have not ended, and no more may be made", remedy=_LIST)
@@ -56,7 +56,7 @@ def on_made(turn: Turn, event: ev.BookingMade) -> None:
 
 
 def on_changed(turn: Turn, event: ev.BookingChanged) -> None:
-    """Let a booking be another one. One that is active keeps its nodes: it may end earlier or later only.
+    """Change a booking; an active one keeps its nodes, and only its end and its rules may change.
 
     Raises:
         NotFound: There is no such booking.
@@ -98,10 +98,10 @@ def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
 
 
 def _refuse_taken(state: State, booking: Booking) -> None:
-    """Refuse that a booking lasts into another one for which GPUs of it are chosen already.
+    """Refuse a booking that lasts into another one which has some of its GPUs.
 
     Raises:
-        Conflict: It does.
+        Conflict: Another booking has some of its GPUs.
     """
     for other in state.calendar.bookings.values():
         chosen = other.id != booking.id and other.state.has_nodes and other.overlaps(booking)
@@ -113,7 +113,7 @@ def _refuse_taken(state: State, booking: Booking) -> None:
 
 
 def on_cancelled(turn: Turn, event: ev.BookingCancelled) -> None:
-    """End it for good; what runs on it has its notice.
+    """Cancel a booking for good; its jobs get notice.
 
     Raises:
         NotFound: There is no such booking.
@@ -123,14 +123,14 @@ def on_cancelled(turn: Turn, event: ev.BookingCancelled) -> None:
 
 
 def put(turn: Turn, booking: Booking) -> None:
-    """Keep a booking; what is kept for it is worked out anew."""
+    """Save a booking, and let the next match choose its provisional nodes again."""
     turn.put(booking)
     turn.state.calendar.provisional = None
     turn.state.match.unmatched = True
 
 
 def begins_words(booking: Booking) -> str:
-    """When it begins, in words."""
+    """Return the begin of a booking, in words."""
     return f"it begins {shown(booking.begins, booking.spec.zone)}"
 
 
@@ -150,7 +150,7 @@ def _refuse_name(state: State, spec: BookingSpec, booking_id: str) -> None:
 
 
 def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSpec, Time]:
-    """The booking with its times, if it can be kept."""
+    """Return a booking with its first time, if it fits."""
     faults = list(faults_of(turn.state.quota.tree, turn.state.quota.queues, asked))
     spec, first = _times(turn, asked, faults)
     if faults or first is None:

@@ -1,10 +1,10 @@
-"""What begins and ends by the clock: bookings, and who makes room for them or has run on them."""
+"""Begins and ends of bookings by the clock, with the notices of jobs that run on their nodes."""
 
 from typing import Final
 
 from mesos_gpu.engine.bookings.beginning import begin, is_to_begin
 from mesos_gpu.engine.bookings.ending import end_booking
-from mesos_gpu.engine.bookings.telling import SLACK_S, is_told, on_places, tell_at, tell_end_at
+from mesos_gpu.engine.bookings.notices import SLACK_S, end_notice_at, has_notice, notice_at, on_places
 from mesos_gpu.engine.bookings.using import count_used, purged_at
 from mesos_gpu.engine.calendar.booked import jobs_of, unfinished
 from mesos_gpu.engine.calendar.leads import notice_of
@@ -14,11 +14,11 @@ from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingState
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
 
-_KEPT_S: Final = 30 * DAY_S  # bookings that have ended are remembered
+_KEPT_S: Final = 30 * DAY_S  # time for which ended bookings are kept
 
 
 def on_tick(turn: Turn) -> None:
-    """Do what is due; nothing is looked at before the next moment of which that is known."""
+    """Do what is due; no booking is looked at before the known moment of the next change."""
     state = turn.state
     known = state.calendar.provisional
     if not state.calendar.bookings or (known is not None and turn.now < known.next_at):
@@ -43,7 +43,7 @@ def _look(turn: Turn, booking: Booking) -> None:
 
 
 def _begin(turn: Turn, booking: Booking) -> None:
-    """Let the match that follows begin it, which chooses its nodes; where none is possible it begins without."""
+    """Let the following match choose the nodes of a booking; if no match is possible it begins without nodes."""
     state = turn.state
     if not state.mesos.connected or state.mesos.doubtful:
         begin(turn, booking)
@@ -52,18 +52,18 @@ def _begin(turn: Turn, booking: Booking) -> None:
 
 
 def _make_room(turn: Turn, booking: Booking) -> None:
-    """Tell those that are in its way, each as long before its begin as its notice lasts."""
+    """Give notice to the jobs on the nodes of a booking, each as long before its begin as the notice lasts."""
     for job in on_places(turn, booking, booking.places).values():
-        if job.spec.preemptible and turn.now >= tell_at(turn, booking, job):
+        if job.spec.preemptible and turn.now >= notice_at(turn, booking, job):
             left_s = _left_s(turn, job, booking.begins)
-            _tell(turn, job, f"booking {booking.spec.name} begins", left_s)
+            _give_notice(turn, job, f"booking {booking.spec.name} begins", left_s)
 
 
 def _look_at_active(turn: Turn, booking: Booking) -> None:
     spec = booking.spec
     for job in on_places(turn, booking, booking.places).values():
-        if job.spec.preemptible:  # it came there before these nodes were chosen
-            _tell(turn, job, f"booking {spec.name} has begun", None)
+        if job.spec.preemptible:  # it started there before these nodes were chosen
+            _give_notice(turn, job, f"booking {spec.name} has begun", None)
     if turn.now >= booking.ends:
         never = booking.used_at is None and not booking.used_gpus
         outcome = BookingState.RETURNED if never else BookingState.OVER
@@ -77,20 +77,22 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
         end_booking(turn, booking, BookingState.RETURNED, why)
         return
     for job in jobs_of(turn.state, booking):
-        if turn.now >= tell_end_at(turn, booking, job):
-            _tell(turn, job, f"booking {spec.name} ends", _left_s(turn, job, booking.ends))
+        if turn.now >= end_notice_at(turn, booking, job):
+            _give_notice(turn, job, f"booking {spec.name} ends", _left_s(turn, job, booking.ends))
 
 
 def _left_s(turn: Turn, job: Job, moment: float) -> float:
-    """Seconds from now to SIGTERM, so that a job has ended at a moment. One that is told too late for that, as the
-    booking was made or moved so late, has all of its notice, and ends later."""
+    """Return the seconds from now to SIGTERM by which a job has ended at a moment.
+
+    A job that gets notice too late for that, because the booking was made or moved late, has all of its notice.
+    """
     left_s = max(moment - job.spec.kill_grace_s - turn.now, 0.0)
     owed_s = notice_of(turn.state, turn.settings, job)
     return left_s if left_s >= owed_s - SLACK_S else owed_s
 
 
-def _tell(turn: Turn, job: Job, why: str, left_s: float | None) -> None:
-    if not is_told(turn, job):
+def _give_notice(turn: Turn, job: Job, why: str, left_s: float | None) -> None:
+    if not has_notice(turn, job):
         notices.give(turn, turn.state.work.jobs[job.id], NoticeReason.CALENDAR, why, notice_s=left_s)
 
 

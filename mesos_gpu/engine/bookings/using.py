@@ -1,4 +1,4 @@
-"""Who uses what is booked, how much of it stands idle, and what that costs."""
+"""Use of booked GPUs, idle time, and the charge for it."""
 
 from dataclasses import replace
 from typing import Final
@@ -17,7 +17,7 @@ _ALL: Final = 100  # percent
 
 
 def count_used(turn: Turn, booking: Booking) -> Booking:
-    """Note how many of the GPUs of an active booking are used, if that has changed."""
+    """Record the number of used GPUs of an active booking, if it has changed."""
     used = len(users_of(turn.state, booking)) if booking.is_active else 0
     if not booking.is_active or (used == booking.used_gpus and booking.counted_at):
         return booking
@@ -33,14 +33,17 @@ def count_used(turn: Turn, booking: Booking) -> Booking:
 
 
 def counted_up(booking: Booking, now: float) -> Booking:
-    """The booking with what stood idle up to now, before it has other places, or other GPUs of it are used."""
+    """Return a booking with its idle time up to now, before its places or its used GPUs change."""
     counted_at = now if booking.counted_at else 0.0
     return replace(booking, idle_gpu_ms=idle_gpu_ms(booking, now), counted_at=counted_at)
 
 
 def idle_gpu_ms(booking: Booking, now: float) -> int:
-    """GPUs of a booking that stood ready in its current time and that nobody used, times milliseconds: between its
-    begin, which comes again when the clock is set back, and now, or its end, if nobody was there to end it then."""
+    """Return the unused GPUs of the current time of a booking, times milliseconds.
+
+    It counts from the begin to now, at most to the end, which may have passed while no scheduler ran. The begin may
+    come again when the clock is set back.
+    """
     if not booking.counted_at:
         return booking.idle_gpu_ms
     idle = max(len(booking.gpus) - booking.used_gpus, 0)
@@ -49,9 +52,13 @@ def idle_gpu_ms(booking: Booking, now: float) -> int:
 
 
 def purged_at(turn: Turn, booking: Booking) -> float | None:
-    """When a booking is given back if nobody uses it until then, seconds since the epoch; None: it is used, has no
-    nodes or is never given back. Nobody could use it while no scheduler ran, and nobody has to before its begin, which
-    comes again when the clock is set back."""
+    """Return when an unused booking is given back, in seconds since the epoch.
+
+    Time while no scheduler ran, and time before its begin, does not count: it could not be used.
+
+    Returns:
+        None if it is used, has no nodes, or is never given back.
+    """
     if not booking.spec.purge_after_s or booking.used_gpus or not booking.places:
         return None
     since = max(booking.counted_at, turn.state.started_at, booking.begins)
@@ -59,8 +66,10 @@ def purged_at(turn: Turn, booking: Booking) -> float | None:
 
 
 def charge(turn: Turn, booking: Booking) -> None:
-    """Put down to the booking's queue what nobody used, if it is charged for that: a record like those of tasks. It is
-    no more than was booked, though a clock that was set back has some of its time come twice."""
+    """Charge the queue of a booking for unused GPUs, if the booking says so, by a record like those of tasks.
+
+    The charge is at most for all that was booked, also if the clock was set back and some of its time came twice.
+    """
     chosen = chosen_of(turn.state, booking)
     ends_ms = round(min(turn.now, booking.ends) * MS)
     lasted_ms = ends_ms - booking.begins * MS

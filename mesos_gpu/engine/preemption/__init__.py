@@ -1,1 +1,1 @@
-"""Preemption: room that running jobs make for jobs that wait, its plans, and its victims."""
+"""The planner of room: victims and their cost, candidate nodes, plans for waiting jobs and bookings, and notices."""

@@ -1,7 +1,7 @@
-"""Room that is made before hours change: for jobs that will have a seat then, so that they start on time.
+"""Room that is made before hours of queues change, so that jobs that will have a seat then start on time.
 
-Who will borrow then, and would be stopped for one of them, has his notice before, and ends when the hours do. Nobody is
-told anything for whom nobody waits. It is planned on a copy of the state, as it will be then.
+A job that will borrow then, and would be ended for such a job, gets its notice before, and ends when the hours change.
+No job gets a notice unless a job waits for its GPUs. Plans are made on a copy of the state at that later moment.
 """
 
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ from typing import Final
 from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.preemption.planner import Plan, Planner
 from mesos_gpu.engine.preemption.preempting import stoppable
+from mesos_gpu.engine.preemption.reasons import reason_of
 from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import offered_of
@@ -22,11 +23,11 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
 
-_MOST_TRIED: Final = 16  # jobs in one match: each is a look at every node
+_MAX_TRIED: Final = 16  # jobs in one match: each costs a look at every node
 
 
 def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
-    """Tell those who make room for any of the blocked jobs when hours change, as long before as their notice is."""
+    """Give notice to the jobs that make room for blocked jobs when hours change, as long before as their notice is."""
     state, at = turn.state, turn.state.quota.hours.span.until
     if at - turn.now > _longest_notice_s(turn):
         return
@@ -36,13 +37,13 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     then = Turn(STATES.duplicate(state), turn.settings, at)
     then.state.quota.hours_at = at
     standing = standing_of(then.state, turn.settings, at)
-    # Nodes are as they are now: what they will report then is not known.
+    # Nodes are as they are now: their later reports are not known.
     offered = offered_of(then.state)
     backlog = Backlog(then.state, turn.settings, turn.now, offered, reading=True, standing=standing)
     seating = seat(then, backlog.may_be_seated)
     then.state.quota.seats_given = seating.given
     owed = [job for job in waiting if job.id in seating.given]
-    _Ahead(turn, then, backlog, seating, at).make(owed[:_MOST_TRIED])
+    _Ahead(turn, then, backlog, seating, at).make(owed[:_MAX_TRIED])
 
 
 def _longest_notice_s(turn: Turn) -> float:
@@ -52,12 +53,12 @@ def _longest_notice_s(turn: Turn) -> float:
 
 
 def _waits(state: State, job: Job) -> bool:
-    """Whether nothing is done for it already."""
+    """Return whether a job asks for GPUs, and has neither room nor a seat."""
     return job.room_made_at is None and job.id not in state.quota.seats_given and job.spec.gpus > 0
 
 
 class _Ahead:
-    """The plans for one moment."""
+    """The plans for one later moment."""
 
     def __init__(self, turn: Turn, then: Turn, backlog: Backlog, seating: Seating, at: float) -> None:
         self._turn, self._at = turn, at
@@ -66,7 +67,7 @@ class _Ahead:
         self._planner = Planner(Turn(then.state, turn.settings, turn.now), backlog, self._rule, seating)
 
     def make(self, owed: Iterable[Job]) -> None:
-        """Make room for those who will be owed it, the first first."""
+        """Make room for jobs that will have seats, in their order."""
         for job in owed:
             request = request_of(job, self._turn.settings)
             if (there := self._planner.room_for(job, request)) is not None:
@@ -80,10 +81,10 @@ class _Ahead:
                 notices.lead_s(self._turn, self._turn.state.work.jobs[each.job_id]) for each in way.chosen
             )
             if self._at - self._turn.now <= lead_s:
-                self._tell(job, way)
+                self._make_room(job, way)
 
-    def _tell(self, job: Job, way: Plan) -> None:
-        """Save the plan, then tell those who end by it: whoever has a longer notice has all of it."""
+    def _make_room(self, job: Job, way: Plan) -> None:
+        """Save the plan, then give notice to its victims; a longer notice is given in full."""
         turn, names = self._turn, ", ".join(str(victim.job_id) for victim in way.chosen)
         message = f"room is made for it by {names}, when the hours of queues change"
         turn.put_job(replace(job, room_made_at=self._at, room_on=way.room_on, message=message))
@@ -92,6 +93,6 @@ class _Ahead:
             if other.room_made_at is not None:
                 other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             left_s = max(self._at - turn.now, notices.lead_s(turn, other))
-            why = f"{self._rule.why(job, victim)}, when the hours of queues change"
+            why = f"{reason_of(self._rule, job, victim)}, when the hours of queues change"
             notices.give(turn, other, NoticeReason.RECLAIM, why, by=job.id, notice_s=left_s)
-        self._rule.forget_plans()
+        self._rule.balance.forget_plans()

@@ -1,4 +1,4 @@
-"""Nodes by what room for a task costs there at least, whoever it is for: the cheapest are looked at first."""
+"""Nodes in the order of the least cost of room for a task, for any job: plans look at the cheapest nodes first."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,42 +12,42 @@ from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.room.knapsack import Bound
 from mesos_gpu.policy.room.preemption import least_of
 
-#: The highest priority that is hurt at least, the cost at least, free GPUs, and the place of a node among all.
+#: Least priority and cost as of `Bound`, number of free GPUs, and index of a node.
 _Key = tuple[int, int, int, int]
 
 
 class Order:
-    """The order for each number of GPUs, kept up to date as plans are made."""
+    """Orders of nodes, one for each number of GPUs, which are kept up to date as plans are made."""
 
     def __init__(
         self, state: State, rule: Reclaim, backlog: Backlog, capacity: Callable[[Node], NodeCapacity]
     ) -> None:
-        """Nothing is put in order before it is asked for.
+        """Put no node in order before an order is asked for.
 
         Args:
-            state: The engine's.
-            rule: Who may be stopped for anybody.
-            backlog: What is kept of nodes.
-            capacity: What is free of a node, and who holds the rest, when all have ended that are told to.
+            state: State of the engine.
+            rule: Rule with the jobs that may be ended.
+            backlog: Backlog with the reservations of nodes.
+            capacity: Function that returns a node when all jobs with notices have ended.
         """
         self._state, self._rule, self._backlog, self._capacity = state, rule, backlog, capacity
         self._kept: Sequence[Reservation] = ()
         self._kept_for: dict[JobId, list[AgentId]] = {}
-        self._made: dict[AgentId | None, set[GpuId]] = {}  # those that are kept for whom room was made
+        self._made: dict[AgentId | None, set[GpuId]] = {}  # GPUs kept for jobs for which room was made
         self._ids = list(state.cluster.nodes)
         self._places = {agent_id: place for place, agent_id in enumerate(self._ids)}
         self._lines: dict[int, list[_Key]] = {}
         self._keys: dict[int, dict[AgentId, _Key]] = {}
         self._free: dict[AgentId, int] = {}
-        self._by_free: list[tuple[int, int]] = []  # with the place of each node
+        self._by_free: list[tuple[int, int]] = []  # number of free GPUs, and index of each node
 
     def of(self, gpus: int) -> Iterator[tuple[Bound, AgentId]]:
-        """The nodes on which so many GPUs are free, or may be made free."""
+        """Yield the nodes on which so many GPUs are free, or may be made free, with the least cost of that."""
         for priority, cost, _, place in self._line(gpus):
             yield Bound(priority, cost), self._ids[place]
 
     def with_room(self, gpus: int) -> Iterator[AgentId]:
-        """Nodes on which so many may be free when all have ended that are told to, the fullest first."""
+        """Yield the nodes with so many free GPUs when all jobs with notices have ended, the fullest node first."""
         if not self._by_free:
             self._free = {agent_id: self._free_of(agent_id) for agent_id in self._ids}
             self._by_free = sorted((free, self._places[agent_id]) for agent_id, free in self._free.items())
@@ -55,11 +55,11 @@ class Order:
             yield self._ids[self._by_free[i][1]]
 
     def sorted(self, agents: Iterable[AgentId]) -> list[AgentId]:
-        """Some nodes as they stand among all."""
+        """Return some nodes in the order of the state."""
         return sorted(agents & self._places.keys(), key=self._places.__getitem__)
 
     def changed(self, agent_id: AgentId) -> None:
-        """What is free of a node, or who holds it, has changed."""
+        """Put a node in order again, of which free GPUs or allocations have changed."""
         if agent_id in self._free:
             place, free = self._places[agent_id], self._free_of(agent_id)
             del self._by_free[bisect_left(self._by_free, (self._free[agent_id], place))]
@@ -75,7 +75,7 @@ class Order:
                 insort(line, new)
 
     def kept_for(self, job_id: JobId) -> Sequence[AgentId]:
-        """The nodes of which anything is kept for a job."""
+        """Return the nodes of which anything is kept for a job."""
         self._look_at_kept()
         return self._kept_for.get(job_id, ())
 
@@ -105,13 +105,13 @@ class Order:
         return line
 
     def _key(self, gpus: int, place: int, agent_id: AgentId) -> _Key | None:
-        """None: it has not so many GPUs, whoever ends."""
+        """Return the key of a node; None if it has too few GPUs, even if all jobs there end."""
         capacity, free = self._capacity(self._state.cluster.nodes[agent_id]), self._free_of(agent_id)
-        least = least_of(gpus, free, capacity, self._rule.every())
+        least = least_of(gpus, free, capacity, self._rule.running.every())
         return None if least is None else (least.priority, least.cost, free, place)
 
     def _free_of(self, agent_id: AgentId) -> int:
-        """How many GPUs are free that are not kept for whom room was made."""
+        """Count the free GPUs of a node that are not kept for jobs for which room was made."""
         self._look_at_kept()
         capacity, made = self._capacity(self._state.cluster.nodes[agent_id]), self._made.get(agent_id)
         return sum(gpu.id not in made for gpu in capacity.gpus) if made else len(capacity.gpus)

@@ -1,7 +1,7 @@
-"""Preemption in a match: running jobs make room for jobs that wait, by guarantees, shares and priorities.
+"""Preemption in a match: running jobs make room for waiting jobs, by guarantees, shares and priorities.
 
-A step saves a whole plan before the first victim has its notice: when room was made for the job, and for each task the
-job for which it ends. Until that job runs it stands first in line, and the room is kept for it.
+A step saves a whole plan before the first victim gets its notice: when room was made for the job, and for each task
+the job for which it ends. Until that job runs it is first in the line, and the room is kept for it.
 """
 
 from collections.abc import Hashable, Iterable
@@ -11,6 +11,7 @@ from typing import Final
 
 from mesos_gpu.engine.calendar.booked import booked_for
 from mesos_gpu.engine.preemption.planner import Plan, Planner
+from mesos_gpu.engine.preemption.reasons import is_reclaimed, reason_of, reason_of_move
 from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
@@ -24,13 +25,14 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
 
-_MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
-_MOST_PLANS: Final = 100  # in one match, and
-_MOST_LOOKED_AT: Final = 40_000  # nodes for them: so long all others wait
+# Bounds of one match, during which all other work of the scheduler waits.
+_MAX_TRIED: Final = 16  # blocked jobs without a plan: each costs a look at every node
+_MAX_PLANS: Final = 100
+_MAX_LOOKED_AT: Final = 40_000  # nodes, of all plans together
 
 
 def possible(turn: Turn) -> bool:
-    """Return whether any running job could make room for one that waits."""
+    """Return whether any running job could make room for a waiting job."""
     state = turn.state
     if not turn.settings.queue.preemption or not state.work.queue:
         return False
@@ -45,19 +47,19 @@ def possible(turn: Turn) -> bool:
 
 
 def may_be_ended(job: Job) -> bool:
-    """Return whether a job runs, and may make room for others."""
+    """Return whether a job runs, and may be ended for others."""
     runs = job.state in (JobState.STARTING, JobState.RUNNING) and not job.kill_requested
     return runs and job.spec.preemptible
 
 
 def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
-    """Return whether this very match launches one of some victims: no job is ended in the step of its launch."""
+    """Return whether this match has launched one of some victims: no job is ended in the step of its launch."""
     jobs = (turn.state.work.jobs[victim.job_id] for victim in chosen)
     return any(task.launched_at >= turn.now for job in jobs for task in turn.state.work.round_of(job))
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
-    """End jobs for those of the blocked ones that this helps. Whether a match that follows at once may help others."""
+    """End jobs for the blocked jobs that this helps; return whether a match that follows at once may help more."""
     running = stoppable(turn.state)
     turn.state.match.next_moment = inf
     if not running and not idle.is_pressing(turn.state):
@@ -72,9 +74,9 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
 
 
 def stoppable(state: State) -> dict[JobId, Job]:
-    """The jobs that may be ended, and are not told to end yet."""
+    """Return the jobs that may be ended, and have no notice."""
     jobs: dict[JobId, Job] = {}
-    told: set[JobId] = set()
+    with_notice: set[JobId] = set()
     for task_id in state.work.restless.in_order(state.work.restless.preemptible):
         task = state.work.tasks[task_id]
         job = state.work.current(task)
@@ -82,24 +84,24 @@ def stoppable(state: State) -> dict[JobId, Job]:
             continue
         jobs[job.id] = job
         if task.evicted or (task.notice is not None and task.notice.stands):
-            told.add(job.id)
-    return {job_id: job for job_id, job in jobs.items() if job_id not in told}
+            with_notice.add(job.id)
+    return {job_id: job for job_id, job in jobs.items() if job_id not in with_notice}
 
 
 def begins_at(state: State, settings: Settings, job: Job) -> float:
-    """When what is free has been offered: nobody is stopped for a job before."""
+    """Return when free resources have been offered, in seconds since the epoch; no job is ended for a job before."""
     return max(job.submitted_at, job.not_before, state.mesos.registered_at) + settings.queue.preempt_after_s
 
 
 def keep_rooms(turn: Turn, backlog: Backlog) -> None:
-    """Keep what others end for, for those that wait for it, and for those that are to go there when they have ended."""
+    """Keep the room for which jobs end, for the waiting jobs of their plans and for the jobs that move there."""
     backlog.keep_rooms()
-    for job in _going(turn):
+    for job in _moving(turn):
         backlog.block(job)
 
 
-def _going(turn: Turn) -> list[Job]:
-    """Jobs that end, and for which a place elsewhere is kept."""
+def _moving(turn: Turn) -> list[Job]:
+    """Return the jobs that end, and for which a place elsewhere is kept."""
     work = turn.state.work
     tasks = work.restless.in_order(work.restless.tasks)  # all tasks that end are among these
     jobs = {work.tasks[task_id].job_id: None for task_id in tasks}
@@ -113,14 +115,14 @@ class _Plans:
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
         self._turn, self._backlog, self._rule = turn, backlog, rule
         self._tried = set[tuple[Request, Hashable]]()
-        self._queues = set[str]()  # of whose jobs some were tried
-        self._made = 0  # plans
-        self._begins_at = inf  # the first of those for whom that is to come
-        self.are_many = False  # whether the next match is to make more
+        self._queues = set[str]()  # queues with jobs that were tried
+        self._made = 0  # number of plans
+        self._begins_at = inf  # first `begins_at` of a job that is still to come, in seconds since the epoch
+        self.are_many = False  # whether the next match is to make more plans
         self._planner = Planner(turn, backlog, rule, seating)
 
     def make(self, job: Job) -> bool:
-        """Make room for a job if the rule allows it and there is a plan; whether more may be planned in this match."""
+        """Make room for a job if there is a plan; return whether this match may make more plans."""
         turn, backlog, rule = self._turn, self._backlog, self._rule
         if job.spec.queue in self._queues and self._key(job) in self._tried:
             return True
@@ -130,9 +132,10 @@ class _Plans:
         if not limits and not backlog.may_be_seated(job):
             return True
         if self._made and backlog.is_limited(job):
-            return True  # what was planned before counts against its limit only once it is kept
-        self.are_many = self._made >= (_MOST_PLANS if self._planner.looked_at < _MOST_LOOKED_AT else 1)
-        if self.are_many or len(self._tried) >= _MOST_TRIED:
+            return True  # an earlier plan counts against its limit only when its room is kept
+        looked_at = self._planner.candidates.looked_at
+        self.are_many = self._made >= (_MAX_PLANS if looked_at < _MAX_LOOKED_AT else 1)
+        if self.are_many or len(self._tried) >= _MAX_TRIED:
             return False
         request, _ = key = self._key(job)
         if not limits and (there := self._planner.room_for(job, request)) is not None:
@@ -149,11 +152,11 @@ class _Plans:
         return True
 
     def _key(self, job: Job) -> tuple[Request, Hashable]:
-        """Jobs with one key get the same room from the same jobs."""
+        """Return a key of a job; all jobs with one key get the same room from the same jobs."""
         return request_of(job, self._turn.settings), self._rule.kind(job)
 
     def _waits(self, job: Job) -> bool:
-        """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
+        """Return whether free resources may not have been offered yet, or jobs that end for a job still run."""
         turn, settings = self._turn, self._turn.settings
         begun_at = begins_at(turn.state, settings, job)
         if turn.now < begun_at:
@@ -180,15 +183,16 @@ class _Plans:
                 turn.state.work.jobs[victim.job_id],
                 turn.state.work.jobs[way.taker.get(victim.job_id, job.id)],
             )
-            if rule.is_idle(other.id):
+            if other.id in rule.running.idle:
                 idle.give_up(turn, other, taker.id)
                 continue
-            reason = NoticeReason.RECLAIM if rule.reclaims(taker, victim) else NoticeReason.PREEMPTION
-            why, to = rule.why(taker, victim), way.to.get(victim.job_id)
+            reclaimed = is_reclaimed(rule, taker, victim)
+            reason = NoticeReason.RECLAIM if reclaimed else NoticeReason.PREEMPTION
+            why, to = reason_of(rule, taker, victim), way.to.get(victim.job_id)
             if to is not None:
                 other = turn.put_job(replace(other, room_made_at=turn.now, room_on=(to,)))
-                why = rule.why_elsewhere(job, victim, turn.state.cluster.nodes[to].hostname)
-            elif other.room_made_at is not None:  # it has only just come there itself
+                why = reason_of_move(rule, job, victim, turn.state.cluster.nodes[to].hostname)
+            elif other.room_made_at is not None:  # room was made for it, where it has just started
                 other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             notices.give(turn, other, reason, why, by=taker.id)
-        rule.forget_plans()  # the state has the plan
+        rule.balance.forget_plans()  # the state has the plan now

@@ -1,7 +1,7 @@
-"""Whether one who borrows may take what another one has borrowed. Pure, by cross-multiplication.
+"""Transfers of GPUs between queues that borrow. Pure, by cross-multiplication.
 
-Between borrowers a transfer is allowed only if the taker has less for what it is due than the giver, before and after.
-Then the parts of all, sorted with the largest first, fall with each transfer: without arrivals there is a last one.
+A transfer is allowed only if the taker has a smaller part of its due than the giver, before and after. Then the parts
+of all queues, sorted with the largest first, fall with each transfer: without arrivals there is a last one.
 """
 
 from dataclasses import dataclass
@@ -9,18 +9,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What a queue holds, and what it is due; thousandths of cost."""
+    """Amounts of a queue that it holds and is due, in thousandths of cost."""
 
     held: int
     due: int
 
 
 def stays_below(taker: Side, more: int, giver: Side, less: int) -> bool:
-    """Whether the taker, with so much more, has a smaller part of its due than the giver has now, and than the giver
-    keeps with so much less.
+    """Return whether the taker has a smaller part of its due after a transfer than the giver before and after it.
 
-    Of a queue that is due nothing whatever it holds is more than any part of another, and of two such ones the amounts
-    themselves are compared.
+    What a queue holds that is due nothing is more than any part of another queue. Of two such queues the amounts are
+    compared.
+
+    Args:
+        taker: Amounts of the queue that gets GPUs.
+        more: Amount that the taker gets, in thousandths of cost.
+        giver: Amounts of the queue that loses GPUs.
+        less: Amount that the giver loses, in thousandths of cost.
     """
     after = Side(taker.held + more, taker.due)
     return _is_less(after, giver) and _is_less(after, Side(giver.held - less, giver.due))

@@ -1,4 +1,4 @@
-"""Nodes as a plan of moves sees them: what is free, and which jobs could go. Pure."""
+"""Nodes as a plan of moves sees them: free amounts, and the jobs that could leave. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +13,8 @@ from mesos_gpu.policy.capacity.fit import Chosen, room_for, share_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 
-#: Whether a job (None: the request) may go to an agent, when some jobs have moved, and members of the request are
-#: placed already.
+#: Rule that returns whether a job, or the request if None, may go to an agent, for jobs that have moved and members
+#: of the request that have places.
 Open = Callable[[JobId | None, AgentId, Mapping[JobId, AgentId], Sequence[AgentId]], bool]
 
 
@@ -25,10 +25,10 @@ class Movable:
     job_id: JobId
     name: str
     request: Request
-    gpus: tuple[Gpu, ...]  # those that another job could use then
+    gpus: tuple[Gpu, ...]  # GPUs that another job could use when it has left
     lost_gpu_s: float
-    bound: bool = False  # where it may go depends on where others are
-    share: Share | None = None  # what it holds of each of `gpus`; None: all of it
+    bound: bool = False  # whether its places depend on those of other jobs
+    share: Share | None = None  # part that it holds of each of `gpus`; None if it holds them whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,19 @@ class CandidateNode:
 
     node: NodeCapacity
     tasks: tuple[Movable, ...] = ()
-    able: bool = True  # the request may go there, at least when others have moved
+    able: bool = True  # whether the request may go there, at least when other jobs have moved
 
     def without(self, task: Movable) -> "CandidateNode":
-        """After the job has left."""
+        """Return the node when a job has left."""
         tasks = tuple(other for other in self.tasks if other.job_id != task.job_id)
         return replace(self, node=self.node.without([_held(task)]), tasks=tasks)
 
     def emptied(self) -> NodeCapacity:
-        """The node when all that could leave it has left."""
+        """Return the node when all jobs that could leave have left."""
         return self.node.without([_held(task) for task in self.tasks])
 
     def less(self, request: Request, place: Chosen) -> "CandidateNode":
-        """After a launch."""
+        """Return the node after a launch."""
         return replace(self, node=self.node.minus(request.resources, place.gpus, place.share))
 
 
@@ -57,16 +57,16 @@ class CandidateNode:
 class Stage:
     """The cluster after some moves."""
 
-    changed: Mapping[int, CandidateNode] = field(default_factory=dict)  # by the number of the candidate
-    moved: Mapping[JobId, AgentId] = field(default_factory=dict)  # where they are now
+    changed: Mapping[int, CandidateNode] = field(default_factory=dict)  # nodes by index
+    moved: Mapping[JobId, AgentId] = field(default_factory=dict)  # new agents of jobs
     moves: tuple[Move, ...] = ()
-    members: tuple[Target, ...] = ()  # of the request, that have their places
+    members: tuple[Target, ...] = ()  # places of members of the request
     lost_gpu_s: float = 0.0
 
     def moving(
         self, task: Movable, source: tuple[int, CandidateNode], to: tuple[int, CandidateNode]
     ) -> "Stage | None":
-        """After one more move; None: it does not fit there."""
+        """Return the cluster after one more move; None if the job does not fit there."""
         place = chosen(task.request, to[1].node)
         if place is None:
             return None
@@ -84,7 +84,7 @@ class Stage:
         )
 
     def seating(self, request: Request, number: int, candidate: CandidateNode) -> "Stage | None":
-        """With a member of the request there; None: it does not fit."""
+        """Return the cluster with a member of the request on a node; None if it does not fit."""
         place = chosen(request, candidate.node)
         if place is None:
             return None
@@ -101,7 +101,7 @@ def _held(task: Movable) -> Allocation:
 
 
 def chosen(request: Request, node: NodeCapacity) -> Chosen | None:
-    """What a launch gets on the node, GPUs all of one model; None: it does not fit."""
+    """Return the GPUs of one model that a launch gets on a node; None if it does not fit."""
     size = request.gpu.count
     for model in _models(request, node.gpus):
         if request.gpu.share is not None:
@@ -115,7 +115,7 @@ def chosen(request: Request, node: NodeCapacity) -> Chosen | None:
 
 
 def least_departures(request: Request, candidate: CandidateNode) -> int | None:
-    """How many jobs must leave before the request fits, at the least; None: it does not fit even when all have left."""
+    """Return the least number of jobs that must leave before the request fits; None if it never fits."""
     if not as_new_as(candidate.node.driver, request.min_driver):
         return None
     if _has_shares(request, candidate):
@@ -140,7 +140,7 @@ def _has_shares(request: Request, candidate: CandidateNode) -> bool:
 
 
 def _least_of_shares(request: Request, candidate: CandidateNode) -> int | None:
-    """Whether some must leave a node whose GPUs are shared, 0 or 1, but not how many; None as of `least_departures`."""
+    """Return 0 or 1 for a node with shared GPUs: whether jobs must leave, but not how many; None if it never fits."""
     if chosen(request, candidate.node) is not None:
         return 0
     return None if chosen(request, candidate.emptied()) is None else 1
@@ -155,7 +155,7 @@ def _of_model(request: Request, candidate: CandidateNode, model: str | None) -> 
 
 
 def _models(request: Request, gpus: Iterable[Gpu]) -> Sequence[str | None]:
-    """Models that will do, the first choice first; [None] where the model is of no account."""
+    """Return the models that will do, the first choice first; [None] if the request asks for no GPUs."""
     if not request.gpu.count:
         return [None]
     return request.gpu.models or sorted({gpu.model for gpu in gpus})
@@ -168,7 +168,7 @@ def _all(candidate: CandidateNode) -> Iterator[Gpu]:
 
 
 def _fewest(lack: int, gives: Iterable[int]) -> int | None:
-    """How many of the gifts make up for a lack, the largest first."""
+    """Count the largest gifts that make up for a lack; None if all of them give too little."""
     count = 0
     if lack <= 0:
         return count

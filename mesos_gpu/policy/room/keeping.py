@@ -1,4 +1,4 @@
-"""What is kept of a node's GPUs for tasks that wait for them. Pure."""
+"""Reservations of GPUs of a node for waiting tasks. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a node's GPUs, and what others may hold of the node beside it; each as of `Reservation`."""
+    """GPUs of a node that are kept, and the amounts beside them for others; each field as of `Reservation`."""
 
     gpus: frozenset[GpuId]
     spare: Resources
@@ -26,7 +26,7 @@ class Kept:
 def reservation_of(
     job: Job, resources: Resources, node: NodeCapacity, kept: Kept, awaited: Sequence[Allocation], at: float
 ) -> Reservation:
-    """The reservation of so much of a node for tasks of a job. `awaited`, `at`: as of `Reservation`."""
+    """Return the reservation of amounts of a node for tasks of a job. `awaited` and `at` are those of `Reservation`."""
     return Reservation(
         job_id=job.id,
         queue=job.spec.queue,
@@ -45,17 +45,17 @@ def reservation_of(
 def keep_shares(
     request: Request, node: NodeCapacity, ready: NodeCapacity, model: str | None, count: int
 ) -> Kept | None:
-    """Choose the GPUs of tasks that ask for shares; None: there is no room for all of them.
+    """Return GPUs for tasks that ask for shares; None if there is no room for all of them.
 
-    Of a GPU that is open now their shares are kept. One that is not is kept wholly: its other parts are nobody's
-    before it is opened for them.
+    Of a GPU that is open to shares now, the shares of the tasks are kept. Any other GPU is kept whole: its other
+    parts may be used only when it is opened for these tasks.
 
     Args:
-        request: What each task takes.
-        node: As it is now.
-        ready: When the tasks can start.
-        model: Of the GPUs; None: whatever the request accepts.
-        count: How many tasks.
+        request: Amounts that each task takes.
+        node: The node as it is now.
+        ready: The node when the tasks can start.
+        model: Model of the GPUs; any model that the request accepts if None.
+        count: Number of tasks.
     """
     open_now, now = {part.gpu_id for part in node.parts}, {gpu.id for gpu in node.gpus}
     whole: set[GpuId] = set()

@@ -1,4 +1,4 @@
-"""The cheapest jobs of one node whose end gives back enough: a 0/1 knapsack, exact, by dynamic programming. Pure."""
+"""The cheapest jobs of one node whose ends give back enough: an exact 0/1 knapsack by dynamic programming. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,23 +6,23 @@ from typing import Final
 
 from mesos_gpu.model.ids import JobId
 
-MOST_STATES: Final = 4096  # amounts given back that differ, of which the cheapest choice is known
+MAX_STATES: Final = 4096  # different sums of amounts for which the cheapest choice is kept
 Amounts = tuple[int, ...]
 Worth = tuple[int, int, int, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that may be ended, and what that costs."""
+    """A job that may be ended, and the cost of its end."""
 
     job_id: JobId
     priority: int
-    cost: int  # the work that is done again, thousandths of GPUs times seconds; weighed, in a tree of queues
+    cost: int  # lost work in thousandths of cost times seconds, weighed by earlier ends
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What the end of a job gives back on a node."""
+    """The amounts that the end of a job gives back on a node."""
 
     victim: Victim
     gifts: Amounts
@@ -30,27 +30,32 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What any choice on a node costs at least: the highest priority that is hurt, then the work that is lost."""
+    """The least highest priority, and then the least cost, of any choice of victims on a node."""
 
     priority: int
     cost: int
 
 
 def worth(chosen: Iterable[Victim]) -> Worth:
-    """By what choices are compared: the highest priority that is hurt, the work lost, how many; then by name."""
+    """Return the key by which choices are compared: highest priority, cost, number of victims, and names."""
     every = list(chosen)
-    highest = max((victim.priority for victim in every), default=NOBODY)
+    highest = max((victim.priority for victim in every), default=NO_PRIORITY)
     return highest, sum(v.cost for v in every), len(every), sorted(v.job_id for v in every)
 
 
-NOBODY: Final = -(1 << 30)  # the highest priority that is hurt if nobody is ended
+NO_PRIORITY: Final = -(1 << 30)  # highest priority of a choice without victims
 
 
-def enough(lack: Sequence[int], items: Iterable[Item]) -> int | None:
-    """The least of the highest priorities that are hurt when enough is given back; None: all give too little."""
+def least_priority(lack: Sequence[int], items: Iterable[Item]) -> int | None:
+    """Return the least highest priority of victims that give back enough; None if all of them give too little.
+
+    Args:
+        lack: Amounts that are lacking, at least one.
+        items: Jobs of the node, with the same amounts that each of them gives back.
+    """
     left = list(lack)
     if max(left) <= 0:
-        return NOBODY
+        return NO_PRIORITY
     for item in sorted(items, key=lambda item: item.victim.priority):
         left = [need - gift for need, gift in zip(left, item.gifts, strict=True)]
         if max(left) <= 0:
@@ -59,13 +64,13 @@ def enough(lack: Sequence[int], items: Iterable[Item]) -> int | None:
 
 
 def bound_of(lack: Sequence[int], items: Sequence[Item]) -> Bound | None:
-    """The least that it can cost to give back what is lacking, if parts of jobs could be ended; None: it cannot be.
+    """Return the least cost of amounts that are lacking, if parts of jobs could be ended; None if all give too little.
 
     Args:
-        lack: Amounts; the first one decides, as the GPUs do.
-        items: Jobs of the node.
+        lack: Amounts that are lacking; the first one, which is that of GPUs, decides about the cost.
+        items: Jobs of the node, with the same amounts that each of them gives back.
     """
-    priority = enough(lack, items)
+    priority = least_priority(lack, items)
     if priority is None:
         return None
     able = [
@@ -79,12 +84,14 @@ def bound_of(lack: Sequence[int], items: Sequence[Item]) -> Bound | None:
 
 
 def fractional(need: int, gifts: list[tuple[float, int, int]]) -> int | None:
-    """The least that so much can cost if parts could be taken, and no less than the cheapest; None: there is not so
-    much.
+    """Return the least cost of an amount if parts could be taken, at least that of the cheapest entry.
 
     Args:
-        need: How much.
-        gifts: Of each, its cost by how much it gives, its cost, and how much it gives. They are sorted here.
+        need: Amount that is lacking.
+        gifts: Cost for each unit, cost, and amount of each entry. The list is sorted in place.
+
+    Returns:
+        None if all entries together give too little.
     """
     if need <= 0:
         return 0
@@ -100,22 +107,22 @@ def fractional(need: int, gifts: list[tuple[float, int, int]]) -> int | None:
 
 
 def cheapest(lack: Sequence[int], items: Iterable[Item]) -> tuple[Victim, ...] | None:
-    """The cheapest choice that gives back what is lacking, of all choices.
+    """Return the cheapest of all choices that give back what is lacking, in the order of names.
 
     Args:
-        lack: Amounts; what is not above 0 is not lacking.
-        items: Jobs of the node, with what each of them gives back of the same amounts.
+        lack: Amounts that are lacking; an amount of 0 or less is not.
+        items: Jobs of the node, with the same amounts that each of them gives back.
 
     Returns:
-        In the order of their names. None: all together give too little, or the amounts are too many to be looked at.
+        None if all jobs give too little, or if there are more than `MAX_STATES` different sums.
     """
     line = sorted(items, key=lambda item: item.victim.job_id)
-    priority = enough(lack, line)
+    priority = least_priority(lack, line)
     if priority is None:
         return None
     kinds = [i for i, need in enumerate(lack) if need > 0]
     goal = tuple([lack[i] for i in kinds])
-    # By what is given back, as far as it is lacking: the cost, how many, and who.
+    # Cost, number and victims of the cheapest choice, by the lacking amounts that it gives back.
     best: dict[Amounts, tuple[int, int, tuple[Victim, ...]]] = {tuple([0] * len(kinds)): (0, 0, ())}
     for item in line:
         if item.victim.priority > priority:
@@ -123,13 +130,13 @@ def cheapest(lack: Sequence[int], items: Iterable[Item]) -> tuple[Victim, ...] |
         gifts = [item.gifts[i] for i in kinds]
         for had, (cost, count, chosen) in list(best.items()):
             if had == goal:
-                continue  # nothing is gained by one more
+                continue  # one more victim gains nothing
             given = tuple([min(n, h + g) for n, h, g in zip(goal, had, gifts, strict=True)])
             now = cost + item.victim.cost, count + 1, (*chosen, item.victim)
             old = best.get(given)
             if old is None or _rank(now) < _rank(old):
                 best[given] = now
-        if len(best) > MOST_STATES:
+        if len(best) > MAX_STATES:
             return None
     return best[goal][2]
 

@@ -1,4 +1,4 @@
-"""What it costs to stop a job: the work that is done again, and more for one that was stopped before. Pure."""
+"""The cost of ending a job: the work that is done again, weighed for jobs that were ended before. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from statistics import median_low
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How long a job has run. Times are whole milliseconds.
+    """The time for which a job has run, in whole milliseconds.
 
     Attributes:
-        since_start_ms: Since its start.
-        since_checkpoint_ms: Since its work was kept last, by its own word; one that never said so: since its start.
-        milli: What it holds, thousandths of cost.
-        stopped: How often it was stopped for others.
+        since_start_ms: Time since its start.
+        since_checkpoint_ms: Time since its latest checkpoint; since its start if it has reported none.
+        milli: Cost of its GPUs, in thousandths.
+        stopped: Number of times that it was ended for others.
     """
 
     since_start_ms: int
@@ -23,8 +23,15 @@ class Ran:
 
 
 def ran(started_at: float | None, checkpoint_at: float | None, now: float, milli: int, stopped: int) -> Ran:
-    """How long a job has run, from moments in seconds since the epoch; one that has not started has nothing to lose. A
-    checkpoint that it says lies ahead is one of now."""
+    """Return the time for which a job has run, which is 0 for a job that has not started.
+
+    Args:
+        started_at: Start in seconds since the epoch; None if some of its tasks do not run yet.
+        checkpoint_at: Latest checkpoint in seconds since the epoch; a later moment than now counts as now.
+        now: Seconds since the epoch.
+        milli: Cost of its GPUs, in thousandths.
+        stopped: Number of times that it was ended for others.
+    """
     if started_at is None:
         return Ran(0, 0, milli, stopped)
     since_start = max(round((now - started_at) * 1000), 0)
@@ -34,22 +41,21 @@ def ran(started_at: float | None, checkpoint_at: float | None, now: float, milli
 
 
 def least_ms(of_queue: Sequence[Ran]) -> int:
-    """What a job of a queue counts at least as losing once it was stopped, whatever checkpoints it tells of: half of
-    what the median of the queue's loses.
+    """Return the least loss of a job of a queue that was ended before, in milliseconds: half of the median loss.
 
-    Else who tells of a checkpoint each moment would be stopped each time, and would better keep silent. The first
-    checkpoint that spares anybody work is worth all of it: who was never stopped for others has no such floor.
+    Without it a job with a checkpoint at each moment would be ended each time, and had better report none. A job that
+    was never ended for others has no such least loss: its checkpoints count in full.
     """
     return median_low([each.since_checkpoint_ms for each in of_queue]) // 2 if of_queue else 0
 
 
 def lost_milli_s(job: Ran, least: int, restart_ms: int) -> int:
-    """Work that is done again if a job is stopped, thousandths of cost times seconds.
+    """Return the work that is done again if a job is ended, in thousandths of cost times seconds.
 
     Args:
-        job: It.
-        least: Of `least_ms`; it holds for a job that was stopped before.
-        restart_ms: What it takes to be where it was, once it runs again.
+        job: The running job.
+        least: Least loss in milliseconds, as of `least_ms`, for a job that was ended before.
+        restart_ms: Time from its next start until it is where it was, in milliseconds.
     """
     lost = job.since_checkpoint_ms
     if job.stopped:
@@ -58,5 +64,5 @@ def lost_milli_s(job: Ran, least: int, restart_ms: int) -> int:
 
 
 def cost(job: Ran, least: int, restart_ms: int) -> int:
-    """Work that is lost, times the square of how often it will have been stopped: nobody is hit again and again."""
+    """Return the lost work as of `lost_milli_s`, times the square of the number of ends: no job is ended each time."""
     return lost_milli_s(job, least, restart_ms) * (1 + job.stopped) ** 2

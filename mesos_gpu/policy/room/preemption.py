@@ -1,6 +1,6 @@
-"""Which running jobs to end so that another one can start: the cheapest, and no more than needed. Pure.
+"""Choice of running jobs to end so that another one can start: the cheapest, and no more than needed. Pure.
 
-Nothing is chosen before the whole plan is known to make room.
+No job is chosen before the whole plan is known to make room.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,12 +15,21 @@ from mesos_gpu.model.nodes.offer import count_ports
 from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.room.knapsack import NOBODY, Bound, Item, Victim, bound_of, cheapest, fractional, worth
+from mesos_gpu.policy.room.knapsack import (
+    NO_PRIORITY,
+    Bound,
+    Item,
+    Victim,
+    bound_of,
+    cheapest,
+    fractional,
+    worth,
+)
 from mesos_gpu.policy.room.together import Place
 
-MOST_TRIED: Final = 8  # victims on a node with shared GPUs, of which every choice is looked at
-_NOTHING: Final = Bound(NOBODY, 0)
-#: Whether jobs may be ended together, by a rule that looks at all of them.
+MAX_VICTIMS_TRIED: Final = 8  # victims on a node with shared GPUs, of which all choices are compared
+_NOTHING: Final = Bound(NO_PRIORITY, 0)
+#: Rule that returns whether jobs may be ended together.
 Rule = Callable[[Sequence[Victim]], bool]
 
 
@@ -38,7 +47,7 @@ class Shortage:
 
 
 def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model: str | None) -> int:
-    """How many tasks there is room for when those victims have ended."""
+    """Return the number of tasks for which a node has room when some victims have ended."""
     return room_for(request, _without(node, ended), model).slots
 
 
@@ -69,19 +78,19 @@ def plan(
     place: Place | None = None,
     shortages: Sequence[Shortage] = (),
 ) -> tuple[Victim, ...] | None:
-    """The victims whose end makes room for all tasks; none of them can be left out.
+    """Return the victims whose end makes room for all tasks; without any one of them there is too little room.
 
     Args:
-        request: What each task takes.
-        tasks: How many start together.
-        nodes: Those that may serve the job, with what victims hold there.
-        victims: Every job that may be ended for it.
-        allowed: Asked of each plan when nobody can be left out any more; None: each of them may be ended with any.
+        request: Amounts that each task takes.
+        tasks: Number of tasks that start together.
+        nodes: Nodes that may serve the job, with what victims hold there.
+        victims: Jobs that may be ended for it.
+        allowed: Rule for each plan after its last victim was spared; None if all victims may be ended together.
         place: Search for the nodes of its tasks; None if no rule compares them with each other.
         shortages: Amounts that must be given back, too.
 
     Returns:
-        Empty: there is room already. None: there is none even if all of them ended, or as the rule has it.
+        An empty tuple if there is room already; None if all victims make too little room, or the rule forbids it.
     """
     if shortages:
         every = _with_shortages(request, tasks, nodes, victims, place, shortages)
@@ -143,27 +152,27 @@ def plan_of_one(
     victims: Mapping[JobId, Victim],
     allowed: Rule | None = None,
 ) -> tuple[Victim, ...] | None:
-    """`plan` for one task, where nodes are asked for only as long as one of them may be the best.
+    """Return the victims of `plan` for one task, and look at nodes only as long as one of them may be the best.
 
     Args:
-        request: What it takes.
-        line: The nodes, each with what room costs there at least: those that cost least come first.
-        victims: As of `plan`; it is only asked who is in it.
-        allowed: As of `plan`.
+        request: Amounts that the task takes.
+        line: Function that yields nodes with the least cost of room there, in the order of that cost.
+        victims: Jobs that may be ended; only those that hold something are looked up.
+        allowed: Rule for each plan, as of `plan`.
     """
     models = request.gpu.models or (None,)
     each = (_on_one(request, line(), victims, model, allowed) for model in models)
     return min((chosen for chosen in each if chosen is not None), key=worth, default=None)
 
 
-def grounds(
+def nodes_of_plan(
     request: Request,
     tasks: int,
     nodes: Sequence[NodeCapacity],
     chosen: Sequence[Victim],
     place: Place | None = None,
 ) -> tuple[AgentId, ...]:
-    """The nodes on which the tasks have room when those of a plan have ended: first the ones where they end."""
+    """Return the nodes on which tasks have room when the victims of a plan have ended, first those of the victims."""
     ended, missing = {victim.job_id for victim in chosen}, tasks
     if place is not None:
         each = (_placed(request, nodes, ended, model, place) for model in request.gpu.models or (None,))
@@ -185,15 +194,17 @@ def grounds(
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
-    """A node, what a task lacks there, and what each victim there would give back.
+class _NodeAmounts:
+    """Amounts of a node: free ones, those of a task, and those that victims there would give back.
+
+    Amounts are GPUs that suit the request, then all resources, then ports.
 
     Attributes:
-        node: It.
-        model: Of the GPUs; None: it is of no account.
-        free: GPUs that will do, then all amounts, then ports: what is free.
-        need: The same, of a task.
-        items: By victim.
+        node: The node with its victims.
+        model: Model of the GPUs; None if any model will do.
+        free: Free amounts of the node.
+        need: Amounts of one task.
+        items: Amounts that each victim gives back.
     """
 
     node: NodeCapacity
@@ -203,38 +214,38 @@ class _Ground:
     items: tuple[Item, ...]
 
     def lack(self, tasks: int) -> list[int]:
-        """What is lacking for so many tasks."""
+        """Return the amounts that are lacking for a number of tasks; 0 or less if they are free."""
         return [need * tasks - free for need, free in zip(self.need, self.free, strict=True)]
 
     def slots(self, tasks: int) -> int:
-        """For how many tasks there is room, `tasks` where they ask for nothing."""
+        """Return the number of tasks for which there is room; `tasks` if they ask for nothing."""
         free = zip(self.free, self.need, strict=True)
         return max(min((amount // need for amount, need in free if need), default=tasks), 0)
 
 
-def _grounds(
+def _amounts_by_model(
     request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim], model: str | None
-) -> list[_Ground]:
-    """The node as it is for GPUs of each model that will do: a task never gets a mix."""
+) -> list[_NodeAmounts]:
+    """Return the amounts of a node for each model of GPUs that will do: a task gets GPUs of one model."""
     held = [each for each in node.allocations if each.job_id in victims]
     models: Sequence[str | None] = [model]
     if model is None and request.gpu.count:
         models = sorted(_models(node, held))
-    return [_ground(request, node, victims, held, each) for each in models]
+    return [_amounts_of(request, node, victims, held, each) for each in models]
 
 
 def _models(node: NodeCapacity, held: Iterable[Allocation]) -> set[str]:
-    """Models of its GPUs that are free, or are given back."""
+    """Return the models of GPUs of a node that are free or are given back."""
     return {gpu.model for gpu in node.gpus} | {gpu.model for each in held for gpu in each.gpus}
 
 
-def _ground(
+def _amounts_of(
     request: Request,
     node: NodeCapacity,
     victims: Mapping[JobId, Victim],
     held: Sequence[Allocation],
     model: str | None,
-) -> _Ground:
+) -> _NodeAmounts:
     want = request.gpu
     cards = len(want.suited(node.gpus, model)) if want.count else 0
     gifts: dict[JobId, tuple[int, ...]] = {}
@@ -249,18 +260,18 @@ def _ground(
     items = tuple([Item(victims[job_id], given) for job_id, given in gifts.items()])
     ports = 0 if node.ports is None else _ports_of(request)
     free = (cards, *node.free.milli, count_ports(node.ports or ()))
-    return _Ground(node, model, free, (want.count, *request.resources.milli, ports), items)
+    return _NodeAmounts(node, model, free, (want.count, *request.resources.milli, ports), items)
 
 
 def _ports_of(request: Request) -> int:
-    """How many ports each task takes of its host."""
+    """Count the ports that each task takes of its host."""
     if request.tasks > 1:
         return 1
     return len([wish for wish in request.ports if wish.host_port is not None])
 
 
 def _is_plain(request: Request, node: NodeCapacity) -> bool:
-    """Whether what is given back is a sum of amounts: no GPU is shared."""
+    """Return whether amounts that victims give back can be added: no GPU is shared."""
     return (
         request.gpu.share is None and not node.parts and all(held.share is None for held in node.allocations)
     )
@@ -273,10 +284,10 @@ def _on_one(
     model: str | None,
     allowed: Rule | None,
 ) -> tuple[Victim, ...] | None:
-    """The cheapest choice on any one node. Nodes that cannot be cheaper than the best so far are not looked at."""
+    """Return the cheapest choice on any one node, and skip nodes that cannot be cheaper than the best so far."""
     best: tuple[Victim, ...] | None = None
-    line: list[tuple[int, int, int, NodeCapacity | _Ground]] = []
-    number, source = count(), iter(nodes)  # no two entries of the line are alike
+    line: list[tuple[int, int, int, NodeCapacity | _NodeAmounts]] = []
+    number, source = count(), iter(nodes)  # the number orders entries of equal cost
     following = next(source, None)
     while line or following is not None:
         while following is not None and (not line or _of(following[0]) <= line[0][:2]):
@@ -288,15 +299,15 @@ def _on_one(
             following = next(source, None)
         if not line:
             break
-        priority, cost, _, ground = heappop(line)
+        priority, cost, _, entry = heappop(line)
         if best is not None and (not best or (priority, cost) > worth(best)[:2]):
             break
-        if isinstance(ground, _Ground):
-            best = _better(best, _exact(request, ground), allowed)
-        elif not _is_plain(request, ground):
-            best = _better(best, _on_shared(request, ground, victims, model), allowed)
+        if isinstance(entry, _NodeAmounts):
+            best = _better(best, _exact(request, entry), allowed)
+        elif not _is_plain(request, entry):
+            best = _better(best, _on_shared(request, entry, victims, model), allowed)
         else:
-            for each in _grounds(request, ground, victims, model):
+            for each in _amounts_by_model(request, entry, victims, model):
                 if (bound := bound_of(each.lack(1), each.items)) is not None:
                     heappush(line, (*_of(bound), next(number), each))
     return best
@@ -313,13 +324,13 @@ def _least_of(request: Request, node: NodeCapacity, victims: Mapping[JobId, Vict
 
 
 def least_of(gpus: int, free: int, node: NodeCapacity, victims: Mapping[JobId, Victim]) -> Bound | None:
-    """What room for a task costs at least on a node, as if all GPUs would do; None: it has too few.
+    """Return the least cost of room for a task on a node, if all GPUs would do; None if it has too few GPUs.
 
     Args:
-        gpus: Whole ones, that it takes.
-        free: How many there are no victims on.
-        node: With what holds the others.
-        victims: Those who may be ended for it, or more.
+        gpus: Number of whole GPUs that the task takes.
+        free: Number of free GPUs.
+        node: The node with the allocations of its victims.
+        victims: Jobs that may be ended for the task, or more jobs.
     """
     need = gpus - free
     if need <= 0 or node.parts:
@@ -343,24 +354,27 @@ def _better(
     return chosen if not chosen or allowed is None or allowed(chosen) else best
 
 
-def _exact(request: Request, ground: _Ground, tasks: int = 1) -> tuple[Victim, ...]:
-    """The cheapest choice on a node that has room for so many tasks when all victims there have ended."""
-    chosen = cheapest(ground.lack(tasks), ground.items)
+def _exact(request: Request, amounts: _NodeAmounts, tasks: int = 1) -> tuple[Victim, ...]:
+    """Return the cheapest choice on a node that has room for the tasks when all victims there have ended."""
+    chosen = cheapest(amounts.lack(tasks), amounts.items)
     if chosen is not None:
         return chosen
-    mine = sorted((item.victim for item in ground.items), key=lambda victim: victim.job_id)
-    return _thinned(request, tasks, [ground.node], mine, ground.model)
+    mine = sorted((item.victim for item in amounts.items), key=lambda victim: victim.job_id)
+    return _thinned(request, tasks, [amounts.node], mine, amounts.model)
 
 
 def _on_shared(
     request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim], model: str | None
 ) -> tuple[Victim, ...] | None:
-    """The cheapest choice on a node with shared GPUs, of all choices unless they are too many; None: there is none."""
+    """Return the cheapest of all choices on a node with shared GPUs; None if all victims make too little room.
+
+    Above `MAX_VICTIMS_TRIED` victims it is only a choice in which no victim can be spared.
+    """
     there = sorted({held.job_id for held in node.allocations if held.job_id is not None} & victims.keys())
     if not _room(request, node, there, model):
         return None
     mine = [victims[job_id] for job_id in there]
-    if len(mine) > MOST_TRIED:
+    if len(mine) > MAX_VICTIMS_TRIED:
         return _thinned(request, 1, [node], mine, model)
     able = (
         chosen
@@ -378,7 +392,7 @@ def _on_many(
     victims: Mapping[JobId, Victim],
     model: str | None,
 ) -> tuple[Victim, ...] | None:
-    """A choice for all tasks of a job: the cheapest room for a task first; then whom it does without is spared."""
+    """Return a choice for all tasks of a job: the cheapest room for each task, then without needless victims."""
     if not all(_is_plain(request, node) and (model or _is_uniform(request, node)) for node in nodes):
         if sum(_room(request, node, victims.keys(), model) for node in nodes) < tasks:
             return None
@@ -408,8 +422,11 @@ def _on_placed(
     model: str | None,
     place: Place,
 ) -> tuple[Victim, ...] | None:
-    """A choice for a gang whose tasks are compared with each other: as few of the cheapest victims as make room for a
-    placement, and of these those that the placement needs."""
+    """Return a choice for a gang whose tasks are compared with each other.
+
+    The fewest of the cheapest victims that make room for a placement are searched by bisection; of these the choice
+    has those that the placement needs.
+    """
     line = sorted(victims.values(), key=lambda victim: worth([victim]))
     low, high = 0, len(line)
     if not (best := _placed(request, nodes, {victim.job_id for victim in line}, model, place)):
@@ -446,12 +463,12 @@ def _thinned_on_each(
 
 
 def _is_uniform(request: Request, node: NodeCapacity) -> bool:
-    """Whether the GPUs of a node are of one model, or of no account."""
+    """Return whether the GPUs of a node have one model, or the request asks for no GPUs."""
     return not request.gpu.count or len(_models(node, node.allocations)) < 2
 
 
 class _Greedy:
-    """Room for tasks on several nodes: the cheapest room for one more task first."""
+    """A search for room for tasks on several nodes: the cheapest room for one more task first."""
 
     def __init__(
         self,
@@ -461,29 +478,29 @@ class _Greedy:
         model: str | None,
     ) -> None:
         self._request, self._victims, self._model, self._nodes = request, victims, model, nodes
-        self._now: dict[int, _Ground] = {}  # nodes as they are when those that were chosen have ended
+        self._now: dict[int, _NodeAmounts] = {}  # amounts of nodes without the chosen victims
         self._chosen: dict[JobId, Victim] = {}
-        self._turns = [0] * len(nodes)  # an older entry of the line is void
+        self._turns = [0] * len(nodes)  # entries of the line from an older turn are void
         self._line: list[tuple[int, int, int, int, bool, tuple[Victim, ...] | None]] = []
 
-    def _ground(self, i: int) -> _Ground:
-        ground = self._now.get(i)
-        if ground is None:
+    def _amounts_of(self, i: int) -> _NodeAmounts:
+        amounts = self._now.get(i)
+        if amounts is None:
             node = _without(self._nodes[i], self._chosen)
             held = [each for each in node.allocations if each.job_id in self._victims]
-            ground = self._now[i] = _ground(self._request, node, self._victims, held, self._model)
-        return ground
+            amounts = self._now[i] = _amounts_of(self._request, node, self._victims, held, self._model)
+        return amounts
 
     def used(self, tasks: int) -> list[NodeCapacity]:
-        """The nodes that have room, when those that were chosen have ended."""
+        """Return the nodes that have room when the chosen victims have ended."""
         return [node for i, node in enumerate(self._nodes) if i in self._now and self._now[i].slots(tasks)]
 
     def search(self, tasks: int) -> list[Victim] | None:
-        """Whom to end; None: there is not room enough if all of them ended."""
+        """Return the chosen victims; None if all of them make too little room."""
         missing = tasks
         for i, node in enumerate(self._nodes):
             if len(node.gpus) >= self._request.gpu.count:
-                missing -= self._ground(i).slots(tasks)
+                missing -= self._amounts_of(i).slots(tasks)
                 self._offer(i, tasks)
             elif (bound := _least_of(self._request, node, self._victims)) is not None:
                 self._line.append((bound.priority, bound.cost, i, 0, False, None))
@@ -495,33 +512,33 @@ class _Greedy:
             if not known:
                 self._offer(i, tasks)
             elif chosen is None:
-                chosen = _exact(self._request, self._ground(i), self._ground(i).slots(tasks) + 1)
+                chosen = _exact(self._request, self._amounts_of(i), self._amounts_of(i).slots(tasks) + 1)
                 heappush(self._line, (*worth(chosen)[:2], i, turn, True, chosen))
             else:
                 missing -= self._end(chosen, tasks)
         return None if missing > 0 else list(self._chosen.values())
 
     def _offer(self, i: int, tasks: int) -> None:
-        """Put the next task of a node in the line, with the least that its room can cost."""
-        ground = self._ground(i)
-        bound = bound_of(ground.lack(ground.slots(tasks) + 1), ground.items)
+        """Put the next task of a node in the line, with the least cost of its room."""
+        amounts = self._amounts_of(i)
+        bound = bound_of(amounts.lack(amounts.slots(tasks) + 1), amounts.items)
         if bound is not None:
             heappush(self._line, (bound.priority, bound.cost, i, self._turns[i], True, None))
 
     def _end(self, chosen: Sequence[Victim], tasks: int) -> int:
-        """Take victims; for how many tasks more there is room then."""
+        """Choose victims; return the number of further tasks for which there is room then."""
         more = 0
         self._chosen |= {victim.job_id: victim for victim in chosen}
         for i in sorted({i for victim in chosen for i in self._where[victim.job_id]}):
             before = self._now.pop(i).slots(tasks) if i in self._now else 0
             self._turns[i] += 1
-            more += self._ground(i).slots(tasks) - before
+            more += self._amounts_of(i).slots(tasks) - before
             self._offer(i, tasks)
         return more
 
     @cached_property
     def _where(self) -> dict[JobId, list[int]]:
-        """By victim, the nodes where it is."""
+        """The indexes of the nodes of each victim."""
         where: dict[JobId, list[int]] = {}
         for i, node in enumerate(self._nodes):
             for held in node.allocations:
@@ -535,7 +552,7 @@ class _Greedy:
 def _thinned(
     request: Request, tasks: int, nodes: Sequence[NodeCapacity], chosen: Sequence[Victim], model: str | None
 ) -> tuple[Victim, ...]:
-    """Spare one after the other, the dearest first, as long as there is room enough without."""
+    """Spare one victim after the other, the dearest first, as long as there is room enough without it."""
     kept = {victim.job_id for victim in chosen}
     room = {node.agent_id: _room(request, node, kept, model) for node in nodes}
     where, total = _by_job(nodes), sum(room.values())

@@ -1,4 +1,4 @@
-"""Where several tasks of one job could start together, and when. Pure."""
+"""Reservations for several tasks of a job that start together. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -30,8 +30,8 @@ def reserve_together(
 
     Args:
         job: The blocked job.
-        request: What each of its tasks takes.
-        nodes: Those that may serve it at all.
+        request: Amounts that each of its tasks takes.
+        nodes: Nodes that may serve the job.
         taken: Earlier reservations; what they keep is not given out again.
         now: Seconds since the epoch.
         place: Search for the nodes of its tasks; None if no rule compares them with each other.
@@ -78,8 +78,10 @@ def _ended(node: NodeCapacity, at: float) -> list[Allocation]:
 def _least(
     request: Request, node: NodeCapacity, at: float, model: str | None, count: int
 ) -> tuple[Fit, list[Allocation]]:
-    """Let one launch after the other end, the soonest first, until there is room for so many: what need not end is not
-    waited for, and what is free is kept, or others would take it again and again."""
+    """Return the room for some tasks when the fewest launches have ended, the soonest first, and these launches.
+
+    Other launches need not be awaited. Free amounts are kept, or later jobs would take them each time.
+    """
     ended = _ended(node, at)
     for some in range(len(ended)):
         fit = room_for(request, node.without(ended[:some]), model)
@@ -106,7 +108,7 @@ def _soonest(
 
 
 def _keep(request: Request, node: NodeCapacity, fit: Fit, model: str | None, count: int) -> Kept:
-    """What is kept of a node's GPUs for so many tasks that fit there then."""
+    """Return the GPUs of a node that are kept for a number of tasks that fit there."""
     if request.gpu.share is None:
         need = request.resources.scaled(count)
         return Kept(frozenset(gpu.id for gpu in fit.gpus[len(fit.gpus) - need.gpus :]), fit.node.free - need)

@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.preemption.planner import ending
+from mesos_gpu.engine.preemption.candidates import ending
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId

@@ -40,7 +40,7 @@ def _nobody_is_told_before_the_begin(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_lost_node_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(choosing._Choice, "mend", lambda choice, booking: None)
+    patch.setattr(choosing._Choice, "replace_unsound", lambda choice, booking: None)
 
 
 def _idle_is_counted_beyond_the_end(patch: pytest.MonkeyPatch) -> None:

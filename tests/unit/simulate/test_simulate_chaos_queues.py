@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine.preemption import preempting
+from mesos_gpu.engine.preemption.balance import Balance
 from mesos_gpu.engine.preemption.planner import Plan, Planner
-from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import budgets, notices
@@ -49,7 +49,7 @@ def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 def _rules_are_not_asked_again(patch: pytest.MonkeyPatch) -> None:
     """Each victim alone may be ended; nobody looks at those that are left of a plan together."""
-    patch.setattr(Reclaim, "together", lambda rule, job: None)
+    patch.setattr(Balance, "rule_for", lambda balance, job: None)
 
 
 def _seats_protect_nobody(patch: pytest.MonkeyPatch) -> None:

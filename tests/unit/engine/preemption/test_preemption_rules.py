@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.preemption.planner import ending, may_have_ports
+from mesos_gpu.engine.preemption.candidates import ending, may_have_ports
 from mesos_gpu.engine.preemption.preempting import just_launched, may_be_ended, possible
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn

@@ -154,7 +154,7 @@ def test_reclaim_counts_the_rest_of_a_victim_as_room_for_others(gpus: int, ended
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4])
-@pytest.mark.parametrize("bound", ["_MOST_PLANS", "_MOST_LOOKED_AT"])
+@pytest.mark.parametrize("bound", ["_MAX_PLANS", "_MAX_LOOKED_AT"])
 def test_reclaim_makes_a_bounded_number_of_plans_a_match(
     monkeypatch: pytest.MonkeyPatch, gpus: int, bound: str
 ) -> None:

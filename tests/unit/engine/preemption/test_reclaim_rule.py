@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.engine.preemption.candidates import yields_to
+from mesos_gpu.engine.preemption.elsewhere import MOVED_AGAIN_S, movable
 from mesos_gpu.engine.preemption.preempting import stoppable
-from mesos_gpu.engine.preemption.rule import MOVED_AGAIN_S, Reclaim
+from mesos_gpu.engine.preemption.reasons import is_reclaimed, reason_of, reason_of_move
+from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.tenancy.seats import Ground, Seating
 from mesos_gpu.engine.turn import Turn
@@ -124,10 +127,10 @@ def test_job_without_a_seat_takes_from_those_who_have_more(least_s: float | None
     assert set(victims(world, job)) == ({"d", "d1", "d2", "d3"} if may else set())
     assert victims(world, wide) == {}, "it would have more than what is left to the others"
     rule = rule_of(world)
-    together, chosen = rule.together(job), [*rule.every().values()]
+    together, chosen = rule.balance.rule_for(job), [*rule.running.every().values()]
     assert together is not None
     assert [together(chosen[:count]) for count in (1, 2, 3)] == [True, False, False]
-    assert rule_of(world, p=SEAT).together(job) is None
+    assert rule_of(world, p=SEAT).balance.rule_for(job) is None
 
 
 def test_borrower_with_a_seat_is_stopped_for_nobody_outside() -> None:
@@ -156,8 +159,8 @@ def test_job_takes_from_those_of_its_own_queue_by_priority(
     rule = rule_of(world, **given)
     if may:
         (victim,) = rule.victims_of(job).values()
-        assert not rule.reclaims(job, victim)
-        assert rule.why(job, victim).startswith(
+        assert not is_reclaimed(rule, job, victim)
+        assert reason_of(rule, job, victim).startswith(
             f"makes room for job p, whose priority is {mine}, not {theirs}; it loses "
         )
 
@@ -200,7 +203,7 @@ def test_protection_is_the_minimum_run_time_of_where_the_queues_meet(
     world = busy(4, queue(min_runtime_s=MinRuntime(*least)))
     job = waits(world)
     rule = rule_of(world, **({"p": SEAT} if seated else {}))
-    (victim,) = rule.every().values()
+    (victim,) = rule.running.every().values()
     began = world.now - 100
     words = "its minimum run time", "the time that it was given when the queues changed"
     wanted = (0.0, words[1]) if after is None else (began + after, words[0])
@@ -210,9 +213,9 @@ def test_protection_is_the_minimum_run_time_of_where_the_queues_meet(
 def test_all_that_run_are_victims_of_somebody_until_they_are_planned() -> None:
     world = busy()
     rule = rule_of(world, p=SEAT)
-    assert set(rule.every()) == {JobId("d")}
-    rule.planned([*rule.every().values()])
-    assert (set(rule.every()), rule.victims_of(waits(world))) == (set(), {})
+    assert set(rule.running.every()) == {JobId("d")}
+    rule.running.remove([*rule.running.every().values()])
+    assert (set(rule.running.every()), rule.victims_of(waits(world))) == (set(), {})
 
 
 @pytest.mark.parametrize(("patience", "least_s"), [(0.0, None), (1.0, 100.0), (2.0, 200.0)])
@@ -237,23 +240,23 @@ def test_words_for_a_victim_say_by_which_rule_and_what_is_lost() -> None:
     world = busy()
     seated, borrower = waits(world), waits(world, "q")
     rule = rule_of(world, p=SEAT)
-    (victim,) = rule.every().values()
+    (victim,) = rule.running.every().values()
     hours = 4 * (100 + world.settings.queue.restart_s) / 3600
     lost = f"it loses {hours:.3g} GPU-h of work"
-    assert rule.why(seated, victim) == (
+    assert reason_of(rule, seated, victim) == (
         f"makes room for job p, for which queue prod is guaranteed GPUs that it had borrowed; {lost}"
     )
-    assert rule.why(borrower, victim) == (
+    assert reason_of(rule, borrower, victim) == (
         f"makes room for job q, whose queue prod has less of what it is due than dev, and still will have; {lost}"
     )
-    assert rule.why_elsewhere(seated, victim, "a7") == (
+    assert reason_of_move(rule, seated, victim, "a7") == (
         f"goes to a7, so that job p has room on one node; {lost}"
     )
-    assert (rule.pool_where(JobId("d")), rule.reclaims(seated, victim)) == ("default", True)
+    assert (rule.running.runner_of(JobId("d")).pool, is_reclaimed(rule, seated, victim)) == ("default", True)
     world.state.set_job(replace(world.job("d"), started_at=world.now - 3600 * 50))
     long = rule_of(world, p=SEAT)
-    (victim,) = long.every().values()
-    assert long.why(seated, victim).endswith("; it loses 200 GPU-h of work")
+    (victim,) = long.running.every().values()
+    assert reason_of(long, seated, victim).endswith("; it loses 200 GPU-h of work")
 
 
 def test_room_is_served_in_the_pool_of_the_seat_and_yielded_to_who_is_owed_it() -> None:
@@ -269,9 +272,18 @@ def test_room_is_served_in_the_pool_of_the_seat_and_yielded_to_who_is_owed_it() 
     far = rule_of(world, p=replace(SEAT, pool="far"))
     assert not far.serves(seated, node)
     ids = [JobId(name) for name in "pqrs"]
-    assert [rule.yields_to(seated)(each) for each in ids] == [False, True, False, True]
-    assert [rule.yields_to(borrower)(each) for each in ids] == [False, False, False, True]
-    assert [rule.yields_to(other)(each) for each in ids] == [False, True, False, False]
+    assert [yields_to(world.state, rule.seating, seated)(each) for each in ids] == [False, True, False, True]
+    assert [yields_to(world.state, rule.seating, borrower)(each) for each in ids] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert [yields_to(world.state, rule.seating, other)(each) for each in ids] == [False, True, False, False]
+
+
+def moves(world: Tenants, rule: Reclaim, job: Job, *, seated: bool) -> dict[JobId, Victim]:
+    return movable(Turn(world.state, world.settings, world.now), rule, job, seated=seated)
 
 
 MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = {
@@ -302,18 +314,18 @@ def test_job_may_go_elsewhere_for_a_larger_one(
     job = world.job("d")
     world.state.set_job(replace(job, spec=replace(job.spec, **spec), **fields))
     rule, asks = rule_of(world), waits(world, **{"gpus": 4, **taker})
-    assert set(rule.movable(asks, seated=False)) == ({JobId("d")} if may else set())
-    assert rule.movable(asks, seated=True) == {}
+    assert set(moves(world, rule, asks, seated=False)) == ({JobId("d")} if may else set())
+    assert moves(world, rule, asks, seated=True) == {}
 
 
 def test_job_with_a_seat_goes_elsewhere_after_its_time_and_not_again_within_an_hour() -> None:
     least = MinRuntime(150.0)
     world = busy(4, queue(4, min_runtime_s=least))
     rule, asks = rule_of(world), waits(world, gpus=8)
-    assert (rule.movable(asks, seated=True), rule.next_at) == ({}, world.now + 50.0)
+    assert (moves(world, rule, asks, seated=True), rule.next_at) == ({}, world.now + 50.0)
     world.now += 50
-    assert set(rule_of(world).movable(asks, seated=True)) == {JobId("d")}
-    assert rule_of(world).movable(asks, seated=False) == {}
+    assert set(moves(world, rule_of(world), asks, seated=True)) == {JobId("d")}
+    assert moves(world, rule_of(world), asks, seated=False) == {}
     task = world.state.work.round_of(world.job("d"))[0]
     for ago_s, may in ((MOVED_AGAIN_S - 0.5, False), (MOVED_AGAIN_S, True)):
         world.state.set_task(
@@ -326,7 +338,7 @@ def test_job_with_a_seat_goes_elsewhere_after_its_time_and_not_again_within_an_h
             )
         )
         rule = rule_of(world)
-        assert bool(rule.movable(asks, seated=True)) is may
+        assert bool(moves(world, rule, asks, seated=True)) is may
         assert rule.next_at == (inf if may else world.now + 0.5)
 
 
@@ -334,9 +346,9 @@ def test_job_with_a_seat_goes_elsewhere_after_its_time_and_not_again_within_an_h
 def test_job_of_the_same_queue_goes_elsewhere_for_no_lower_one(mine: int, theirs: int, may: bool) -> None:
     world = busy(2, priority=theirs)
     asks = waits(world, queue="dev", priority=mine)
-    assert set(rule_of(world).movable(asks, seated=False)) == ({JobId("d")} if may else set())
+    assert set(moves(world, rule_of(world), asks, seated=False)) == ({JobId("d")} if may else set())
     other = waits(world, "q", priority=mine)
-    assert set(rule_of(world).movable(other, seated=False)) == {JobId("d")}, (
+    assert set(moves(world, rule_of(world), other, seated=False)) == {JobId("d")}, (
         "of another queue it may be lower"
     )
 
@@ -350,5 +362,5 @@ def test_job_that_has_had_more_service_gives_way_in_a_queue_by_service() -> None
     rule = rule_of(world)
     (victim,) = rule.victims_of(asks).values()
     assert victim.priority < -1000, "who has had the most goes first"
-    assert not rule.reclaims(asks, victim)
-    assert "which has had less GPU time in queue dev" in rule.why(asks, victim)
+    assert not is_reclaimed(rule, asks, victim)
+    assert "which has had less GPU time in queue dev" in reason_of(rule, asks, victim)

@@ -1,4 +1,4 @@
-"""The cheapest jobs whose end gives back enough, against all choices there are."""
+"""The cheapest jobs whose end gives back enough, compared with all choices."""
 
 from itertools import combinations
 
@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.policy.room.knapsack import NOBODY, Item, Victim, bound_of, cheapest, enough, fractional, worth
+from mesos_gpu.policy.room.knapsack import (
+    NO_PRIORITY,
+    Item,
+    Victim,
+    bound_of,
+    cheapest,
+    fractional,
+    least_priority,
+    worth,
+)
 
 AMOUNTS = st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(0, 2))
 LACKS = st.tuples(st.integers(-2, 12), st.integers(-2, 20), st.integers(-2, 6))
@@ -45,12 +54,12 @@ def test_bound_of_victims_is_below_every_choice(lack: tuple[int, ...], some: lis
     assert (bound is None) == (chosen is None)
     if bound is not None and chosen is not None:
         assert (bound.priority, bound.cost) <= worth(chosen)[:2]
-        assert bound.priority == worth(chosen)[0] == enough(lack, some)
+        assert bound.priority == worth(chosen)[0] == least_priority(lack, some)
 
 
 def test_cheapest_victims_are_none_where_nothing_is_lacking() -> None:
     assert cheapest((0, -5), [Item(Victim(JobId("j"), 0, 1), (1, 1))]) == ()
-    assert enough((0, -5), []) == NOBODY
+    assert least_priority((0, -5), []) == NO_PRIORITY
     assert fractional(0, []) == 0
     assert fractional(3, [(1.0, 2, 2)]) is None
 

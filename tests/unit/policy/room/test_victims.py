@@ -16,8 +16,8 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.room.knapsack import NOBODY, Bound, Victim, worth
-from mesos_gpu.policy.room.preemption import Rule, grounds, least_of, plan, plan_of_one
+from mesos_gpu.policy.room.knapsack import NO_PRIORITY, Bound, Victim, worth
+from mesos_gpu.policy.room.preemption import Rule, least_of, nodes_of_plan, plan, plan_of_one
 from mesos_gpu.policy.sharing.parts import unshared
 from mesos_gpu.testing.builders import gpu, request
 from tests.unit.policy.worlds import World, worlds
@@ -115,7 +115,7 @@ def test_victims_for_several_tasks_make_room_and_are_nearly_always_the_cheapest(
             plans += bool(best)
             dearer += worth(chosen) != worth(best)
             ended = {victim.job_id for victim in chosen}
-            assert grounds(ask, tasks, nodes, chosen) == plain_grounds(ask, tasks, nodes, ended)
+            assert nodes_of_plan(ask, tasks, nodes, chosen) == plain_grounds(ask, tasks, nodes, ended)
             if not ask.gpu.models:
                 assert plan(ask, tasks, nodes, victims, lambda some: False) == (None if chosen else ())
                 assert plan(ask, tasks, nodes, victims, lambda some: True) == chosen
@@ -153,7 +153,7 @@ def test_least_cost_of_room_is_that_of_parts_of_the_cheapest() -> None:
     node = ground(
         holds("a", 0, 1), holds("b", 2), holds("b", 3), holds("other", 4), holds(None, 5), holds("a")
     )
-    assert least_of(2, 2, node, victims) == least_of(1, 2, node, victims) == Bound(NOBODY, 0)
+    assert least_of(2, 2, node, victims) == least_of(1, 2, node, victims) == Bound(NO_PRIORITY, 0)
     assert least_of(1, 0, node, victims) == Bound(1, 6), "no less than the cheapest"
     assert least_of(3, 1, node, victims) == Bound(1, 6)
     assert least_of(3, 0, node, victims) == Bound(1, 6 + 5 - 1)
@@ -161,7 +161,7 @@ def test_least_cost_of_room_is_that_of_parts_of_the_cheapest() -> None:
     assert least_of(5, 0, node, victims) is None
     assert least_of(3, 0, ground(holds("b", 0)), victims) is None
     share = Share(1, 1, 1, Method.TURNS)
-    assert least_of(9, 0, ground(holds("a", 0, share=share)), victims) == Bound(NOBODY, 0)
+    assert least_of(9, 0, ground(holds("a", 0, share=share)), victims) == Bound(NO_PRIORITY, 0)
 
 
 def test_ports_that_victims_hold_make_room_for_tasks_that_take_one_each() -> None:

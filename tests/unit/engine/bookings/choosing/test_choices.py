@@ -9,7 +9,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.indexes.provisional import Provisional
 from mesos_gpu.errors import Conflict, NotAccepted
 from mesos_gpu.model.bookings.booking import Booking, BookingState, Place
-from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.notice import NoticeReason
@@ -106,6 +106,23 @@ def test_booking_displaces_who_can_be_told_before_who_cannot() -> None:
     world.now += 1800
     world.book(gpus=2, begins="12:35")
     assert chosen(world) == cards("n2", 0, 1)
+
+
+def test_booking_of_several_nodes_displaces_a_gang_once() -> None:
+    """A gang has a card of n1 and of n2, so n2 costs less than n3 once the gang leaves n1."""
+    world = made(n1=2)
+    on(world, "one", *cards("n1", 0), **STOPPABLE)
+    on(world, "short", *cards("n1", 1))
+    world.up("n2", 2)
+    on(world, "two", *cards("n2", 0), **STOPPABLE)
+    world.obey(world.feed(ev.KillRequested(JobId("short"))))
+    on(world, "gang", *cards("n1", 1), *cards("n2", 1), **{**STOPPABLE, "tasks": 2, "gpus": 1})
+    world.up("n3", 2)
+    on(world, "three", *cards("n3", 0, 1), **STOPPABLE)
+    for name, run_s in {"one": 10, "two": 200, "gang": 200, "three": 250}.items():
+        world.state.set_job(replace(world.job(name), started_at=world.now - run_s))
+    world.book(nodes=2, gpus=2)
+    assert chosen(world) == cards("n1", 0, 1) + cards("n2", 0, 1)
 
 
 def test_booking_takes_idle_cards_before_those_of_others() -> None:

@@ -9,7 +9,7 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.bookings.beginning import begin, is_to_begin, lacking_words, offered_at
-from mesos_gpu.engine.bookings.telling import goes_on, on_places, tell_at, tell_end_at
+from mesos_gpu.engine.bookings.notices import end_notice_at, goes_on, notice_at, on_places
 from mesos_gpu.engine.bookings.using import charge, count_used, counted_up, idle_gpu_ms, purged_at
 from mesos_gpu.engine.calendar.booked import (
     Booked as Bookings,
@@ -352,9 +352,9 @@ def test_jobs_on_places_are_those_that_may_still_be_there_at_the_begin(world: Bo
 
 def test_jobs_are_told_their_lead_before_the_begin_and_the_end(world: Booked) -> None:
     turn, job = turn_of(world), job_of(kill_grace_s=10.0, notice_s=20.0, preemptible=True)
-    assert (tell_at(turn, BOOKED, job), tell_end_at(turn, BOOKED, job)) == (BEGINS - 30.0, ENDS - 30.0)
+    assert (notice_at(turn, BOOKED, job), end_notice_at(turn, BOOKED, job)) == (BEGINS - 30.0, ENDS - 30.0)
     over = replace(BOOKED, spec=replace(SPEC, overrun=True))
-    assert tell_end_at(turn, over, job) == inf
+    assert end_notice_at(turn, over, job) == inf
     named = job_of(booking="b1", preemptible=True)
     assert [goes_on(over, each) for each in (job, named, job_of())] == [True, False, False]
     assert not goes_on(BOOKED, job)

@@ -1,4 +1,4 @@
-"""Who is told to end for a booking, or at its end, and who goes on after all."""
+"""Notices of bookings: to jobs that end for the begin of one, or at its end."""
 
 from collections.abc import Collection, Iterable
 from math import inf
@@ -13,46 +13,49 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
 
-SLACK_S: Final = 2.0  # so late may a match be
+SLACK_S: Final = 2.0  # greatest delay of a match
 
 
-def tell_at(turn: Turn, booking: Booking, job: Job) -> float:
-    """When a job is to be told, so that it has ended when a booking begins."""
+def notice_at(turn: Turn, booking: Booking, job: Job) -> float:
+    """Return when a job gets notice so that it has ended when a booking begins, in seconds since the epoch."""
     return booking.begins - lead_of(turn.state, turn.settings, job)
 
 
-def tell_end_at(turn: Turn, booking: Booking, job: Job) -> float:
-    """When a job that runs on a booking is to be told, so that it has ended when that ends; infinite: it goes on."""
+def end_notice_at(turn: Turn, booking: Booking, job: Job) -> float:
+    """Return when a job on a booking gets notice so that it has ended with the booking, in seconds since the epoch.
+
+    Infinity if the job goes on.
+    """
     return inf if goes_on(booking, job) else booking.ends - lead_of(turn.state, turn.settings, job)
 
 
 def on_places(turn: Turn, booking: Booking, places: Collection[Place]) -> dict[JobId, Job]:
-    """The jobs that hold GPUs at some places, may not use the booking, and are not sure to end before it begins."""
+    """Return the jobs that hold GPUs of some places, may not use the booking, and may not have ended at its begin."""
     held = others_on(turn.state, booking, [gpu for place in places for gpu in place.gpus])
     return {job.id: job for job in held if ends_by_limit(turn.state, turn.now, job) > booking.begins}
 
 
 def goes_on(booking: Booking, job: Job) -> bool:
-    """Whether a job goes on after the end of a booking, as one that borrows."""
+    """Return whether a job goes on after the end of a booking, as a borrower."""
     return booking.spec.overrun and job.spec.preemptible and job.spec.booking is None
 
 
-def is_told(turn: Turn, job: Job) -> bool:
-    """Whether a job knows that it ends for a booking, or at the end of one."""
+def has_notice(turn: Turn, job: Job) -> bool:
+    """Return whether a job has a notice that stands for the begin or the end of a booking."""
     standing = notices.stands(turn, job)
     return standing is not None and standing.reason is NoticeReason.CALENDAR
 
 
 def call_off(turn: Turn, jobs: Iterable[Job], why: str) -> None:
-    """Let those of some jobs go on that were told to end for a booking, and that no booking needs to end now.
+    """Call off the notices of jobs that no booking needs to end any more.
 
     Args:
-        turn: The step. Its bookings are as they are from now on.
-        jobs: Who may have been told for what has changed.
-        why: What has changed, in words.
+        turn: Turn of the engine, whose bookings have changed already.
+        jobs: Jobs that may have a notice because of the changed booking.
+        why: Change of the booking, in words.
     """
     for job in jobs:
-        if is_told(turn, job) and _may_go_on(turn, job):
+        if has_notice(turn, job) and _may_go_on(turn, job):
             notices.recall(turn, job, why, of=(NoticeReason.CALENDAR,))
 
 
@@ -64,9 +67,9 @@ def _may_go_on(turn: Turn, job: Job) -> bool:
 
 
 def _ends_for(turn: Turn, booking: Booking, job: Job) -> bool:
-    """Whether a booking has a job end now: for its begin, or with it."""
+    """Return whether a booking has a job end now, for its begin or with its end."""
     if job in jobs_of(turn.state, booking):
-        return booking.is_active and turn.now >= tell_end_at(turn, booking, job)
+        return booking.is_active and turn.now >= end_notice_at(turn, booking, job)
     if job.id not in on_places(turn, booking, booking.places):
         return False
-    return turn.now >= tell_at(turn, booking, job) - SLACK_S
+    return turn.now >= notice_at(turn, booking, job) - SLACK_S
