@@ -11,7 +11,7 @@ from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, 
 
 
 def _limits_are_missing_in_plans(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Backlog, "shortages", lambda backlog, job: [])
+    patch.setattr(Backlog, "shortages", lambda backlog, job: {})
 
 
 def _lend_limits_hold_at_starts_alone(patch: pytest.MonkeyPatch) -> None:
