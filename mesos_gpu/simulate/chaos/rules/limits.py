@@ -9,7 +9,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.model.tenancy import NO_LIMITS, LineOrder, OnEmpty, QueueDocument, Stop
+from mesos_gpu.model.tenancy import NO_LIMITS, LineOrder, OnEmpty, Stop
 from mesos_gpu.simulate.chaos.account import Account, launch_of
 from mesos_gpu.simulate.chaos.rules import bookings, stops, tree
 from mesos_gpu.simulate.chaos.violation import Violation
@@ -53,7 +53,9 @@ def _lets_in(account: Account, job: Job, pool: str) -> bool:
         if each.max_running == 0 or (each.max_gpus is not None and cost > each.max_gpus * WHOLE):
             return False
     amount = tree.capacity(account, pool)
-    kept = kept_from(job.spec.queue, tree.scaled(document, pool, amount), _lend_limits(document, pool), {})
+    kept = tree.kept_from(
+        job.spec.queue, tree.scaled(document, pool, amount), tree.lend_limits(document, pool), {}
+    )
     if cost + kept > amount:
         return False
     shapes = any(guarantee.shapes for spec in specs for guarantee in spec.guarantee_gpus.values())
@@ -152,29 +154,6 @@ def seated(account: Account) -> None:
 # --- lend limits
 
 
-def kept_from(queue: str, owed: Mapping[str, int], lent: Mapping[str, int], held: Mapping[str, int]) -> int:
-    """Return what other queues keep idle of a pool by their lend limits, which no job of a queue may take.
-
-    Args:
-        queue: Path of the queue.
-        owed: Guarantee of each queue.
-        lent: Lend limit of each queue that has one.
-        held: Amount that each queue holds, with all queues below it.
-    """
-
-    def keeps(path: str) -> int:
-        own = max(0, owed.get(path, 0) - lent[path] - held.get(path, 0)) if path in lent else 0
-        return max(own, sum(map(keeps, tree.below(path, owed))))
-
-    own = {*tree.lineage(queue)}
-    return sum(keeps(each) for path in (*own, "") for each in tree.below(path, owed) if each not in own)
-
-
-def _lend_limits(document: QueueDocument, pool: str) -> Mapping[str, int]:
-    limits = ((path, spec.lend_limit_gpus.get(pool)) for path, spec in document.queues.items())
-    return {path: milli for path, milli in limits if milli is not None}
-
-
 def resized(account: Account, task: Task, wanted: Resize, now: float) -> None:
     """Take in the share that a task is asked to have; check that limits leave room for a larger one."""
     before = 0 if task.job_id is None else tree.cost_of(account, task)
@@ -194,14 +173,10 @@ def lent_by_launches(account: Account, launched: Iterable[JobId], now: float) ->
 
 def lent(account: Account, task: Task, job_id: JobId, now: float) -> None:
     """Check that what queues do not lend stays free beside a task that was launched, or that gets a larger share."""
-    job, pool, document = account.disk.jobs[job_id], tree.pool_where(account, task), account.queues
-    given = _lend_limits(document, pool)
-    if not given or not task.gpus or bookings.is_on(account, task, job):
+    job, pool = account.disk.jobs[job_id], tree.pool_where(account, task)
+    if not task.gpus or bookings.is_on(account, task, job):
         return
-    amount = tree.sound(account, pool)
-    held = {path: tree.held(account, path, pool, now) for path in document.queues}
-    free = amount - sum(milli for path, milli in held.items() if "/" not in path)
-    kept = kept_from(job.spec.queue, tree.scaled(document, pool, amount), given, held)
+    free, kept = tree.beside_lenders(account, job.spec.queue, pool, now)
     if kept and free < kept:
         words = f"{free} thousandths of pool {pool} are free beside {task.id} of {job.spec.queue}, and {kept} are kept"
         raise Violation("nothing is lent beyond a lend limit", words, task.id)
@@ -307,13 +282,9 @@ def _bounds(account: Account, job: Job, pool: str, now: float) -> Iterator[Bound
     if limit is not None and job.spec.queue not in document.queues:
         holding = tree.holding(account, job.spec.queue, now)
         yield Bound(limit * WHOLE, job.spec.gpu_milli_in_all, _held_by(account, holding, pool))
-    if given := _lend_limits(document, pool):
-        amount, held = (
-            tree.sound(account, pool),
-            {p: tree.held(account, p, pool, now) for p in document.queues},
-        )
-        kept = kept_from(job.spec.queue, tree.scaled(document, pool, amount), given, held)
-        yield Bound(amount - kept, cost, _held_by(account, _holding(account, now), pool))
+    if tree.lend_limits(document, pool):
+        _, kept = tree.beside_lenders(account, job.spec.queue, pool, now)
+        yield Bound(tree.sound(account, pool) - kept, cost, _held_by(account, _holding(account, now), pool))
     user = _user(job)
     limits = document.users.get(user) or document.users.get("*")
     if limits is None:

@@ -374,7 +374,8 @@ def _was_before(account: Account, other: Job, job: Job) -> bool:
 
 
 def _is_at_limit(account: Account, job: Job, agents: list[Agent], launched: set[JobId], now: float) -> bool:
-    """Whether a limit, which may be newer than the plan, lets a job start nowhere yet, whoever was launched."""
+    """Return whether a limit, or what queues lend, lets a job start nowhere yet, whatever was launched; either may be
+    newer than the plan."""
     document = account.queues
     for pool in {tree.pool_of(document, agent) for agent in agents} if document.version else ():
         cost = tree.dearest(account, job.spec, pool)
@@ -388,6 +389,9 @@ def _is_at_limit(account: Account, job: Job, agents: list[Agent], launched: set[
             )
             if limit is not None and held + cost > limit:
                 return True
+        free, kept = tree.beside_lenders(account, job.spec.queue, pool, now, launched)
+        if kept and free < kept + cost:
+            return True
     return False
 
 

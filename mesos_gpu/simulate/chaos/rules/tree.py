@@ -1,7 +1,8 @@
 """What a document of queues says of the nodes that there are, worked out apart from the engine."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
@@ -203,9 +204,9 @@ def holding(account: Account, path: str, now: float) -> list[Task]:
     ]
 
 
-def held(account: Account, path: str, pool: str, now: float) -> int:
-    """Thousandths of cost that a queue holds of a pool."""
-    tasks = holding(account, path, now)
+def held(account: Account, path: str, pool: str, now: float, but: Collection[JobId] = ()) -> int:
+    """Return what a queue holds of a pool, in thousandths of cost, without some jobs."""
+    tasks = (each for each in holding(account, path, now) if each.job_id not in but)
     return sum(cost_of(account, task) for task in tasks if pool_where(account, task) == pool)
 
 
@@ -257,6 +258,53 @@ def sound(account: Account, pool: str) -> int:
 
 
 # --- the line
+
+
+# --- lend limits
+
+
+def kept_from(queue: str, owed: Mapping[str, int], lent: Mapping[str, int], held: Mapping[str, int]) -> int:
+    """Return what other queues keep idle of a pool by their lend limits, which no job of a queue may take.
+
+    Args:
+        queue: Path of the queue.
+        owed: Guarantee of each queue.
+        lent: Lend limit of each queue that has one.
+        held: Amount that each queue holds, with all queues below it.
+    """
+
+    def keeps(path: str) -> int:
+        own = max(0, owed.get(path, 0) - lent[path] - held.get(path, 0)) if path in lent else 0
+        return max(own, sum(map(keeps, below(path, owed))))
+
+    own = {*lineage(queue)}
+    return sum(keeps(each) for path in (*own, "") for each in below(path, owed) if each not in own)
+
+
+def lend_limits(document: QueueDocument, pool: str) -> Mapping[str, int]:
+    """Return the lend limit of each queue that has one for a pool, in thousandths of cost."""
+    limits = ((path, spec.lend_limit_gpus.get(pool)) for path, spec in document.queues.items())
+    return {path: milli for path, milli in limits if milli is not None}
+
+
+def beside_lenders(
+    account: Account, queue: str, pool: str, now: float, but: Collection[JobId] = ()
+) -> tuple[int, int]:
+    """Return what is free of a pool, and what lend limits keep from the jobs of a queue, in thousandths of cost.
+
+    Args:
+        account: Account of the scheduler.
+        queue: Path of the queue.
+        pool: Name of the pool.
+        now: Seconds since the epoch.
+        but: Jobs whose tasks do not count.
+    """
+    document, amount = account.queues, sound(account, pool)
+    if not (given := lend_limits(document, pool)):
+        return amount, 0
+    held_by = {path: held(account, path, pool, now, but) for path in document.queues}
+    free = amount - sum(milli for path, milli in held_by.items() if "/" not in path)
+    return free, kept_from(queue, scaled(document, pool, amount), given, held_by)
 
 
 def comes_after(job: Job, other: Job) -> bool:
