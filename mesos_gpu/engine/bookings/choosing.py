@@ -63,7 +63,7 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
     turn.state.calendar.provisional = now
     if now.is_soon(turn.now):
         for node in turn.state.cluster.nodes.values():
-            backlog.capacity(
+            backlog.nodes.capacity(
                 node
             )  # what is offered is remembered, if it is not offered when nodes are chosen
 
@@ -296,7 +296,7 @@ class _Choice:
 
     def _capacity(self, booking: Booking, node: Node) -> NodeCapacity:
         """What a node has. GPUs that nobody holds are free there, too, while the master is asked for no offers."""
-        turn, capacity = self.turn, self.backlog.capacity(node)
+        turn, capacity = self.turn, self.backlog.nodes.capacity(node)
         if is_asked(turn.state, self._role(booking)):
             return capacity
         known = {gpu.id for gpu in capacity.gpus}

@@ -243,7 +243,8 @@ def _queue_view(
     coming = Coming(state, settings, now)
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming, until=job.id)
     forecast.before(job.id)
-    wait = forecast.wait_of(job)
+    barriers = forecast.backlog.barriers
+    wait = barriers.wait_of(job)
     ending = _ending_for(state, job)
     estimate = forecast.estimate(job)
     if estimate.at is None:
@@ -252,13 +253,13 @@ def _queue_view(
         position=forecast.place_of(job.id),
         limit=wait.words if wait is not None else "",
         stage=wait.stage if wait is not None else Stage.QUEUE_LIMIT,
-        never=forecast.beyond_limit(job),
+        never=barriers.beyond(job),
         estimate=estimate,
         ending=tuple(sorted({str(other.id) for _, other in ending})),
         ended_by=max((_ends_by(task, other) for task, other in ending), default=None),
         owed=coming.owed(forecast.backlog, job),
     )
-    return view, forecast.kept_from(job), forecast.backlog.open_pools(job)
+    return view, forecast.kept_from(job), barriers.open_pools(job)
 
 
 def _ending_for(state: State, job: Job) -> list[tuple[Task, Job]]:

@@ -96,11 +96,11 @@ class Planner:
 
     def _stopping(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan in which nobody goes elsewhere."""
-        limits = self._backlog.shortages(job)
+        limits = self._backlog.barriers.shortages(job)
         if not limits and self._is_plain(job, request) and not self._order.kept_for(job.id):
             return self._on_one(job, request)
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
-        if not limits and self._backlog.over_limit(job):
+        if not limits and self._backlog.barriers.over_limit(job):
             # It waits for a seat, so only the end of a job with one helps it.
             jobs = self._turn.state.work.jobs
             victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
@@ -144,7 +144,7 @@ class Planner:
         its queue is ended at another cost for it."""
         if job.spec.tasks > 1 or not request.gpu.count or request.gpu.share is not None:
             return False
-        return not (self._backlog.attained.orders(job) or self._backlog.over_limit(job))
+        return not (self._backlog.attained.orders(job) or self._backlog.barriers.over_limit(job))
 
     def room_for(self, job: Job, request: Request) -> AgentId | None:
         """Where there is room for a job when those have ended that are told to, beside the jobs for which they end, and
@@ -240,7 +240,9 @@ class Planner:
         """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
         ended = {victim.job_id for victim in chosen}
         pools = {self._rule.pool_where(victim.job_id) for victim in chosen}
-        return self._seating.would_seat(job, ended, pools) and self._backlog.has_room_without(job, ended)
+        return self._seating.would_seat(job, ended, pools) and self._backlog.barriers.has_room_without(
+            job, ended
+        )
 
     def nodes(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim], yields: Callable[[JobId], bool]
@@ -261,7 +263,7 @@ class Planner:
         """The node as one of `nodes`; None: it could not serve the job."""
         backlog, rule, job = self._backlog, self._rule, ask.job
         self.looked_at += 1
-        if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
+        if node.id in self.closed or not rule.serves(job, node.id) or not backlog.nodes.serves(job, node):
             return None
         if ask.pools is not None and rule.pool_of(node.id) not in ask.pools:
             return None
@@ -269,15 +271,15 @@ class Planner:
         held = tuple([each for each in capacity.allocations if each.job_id in ask.victims])
         if len(capacity.gpus) + sum(len(each.gpus) for each in held) < ask.request.gpu.count:
             return None
-        if not backlog.new_enough(job, node):
+        if not backlog.nodes.new_enough(job, node):
             return None
         kept = [
             each
-            for each in backlog.kept_by_others(job, node)
+            for each in backlog.reservations.kept_by_others(job, node)
             if each.booking or (each.job_id not in self._served and not ask.yields(each.job_id))
         ]
         capacity = self._with(capacity, held)
-        if (ports := backlog.ports_for(job, node)) is not None:
+        if (ports := backlog.nodes.ports_for(job, node)) is not None:
             capacity = replace(capacity, ports=ports)
         if not may_have_ports(job, capacity):
             return None
@@ -289,14 +291,14 @@ class Planner:
         These are pools whose limits leave room for it, the one where it runs, and pools whose limits would leave room
         if jobs ended. For a job that waits for a seat they are all pools of its victims; `_seats` checks their limits.
         """
-        pools = self._backlog.open_pools(job)
+        pools = self._backlog.barriers.open_pools(job)
         if pools is None:
             return None
         if job.state is not JobState.PENDING:
             return pools | {self._seating.ground.granted(job)[0]}
-        if limits := self._backlog.shortages(job):
+        if limits := self._backlog.barriers.shortages(job):
             return frozenset(limits)
-        if self._backlog.over_limit(job):
+        if self._backlog.barriers.over_limit(job):
             return frozenset(self._rule.pool_where(job_id) for job_id in victims)
         return pools
 
@@ -311,7 +313,7 @@ class Planner:
         """The node when all that is told to end has ended; what that frees for a job that waits is kept for it."""
         known = self._capacities.get(node.id)
         if known is None:
-            known = self._backlog.capacity(node)
+            known = self._backlog.nodes.capacity(node)
             known = known.without([each for each in known.allocations if each.job_id in self._ending])
             self._capacities[node.id] = known
         return known
@@ -377,7 +379,7 @@ class Elsewhere:
 
     def find(self, job: Job, request: Request) -> Plan | None:
         """The cheapest moves that make room for a job that asks for whole GPUs; None: there are none."""
-        if job.spec.is_share or job.spec.ports or self._backlog.over_limit(job):
+        if job.spec.is_share or job.spec.ports or self._backlog.barriers.over_limit(job):
             return None
         seated = self._seating.seat_for(job) is not None
         movable = self._rule.movable(job, seated=seated) if seated or job.spec.tasks == 1 else None

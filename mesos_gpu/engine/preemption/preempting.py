@@ -126,10 +126,10 @@ class _Plans:
             return True
         if not rule.could_take(job) or self._waits(job):
             return True
-        limits = backlog.shortages(job)
-        if not limits and not backlog.may_be_seated(job):
+        limits = backlog.barriers.shortages(job)
+        if not limits and not backlog.barriers.may_be_seated(job):
             return True
-        if self._made and backlog.is_limited(job):
+        if self._made and backlog.barriers.bounds(job):
             return True  # what was planned before counts against its limit only once it is kept
         self.are_many = self._made >= (_MOST_PLANS if self._planner.looked_at < _MOST_LOOKED_AT else 1)
         if self.are_many or len(self._tried) >= _MOST_TRIED:

@@ -6,12 +6,14 @@ from functools import partial
 from itertools import chain
 from math import ceil, inf
 
+from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.indexes.leaves import rank_in_leaf, ruled_as
 from mesos_gpu.engine.queue.budgets import Budgets
-from mesos_gpu.engine.queue.held import Held, has_room
+from mesos_gpu.engine.queue.held import Held, Lending, has_room
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.room.given_up import precedes
+from mesos_gpu.engine.room.kept import Kept
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
@@ -25,11 +27,13 @@ from mesos_gpu.policy.room.preemption import Shortage
 from mesos_gpu.policy.room.reservation import ends_by
 from mesos_gpu.policy.tenancy.tree import Bound, lineage
 
-Reservations = Sequence[Reservation]
-
 
 class Barriers:
-    """Valid as long as what is held changes only by what the match takes."""
+    """List of what blocks jobs during one match.
+
+    Attributes:
+        lending: Lend limits of queues.
+    """
 
     def __init__(
         self,
@@ -38,40 +42,60 @@ class Barriers:
         now: float,
         attained: Attained,
         standing: Standing | None,
+        kept: Kept,
+        booked: Booked,
         aging_step_s: float = inf,
     ) -> None:
-        """Look at nothing yet. The arguments are those of `Backlog`, and one of its settings."""
+        """Decide nothing yet.
+
+        Args:
+            state: State of the engine.
+            held: Holdings of queues and users, kept up to date by the ledger of the match.
+            now: Seconds since the epoch.
+            attained: Order of queues by attained service.
+            standing: Capacity of pools; None if it is unknown, and lend limits keep nothing.
+            kept: Reservations of the match.
+            booked: Bookings of the match.
+            aging_step_s: Seconds of wait that are worth one step of priority.
+        """
         self._rank = partial(rank_in_leaf, now=now, step_s=aging_step_s)
-        self._state, self._held, self._now, self._standing = state, held, now, standing
-        self._attained = attained
+        self._state, self._held, self._now, self._attained = state, held, now, attained
+        self._kept, self._booked = kept, booked
         self._tree = held.tree
         self._budgets = Budgets(state, now)
+        self.lending = Lending(state, held, None if standing is None else standing.amount)
         self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
         self._known: dict[Hashable, Wait | None] = {}
-        self._known_at: tuple[int, Reservations] = -1, ()
+        self._known_at: tuple[int, Sequence[Reservation]] = -1, ()
         self._rules: dict[Hashable, Wait | None] = {}
         self._rules_at = -1
 
-    def wait_of(self, job: Job, reservations: Reservations) -> Wait | None:
-        """Why a job may not start now; None: it may, as far as limits go.
+    def over_limit(self, job: Job) -> bool:
+        """Return whether anything of the list blocks a job."""
+        return self.wait_of(job) is not None
 
-        Args:
-            job: One that waits.
-            reservations: What is kept of limits for jobs before it.
-        """
+    def wait_of(self, job: Job) -> Wait | None:
+        """Return why a job may not start though there be room; None if limits and rules let it start."""
+        if job.spec.booking is not None and (wait := self._booked.wait_of(job)):
+            return wait
         revision, last = self._known_at
-        if revision != self._held.revision or last is not reservations:
+        if revision != self._held.revision or last is not self._kept.every:
             self._known.clear()
-            self._known_at = self._held.revision, reservations
+            self._known_at = self._held.revision, self._kept.every
         if self._tree.is_flat and not self.bounds(job):
             return None
         key = self._kind(job)
         if key not in self._known:
-            self._known[key] = self.wait_of_rules(job) or self._wait_of_pools(job, reservations)
+            self._known[key] = self._wait_of_rules(job) or self._wait_of_pools(job)
         return self._known[key]
 
-    def wait_of_rules(self, job: Job) -> Wait | None:
-        """Why it may not start that no reservation could help; None: nothing of that kind."""
+    def rule_against(self, job: Job) -> Wait | None:
+        """Return why a job may not start that no reservation could help; None if there is no such reason."""
+        if job.spec.booking is not None:
+            return self._booked.rule_against(job)
+        return self._wait_of_rules(job)
+
+    def _wait_of_rules(self, job: Job) -> Wait | None:
         if self._tree.is_flat:
             return None
         if self._rules_at != self._held.revision:
@@ -105,7 +129,7 @@ class Barriers:
         if of_queue is not None and lacks_seat:
             yield of_queue
 
-    def _blockers_in(self, job: Job, pool: str, reservations: Reservations) -> Iterator[Wait]:
+    def _blockers_in(self, job: Job, pool: str, reservations: Sequence[Reservation]) -> Iterator[Wait]:
         """Yield what keeps a job waiting in one pool, the most decisive first."""
         held, cost = self._held, self._held.cost_of(job, pool)
         bounds = [each for each in self.bounds(job) if each.pool == pool]
@@ -139,44 +163,49 @@ class Barriers:
                 scopes, cost, lambda *owner: sums.jobs[owner], lambda *owner: sums.users[owner]
             )
 
-    def open_pools(self, job: Job, reservations: Reservations) -> frozenset[str]:
-        """The pools whose limits leave room for all of a job."""
+    def open_pools(self, job: Job) -> frozenset[str] | None:
+        """Return the pools whose limits leave room for all of a job; None if there are no pools."""
+        if not self._tree.document.pools:
+            return None
         pools = self._held.pools_of(job)
-        return frozenset(pool for pool in pools if self._wait_in(job, pool, reservations) is None)
+        if not job.spec.gpus:
+            return pools
+        return frozenset(pool for pool in pools if self._wait_in(job, pool) is None)
 
-    def pools_of_booked(self, job: Job, reservations: Reservations) -> frozenset[str]:
-        """The pools in which it may have what is booked for it: without a seat, and without waiting for its turn in an
-        order of pools, but within limits."""
-        waits = {pool: self._wait_in(job, pool, reservations) for pool in self._held.pools.every(job)}
+    def pools_of_booked(self, job: Job) -> frozenset[str]:
+        """Return the pools in which a job may have what is booked for it: within limits, but without a seat, and also
+        in pools that it may use only later."""
+        waits = {pool: self._wait_in(job, pool) for pool in self._held.pools.every(job)}
         return frozenset(pool for pool, w in waits.items() if w is None or w.stage is Stage.GUARANTEE)
 
-    def may_be_seated(self, job: Job, pool: str | None, reservations: Reservations) -> bool:
-        """Whether it could start if it had a seat, in any pool or in that one."""
-        wait = self.wait_of(job, reservations)
+    def may_be_seated(self, job: Job, pool: str | None = None) -> bool:
+        """Return whether a job could start if it had a seat, in any pool or in that one."""
+        if job.spec.booking is not None:
+            return False  # what is booked is no part of a guarantee while it lasts
+        wait = self.wait_of(job)
         if wait is not None and wait.stage not in (Stage.GUARANTEE, Stage.POOL):
             return False
         if not self._tree.document.pools:
             return True
         pools = self._held.pools_of(job) if pool is None else self._held.pools_of(job) & {pool}
-        waits = (self._wait_in(job, each, reservations) for each in pools)
+        waits = (self._wait_in(job, each) for each in pools)
         return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
 
-    def shortages(self, job: Job, reservations: Reservations) -> dict[str, list[Shortage]]:
+    def shortages(self, job: Job) -> dict[str, list[Shortage]]:
         """Return what a job lacks of limits, and which jobs would give it back by their ends.
 
         Args:
             job: Job that waits.
-            reservations: Reservations of jobs before it.
 
         Returns:
             Shortages by pool that it may use. Empty if no limit keeps it waiting, or if no end would help.
         """
-        if self.wait_of(job, reservations) is None:
+        if self.wait_of(job) is None:
             return {}
         everywhere = list(self._blockers(job))
         by_pool: dict[str, list[Shortage]] = {}
         for pool in sorted(self._held.pools_of(job)):
-            lacks = [wait.lack for wait in (*everywhere, *self._blockers_in(job, pool, reservations))]
+            lacks = [wait.lack for wait in (*everywhere, *self._blockers_in(job, pool, self._kept.every))]
             known = [lack for lack in lacks if lack is not None]
             if len(known) == len(lacks):
                 by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
@@ -199,10 +228,8 @@ class Barriers:
     def bounds_in(self, job: Job, pool: str) -> list[Bound]:
         """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
         bounds = [each for each in self.bounds(job) if each.pool == pool]
-        if pool in self._tree.lenders and self._standing is not None and job.spec.gpu_milli_in_all:
-            amount = self._standing.amount(pool)
-            bounds.append(Bound(ROOT, pool, amount - self._held.kept_from(job.spec.queue, pool, amount)))
-        return bounds
+        of_all = self.lending.bound(job, pool)
+        return bounds if of_all is None else [*bounds, of_all]
 
     def beyond(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so, or in other hours it is another."""
@@ -212,17 +239,9 @@ class Barriers:
         return whys[0] if whys and all(whys) else ""
 
     def may_hold(self, job: Job) -> list[str]:
-        """The pools that it may use now of which limits let it hold what it asks for, whatever others hold."""
+        """List the pools that a job may use now of which limits let it hold what it asks for, whatever others hold."""
         pools = self._held.pools_of(job)
-        return [pool for pool in pools if not self._beyond_in(job, pool) and self._is_lent(job, pool)]
-
-    def _is_lent(self, job: Job, pool: str) -> bool:
-        """Return whether the lend limits of other queues leave a job what it asks for while they hold nothing."""
-        if pool not in self._tree.lenders or self._standing is None:
-            return True
-        amount = self._standing.amount(pool)
-        kept = self._held.kept_from(job.spec.queue, pool, amount, at_most=True)
-        return not kept or kept + self._held.cost_of(job, pool) <= amount
+        return [p for p in pools if not self._beyond_in(job, p) and self.lending.ever_leaves_room(job, p)]
 
     def _beyond_in(self, job: Job, pool: str) -> str:
         wanted = self._held.cost_of(job, pool)
@@ -238,13 +257,13 @@ class Barriers:
             scopes = self._scopes[key] = scopes_of(self._tree, *key)
         return scopes
 
-    def _wait_of_pools(self, job: Job, reservations: Reservations) -> Wait | None:
-        """Why no pool that it may use has room in its limits; None: one has."""
+    def _wait_of_pools(self, job: Job) -> Wait | None:
+        """Return why limits leave no room in any pool that a job may use; None if one has room."""
         if not job.spec.gpu_milli_in_all:
             return None
         waits: list[Wait] = []
         for pool in sorted(self._held.pools_of(job)):
-            wait = self._wait_in(job, pool, reservations)
+            wait = self._wait_in(job, pool)
             if wait is None:
                 return None
             waits.append(wait)
@@ -252,10 +271,12 @@ class Barriers:
             return waits[0]
         return Wait(Stage.POOL, "; ".join(wait.words for wait in waits))
 
-    def _wait_in(self, job: Job, pool: str, reservations: Reservations) -> Wait | None:
-        return next(self._blockers_in(job, pool, reservations), None)
+    def _wait_in(self, job: Job, pool: str) -> Wait | None:
+        return next(self._blockers_in(job, pool, self._kept.every), None)
 
-    def _spare_beside(self, job: Job, pool: str, reservations: Reservations, cost: int) -> Spare | None:
+    def _spare_beside(
+        self, job: Job, pool: str, reservations: Sequence[Reservation], cost: int
+    ) -> Spare | None:
         """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
         ends_at = ends_by(job.spec, self._now)
         above = (*lineage(job.spec.queue), ROOT)
@@ -267,7 +288,7 @@ class Barriers:
                 if not (kept.is_given_up and precedes(self._state, job, kept, self._rank))
                 for spare in kept.spares
                 if spare.pool == pool and spare.queue in above and cost > spare.milli
-                if spare.queue != ROOT or not self.takes_own(job, kept)
+                if spare.queue != ROOT or not self.lending.takes_own(job, kept)
             ),
             None,
         )
@@ -288,26 +309,12 @@ class Barriers:
             pool: Name of the pool.
             cost: Thousandths of cost that the job takes beyond what it holds.
         """
-        free, kept = self._beside_lenders(job, pool)
+        free, kept = self.lending.beside(job, pool)
         lack = kept + cost - free
         if not kept or lack <= 0:
             return None
         words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
         return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus", lack=Lack(lack, ROOT, pool))
-
-    def _lack_of_lenders(self, job: Job, pool: str, cost: int) -> int:
-        """Return what others must give back before a job may start, thousandths of cost, for queues not to lend more
-        than their lend limits; 0 or less if it may start."""
-        free, kept = self._beside_lenders(job, pool)
-        return kept + cost - free if kept else 0
-
-    def _beside_lenders(self, job: Job, pool: str) -> tuple[int, int]:
-        """Return what is free of a pool and what lend limits keep of it from a job, thousandths of cost; zeros if no
-        queue has a lend limit there."""
-        if pool not in self._tree.lenders or self._standing is None:
-            return 0, 0
-        amount = self._standing.amount(pool)
-        return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
         """Return what the limits of a job leave to others if it still had ended tasks; None if they let it no more.
@@ -329,25 +336,6 @@ class Barriers:
             )
             for each in self.bounds(job)
             if tasks[each.pool]
-        )
-
-    def kind_of_lender(self, job: Job) -> Hashable:
-        """Return what jobs have in common for which `takes_own` is the same."""
-        spec = job.spec
-        of_queue = spec.queue, spec.gpu_milli_in_all, spec.gpu_model, self._held.revision
-        return of_queue if self._tree.lenders else None
-
-    def takes_own(self, job: Job, kept: Reservation) -> bool:
-        """Whether a job may take what is kept for another one that waits for queues to lend no more than they may:
-        their lend limits keep as much for the queue of the first one."""
-        other = self._state.work.jobs.get(kept.job_id) if self._tree.lenders else None
-        if other is None or self._standing is None:
-            return False
-        held, standing, own = self._held, self._standing, job.spec.queue
-        return any(
-            0 < held.cost_of(job, pool) <= held.kept_for(own, other.spec.queue, pool, standing.amount(pool))
-            and self._lack_of_lenders(other, pool, held.cost_of(other, pool)) > 0
-            for pool in held.pools_of(job) & self._tree.lenders & held.pools_of(other)
         )
 
     def _holds(self, bound: Bound) -> str:
