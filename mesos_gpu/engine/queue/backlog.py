@@ -6,12 +6,11 @@ from functools import cached_property, partial
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.barriers import Barriers
-from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
-from mesos_gpu.engine.queue.nodes import Nodes, Offered
+from mesos_gpu.engine.queue.nodes import Ends, Learn, Nodes, Offered
 from mesos_gpu.engine.queue.reserving import Reservations
 from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.room.given_up import given_up
@@ -103,7 +102,6 @@ class Backlog:
             self.attained,
             standing,
             kept,
-            self.booked,
             settings.queue.aging_step_s,
         )
         self.reservations = Reservations(

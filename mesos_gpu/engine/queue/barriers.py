@@ -1,35 +1,40 @@
-"""What keeps a job waiting though there were room for it: limits, and what queues and classes say."""
+"""List of what blocks jobs during one match, for placement, `why`, preemption and reclaim.
+
+The entries of the list are in `mesos_gpu.engine.queue.reasons`.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from functools import partial
 from itertools import chain
-from math import ceil, inf
+from math import inf
 
-from mesos_gpu.engine.calendar.booked import Booked
-from mesos_gpu.engine.indexes.leaves import rank_in_leaf, ruled_as
-from mesos_gpu.engine.queue.budgets import Budgets
-from mesos_gpu.engine.queue.held import Held, Lending, has_room
+from mesos_gpu.engine.indexes.leaves import ruled_as
+from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing
-from mesos_gpu.engine.room.given_up import precedes
+from mesos_gpu.engine.queue.reasons import (
+    BESIDE_BOOKED,
+    IN_ALL_POOLS,
+    IN_ONE_POOL,
+    Case,
+    Facts,
+    NotLent,
+    PoolLimit,
+)
 from mesos_gpu.engine.room.kept import Kept
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
-from mesos_gpu.model.shares.units import number_of
-from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
-from mesos_gpu.model.words import counted
-from mesos_gpu.policy.admission.limits import Lack, Scope, Wait, scopes_of, wait_of_queue, waits_of_scopes
+from mesos_gpu.policy.admission.limits import Wait
+from mesos_gpu.policy.admission.reasons import Reason
 from mesos_gpu.policy.capacity.node import Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
-from mesos_gpu.policy.room.reservation import ends_by
-from mesos_gpu.policy.tenancy.tree import Bound, lineage
+from mesos_gpu.policy.tenancy.tree import Bound
 
 
 class Barriers:
-    """List of what blocks jobs during one match.
+    """List of what blocks jobs, valid as long as holdings change only by what the match takes.
 
     Attributes:
         lending: Lend limits of queues.
@@ -43,7 +48,6 @@ class Barriers:
         attained: Attained,
         standing: Standing | None,
         kept: Kept,
-        booked: Booked,
         aging_step_s: float = inf,
     ) -> None:
         """Decide nothing yet.
@@ -55,113 +59,107 @@ class Barriers:
             attained: Order of queues by attained service.
             standing: Capacity of pools; None if it is unknown, and lend limits keep nothing.
             kept: Reservations of the match.
-            booked: Bookings of the match.
             aging_step_s: Seconds of wait that are worth one step of priority.
         """
-        self._rank = partial(rank_in_leaf, now=now, step_s=aging_step_s)
-        self._state, self._held, self._now, self._attained = state, held, now, attained
-        self._kept, self._booked = kept, booked
-        self._tree = held.tree
-        self._budgets = Budgets(state, now)
-        self.lending = Lending(state, held, None if standing is None else standing.amount)
-        self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
+        self._facts = Facts(state, held, now, attained, standing, kept, aging_step_s)
+        self.lending = self._facts.lending
+        self._state, self._held, self._kept, self._tree = state, held, kept, held.tree
         self._known: dict[Hashable, Wait | None] = {}
         self._known_at: tuple[int, Sequence[Reservation]] = -1, ()
         self._rules: dict[Hashable, Wait | None] = {}
         self._rules_at = -1
+
+    # --- the list
+
+    def _in_all(self, job: Job) -> Iterator[Reason[Case]]:
+        """Yield what blocks a job in all pools."""
+        case = Case(self._facts, job)
+        return chain.from_iterable(each.decide(case) for each in IN_ALL_POOLS)
+
+    def _beside_booked(self, job: Job) -> Iterator[Reason[Case]]:
+        """Yield what blocks a job everywhere but on what is booked for it."""
+        case = Case(self._facts, job)
+        return chain.from_iterable(each.decide(case) for each in BESIDE_BOOKED)
+
+    def _in_one(self, job: Job, pool: str, kept: Sequence[Reservation]) -> Iterator[Reason[Case]]:
+        """Yield what blocks a job in a pool beside reservations."""
+        case = Case(self._facts, job, pool, kept)
+        return chain.from_iterable(each.decide(case) for each in IN_ONE_POOL)
+
+    # --- what blocks a job now
 
     def over_limit(self, job: Job) -> bool:
         """Return whether anything of the list blocks a job."""
         return self.wait_of(job) is not None
 
     def wait_of(self, job: Job) -> Wait | None:
-        """Return why a job may not start though there be room; None if limits and rules let it start."""
-        if job.spec.booking is not None and (wait := self._booked.wait_of(job)):
-            return wait
+        """Return why a job may not start though there be room; None if nothing of the list blocks it."""
         revision, last = self._known_at
         if revision != self._held.revision or last is not self._kept.every:
             self._known.clear()
             self._known_at = self._held.revision, self._kept.every
-        if self._tree.is_flat and not self.bounds(job):
+        if self._tree.is_flat and job.spec.booking is None and not self.bounds(job):
             return None
         key = self._kind(job)
         if key not in self._known:
-            self._known[key] = self._wait_of_rules(job) or self._wait_of_pools(job)
+            self._known[key] = self._wait_in_all(job, key) or self._wait_of_pools(job)
         return self._known[key]
 
     def rule_against(self, job: Job) -> Wait | None:
         """Return why a job may not start that no reservation could help; None if there is no such reason."""
-        if job.spec.booking is not None:
-            return self._booked.rule_against(job)
-        return self._wait_of_rules(job)
-
-    def _wait_of_rules(self, job: Job) -> Wait | None:
-        if self._tree.is_flat:
+        if self._tree.is_flat and job.spec.booking is None:
             return None
+        if wait := self._wait_in_all(job, self._kind(job)):
+            return wait
+        beside = next(self._beside_booked(job), None)
+        return None if beside is None else beside.wait()
+
+    def _wait_in_all(self, job: Job, key: Hashable) -> Wait | None:
+        """Return the first reason that blocks a job in all pools. `key`: as of `_kind`."""
         if self._rules_at != self._held.revision:
             self._rules.clear()
             self._rules_at = self._held.revision
-        key = self._kind(job)
         if key not in self._rules:
-            self._rules[key] = next(self._blockers(job), None)
+            reason = next(self._in_all(job), None)
+            self._rules[key] = None if reason is None else reason.wait()
         return self._rules[key]
 
+    def _wait_of_pools(self, job: Job) -> Wait | None:
+        """Return why limits leave no room in any pool that a job may use; None if one has room."""
+        if not job.spec.gpu_milli_in_all:
+            return None
+        waits: list[Wait] = []
+        for pool in sorted(self._held.pools_of(job)):
+            wait = self._wait_in(job, pool)
+            if wait is None:
+                return None
+            waits.append(wait)
+        if len(waits) == 1:
+            return waits[0]
+        return Wait(Stage.POOL, "; ".join(wait.words for wait in waits))
+
+    def _wait_in(self, job: Job, pool: str) -> Wait | None:
+        reason = next(self._in_one(job, pool, self._kept.every), None)
+        return None if reason is None else reason.wait()
+
     def _kind(self, job: Job) -> Hashable:
-        """Jobs of one kind wait for the same."""
+        """Return what jobs have in common that wait for the same."""
         own = None if job.room_made_at is None else job.id  # something may be kept for it itself
-        return ruled_as(job), job.id in self._state.quota.seats_given, own, self._held.pools.count(job)
+        seated = job.id in self._state.quota.seats_given
+        return ruled_as(job), job.spec.booking, seated, own, self._held.pools.count(job)
 
-    # --- the list of blockers
+    def wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
+        """Return why lend limits leave no room for a job to hold more of a pool; None if they do.
 
-    def _blockers(self, job: Job) -> Iterator[Wait]:
-        """Yield what keeps a job waiting in every pool, the most decisive first; a seat helps only if it comes last."""
-        of_queue = wait_of_queue(self._tree, job.spec, seated=job.id in self._state.quota.seats_given)
-        lacks_seat = of_queue is not None and of_queue.stage is Stage.GUARANTEE
-        if of_queue is not None and not lacks_seat:
-            yield of_queue
-        if lacks_seat and (wait := self._budgets.wait_for_seat(job)):
-            yield wait
-        dearest = max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
-        if wait := self._budgets.refuses(job, dearest, self._held.taken_below):
-            yield wait
-        costs = (self._held.cost_of(job, pool) for pool in self._held.pools_with(job))
-        yield from self._blockers_of_scopes(job, min(costs, default=dearest))
-        if of_queue is not None and lacks_seat:
-            yield of_queue
+        Args:
+            job: Job that waits, or that runs and grows.
+            pool: Name of the pool.
+            cost: Thousandths of cost that the job takes beyond what it holds.
+        """
+        reason = next(NotLent.of_growth(self._facts, job, pool, cost), None)
+        return None if reason is None else reason.wait()
 
-    def _blockers_in(self, job: Job, pool: str, reservations: Sequence[Reservation]) -> Iterator[Wait]:
-        """Yield what keeps a job waiting in one pool, the most decisive first."""
-        held, cost = self._held, self._held.cost_of(job, pool)
-        bounds = [each for each in self.bounds(job) if each.pool == pool]
-        for bound in bounds:
-            lack = held.amount(bound.path, pool) + cost - bound.milli
-            if lack > 0:
-                of_bound = Lack(lack, bound.path, pool) if cost <= bound.milli else None
-                yield Wait(Stage.QUEUE_LIMIT, self._holds(bound), lack=of_bound)
-        spare = (
-            self._spare_beside(job, pool, reservations, cost)
-            if bounds or pool in self._tree.lenders
-            else None
-        )
-        if spare is not None:
-            beside = Lack(ceil(cost - spare.milli), spare.queue, pool)
-            if spare.queue == ROOT:
-                words = f"what other queues lend{_of(pool)} is kept for a job before it"
-                yield Wait(Stage.GUARANTEE, words, lack=beside)
-            else:
-                bound = next(each for each in bounds if each.path == spare.queue)
-                words = f"{self._holds(bound)}; the rest is kept for a job before it"
-                yield Wait(Stage.QUEUE_LIMIT, words, lack=beside if cost <= bound.milli else None)
-        yield from self._blockers_of_scopes(job, cost)
-        if wait := self.wait_of_lenders(job, pool, cost):
-            yield wait
-
-    def _blockers_of_scopes(self, job: Job, cost: int) -> Iterator[Wait]:
-        if not self._tree.is_flat and (scopes := self._scopes_of(job)):
-            sums = self._held.sums
-            yield from waits_of_scopes(
-                scopes, cost, lambda *owner: sums.jobs[owner], lambda *owner: sums.users[owner]
-            )
+    # --- pools
 
     def open_pools(self, job: Job) -> frozenset[str] | None:
         """Return the pools whose limits leave room for all of a job; None if there are no pools."""
@@ -191,6 +189,8 @@ class Barriers:
         waits = (self._wait_in(job, each) for each in pools)
         return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
 
+    # --- what would have to end
+
     def shortages(self, job: Job) -> dict[str, list[Shortage]]:
         """Return what a job lacks of limits, and which jobs would give it back by their ends.
 
@@ -202,10 +202,10 @@ class Barriers:
         """
         if self.wait_of(job) is None:
             return {}
-        everywhere = list(self._blockers(job))
+        everywhere = [*self._in_all(job), *self._beside_booked(job)]
         by_pool: dict[str, list[Shortage]] = {}
         for pool in sorted(self._held.pools_of(job)):
-            lacks = [wait.lack for wait in (*everywhere, *self._blockers_in(job, pool, self._kept.every))]
+            lacks = [each.lack() for each in (*everywhere, *self._in_one(job, pool, self._kept.every))]
             known = [lack for lack in lacks if lack is not None]
             if len(known) == len(lacks):
                 by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
@@ -214,25 +214,27 @@ class Barriers:
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Return whether all limits let a job that lacks a seat start where some jobs run, when these have ended."""
         pools = self._held.pools_of_jobs(ended)
-        waits = chain(self._blockers(job), *(self._blockers_in(job, pool, ()) for pool in pools))
-        lacks = [wait.lack for wait in waits if wait.stage is not Stage.GUARANTEE or wait.lack is not None]
+        reasons = chain(self._in_all(job), *(self._in_one(job, pool, ()) for pool in pools))
+        lacks = [(each.stage, each.lack()) for each in reasons]
         return pools <= self._held.pools_of(job) and all(
             lack is not None and sum(self._held.holdings(lack).get(each, 0) for each in ended) >= lack.amount
-            for lack in lacks
+            for stage, lack in lacks
+            if stage is not Stage.GUARANTEE or lack is not None
         )
 
+    # --- limits
+
     def bounds(self, job: Job) -> Sequence[Bound]:
-        """The limits of GPUs that hold for a job: of its queue, and of those above it."""
-        return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
+        """Return the limits of GPUs of the queue of a job, and of those above it."""
+        return self._facts.bounds(job)
 
     def bounds_in(self, job: Job, pool: str) -> list[Bound]:
         """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
-        bounds = [each for each in self.bounds(job) if each.pool == pool]
-        of_all = self.lending.bound(job, pool)
+        bounds, of_all = self._facts.bounds_of(job, pool), self.lending.bound(job, pool)
         return bounds if of_all is None else [*bounds, of_all]
 
     def beyond(self, job: Job) -> str:
-        """Which limit never lets a job start, in words; "": none does so, or in other hours it is another."""
+        """Return which limit never lets a job start, in words; "" if none does so, or if other hours change it."""
         if self._tree.has_hours(self._held.queue_of(job)):
             return ""
         whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools.every(job))]
@@ -244,77 +246,9 @@ class Barriers:
         return [p for p in pools if not self._beyond_in(job, p) and self.lending.ever_leaves_room(job, p)]
 
     def _beyond_in(self, job: Job, pool: str) -> str:
-        wanted = self._held.cost_of(job, pool)
-        bound = next((each for each in self.bounds(job) if each.pool == pool and wanted > each.milli), None)
-        if bound is None:
-            return ""
-        return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(pool)}, and it asks for {number_of(wanted)}"
-
-    def _scopes_of(self, job: Job) -> tuple[Scope, ...]:
-        key = self._held.queue_of(job), job.charged_to
-        scopes = self._scopes.get(key)
-        if scopes is None:
-            scopes = self._scopes[key] = scopes_of(self._tree, *key)
-        return scopes
-
-    def _wait_of_pools(self, job: Job) -> Wait | None:
-        """Return why limits leave no room in any pool that a job may use; None if one has room."""
-        if not job.spec.gpu_milli_in_all:
-            return None
-        waits: list[Wait] = []
-        for pool in sorted(self._held.pools_of(job)):
-            wait = self._wait_in(job, pool)
-            if wait is None:
-                return None
-            waits.append(wait)
-        if len(waits) == 1:
-            return waits[0]
-        return Wait(Stage.POOL, "; ".join(wait.words for wait in waits))
-
-    def _wait_in(self, job: Job, pool: str) -> Wait | None:
-        return next(self._blockers_in(job, pool, self._kept.every), None)
-
-    def _spare_beside(
-        self, job: Job, pool: str, reservations: Sequence[Reservation], cost: int
-    ) -> Spare | None:
-        """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
-        ends_at = ends_by(job.spec, self._now)
-        above = (*lineage(job.spec.queue), ROOT)
-        return next(
-            (
-                spare
-                for kept in reservations
-                if kept.spares and self._attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
-                if not (kept.is_given_up and precedes(self._state, job, kept, self._rank))
-                for spare in kept.spares
-                if spare.pool == pool and spare.queue in above and cost > spare.milli
-                if spare.queue != ROOT or not self.lending.takes_own(job, kept)
-            ),
-            None,
-        )
-
-    def _yields(self, kept: Reservation, job: Job) -> bool:
-        """Whether something is kept for one that comes after a job for which something is kept, too: where a limit has
-        room for one of them, neither could start else."""
-        other = self._state.work.jobs.get(kept.job_id) if has_room(job) else None
-        if other is None or not has_room(other):
-            return False
-        return (-other.priority, other.sequence) > (-job.priority, job.sequence)
-
-    def wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
-        """Return why lend limits leave no room for a job to hold more of a pool; None if they do.
-
-        Args:
-            job: Job that waits, or that runs and grows.
-            pool: Name of the pool.
-            cost: Thousandths of cost that the job takes beyond what it holds.
-        """
-        free, kept = self.lending.beside(job, pool)
-        lack = kept + cost - free
-        if not kept or lack <= 0:
-            return None
-        words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
-        return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus", lack=Lack(lack, ROOT, pool))
+        """Return which limit of a pool a job alone exceeds, in words; "" if none."""
+        limits = PoolLimit.decide(Case(self._facts, job, pool))
+        return next((each.explain_never() for each in limits if each.lack() is None), "")
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
         """Return what the limits of a job leave to others if it still had ended tasks; None if they let it no more.
@@ -337,15 +271,3 @@ class Barriers:
             for each in self.bounds(job)
             if tasks[each.pool]
         )
-
-    def _holds(self, bound: Bound) -> str:
-        has = number_of(self._held.amount(bound.path, bound.pool))
-        return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(bound.pool)}, and holds {has}"
-
-
-def _gpus(milli: int) -> str:
-    return counted(number_of(milli), "GPU")
-
-
-def _of(pool: str) -> str:
-    return "" if pool == DEFAULT_POOL else f" of pool {pool}"

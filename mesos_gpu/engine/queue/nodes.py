@@ -7,7 +7,6 @@ from typing import Final
 from mesos_gpu.engine.gpus.capacities import capacity_of
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.gpus.role import is_for_others
-from mesos_gpu.engine.queue.ends import Ends
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.room.footprint import footprint_of
@@ -22,11 +21,47 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.apps.ports import without
 from mesos_gpu.policy.capacity.fit import Misfit, fit, share_for
-from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 
 _PORTS_REST_S: Final = 120.0  # a port that was in use goes last; Linux keeps a closed connection for 60 s
 Offered = Callable[[AgentId], Resources]  # rest of the held offers of an agent
+Learn = Callable[[Job], tuple[float, str] | None]  # run time of such a job in seconds, and how it is known
+#: Time of an end, the limit that it follows from, and how it is known if it follows from no limit.
+End = tuple[float, float | None, str]
+
+
+class Ends:
+    """Ends of launches, as they are known at one moment."""
+
+    def __init__(self, state: State, now: float, learn: Learn | None) -> None:
+        """Store the arguments.
+
+        Args:
+            state: State of the engine.
+            now: Seconds since the epoch.
+            learn: Run time of jobs without a limit, for estimates; None if it is unknown.
+        """
+        self._state, self._now, self._learn = state, now, learn
+
+    def of(self, task: Task, job: Job) -> End:
+        """Return the end of a launch that holds something."""
+        if self._state.work.current(task) is None:
+            return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
+        if task.kill_sent_at is not None:
+            return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
+        if task.notice is not None and task.notice.stands:
+            return max(task.notice.until + job.spec.kill_grace_s, self._now), None, ""
+        return self.by_itself(job, self._now if task.started_at is None else task.started_at)
+
+    def by_itself(self, job: Job, begun_at: float) -> End:
+        """Return the end of a launch that is not ended for others."""
+        if job.spec.timeout_s is not None:
+            return max(begun_at + job.spec.timeout_s, self._now), job.spec.timeout_s, ""
+        learnt = self._learn(job) if self._learn else None
+        if learnt is not None and begun_at + learnt[0] > self._now:
+            return begun_at + learnt[0], learnt[0], learnt[1]
+        return ENDLESS, None, ""
 
 
 class Nodes:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.held import Held
@@ -22,7 +21,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.charge import Charge
-from mesos_gpu.model.tenancy import Hours, Limits, Pool, QueueSpec, Stop
+from mesos_gpu.model.tenancy import Hours, JobClass, Limits, Pool, QueueSpec, Stop
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
@@ -77,12 +76,12 @@ def barriers(
         known.sums.amounts[name, "default"] = milli
     kept = Kept()
     kept.add(beside)
-    booked, attained = Booked(world.state, world.settings, NOW), Attained(world.state, NOW)
-    return Barriers(world.state, known, NOW, attained, standing, kept, booked), known
+    return Barriers(world.state, known, NOW, Attained(world.state, NOW), standing, kept), known
 
 
 def pooled() -> World:
-    made = tree_world(POOLED, pools=(Pool("fast", models=("H100",)), Pool("slow", models=("T4",))))
+    pools = Pool("fast", models=("H100",)), Pool("slow", models=("T4",))
+    made = tree_world(POOLED, pools=pools, classes=(JobClass("elsewhere", pools=("default",)),))
     for name, model in (("f", "H100"), ("s", "T4")):
         made.state.put(Node(AgentId(name), name, inventory=Inventory((gpu(f"{name}0", model),))))
     return made
@@ -229,6 +228,23 @@ def test_each_pool_without_room_is_named() -> None:
     )
     assert known.wait_of(replace(first, submitted_at=NOW - 60)) is None, "the next pool is open"
     assert known.pools_of_booked(first) == {"slow"}, "whatever has to be waited for"
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_class_without_a_pool_of_the_queue_is_named(gpus: int) -> None:
+    known, _ = barriers(pooled())
+    job = job_of("any", gpus=gpus, job_class="elsewhere")
+    words = "class elsewhere is for pools default, and queue any uses pools fast, slow: there is none of both"
+    assert known.wait_of(job) == known.rule_against(job) == Wait(Stage.POOL, words, is_final=True)
+    assert known.shortages(job) == {}
+
+
+def test_job_that_asks_for_a_booking_lacks_nothing_that_others_give_back() -> None:
+    known, _ = barriers(tree_world(LAB), held={"lab/x": 3000, "lab": 3000})
+    assert known.shortages(job_of()).keys() == {"default"}
+    asks = job_of(booking="exam")
+    assert known.wait_of(asks) == known.rule_against(asks) == Wait(Stage.BOOKING, "booking exam has ended")
+    assert known.shortages(asks) == {}
 
 
 @pytest.mark.parametrize(
