@@ -104,7 +104,7 @@ def _wait_of(
         return wait.stage.value, wait.words
     kind = forecast.backlog.kind(job, request_of(job, settings))
     if kind not in paced and len(paced) < MAX_KINDS:
-        paced[kind] = waits_for_turn(state, settings, now, job)
+        paced[kind] = waits_for_turn(state, settings, now, job, forecast.backlog)
     if paced.get(kind):
         return Stage.PACE.value, ""
     return (Stage.GUARANTEE if job.id in state.quota.seats_given else Stage.GPUS).value, ""

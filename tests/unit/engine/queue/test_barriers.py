@@ -234,8 +234,13 @@ def test_each_pool_without_room_is_named() -> None:
 def test_class_without_a_pool_of_the_queue_is_named(gpus: int) -> None:
     known, _ = barriers(pooled())
     job = job_of("any", gpus=gpus, job_class="elsewhere")
-    words = "class elsewhere is for pools default, and queue any uses pools fast, slow: there is none of both"
-    assert known.wait_of(job) == known.rule_against(job) == Wait(Stage.POOL, words, is_final=True)
+    wait = known.wait_of(job)
+    assert wait is not None
+    assert wait == known.rule_against(job)
+    assert (wait.stage, wait.is_final, wait.lack) == (Stage.POOL, True, None)
+    assert wait.words.startswith(
+        "class elsewhere is for pools default, and queue any uses pools fast, slow: "
+    )
     assert known.shortages(job) == {}
 
 
