@@ -168,7 +168,7 @@ def _on_match(turn: Turn) -> None:
 
 def _on_resize_requested(turn: Turn, event: ev.ResizeRequested) -> None:
     forecast = Forecast(turn.state, turn.settings, turn.now, standing_of(turn.state, turn.settings, turn.now))
-    on_resize_requested(turn, event, lambda: forecast.before(None), forecast.backlog.wait_of_lenders)
+    on_resize_requested(turn, event, lambda: forecast.before(None), forecast.backlog.barriers.wait_of_lenders)
 
 
 #: Events that let a job start only by what they change in jobs, tasks, nodes and cards.

@@ -3,21 +3,30 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import Field, fields
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from types import FunctionType, ModuleType
 from typing import Any, Final, get_args, get_type_hints
 
 import pytest
 
 from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.engine import queue
+from mesos_gpu.engine.queue.reasons import BESIDE_BOOKED, IN_ALL_POOLS, IN_ONE_POOL
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
+from mesos_gpu.policy.admission.reasons import Reason
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.ha.copy import Copy
 
 ROOT: Final = Path(__file__).parents[2]
 MAX_FIELDS: Final = 20  # of a part
 MAX_METHODS: Final = 25  # of a class
+PLAIN: Final = (FunctionType, property)
+BOUND: Final = (classmethod, staticmethod, cached_property)
 KINDS: Final = (State, *(get_type_hints(State)[name] for name in PARTS))
 SETTINGS: Final = (Settings, *get_type_hints(Settings).values())
 
@@ -42,11 +51,30 @@ def test_fields_of_all_parts_have_different_names(kinds: tuple[type[Any], ...]) 
     assert len({field.name for field in each}) == len(each)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, View, SchedulerApi, Daemon, Copy], ids=lambda kind: kind.__name__)
-def test_class_of_the_state_or_its_seam_has_few_methods(kind: type[Any]) -> None:
-    methods = [name for name, value in vars(kind).items() if callable(value) or isinstance(value, property)]
-    own = [name for name in methods if name == "__init__" or not name.startswith("__")]
-    assert len(own) <= MAX_METHODS
+def classes_of(package: ModuleType) -> list[type[Any]]:
+    """Return the classes that are defined in the modules of a package."""
+    modules = [import_module(f"{package.__name__}.{each.name}") for each in iter_modules(package.__path__)]
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind", [*KINDS, View, SchedulerApi, Daemon, Copy, *classes_of(queue)], ids=lambda kind: kind.__name__
+)
+def test_class_of_the_state_or_the_queue_has_few_methods(kind: type[Any]) -> None:
+    own = [name for name, value in vars(kind).items() if isinstance(value, (*PLAIN, *BOUND))]
+    assert len([name for name in own if name == "__init__" or not name.startswith("__")]) <= MAX_METHODS
+
+
+def test_reason_that_blocks_jobs_decides_explains_and_says_what_would_end_it() -> None:
+    listed = {*IN_ALL_POOLS, *BESIDE_BOOKED, *IN_ONE_POOL}
+    assert [each for each in listed if not {"decide", "explain", "lack"} <= vars(each).keys()] == []
+    defined = {each.__name__ for each in Reason.__subclasses__()}  # a class with slots is there twice
+    assert defined == {each.__name__ for each in listed}, "a reason is not in the list"
 
 
 def test_class_of_the_planner_of_room_has_few_methods() -> None:

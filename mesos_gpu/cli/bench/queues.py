@@ -121,7 +121,7 @@ def _seat_anew(state: State, settings: Settings, now: float) -> None:
     backlog = Backlog(
         state, settings, now, offered_of(state), reading=True, standing=standing_of(state, settings, now)
     )
-    seat(Turn(state, settings, now), backlog.may_be_seated)
+    seat(Turn(state, settings, now), backlog.barriers.may_be_seated)
 
 
 def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:

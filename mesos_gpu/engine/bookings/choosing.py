@@ -65,7 +65,7 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
     turn.state.calendar.provisional = now
     if now.is_soon(turn.now):
         for node in turn.state.cluster.nodes.values():
-            backlog.capacity(node)  # the state remembers what is offered, for a choice without offers
+            backlog.nodes.capacity(node)  # the state remembers what is offered, for a choice without offers
 
 
 def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:

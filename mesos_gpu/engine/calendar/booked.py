@@ -10,11 +10,9 @@ from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, Place
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
-from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
-from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.calendar.local_times import shown
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.room.reservation import ends_by, outlasts
@@ -178,27 +176,6 @@ class Booked:
             return None
         spec = job.spec
         return spec.booking, spec.queue, job.charged_to, spec.preemptible, spec.notice_s, spec.kill_grace_s
-
-    def wait_of(self, job: Job) -> Wait | None:
-        """Why a job waits for its booking; None: it asks for none, or may start on it."""
-        if job.spec.booking is None:
-            return None
-        booking = booking_called(self._state, job.spec.booking)
-        if booking is None or booking.state.ended:
-            return Wait(Stage.BOOKING, f"booking {job.spec.booking} has ended")
-        if booking.is_active:
-            return None
-        return Wait(
-            Stage.BOOKING, f"its booking {booking.spec.name} begins {_moment(booking)}", float(booking.begins)
-        )
-
-    def rule_against(self, job: Job) -> Wait | None:
-        """Why no other room helps a job that asks for a booking; None: it asks for none."""
-        if job.spec.booking is None:
-            return None
-        return self.wait_of(job) or Wait(
-            Stage.BOOKING, f"it runs on the GPUs of booking {job.spec.booking} alone, and they are in use"
-        )
 
     def in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
         """Whether a job that starts now may be in the way of a booking: it is not over when that begins, does not end

@@ -79,7 +79,7 @@ class Coming:
     def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
         if not (self._running or is_pressing(self._state)) or job.id in backlog.ended_for:
             return None
-        if not backlog.may_be_seated(job) and not backlog.shortages(job):
+        if not backlog.barriers.may_be_seated(job) and not backlog.barriers.shortages(job):
             return None
         begun_at = max(self._now, begins_at(self._state, self._settings, job))
         if job.room_made_at is not None:
@@ -138,7 +138,7 @@ class Coming:
             node, other = self._state.cluster.nodes.get(task.agent_id), self._state.work.holding_job(task)
             if node is None or other is None or other.id in victims or task.preempted_for is not None:
                 continue
-            if rule.serves(job, node.id) and backlog.serves(job, node):
+            if rule.serves(job, node.id) and backlog.nodes.serves(job, node):
                 milli = self._state.work.counted_milli(task, other)
                 seated, spared = (
                     (seated + milli, spared) if other.seat is not None else (seated, spared + milli)

@@ -89,7 +89,7 @@ def estimate_then(state: State, settings: Settings, now: float, job: Job) -> Est
     then.quota.hours_at = span.since
     standing = standing_of(then, settings, now)
     backlog = Backlog(then, settings, now, offered_of(then), reading=True, standing=standing)
-    seating = seat(Turn(then, settings, span.since), backlog.may_be_seated)
+    seating = seat(Turn(then, settings, span.since), backlog.barriers.may_be_seated)
     then.quota.seats_given = seating.given
     forecast = Forecast(then, settings, now, standing, Coming(then, settings, now), until=job.id)
     forecast.before(job.id)

@@ -99,12 +99,12 @@ def _wait_of(
         return _RETRY, f"waits {job.not_before - now:.0f} s before its next launch: {job.message}"
     if problem := problem_of(state, settings, now, job):
         return _SECRETS, problem
-    wait = forecast.wait_of(job)
+    wait = forecast.backlog.barriers.wait_of(job)
     if wait is not None:
         return wait.stage.value, wait.words
     kind = forecast.backlog.kind(job, request_of(job, settings))
     if kind not in paced and len(paced) < MAX_KINDS:
-        paced[kind] = waits_for_turn(state, settings, now, job)
+        paced[kind] = waits_for_turn(state, settings, now, job, forecast.backlog)
     if paced.get(kind):
         return Stage.PACE.value, ""
     return (Stage.GUARANTEE if job.id in state.quota.seats_given else Stage.GPUS).value, ""

@@ -40,7 +40,7 @@ def reclaims_of(
             trial.put(replace(job, spared_until=now))
     standing = standing_of(trial, settings, now)
     backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
-    seating = seat(Turn(trial, settings, now), backlog.may_be_seated)
+    seating = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated)
     trial.quota.seats_given = seating.given
     coming = Coming(trial, settings, now)
     forecast = Forecast(trial, settings, now, standing, coming)

@@ -9,14 +9,14 @@ from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.hours import estimate_then, hours_words
 from mesos_gpu.engine.explain.idling import with_idle
 from mesos_gpu.engine.gpus import covers
-from mesos_gpu.engine.gpus.gpu_status import gpu_status
+from mesos_gpu.engine.gpus.gpu_status import gpu_status, usable
 from mesos_gpu.engine.gpus.role import is_of, waits_for_role
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Pace
-from mesos_gpu.engine.queue.backlog import request_of
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import Forecast
-from mesos_gpu.engine.queue.held import Pools
+from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.settings import Settings
@@ -25,7 +25,7 @@ from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.jobs.why import Stage, Why
-from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.tasks.task import Task
@@ -36,6 +36,7 @@ from mesos_gpu.policy.explain.levels import NeededLevel
 from mesos_gpu.policy.explain.silence import lost, paced, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
 
+_ONE_POOL: Final = "and all its tasks start in one pool"
 _NOT_FOUND: Final = (
     "no placement was found within the bound of the search; constraints on fields whose values lie within each other, "
     "as hosts in racks, need no bound"
@@ -43,51 +44,95 @@ _NOT_FOUND: Final = (
 
 
 def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offers: bool = False) -> Why:
-    """Explain what the job waits for.
+    """Explain what a job waits for.
 
     Args:
-        state: The engine's.
-        settings: The operator's.
+        state: State of the engine.
+        settings: Settings of the scheduler.
         now: Seconds since the epoch.
-        job: One that the state has.
-        past_offers: Whether an agent that offers nothing now counts by what it offered last.
+        job: Job that the state has.
+        past_offers: Whether an agent that offers nothing now counts by its last offer.
     """
-    queue, kept, open_pools = QueueView(), dict[AgentId, list[Reservation]](), None
-    if job.state is JobState.PENDING:
-        queue, kept, open_pools = _queue_view(state, settings, now, job)
-    neighbours = Neighbours(state, settings.placing.levels)
-    pools = Pools(state, state.quota.tree, now)
+    if job.state is not JobState.PENDING:
+        answer = explain(job, request_of(job, settings), (), queue=QueueView(), now=now)
+        return with_idle(answer, state, settings, job, now)
+    answer = _why_pending(state, settings, now, job, past_offers=past_offers)
+    answer = with_idle(answer, state, settings, job, now)
+    return _with_words(answer, f"its deployment {words}" if (words := _deployment_waits(state, job)) else "")
+
+
+def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past_offers: bool) -> Why:
+    queue, kept, backlog = _queue_view(state, settings, now, job)
+    neighbours, request = Neighbours(state, settings.placing.levels), request_of(job, settings)
     views = _node_views(
-        state, settings, now, job, state.cluster.nodes.values(), neighbours, pools, past_offers=past_offers
+        state,
+        settings,
+        now,
+        job,
+        state.cluster.nodes.values(),
+        neighbours,
+        backlog.held,
+        past_offers=past_offers,
     )
-    if open_pools is not None and not queue.limit:
-        views = (_in_limits(state, view, open_pools) for view in views)
     nodes = [
         replace(view, kept=tuple([_kept_of(view, job, each) for each in its]))
         if (its := kept.get(view.agent_id))
         else view
         for view in views
     ]
-    bound = job.spec.tasks > 1 and neighbours.key(job) is not None
-    apart = _Apart(job, neighbours) if bound else None
     level = _level_of(job, neighbours)
-    answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart, level=level)
-    if apart is not None and not apart.is_proven:
-        answer = replace(answer, summary=f"{answer.summary}; {_NOT_FOUND}")
-    waits = problem_of(state, settings, now, job) if job.state is JobState.PENDING else ""
+
+    def answer_on(part: Sequence[NodeCapacity]) -> Why:
+        apart = _Apart(job, neighbours) if job.spec.tasks > 1 and neighbours.key(job) is not None else None
+        made = explain(job, request, part, queue=queue, now=now, apart=apart, level=level)
+        return made if apart is None or apart.is_proven else _with_words(made, _NOT_FOUND)
+
+    pools = [] if queue.limit else _pools_for(state, backlog, job, nodes)
+    answer = answer_on(pools[0] if pools else nodes)
+    # What fits in all pools together may fit in none of them.
+    if len(pools) > 1 and answer.tasks_fit == job.spec.tasks:
+        answer = max(map(answer_on, pools[1:]), key=lambda each: each.tasks_fit or 0)
+    waits = problem_of(state, settings, now, job)
     if waits and job.not_before <= now:
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
-    if job.state is JobState.PENDING and (of_role := waits_for_role(state, settings, job)):
-        answer = replace(answer, summary=f"{answer.summary}; {of_role}")
-    if job.state is JobState.PENDING and (later := pools.next(job)) is not None:
-        here, (pool, at) = " and ".join(pools.now(job)), later
+    answer = _with_words(answer, waits_for_role(state, settings, job))
+    if (later := backlog.held.pools.next(job)) is not None:
+        here, (pool, at) = " and ".join(backlog.held.pools.now(job)), later
         words = f"it waits for pool {here}, and may use pool {pool} from {clock(at, now)} on"
-        answer = replace(answer, summary=f"{answer.summary}; {words}")
-    if job.state is JobState.PENDING and (words := hours_words(state, job.spec.queue, now)):
-        answer = replace(answer, summary=f"{answer.summary}; {words}")
-    answer = with_idle(answer, state, settings, job, now)
-    words = _deployment_waits(state, job)
-    return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
+        answer = _with_words(answer, words)
+    return _with_words(answer, hours_words(state, job.spec.queue, now))
+
+
+def _with_words(answer: Why, words: str) -> Why:
+    """Add words to the summary of an answer; nothing if they are ""."""
+    return replace(answer, summary=f"{answer.summary}; {words}") if words else answer
+
+
+def _pools_for(
+    state: State, backlog: Backlog, job: Job, nodes: Sequence[NodeCapacity]
+) -> list[Sequence[NodeCapacity]]:
+    """Return the nodes as a match looks for a place there: nodes of pools where it does not look are barred.
+
+    The first entry is for all pools where a match looks. For a gang an entry follows for each set of pools in which all
+    its tasks may start, if there are several. Empty without pools.
+    """
+    held = backlog.held
+    open_pools = backlog.barriers.open_pools(job)
+    if open_pools is None:
+        return []
+    open_to = backlog.in_pools(job, {node.agent_id: node for node in nodes})
+    parts = [frozenset[AgentId]().union(*open_to)]
+    if job.spec.tasks > 1 and len(open_to) > 1:
+        parts += map(frozenset, open_to)
+    seat = None if job.spec.preemptible else state.quota.seats_given.get(job.id)
+    why = _ONE_POOL if seat is None else f"and what it is guaranteed is in pool {seat.pool}"
+
+    def bar(node: NodeCapacity) -> NodeCapacity:
+        pool, is_open = held.pool_of(node.agent_id), held.is_in(node.agent_id, open_pools)
+        words = f"{pool}, {why}" if is_open else f"{pool}, whose limits leave no room for the job"
+        return replace(node, barred=f"{OF_POOL}{words}")
+
+    return [[node if node.agent_id in part or node.barred else bar(node) for node in nodes] for part in parts]
 
 
 def _level_of(job: Job, neighbours: Neighbours) -> NeededLevel | None:
@@ -101,24 +146,29 @@ def _level_of(job: Job, neighbours: Neighbours) -> NeededLevel | None:
     return NeededLevel(topology.level, job.spec.segment or tasks, groups)
 
 
-def waits_for_turn(state: State, settings: Settings, now: float, job: Job) -> bool:
-    """Whether the pace of launches is what keeps a job that nothing else holds back off an agent with room for it.
+def waits_for_turn(state: State, settings: Settings, now: float, job: Job, backlog: Backlog) -> bool:
+    """Return whether the pace of launches keeps a job off an agent with room for it.
 
     Args:
-        state: The engine's.
-        settings: The operator's.
+        state: State of the engine.
+        settings: Settings of the scheduler.
         now: Seconds since the epoch.
-        job: A pending job.
+        job: Pending job that nothing else blocks.
+        backlog: Backlog of a reader at that time.
     """
     under_way = state.work.restless.under_way
     nodes = [
         node for node in state.cluster.nodes.values() if node.id in under_way or node.launch_not_before > now
     ]
-    pools = Pools(state, state.quota.tree, now)
+    if not nodes:
+        return False
     request = replace(request_of(job, settings), tasks=job.spec.tasks, ports=job.spec.ports)
     neighbours = Neighbours(state, settings.placing.levels)
-    views = _node_views(state, settings, now, job, nodes, neighbours, pools) if nodes else ()
-    return any(view.paced and hurdles(request, view, now=now)[0].stage is Stage.PACE for view in views)
+    views = list(_node_views(state, settings, now, job, nodes, neighbours, backlog.held))
+    return any(
+        view.paced and hurdles(request, view, now=now)[0].stage is Stage.PACE
+        for view in next(iter(_pools_for(state, backlog, job, views)), views)
+    )
 
 
 def _node_views(
@@ -128,14 +178,14 @@ def _node_views(
     job: Job,
     nodes: Iterable[Node],
     neighbours: Neighbours,
-    pools: Pools,
+    held: Held,
     *,
     past_offers: bool = False,
 ) -> Iterator[NodeCapacity]:
-    """Give each of some nodes as a job sees it, without what is kept there for jobs before it."""
+    """Yield each of some nodes as a job sees it, without what is kept there for jobs before it."""
     keeps_off = Placing(state, settings).key(job) is GpuNodes.NEVER
     offers = _offers(state, settings, settings.mesos.role_for(job.spec.queue), past_offers=past_offers)
-    pace, by_pools = Pace(state, now), _ByPools(state, job, pools, now)
+    pace, by_pools = Pace(state, now), _ByPools(state, held, job, now)
     for node in nodes:
         off_pool, not_yet = by_pools.of(node)
         ruled_out = (
@@ -148,48 +198,41 @@ def _node_views(
 
 
 class _ByPools:
-    """Words that keep a job off the nodes of pools, worked out once for all nodes of the same pools."""
+    """Words that keep a job off the nodes of pools that it may not use now, once for all nodes of the same pools."""
 
-    def __init__(self, state: State, job: Job, pools: Pools, now: float) -> None:
-        self._tree, self._job, self._pools, self._now = state.quota.tree, job, pools, now
+    def __init__(self, state: State, held: Held, job: Job, now: float) -> None:
+        self._tree, self._held, self._job, self._now = state.quota.tree, held, job, now
+        self._pools = held.pools_of(job)
         self._known: dict[tuple[frozenset[str], str], tuple[str, str]] = {}
 
     def of(self, node: Node) -> tuple[str, str]:
-        """Return what rules a node out and what bars it now, "" for each if nothing does."""
+        """Return what rules a node out and what bars it now, "" for each if a match may use it."""
+        if self._held.is_in(node.id, self._pools):
+            return "", ""
         key = pools_of_node(self._tree, node), pool_of_node(self._tree, node)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._off_pool(*key), self._not_yet(*key)
-        return known
+        if key not in self._known:
+            self._known[key] = self._words(*key)
+        return self._known[key]
 
-    def _off_pool(self, able: frozenset[str], pool: str) -> str:
-        """Say in which pool a node is, if the job's class or its queue is for others; "": it may go there."""
-        if able & {*self._pools.every(self._job)}:
-            return ""
+    def _words(self, able: frozenset[str], pool: str) -> tuple[str, str]:
+        """Say of which pool a node is: of one that is for others; of one that the job may use only later; or of one
+        that is not known yet."""
+        pools = self._held.pools
+        if not able & {*pools.every(self._job)}:
+            return f"{OF_POOL}{pool}, and {self._others(pool)}", ""
+        if len(able) > 1:
+            names = " or ".join(sorted(able))
+            return "", f"{OF_POOL}{names}: its node monitor has not reported its GPUs yet"
+        at = pools.opens_at(self._job, pool)
+        return "", f"{OF_POOL}{pool}, which it may use from {clock(at, self._now)} on"
+
+    def _others(self, pool: str) -> str:
+        """Say which other pools the class of the job is for, or its queue."""
         name, queue = self._job.spec.job_class, self._job.spec.queue
         known = class_of(self._tree, name) if name is not None else None
         if known is not None and known.pools and pool not in known.pools:
-            return f"{OF_POOL}{pool}, and class {known.name} is for {', '.join(known.pools)}"
-        return f"{OF_POOL}{pool}, and queue {queue} uses {', '.join(self._tree.pools_of(queue))}"
-
-    def _not_yet(self, able: frozenset[str], pool: str) -> str:
-        """Say in which pool a node is, if the job may use that only later: when it has waited longer, or when it is
-        known that the node is in no other one."""
-        if not able <= {*self._pools.every(self._job)}:
-            names = " or ".join(sorted(able))
-            return (
-                f"{OF_POOL}{names}: its node monitor has not reported its GPUs yet" if len(able) > 1 else ""
-            )
-        at = self._pools.opens_at(self._job, pool)
-        return f"{OF_POOL}{pool}, which it may use from {clock(at, self._now)} on" if at else ""
-
-
-def _in_limits(state: State, view: NodeCapacity, open_pools: frozenset[str]) -> NodeCapacity:
-    """Return a node as a job sees it that may start in some pools alone; limits of the other pools leave no room."""
-    pool = pool_of_node(state.quota.tree, state.cluster.nodes[view.agent_id])
-    if pool in open_pools or view.barred:
-        return view
-    return replace(view, barred=f"{OF_POOL}{pool}, whose limits leave no room for the job")
+            return f"class {known.name} is for {', '.join(known.pools)}"
+        return f"queue {queue} uses {', '.join(self._tree.pools_of(queue))}"
 
 
 def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
@@ -216,7 +259,7 @@ def _deployment_waits(state: State, job: Job) -> str:
     """What the deployment that started an app's instance waits for; "": there is none, or it does not wait."""
     deployments = state.apps.deployments.values() if job.app_version is not None else ()
     words = (each.waiting.get(job.spec.app or "", "") for each in deployments)
-    return next(filter(None, words), "") if job.state is JobState.PENDING else ""
+    return next(filter(None, words), "")
 
 
 class _Apart:
@@ -239,11 +282,12 @@ class _Apart:
 
 def _queue_view(
     state: State, settings: Settings, now: float, job: Job
-) -> tuple[QueueView, dict[AgentId, list[Reservation]], frozenset[str] | None]:
+) -> tuple[QueueView, dict[AgentId, list[Reservation]], Backlog]:
     coming = Coming(state, settings, now)
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming, until=job.id)
     forecast.before(job.id)
-    wait = forecast.wait_of(job)
+    barriers = forecast.backlog.barriers
+    wait = barriers.wait_of(job)
     ending = _ending_for(state, job)
     estimate = forecast.estimate(job)
     if estimate.at is None:
@@ -252,13 +296,13 @@ def _queue_view(
         position=forecast.place_of(job.id),
         limit=wait.words if wait is not None else "",
         stage=wait.stage if wait is not None else Stage.QUEUE_LIMIT,
-        never=forecast.beyond_limit(job),
+        never=barriers.beyond(job),
         estimate=estimate,
         ending=tuple(sorted({str(other.id) for _, other in ending})),
         ended_by=max((_ends_by(task, other) for task, other in ending), default=None),
         owed=coming.owed(forecast.backlog, job),
     )
-    return view, forecast.kept_from(job), forecast.backlog.open_pools(job)
+    return view, forecast.kept_from(job), forecast.backlog
 
 
 def _ending_for(state: State, job: Job) -> list[tuple[Task, Job]]:
@@ -289,16 +333,14 @@ def _node_view(
     drain, holders, installed = state.cluster.drain_of(node.hostname), _holders(state, node, now), node.gpus
     if state.cluster.drains or state.gpus.resets:
         installed = tuple([_as_it_stands(state, node, gpu) for gpu in installed])
-    parts = covers.open_parts(state, node, settings)
-    ids = {part.gpu_id for part in parts if state.gpus.contested.get(part.gpu_id, 0.0) <= now}
-    free = [gpu for gpu in installed if gpu.health is Health.OK and (gpu.id in ids or gpu.id not in holders)]
-    ids &= {gpu.id for gpu in free}
+    free = usable(state, node, now, settings)
+    ids = {gpu.id for gpu in free}
     view = NodeCapacity(
         agent_id=node.id,
         hostname=node.hostname,
         free=resources_of(scalar for offer in offers for scalar in unreserved_of(state, offer)),
-        gpus=tuple(free),
-        parts=tuple(part for part in parts if part.gpu_id in ids),
+        gpus=free,
+        parts=tuple(part for part in covers.open_parts(state, node, settings) if part.gpu_id in ids),
         compute_milli=covers.compute_milli(settings),
         cover=covers.cost_of_cover(state, settings, node.id, now),
         keeper=covers.cost_of_keeper(state, settings, node.id),

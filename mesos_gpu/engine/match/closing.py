@@ -35,7 +35,7 @@ def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None)
         for job in blocked:
             backlog.block(job)
     for job in blocked:
-        if job.spec.gpus and not job.spec.is_share and not backlog.over_limit(job):
+        if job.spec.gpus and not job.spec.is_share and not backlog.barriers.over_limit(job):
             way.make(job)
 
 
@@ -87,9 +87,9 @@ class _Way:
         """What it may use of each node that can help."""
         nodes = Nodes()
         for node in self._turn.state.cluster.nodes.values():
-            if (job.spec.tasks > 1 or node.id in self._agents) and self._backlog.serves(job, node):
-                now = self._nodes.get(node.id) or self._backlog.capacity(node)
-                kept = self._backlog.kept_by_others(job, node)
+            if (job.spec.tasks > 1 or node.id in self._agents) and self._backlog.nodes.serves(job, node):
+                now = self._nodes.get(node.id) or self._backlog.nodes.capacity(node)
+                kept = self._backlog.reservations.kept_by_others(job, node)
                 kept = [each for each in kept if each.job_id not in self._placed]
                 nodes[node.id] = replace(now, kept=tuple(kept))
         return nodes

@@ -41,7 +41,7 @@ def match(turn: Turn) -> None:
         if turn.state.calendar.bookings:
             choose_nodes(turn, backlog)
         backlog.keep_first()
-        seating = seat(turn, backlog.may_be_seated)
+        seating = seat(turn, backlog.barriers.may_be_seated)
         turn.state.quota.seats_given = seating.given
         turn.state.match.unmatched = _launch_jobs(turn, ledger, remains, launches, pace, backlog, seating)
         turn.state.match.matched_at = turn.now
@@ -98,7 +98,8 @@ def _launch_jobs(
         make_way(turn, backlog)
         return False
     placing = Placing(state, settings, index)
-    ledger.register(Index(index, remains, pace), placing, backlog.held, backlog, backlog.neighbours)
+    books = backlog.held, backlog.reservations, backlog.neighbours
+    ledger.register(Index(index, remains, pace), placing, *books)
     search = Search(settings, ledger, remains, pace, index, placing, backlog)
     blocked: list[Job] = []
     running = {state.work.tasks[task_id].job_id for task_id in state.work.unknown}  # though not by our state

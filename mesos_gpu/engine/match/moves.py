@@ -46,7 +46,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
                 job_id=other.id,
                 name=other.spec.name,
                 request=request_of(other, settings),
-                gpus=backlog.allocation(task, node).gpus,
+                gpus=backlog.nodes.allocation(task, node).gpus,
                 lost_gpu_s=_lost_gpu_s(other, task, now),
                 bound=places.is_bound(other.id),
                 share=task.share,
@@ -54,12 +54,12 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
             for other, task in moving.get(node.id, ())
         )
         # A GPU that is open, with no share on it, is a whole one as soon as it is waited for.
-        return CandidateNode(backlog.capacity(node).without(()), tasks, able=node.id in able)
+        return CandidateNode(backlog.nodes.capacity(node).without(()), tasks, able=node.id in able)
 
     hopeless = "" if job.spec.segment is None else "moves are not planned for jobs with segments"
     if not able:
         hopeless = "no node meets its constraints" if nodes else "no node may be given work"
-    elif reserve(job, request, (backlog.capacity(node) for node in able.values()), now=now) is None:
+    elif reserve(job, request, (backlog.nodes.capacity(node) for node in able.values()), now=now) is None:
         hopeless = "no node is large enough, even when all that runs there has ended"
     return Problem(
         request=request,

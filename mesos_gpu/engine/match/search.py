@@ -68,10 +68,10 @@ class Search:
             return None  # as below, and quicker: on a full cluster that is most of them
         if not self._most.covers(footprint_of(job, self._settings).total):
             return None
-        wait, booked = self._backlog.wait_of(job), self._backlog.booked.active_for(job)
+        wait, booked = self._backlog.barriers.wait_of(job), self._backlog.booked.active_for(job)
         if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
             return None  # what is booked is had without a seat
-        request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)
+        request, outlasted = request_of(job, self._settings), self._backlog.reservations.outlasted(job)
         how = self._placing.key(job), self._placing.order(job), self._may_open(job), bool(wait)
         role = self._settings.mesos.role_for(job.spec.queue)
         wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how, booked, role
@@ -88,7 +88,7 @@ class Search:
 
     def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task, or none for any."""
-        offered = self._backlog.open_to(outlasted, self._offered_to(job))
+        offered = self._backlog.reservations.open_to(outlasted, self._offered_to(job))
         pooled = self._backlog.in_pools(job, offered)
         open_to = (self._backlog.neighbours.open_to(job, nodes) for nodes in pooled)
         return next(filter(None, (self._take_on(job, request, nodes, outlasted) for nodes in open_to)), None)
@@ -96,7 +96,7 @@ class Search:
     def _take_booked(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task on what is booked for the job, or none for any."""
         backlog = self._backlog
-        nodes = backlog.booked_for(job, backlog.open_to(outlasted, self._offered_to(job)))
+        nodes = backlog.booked_for(job, backlog.reservations.open_to(outlasted, self._offered_to(job)))
         self._is_booked = True
         try:
             return self._take_on(job, request, backlog.neighbours.open_to(job, nodes), outlasted)
@@ -157,7 +157,7 @@ class Search:
         As few agents as are enough are reserved. Return False if the gang waits for something else than launch windows.
         """
         tasks = job.spec.tasks
-        narrow = [node for node in self._pace.narrow(tasks) if self._backlog.serves(job, node)]
+        narrow = [node for node in self._pace.narrow(tasks) if self._backlog.nodes.serves(job, node)]
         if not narrow:
             return False
         ids = {node.id for node in narrow}
@@ -218,7 +218,7 @@ class Search:
 
     def _taken(self, job: Job, request: Request, chosen: Chosen) -> list[Take] | None:
         """Take what one task needs where it was placed; None if it must wait for a card or its turn there."""
-        if chosen.opens and not self._may_open(job) and self._backlog.joins_soon(job, request):
+        if chosen.opens and not self._may_open(job) and self._backlog.nodes.joins_soon(job, request):
             return None
         if not self._has_turn(chosen):
             return None
@@ -230,7 +230,7 @@ class Search:
         """Return a node as the next task of a gang may use it, beside the tasks that were placed before."""
         if agent_id not in self._nodes:
             return None
-        now = self._backlog.open_to(outlasted, {agent_id: self._nodes[agent_id]})
+        now = self._backlog.reservations.open_to(outlasted, {agent_id: self._nodes[agent_id]})
         return (self._backlog.booked.only(job, now) if self._is_booked else now).get(agent_id)
 
     def _has_turn(self, chosen: Chosen) -> bool:
@@ -247,12 +247,14 @@ class Search:
 
     def _may_open(self, job: Job) -> bool:
         """Whether it need not wait for the offer of an open card before it has another one opened."""
-        return not job.spec.is_share or self._placing.spreads(job) or not self._backlog.is_new(job)
+        return not job.spec.is_share or self._placing.spreads(job) or not self._backlog.nodes.is_new(job)
 
     def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
         offered = self._remains.ports(chosen.agent_id)
         wishes = _ONE_PORT if job.spec.tasks > 1 else job.spec.ports
-        ports = choose(wishes, offered, task_id_of(job), self._backlog.ports_in_use_lately(chosen.agent_id))
+        ports = choose(
+            wishes, offered, task_id_of(job), self._backlog.nodes.ports_in_use_lately(chosen.agent_id)
+        )
         if ports is None:
             raise ValueError(f"agent {chosen.agent_id} does not offer the ports of job {job.id}")
         needs = footprint_of(job, self._settings)

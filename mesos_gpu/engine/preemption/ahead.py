@@ -40,7 +40,7 @@ def make_ahead(turn: Turn, blocked: Iterable[Job]) -> None:
     # Nodes are as they are now: their later reports are not known.
     offered = offered_of(then.state)
     backlog = Backlog(then.state, turn.settings, turn.now, offered, reading=True, standing=standing)
-    seating = seat(then, backlog.may_be_seated)
+    seating = seat(then, backlog.barriers.may_be_seated)
     then.state.quota.seats_given = seating.given
     owed = [job for job in waiting if job.id in seating.given]
     _Ahead(turn, then, backlog, seating, at).make(owed[:_MAX_TRIED])

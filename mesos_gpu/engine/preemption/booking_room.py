@@ -133,7 +133,7 @@ class BookingRoom:
 
     def _capacity(self, node: Node) -> NodeCapacity:
         """Return a node with its free GPUs, also while the master is asked for no offers."""
-        turn, capacity = self._turn, self._backlog.capacity(node)
+        turn, capacity = self._turn, self._backlog.nodes.capacity(node)
         if is_asked(turn.state, self._role):
             return capacity
         known = {gpu.id for gpu in capacity.gpus}

@@ -73,7 +73,7 @@ class Candidates:
         """Return a node as of `nodes`; None if it could not serve the job."""
         backlog, rule, job = self._backlog, self._rule, ask.job
         self.looked_at += 1
-        if node.id in self._closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
+        if node.id in self._closed or not rule.serves(job, node.id) or not backlog.nodes.serves(job, node):
             return None
         if ask.pools is not None and self._seating.ground.pool_of(node) not in ask.pools:
             return None
@@ -81,15 +81,15 @@ class Candidates:
         held = tuple([each for each in capacity.allocations if each.job_id in ask.victims])
         if len(capacity.gpus) + sum(len(each.gpus) for each in held) < ask.request.gpu.count:
             return None
-        if not backlog.new_enough(job, node):
+        if not backlog.nodes.new_enough(job, node):
             return None
         kept = [
             each
-            for each in backlog.kept_by_others(job, node)
+            for each in backlog.reservations.kept_by_others(job, node)
             if each.booking or (each.job_id not in self._served and not ask.yields(each.job_id))
         ]
         capacity = self._with(capacity, held)
-        if (ports := backlog.ports_for(job, node)) is not None:
+        if (ports := backlog.nodes.ports_for(job, node)) is not None:
             capacity = replace(capacity, ports=ports)
         if not may_have_ports(job, capacity):
             return None
@@ -116,14 +116,14 @@ class Candidates:
         if jobs ended. For a job that waits for a seat they are all pools of its victims; the planner checks their
         limits.
         """
-        pools = self._backlog.open_pools(job)
+        pools = self._backlog.barriers.open_pools(job)
         if pools is None:
             return None
         if job.state is not JobState.PENDING:
             return pools | {self._seating.ground.granted(job)[0]}
-        if limits := self._backlog.shortages(job):
+        if limits := self._backlog.barriers.shortages(job):
             return frozenset(limits)
-        if self._backlog.over_limit(job):
+        if self._backlog.barriers.over_limit(job):
             return frozenset(self._rule.running.runner_of(job_id).pool for job_id in victims)
         return pools
 
@@ -138,7 +138,7 @@ class Candidates:
         """Return a node when all jobs with notices have ended; the room of their takers is kept by the backlog."""
         known = self._capacities.get(node.id)
         if known is None:
-            known = self._backlog.capacity(node)
+            known = self._backlog.nodes.capacity(node)
             known = known.without([each for each in known.allocations if each.job_id in self._ending])
             self._capacities[node.id] = known
         return known

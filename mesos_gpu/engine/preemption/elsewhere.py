@@ -127,7 +127,7 @@ class Elsewhere:
             job: The waiting job. Jobs that ask for shares or ports get no room by moves.
             request: Amounts that each of its tasks takes.
         """
-        if job.spec.is_share or job.spec.ports or self._backlog.over_limit(job):
+        if job.spec.is_share or job.spec.ports or self._backlog.barriers.over_limit(job):
             return None
         seated = self._rule.seating.seat_for(job) is not None
         may_move = (

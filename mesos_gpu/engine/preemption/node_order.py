@@ -80,7 +80,7 @@ class Order:
         return self._kept_for.get(job_id, ())
 
     def _look_at_kept(self) -> None:
-        kept = self._backlog.reservations
+        kept = self._backlog.reservations.every
         if kept is self._kept:
             return
         self._kept, self._kept_for, self._made = kept, {}, {}

@@ -60,11 +60,11 @@ class Planner:
 
     def _stopping(self, job: Job, request: Request) -> Plan | None:
         """Return the cheapest plan without moves."""
-        limits = self._backlog.shortages(job)
+        limits = self._backlog.barriers.shortages(job)
         if not limits and self._is_plain(job, request) and not self.candidates.order.kept_for(job.id):
             return self._on_one(job, request)
         victims, allowed = self._rule.victims_of(job), self._rule.balance.rule_for(job)
-        if not limits and self._backlog.over_limit(job):
+        if not limits and self._backlog.barriers.over_limit(job):
             # It waits for a seat, so only the end of a job with one helps it.
             jobs = self._turn.state.work.jobs
             victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
@@ -107,7 +107,9 @@ class Planner:
         """Return whether a job that may not start without a seat has one, and room in its limits, when jobs end."""
         ended = {victim.job_id for victim in chosen}
         pools = {self._rule.running.runner_of(job_id).pool for job_id in ended}
-        return self._seating.would_seat(job, ended, pools) and self._backlog.has_room_without(job, ended)
+        return self._seating.would_seat(job, ended, pools) and self._backlog.barriers.has_room_without(
+            job, ended
+        )
 
     # --- jobs of one task that ask for whole GPUs
 
@@ -118,7 +120,7 @@ class Planner:
         """
         if job.spec.tasks > 1 or not request.gpu.count or request.gpu.share is not None:
             return False
-        return not (self._backlog.attained.orders(job) or self._backlog.over_limit(job))
+        return not (self._backlog.attained.orders(job) or self._backlog.barriers.over_limit(job))
 
     def room_for(self, job: Job, request: Request) -> AgentId | None:
         """Return a node that has room for a job when all jobs with notices have ended; None if no node has.

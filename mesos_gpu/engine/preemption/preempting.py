@@ -128,10 +128,10 @@ class _Plans:
             return True
         if not rule.could_take(job) or self._waits(job):
             return True
-        limits = backlog.shortages(job)
-        if not limits and not backlog.may_be_seated(job):
+        limits = backlog.barriers.shortages(job)
+        if not limits and not backlog.barriers.may_be_seated(job):
             return True
-        if self._made and backlog.is_limited(job):
+        if self._made and backlog.barriers.bounds(job):
             return True  # an earlier plan counts against its limit only when its room is kept
         looked_at = self._planner.candidates.looked_at
         self.are_many = self._made >= (_MAX_PLANS if looked_at < _MAX_LOOKED_AT else 1)

@@ -1,43 +1,44 @@
-"""What keeps a job waiting though there were room for it: limits, and what queues and classes say."""
+"""List of what blocks jobs during one match, for placement, `why`, preemption and reclaim.
+
+The entries of the list are in `mesos_gpu.engine.queue.reasons`.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from functools import partial
 from itertools import chain
-from math import ceil, inf
+from math import inf
 
-from mesos_gpu.engine.indexes.leaves import rank_in_leaf, ruled_as
-from mesos_gpu.engine.queue.budgets import Budgets
-from mesos_gpu.engine.queue.held import Held, has_room
+from mesos_gpu.engine.indexes.leaves import ruled_as
+from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing
-from mesos_gpu.engine.room.given_up import precedes
+from mesos_gpu.engine.queue.reasons import (
+    BESIDE_BOOKED,
+    IN_ALL_POOLS,
+    IN_ONE_POOL,
+    Case,
+    Facts,
+    NotLent,
+    PoolLimit,
+)
+from mesos_gpu.engine.room.kept import Kept
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
-from mesos_gpu.model.shares.units import number_of
-from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
-from mesos_gpu.model.words import counted
-from mesos_gpu.policy.admission.limits import (
-    Lack,
-    Scope,
-    Wait,
-    could_be_seated,
-    scopes_of,
-    wait_of_queue,
-    waits_of_scopes,
-)
+from mesos_gpu.policy.admission.limits import Wait, could_be_seated
+from mesos_gpu.policy.admission.reasons import Reason
 from mesos_gpu.policy.capacity.node import Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
-from mesos_gpu.policy.room.reservation import ends_by
-from mesos_gpu.policy.tenancy.tree import Bound, lineage
-
-Reservations = Sequence[Reservation]
+from mesos_gpu.policy.tenancy.tree import Bound
 
 
 class Barriers:
-    """Valid as long as what is held changes only by what the match takes."""
+    """List of what blocks jobs, valid as long as holdings change only by what the match takes.
+
+    Attributes:
+        lending: Lend limits of queues.
+    """
 
     def __init__(
         self,
@@ -46,213 +47,90 @@ class Barriers:
         now: float,
         attained: Attained,
         standing: Standing | None,
+        kept: Kept,
         aging_step_s: float = inf,
     ) -> None:
-        """Look at nothing yet. The arguments are those of `Backlog`, and one of its settings."""
-        self._rank = partial(rank_in_leaf, now=now, step_s=aging_step_s)
-        self._state, self._held, self._now, self._standing = state, held, now, standing
-        self._attained = attained
-        self._tree = held.tree
-        self._budgets = Budgets(state, now)
-        self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
+        """Decide nothing yet.
+
+        Args:
+            state: State of the engine.
+            held: Holdings of queues and users, kept up to date by the ledger of the match.
+            now: Seconds since the epoch.
+            attained: Order of queues by attained service.
+            standing: Capacity of pools; None if it is unknown, and lend limits keep nothing.
+            kept: Reservations of the match.
+            aging_step_s: Seconds of wait that are worth one step of priority.
+        """
+        self._facts = Facts(state, held, now, attained, standing, kept, aging_step_s)
+        self.lending = self._facts.lending
+        self._state, self._held, self._kept, self._tree = state, held, kept, held.tree
         self._known: dict[Hashable, Wait | None] = {}
-        self._known_at: tuple[int, Reservations] = -1, ()
+        self._known_at: tuple[int, Sequence[Reservation]] = -1, ()
         self._rules: dict[Hashable, Wait | None] = {}
         self._rules_at = -1
 
-    def wait_of(self, job: Job, reservations: Reservations) -> Wait | None:
-        """Why a job may not start now; None: it may, as far as limits go.
+    # --- the list
 
-        Args:
-            job: One that waits.
-            reservations: What is kept of limits for jobs before it.
-        """
+    def _in_all(self, job: Job) -> Iterator[Reason[Case]]:
+        """Yield what blocks a job in all pools."""
+        case = Case(self._facts, job)
+        return chain.from_iterable(each.decide(case) for each in IN_ALL_POOLS)
+
+    def _beside_booked(self, job: Job) -> Iterator[Reason[Case]]:
+        """Yield what blocks a job everywhere but on what is booked for it."""
+        case = Case(self._facts, job)
+        return chain.from_iterable(each.decide(case) for each in BESIDE_BOOKED)
+
+    def _in_one(self, job: Job, pool: str, kept: Sequence[Reservation]) -> Iterator[Reason[Case]]:
+        """Yield what blocks a job in a pool beside reservations."""
+        case = Case(self._facts, job, pool, kept)
+        return chain.from_iterable(each.decide(case) for each in IN_ONE_POOL)
+
+    # --- what blocks a job now
+
+    def over_limit(self, job: Job) -> bool:
+        """Return whether anything of the list blocks a job."""
+        return self.wait_of(job) is not None
+
+    def wait_of(self, job: Job) -> Wait | None:
+        """Return why a job may not start though there be room; None if nothing of the list blocks it."""
         revision, last = self._known_at
-        if revision != self._held.revision or last is not reservations:
+        if revision != self._held.revision or last is not self._kept.every:
             self._known.clear()
-            self._known_at = self._held.revision, reservations
-        if self._tree.is_flat and not self.bounds(job):
+            self._known_at = self._held.revision, self._kept.every
+        if self._tree.is_flat and job.spec.booking is None and not self.bounds(job):
             return None
         key = self._kind(job)
         if key not in self._known:
-            self._known[key] = self.wait_of_rules(job) or self._wait_of_pools(job, reservations)
+            self._known[key] = self._wait_in_all(job, key) or self._wait_of_pools(job)
         return self._known[key]
 
-    def wait_of_rules(self, job: Job) -> Wait | None:
-        """Why it may not start that no reservation could help; None: nothing of that kind."""
-        if self._tree.is_flat:
+    def rule_against(self, job: Job) -> Wait | None:
+        """Return why a job may not start that no reservation could help; None if there is no such reason."""
+        if self._tree.is_flat and job.spec.booking is None:
             return None
+        if wait := self._wait_in_all(job, self._kind(job)):
+            return wait
+        beside = next(self._beside_booked(job), None)
+        return None if beside is None else beside.wait()
+
+    def _wait_in_all(self, job: Job, key: Hashable) -> Wait | None:
+        """Return the first reason that blocks a job in all pools. `key`: as of `_kind`."""
         if self._rules_at != self._held.revision:
             self._rules.clear()
             self._rules_at = self._held.revision
-        key = self._kind(job)
         if key not in self._rules:
-            self._rules[key] = next(self._blockers(job), None)
+            reason = next(self._in_all(job), None)
+            self._rules[key] = None if reason is None else reason.wait()
         return self._rules[key]
 
-    def _kind(self, job: Job) -> Hashable:
-        """Jobs of one kind wait for the same."""
-        own = None if job.room_made_at is None else job.id  # something may be kept for it itself
-        return ruled_as(job), job.id in self._state.quota.seats_given, own, self._held.pools.count(job)
-
-    # --- the list of blockers
-
-    def _blockers(self, job: Job) -> Iterator[Wait]:
-        """Yield what keeps a job waiting in every pool, the most decisive first; a seat helps only if it comes last."""
-        of_queue = wait_of_queue(self._tree, job.spec, seated=job.id in self._state.quota.seats_given)
-        lacks_seat = of_queue is not None and of_queue.stage is Stage.GUARANTEE
-        if of_queue is not None and not lacks_seat:
-            yield of_queue
-        if lacks_seat and (wait := self._budgets.wait_for_seat(job)):
-            yield wait
-        dearest = max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
-        if wait := self._budgets.refuses(job, dearest, self._held.taken_below):
-            yield wait
-        costs = (self._held.cost_of(job, pool) for pool in self._held.pools_with(job))
-        yield from self._blockers_of_scopes(job, min(costs, default=dearest))
-        if of_queue is not None and lacks_seat:
-            yield of_queue
-
-    def _blockers_in(self, job: Job, pool: str, reservations: Reservations) -> Iterator[Wait]:
-        """Yield what keeps a job waiting in one pool, the most decisive first."""
-        held, cost = self._held, self._held.cost_of(job, pool)
-        bounds = [each for each in self.bounds(job) if each.pool == pool]
-        for bound in bounds:
-            lack = held.amount(bound.path, pool) + cost - bound.milli
-            if lack > 0:
-                of_bound = Lack(lack, bound.path, pool) if cost <= bound.milli else None
-                yield Wait(Stage.QUEUE_LIMIT, self._holds(bound), lack=of_bound)
-        spare = (
-            self._spare_beside(job, pool, reservations, cost)
-            if bounds or pool in self._tree.lenders
-            else None
-        )
-        if spare is not None:
-            beside = Lack(ceil(cost - spare.milli), spare.queue, pool)
-            if spare.queue == ROOT:
-                words = f"what other queues lend{_of(pool)} is kept for a job before it"
-                yield Wait(Stage.GUARANTEE, words, lack=beside)
-            else:
-                bound = next(each for each in bounds if each.path == spare.queue)
-                words = f"{self._holds(bound)}; the rest is kept for a job before it"
-                yield Wait(Stage.QUEUE_LIMIT, words, lack=beside if cost <= bound.milli else None)
-        yield from self._blockers_of_scopes(job, cost)
-        if wait := self.wait_of_lenders(job, pool, cost):
-            yield wait
-
-    def _blockers_of_scopes(self, job: Job, cost: int) -> Iterator[Wait]:
-        if not self._tree.is_flat and (scopes := self._scopes_of(job)):
-            sums = self._held.sums
-            yield from waits_of_scopes(
-                scopes, cost, lambda *owner: sums.jobs[owner], lambda *owner: sums.users[owner]
-            )
-
-    def open_pools(self, job: Job, reservations: Reservations) -> frozenset[str]:
-        """The pools whose limits leave room for all of a job."""
-        pools = self._held.pools_of(job)
-        return frozenset(pool for pool in pools if self._wait_in(job, pool, reservations) is None)
-
-    def pools_of_booked(self, job: Job, reservations: Reservations) -> frozenset[str]:
-        """The pools in which it may have what is booked for it: without a seat, and without waiting for its turn in an
-        order of pools, but within limits."""
-        waits = {pool: self._wait_in(job, pool, reservations) for pool in self._held.pools.every(job)}
-        return frozenset(pool for pool, w in waits.items() if w is None or w.stage is Stage.GUARANTEE)
-
-    def may_be_seated(self, job: Job, pool: str | None, reservations: Reservations) -> bool:
-        """Whether it could start if it had a seat, in any pool or in that one."""
-        wait = self.wait_of(job, reservations)
-        if wait is not None and wait.stage not in (Stage.GUARANTEE, Stage.POOL):
-            return False
-        if not self._tree.document.pools:
-            return True
-        pools = self._held.pools_of(job) if pool is None else self._held.pools_of(job) & {pool}
-        waits = (self._wait_in(job, each, reservations) for each in pools)
-        return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
-
-    def shortages(self, job: Job, reservations: Reservations) -> dict[str, list[Shortage]]:
-        """Return what a job lacks of limits, and which jobs would give it back by their ends.
-
-        Args:
-            job: Job that waits.
-            reservations: Reservations of jobs before it.
-
-        Returns:
-            Shortages by pool that it may use. Empty if no limit keeps it waiting, or if no end would help.
-        """
-        if self.wait_of(job, reservations) is None:
-            return {}
-        everywhere = list(self._blockers(job))
-        by_pool: dict[str, list[Shortage]] = {}
-        for pool in sorted(self._held.pools_of(job)):
-            lacks = [wait.lack for wait in (*everywhere, *self._blockers_in(job, pool, reservations))]
-            known = [lack for lack in lacks if lack is not None]
-            if len(known) == len(lacks):
-                by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
-        return by_pool
-
-    def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
-        """Return whether all limits let a job that lacks a seat start where some jobs run, when these have ended."""
-        pools = self._held.pools_of_jobs(ended)
-        waits = chain(self._blockers(job), *(self._blockers_in(job, pool, ()) for pool in pools))
-        lacks = [wait.lack for wait in waits if wait.stage is not Stage.GUARANTEE or wait.lack is not None]
-        return pools <= self._held.pools_of(job) and all(
-            lack is not None and sum(self._held.holdings(lack).get(each, 0) for each in ended) >= lack.amount
-            for lack in lacks
-        )
-
-    def bounds(self, job: Job) -> Sequence[Bound]:
-        """The limits of GPUs that hold for a job: of its queue, and of those above it."""
-        return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
-
-    def bounds_in(self, job: Job, pool: str) -> list[Bound]:
-        """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
-        bounds = [each for each in self.bounds(job) if each.pool == pool]
-        if pool in self._tree.lenders and self._standing is not None and job.spec.gpu_milli_in_all:
-            amount = self._standing.amount(pool)
-            bounds.append(Bound(ROOT, pool, amount - self._held.kept_from(job.spec.queue, pool, amount)))
-        return bounds
-
-    def beyond(self, job: Job) -> str:
-        """Which limit never lets a job start, in words; "": none does so, or in other hours it is another."""
-        if self._tree.has_hours(self._held.queue_of(job)):
-            return ""
-        whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools.every(job))]
-        return whys[0] if whys and all(whys) else ""
-
-    def may_hold(self, job: Job) -> list[str]:
-        """The pools that it may use now of which limits let it hold what it asks for, whatever others hold."""
-        pools = self._held.pools_of(job)
-        return [pool for pool in pools if not self._beyond_in(job, pool) and self._is_lent(job, pool)]
-
-    def _is_lent(self, job: Job, pool: str) -> bool:
-        """Return whether the lend limits of other queues leave a job what it asks for while they hold nothing."""
-        if pool not in self._tree.lenders or self._standing is None:
-            return True
-        amount = self._standing.amount(pool)
-        kept = self._held.kept_from(job.spec.queue, pool, amount, at_most=True)
-        return not kept or kept + self._held.cost_of(job, pool) <= amount
-
-    def _beyond_in(self, job: Job, pool: str) -> str:
-        wanted = self._held.cost_of(job, pool)
-        bound = next((each for each in self.bounds(job) if each.pool == pool and wanted > each.milli), None)
-        if bound is None:
-            return ""
-        return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(pool)}, and it asks for {number_of(wanted)}"
-
-    def _scopes_of(self, job: Job) -> tuple[Scope, ...]:
-        key = self._held.queue_of(job), job.charged_to
-        scopes = self._scopes.get(key)
-        if scopes is None:
-            scopes = self._scopes[key] = scopes_of(self._tree, *key)
-        return scopes
-
-    def _wait_of_pools(self, job: Job, reservations: Reservations) -> Wait | None:
-        """Why no pool that it may use has room in its limits; None: one has."""
+    def _wait_of_pools(self, job: Job) -> Wait | None:
+        """Return why limits leave no room in any pool that a job may use; None if one has room."""
         if not job.spec.gpu_milli_in_all:
             return None
         waits: list[Wait] = []
         for pool in sorted(self._held.pools_of(job)):
-            wait = self._wait_in(job, pool, reservations)
+            wait = self._wait_in(job, pool)
             if wait is None:
                 return None
             waits.append(wait)
@@ -260,33 +138,18 @@ class Barriers:
             return waits[0]
         return Wait(Stage.POOL, "; ".join(wait.words for wait in waits))
 
-    def _wait_in(self, job: Job, pool: str, reservations: Reservations) -> Wait | None:
-        return next(self._blockers_in(job, pool, reservations), None)
+    def _wait_in(self, job: Job, pool: str) -> Wait | None:
+        reason = next(self._in_one(job, pool, self._kept.every), None)
+        return None if reason is None else reason.wait()
 
-    def _spare_beside(self, job: Job, pool: str, reservations: Reservations, cost: int) -> Spare | None:
-        """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
-        ends_at = ends_by(job.spec, self._now)
-        above = (*lineage(job.spec.queue), ROOT)
-        return next(
-            (
-                spare
-                for kept in reservations
-                if kept.spares and self._attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
-                if not (kept.is_given_up and precedes(self._state, job, kept, self._rank))
-                for spare in kept.spares
-                if spare.pool == pool and spare.queue in above and cost > spare.milli
-                if spare.queue != ROOT or not self.takes_own(job, kept)
-            ),
-            None,
-        )
-
-    def _yields(self, kept: Reservation, job: Job) -> bool:
-        """Whether something is kept for one that comes after a job for which something is kept, too: where a limit has
-        room for one of them, neither could start else."""
-        other = self._state.work.jobs.get(kept.job_id) if has_room(job) else None
-        if other is None or not has_room(other):
-            return False
-        return (-other.priority, other.sequence) > (-job.priority, job.sequence)
+    def _kind(self, job: Job) -> Hashable:
+        """Return what jobs have in common that wait for the same."""
+        starts_again = job.spec.tasks > 1 and job.launches
+        own = (
+            job.id if job.room_made_at is not None or starts_again else None
+        )  # something may be kept for it itself
+        seated = job.id in self._state.quota.seats_given
+        return ruled_as(job), job.spec.booking, seated, own, self._held.pools.count(job)
 
     def wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
         """Return why lend limits leave no room for a job to hold more of a pool; None if they do.
@@ -296,38 +159,112 @@ class Barriers:
             pool: Name of the pool.
             cost: Thousandths of cost that the job takes beyond what it holds.
         """
-        free, kept = self._beside_lenders(job, pool)
-        lack = kept + cost - free
-        if not kept or lack <= 0:
+        reason = next(NotLent.of_growth(self._facts, job, pool, cost), None)
+        return None if reason is None else reason.wait()
+
+    # --- pools
+
+    def open_pools(self, job: Job) -> frozenset[str] | None:
+        """Return the pools whose limits leave room for all of a job; None if there are no pools."""
+        if not self._tree.document.pools:
             return None
-        words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
-        return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus", lack=Lack(lack, ROOT, pool))
+        pools = self._held.pools_of(job)
+        if not job.spec.gpus:
+            return pools
+        return frozenset(pool for pool in pools if self._wait_in(job, pool) is None)
 
-    def _lack_of_lenders(self, job: Job, pool: str, cost: int) -> int:
-        """Return what others must give back before a job may start, thousandths of cost, for queues not to lend more
-        than their lend limits; 0 or less if it may start."""
-        free, kept = self._beside_lenders(job, pool)
-        return kept + cost - free if kept else 0
+    def pools_of_booked(self, job: Job) -> frozenset[str]:
+        """Return the pools in which a job may have what is booked for it: within limits, but without a seat, and also
+        in pools that it may use only later."""
+        waits = {pool: self._wait_in(job, pool) for pool in self._held.pools.every(job)}
+        return frozenset(pool for pool, w in waits.items() if w is None or w.stage is Stage.GUARANTEE)
 
-    def _beside_lenders(self, job: Job, pool: str) -> tuple[int, int]:
-        """Return what is free of a pool and what lend limits keep of it from a job, thousandths of cost; zeros if no
-        queue has a lend limit there."""
-        if pool not in self._tree.lenders or self._standing is None:
-            return 0, 0
-        amount = self._standing.amount(pool)
-        return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
+    def may_be_seated(self, job: Job, pool: str | None = None) -> bool:
+        """Return whether a job could start if it had a seat, in any pool or in that one."""
+        if job.spec.booking is not None:
+            return False  # what is booked is no part of a guarantee while it lasts
+        wait = self.wait_of(job)
+        if wait is not None and wait.stage not in (Stage.GUARANTEE, Stage.POOL):
+            return False
+        if not self._tree.document.pools:
+            return True
+        pools = self._held.pools_of(job) if pool is None else self._held.pools_of(job) & {pool}
+        waits = (self._wait_in(job, each) for each in pools)
+        return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
+
+    # --- what would have to end
+
+    def shortages(self, job: Job) -> dict[str, list[Shortage]]:
+        """Return what a job lacks of limits, and which jobs would give it back by their ends.
+
+        Args:
+            job: Job that waits.
+
+        Returns:
+            Shortages by pool that it may use. Empty if no limit keeps it waiting, or if no end would help.
+        """
+        if self.wait_of(job) is None:
+            return {}
+        everywhere = [*self._in_all(job), *self._beside_booked(job)]
+        by_pool: dict[str, list[Shortage]] = {}
+        for pool in sorted(self._held.pools_of(job)):
+            lacks = [each.lack() for each in (*everywhere, *self._in_one(job, pool, self._kept.every))]
+            known = [lack for lack in lacks if lack is not None]
+            if len(known) == len(lacks):
+                by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
+        return by_pool
+
+    def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
+        """Return whether all limits let a job that lacks a seat start where some jobs run, when these have ended."""
+        pools = self._held.pools_of_jobs(ended)
+        reasons = chain(self._in_all(job), *(self._in_one(job, pool, ()) for pool in pools))
+        lacks = [(each.stage, each.lack()) for each in reasons]
+        return pools <= self._held.pools_of(job) and all(
+            lack is not None and sum(self._held.holdings(lack).get(each, 0) for each in ended) >= lack.amount
+            for stage, lack in lacks
+            if stage is not Stage.GUARANTEE or lack is not None
+        )
+
+    # --- limits
+
+    def bounds(self, job: Job) -> Sequence[Bound]:
+        """Return the limits of GPUs of the queue of a job, and of those above it."""
+        return self._facts.bounds(job)
+
+    def bounds_in(self, job: Job, pool: str) -> list[Bound]:
+        """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
+        bounds, of_all = self._facts.bounds_of(job, pool), self.lending.bound(job, pool)
+        return bounds if of_all is None else [*bounds, of_all]
+
+    def beyond(self, job: Job) -> str:
+        """Return which limit never lets a job start, in words; "" if none does so, or if other hours change it."""
+        if self._tree.has_hours(self._held.queue_of(job)):
+            return ""
+        whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools.every(job))]
+        return whys[0] if whys and all(whys) else ""
+
+    def may_hold(self, job: Job) -> list[str]:
+        """List the pools that a job may use now of which limits let it hold what it asks for, whatever others hold."""
+        pools = self._held.pools_of(job)
+        return [p for p in pools if not self._beyond_in(job, p) and self.lending.ever_leaves_room(job, p)]
+
+    def _beyond_in(self, job: Job, pool: str) -> str:
+        """Return which limit of a pool a job alone exceeds, in words; "" if none."""
+        limits = PoolLimit.decide(Case(self._facts, job, pool))
+        return next((each.explain_never() for each in limits if each.lack() is None), "")
 
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
         """Return what the limits of a job leave to others if it still had its ended tasks.
 
-        None if its limits, or what its queue is guaranteed in the pools of these tasks, never let it have them again.
+        None if its limits, the lend limits of other queues, or what its queue is guaranteed in the pools of these tasks
+        never let it have them again.
 
         Args:
             job: Job whose other tasks are being ended.
             agents: Agent of each ended task.
         """
         held, tasks = self._held, Counter(map(self._held.pool_of, agents))
-        if any(self._beyond_in(job, pool) for pool in tasks):
+        if any(self._beyond_in(job, p) or not self.lending.ever_leaves_room(job, p) for p in tasks):
             return None
         if not could_be_seated(
             self._tree, job.spec, [(pool, held.cost_of(job, pool) // job.spec.tasks) for pool in tasks]
@@ -344,34 +281,3 @@ class Barriers:
             for each in self.bounds(job)
             if tasks[each.pool]
         )
-
-    def kind_of_lender(self, job: Job) -> Hashable:
-        """Return what jobs have in common for which `takes_own` is the same."""
-        spec = job.spec
-        of_queue = spec.queue, spec.gpu_milli_in_all, spec.gpu_model, self._held.revision
-        return of_queue if self._tree.lenders else None
-
-    def takes_own(self, job: Job, kept: Reservation) -> bool:
-        """Whether a job may take what is kept for another one that waits for queues to lend no more than they may:
-        their lend limits keep as much for the queue of the first one."""
-        other = self._state.work.jobs.get(kept.job_id) if self._tree.lenders else None
-        if other is None or self._standing is None:
-            return False
-        held, standing, own = self._held, self._standing, job.spec.queue
-        return any(
-            0 < held.cost_of(job, pool) <= held.kept_for(own, other.spec.queue, pool, standing.amount(pool))
-            and self._lack_of_lenders(other, pool, held.cost_of(other, pool)) > 0
-            for pool in held.pools_of(job) & self._tree.lenders & held.pools_of(other)
-        )
-
-    def _holds(self, bound: Bound) -> str:
-        has = number_of(self._held.amount(bound.path, bound.pool))
-        return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(bound.pool)}, and holds {has}"
-
-
-def _gpus(milli: int) -> str:
-    return counted(number_of(milli), "GPU")
-
-
-def _of(pool: str) -> str:
-    return "" if pool == DEFAULT_POOL else f" of pool {pool}"

@@ -1,8 +1,10 @@
-"""Budgets as a match and its readers see them: how each stands, and why a job waits for one."""
+"""Budgets as a match and its readers see them: the standing of each, and the reasons by which one blocks a job."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
+from typing import Protocol, Self
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.engine.state import State
@@ -28,7 +30,8 @@ from mesos_gpu.policy.accounts.budget import (
     user_of,
 )
 from mesos_gpu.policy.accounts.sums import overlap_ms
-from mesos_gpu.policy.admission.limits import Wait, charge_percent
+from mesos_gpu.policy.admission.limits import Lack, charge_percent
+from mesos_gpu.policy.admission.reasons import Reason
 from mesos_gpu.policy.tenancy.tree import Tree
 
 Taken = Callable[[str], Iterable[tuple[Job, Charge]]]  # by a match so far, for a queue and those below it
@@ -137,47 +140,20 @@ def used_in(use: BudgetUse, spans: Iterable[Span], until_ms: int) -> int:
 
 
 class Budgets:
-    """How budgets stand during a match; time does not pass in it."""
+    """Standing of budgets during a match; time does not pass in it."""
 
     def __init__(self, state: State, now: float) -> None:
-        """Look at nothing yet."""
+        """Look at no budget yet."""
         self._state, self._tree, self._now_ms = state, state.quota.tree, int(now * MS)
         self._known: dict[Key, Standing | None] = {}
         self._promised: dict[Key, tuple[int, int]] = {}
 
-    def refuses(self, job: Job, cost_milli: int, taken_below: Taken) -> Wait | None:
-        """Why a budget does not let a job start now; None: none is against it.
-
-        Args:
-            job: One that waits.
-            cost_milli: What all its tasks cost at most.
-            taken_below: What this match has taken so far for a queue and those below it.
-        """
-        if not cost_milli:
-            return None
-        for each in self._paid_by(job):
-            if may_not_start(each):
-                return Wait(
-                    Stage.BUDGET, f"{_named(each.use)} {_over(each)}; {_again(each)}", _opens_at(each)
-                )
-            unsafe = self._unsafe(job, cost_milli, each, taken_below) if each.budget.safe else None
-            if unsafe is not None:
-                return unsafe
-        return None
-
     def must_borrow(self, job: Job) -> bool:
-        """Whether a budget is empty whose jobs run as borrowers then."""
-        return any(must_borrow(each) for each in self._paid_by(job))
+        """Return whether a budget is empty whose jobs run as borrowers then."""
+        return any(must_borrow(each) for each in self.paid_by(job))
 
-    def wait_for_seat(self, job: Job) -> Wait | None:
-        """Why a job that starts only with a seat gets none, whoever ends; None: no budget keeps it from one."""
-        empty = next((each for each in self._paid_by(job) if must_borrow(each)), None)
-        if empty is None:
-            return None
-        words = f"{_named(empty.use)} {_over(empty)}, so its jobs borrow, and this one may not: it is not preemptible"
-        return Wait(Stage.BUDGET, f"{words}; {_again(empty)}", _opens_at(empty))
-
-    def _paid_by(self, job: Job) -> Iterable[Standing]:
+    def paid_by(self, job: Job) -> Iterator[Standing]:
+        """Yield the standing of the budgets that pay for a job."""
         if not self._tree.has_budgets:
             return
         for key, budget in paid_by(self._tree, job.spec.queue, job.charged_to):
@@ -189,40 +165,29 @@ class Budgets:
                 yield standing
 
     def _unpaid(self, key: Key, budget: Budget) -> Standing | None:
-        """How a budget stands of a user who has not paid yet: its period is opened when he does."""
+        """Return the standing of a budget of a user who has not paid yet: its period is opened by the first payment."""
         use = opened(key, budget, latest_of(self._state, key), 0, self._now_ms)
         return None if use is None else Standing(budget, use, 0, 0, total_of(budget, use), self._now_ms)
 
-    def _unsafe(self, job: Job, cost_milli: int, standing: Standing, taken_below: Taken) -> Wait | None:
-        """Why a job waits, as more may be used than there is, by the time limits of all that run; None: it does not."""
-        name = _named(standing.use)
-        if job.spec.timeout_s is None:
-            words = f"{name} starts only jobs with a time limit, and this one has none (timeout_s)"
-            return Wait(Stage.BUDGET, words)
+    def demand(self, job: Job, cost_milli: int, standing: Standing, taken_below: Taken) -> "Demand":
+        """Return what a job may use of a budget by its time limit, beside all that run.
+
+        Args:
+            job: Job that waits, with a time limit.
+            cost_milli: Cost of all its tasks at most, thousandths.
+            standing: Standing of the budget.
+            taken_below: Charges that this match has taken so far for a queue and those below it.
+        """
         promised, later = self._of_running(standing)
         user = standing.use.user
         for other, charge in taken_below(standing.use.queue):
             if user in (EVERYBODY, charge.user):
                 promised += charge.rate * self._longest_ms(other)
         percent = charge_percent(self._state.quota.queues, job.spec.job_class)
-        wanted = charged(cost_milli, percent) * self._longest_ms(job)
-        if promised + wanted <= standing.left:
-            return None
-        words = (
-            f"{name} has {_hours(standing.left)} GPU hours left, of which running jobs may use {_hours(promised)} by "
-            f"their time limits, and this one {_hours(wanted)}"
-        )
-        budget = standing.budget
-        whole = budget.milli_s * MS * (WHOLE + budget.carry_over_percent) // WHOLE
-        if wanted > whole:
-            return Wait(
-                Stage.BUDGET, f"{words}; a whole period has {_hours(whole)} at most, so it waits for a grant"
-            )
-        until = _opens_at(standing) if later + wanted <= budget.milli_s * MS else None
-        return Wait(Stage.BUDGET, f"{words}; {_again(standing)}", until)
+        return Demand(promised, later, charged(cost_milli, percent) * self._longest_ms(job))
 
     def _of_running(self, standing: Standing) -> tuple[int, int]:
-        """What those that run may use still, and of that what they may use after the period."""
+        """Return what running jobs may use still, and the part of it that they may use after the period."""
         key = standing.use.queue, standing.use.user
         known = self._promised.get(key)
         if known is None:
@@ -244,6 +209,131 @@ class Budgets:
         return max(0, begun_ms + self._longest_ms(job) - self._now_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Use of a budget that time limits allow, in thousandths of cost times milliseconds.
+
+    Attributes:
+        promised: Use by running jobs.
+        later: Part of `promised` that lies after the period.
+        wanted: Use by the job that waits.
+    """
+
+    promised: int
+    later: int
+    wanted: int
+
+
+# --- reasons
+
+
+class PaidCase(Protocol):
+    """Job that budgets pay for.
+
+    Attributes:
+        job: Job that waits.
+        budgets: Standing of budgets.
+    """
+
+    job: Job
+    budgets: Budgets
+
+    @property
+    def lacks_seat(self) -> bool:
+        """Whether it starts only with a part of a guarantee, and has none."""
+
+    @property
+    def most(self) -> int:
+        """Cost of all its tasks where they cost most, thousandths."""
+
+    def taken_below(self, queue: str) -> Iterable[tuple[Job, Charge]]:
+        """Return what this match has taken so far for a queue and those below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetDeniesSeat(Reason[PaidCase]):
+    """Empty budget whose jobs borrow, and that pays for a job which may not borrow.
+
+    Attributes:
+        standing: Standing of the budget.
+    """
+
+    standing: Standing
+    stage: Stage = Stage.BUDGET
+
+    @classmethod
+    def decide(cls, case: PaidCase) -> Iterator[Self]:
+        """Look for an empty budget if the job needs a seat."""
+        if case.lacks_seat:
+            for standing in case.budgets.paid_by(case.job):
+                if must_borrow(standing):
+                    yield cls(standing=standing, until=_opens_at(standing))
+
+    def explain(self) -> str:
+        """Name the budget, and the time at which it opens again."""
+        empty = f"{_named(self.standing.use)} {_over(self.standing)}"
+        words = "so its jobs borrow, and this one may not: it is not preemptible"
+        return f"{empty}, {words}; {_again(self.standing)}"
+
+    def lack(self) -> Lack | None:
+        """Return None, as the end of a job gives nothing back to a budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSpent(Reason[PaidCase]):
+    """Budget that is used up, or that time limits of jobs may exceed if it is safe.
+
+    Attributes:
+        standing: Standing of the budget.
+        is_over: Whether it is used up, or its period is not now.
+        demand: Use by time limits; None if the job has no time limit.
+    """
+
+    standing: Standing
+    is_over: bool = False
+    demand: Demand | None = None
+    stage: Stage = Stage.BUDGET
+
+    @classmethod
+    def decide(cls, case: PaidCase) -> Iterator[Self]:
+        """Compare each budget with its use, and a safe one with the use that time limits allow."""
+        for standing in case.budgets.paid_by(case.job) if case.most else ():
+            if may_not_start(standing):
+                yield cls(standing=standing, is_over=True, until=_opens_at(standing))
+            elif standing.budget.safe and case.job.spec.timeout_s is None:
+                yield cls(standing=standing)
+            elif standing.budget.safe:
+                demand = case.budgets.demand(case.job, case.most, standing, case.taken_below)
+                if demand.promised + demand.wanted > standing.left:
+                    enough = demand.later + demand.wanted <= standing.budget.milli_s * MS
+                    yield cls(standing=standing, demand=demand, until=_opens_at(standing) if enough else None)
+
+    def explain(self) -> str:
+        """Name the budget, what it lacks, and the time at which it opens again."""
+        standing, name = self.standing, _named(self.standing.use)
+        if self.is_over:
+            return f"{name} {_over(standing)}; {_again(standing)}"
+        if self.demand is None:
+            return f"{name} starts only jobs with a time limit, and this one has none (timeout_s)"
+        promised, wanted = self.demand.promised, self.demand.wanted
+        words = (
+            f"{name} has {_hours(standing.left)} GPU hours left, of which running jobs may use {_hours(promised)} by "
+            f"their time limits, and this one {_hours(wanted)}"
+        )
+        whole = _whole(standing.budget)
+        if wanted > whole:
+            return f"{words}; a whole period has {_hours(whole)} at most, so it waits for a grant"
+        return f"{words}; {_again(standing)}"
+
+    def lack(self) -> Lack | None:
+        """Return None, as the end of a job gives nothing back to a budget."""
+
+
+def _whole(budget: Budget) -> int:
+    """Return what a period has at most, with what is carried over."""
+    return budget.milli_s * MS * (WHOLE + budget.carry_over_percent) // WHOLE
+
+
 def _named(use: BudgetUse) -> str:
     whose = "" if use.user == EVERYBODY else f" of user {use.user}"
     return f"the budget{whose} of queue {use.queue}"
@@ -257,7 +347,7 @@ def _over(standing: Standing) -> str:
 
 
 def _opens_at(standing: Standing) -> float | None:
-    """When there is more of it, seconds since the epoch; None: never."""
+    """Return when there is more of a budget, seconds since the epoch; None if there never is."""
     once, use = standing.budget.period is Period.ONCE, standing.use
     if once and standing.now_ms >= use.begins_ms:
         return None
@@ -265,7 +355,7 @@ def _opens_at(standing: Standing) -> float | None:
 
 
 def _again(standing: Standing) -> str:
-    """When there is more of it, in words."""
+    """Return when there is more of a budget, in words."""
     opens_at = _opens_at(standing)
     if opens_at is None:
         return "there is no other period"

@@ -7,8 +7,9 @@ from itertools import islice
 from typing import Final, Protocol
 
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
-from mesos_gpu.engine.queue.backlog import Backlog, Offered, request_of
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.line import Standing
+from mesos_gpu.engine.queue.nodes import Offered
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -19,7 +20,6 @@ from mesos_gpu.model.jobs.why import RoomToCome
 from mesos_gpu.model.nodes.offer import Scalar, resources_of
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.shares.units import number_of
-from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of
 from mesos_gpu.policy.explain.owed import by_room
@@ -133,7 +133,7 @@ class Forecast:
             return BACK_OFF
         if problem_of(self._state, self._settings, self._now, job):
             return SECRETS
-        wait = self.backlog.wait_of(job)
+        wait = self.backlog.barriers.wait_of(job)
         return ROOM if wait is None else wait.stage.value
 
     def before(self, job_id: JobId | None) -> list[Reservation]:
@@ -149,7 +149,7 @@ class Forecast:
             if job.not_before <= self._now:
                 self.backlog.block(job)
         self._blocked_until = job_id
-        return self.backlog.reservations
+        return self.backlog.reservations.every
 
     def _ask_before(self, coming: Coming | None, backlog: Backlog, job: Job) -> None:
         """Who ends for a job with a seat does not for those behind it."""
@@ -168,25 +168,17 @@ class Forecast:
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
         """What is kept of nodes that this job must leave alone. Call `before` first."""
         by_node: dict[AgentId, list[Reservation]] = {}
-        for i in self.backlog.outlasted(job):
-            reservation = self.backlog.reservations[i]
+        for i in self.backlog.reservations.outlasted(job):
+            reservation = self.backlog.reservations.every[i]
             if reservation.agent_id is not None:
                 by_node.setdefault(reservation.agent_id, []).append(reservation)
         return by_node
-
-    def wait_of(self, job: Job) -> Wait | None:
-        """Which limit or rule keeps it waiting though there were room; None: none does. Call `before` first."""
-        return self.backlog.wait_of(job)
-
-    def beyond_limit(self, job: Job) -> str:
-        """Which limit never lets a job start, in words; "": none does so."""
-        return self.backlog.beyond_limit(job)
 
     def estimate(self, job: Job) -> Estimate:
         """When the job may start. Call `before` first."""
         position = next(i for i, other in enumerate(self.jobs) if other.id == job.id)
         if self._blocked_until == job.id and not self.learns:
-            reservation = decisive(self.backlog.reservations_for(job, request_of(job, self._settings)))
+            reservation = decisive(self.backlog.reservations.find(job, request_of(job, self._settings)))
             return self._estimate(self.backlog, job, reservation, self._places[job.id])
         return self._estimates(position + 1, only=job.id)[job.id]
 
@@ -207,10 +199,10 @@ class Forecast:
         for job in islice(self.jobs, most):
             if only in (None, job.id):
                 request = request_of(job, self._settings)
-                limited = job.spec.queue if backlog.is_limited(job) else ""
-                key = limited, len(backlog.reservations), backlog.kind(job, request)
+                limited = job.spec.queue if backlog.barriers.bounds(job) else ""
+                key = limited, len(backlog.reservations.every), backlog.kind(job, request)
                 if key not in known:
-                    known[key] = decisive(backlog.reservations_for(job, request))
+                    known[key] = decisive(backlog.reservations.find(job, request))
                 estimates[job.id] = self._estimate(backlog, job, known[key], self._places[job.id])
             else:
                 self._ask_before(self._coming, backlog, job)
@@ -219,8 +211,8 @@ class Forecast:
         return estimates
 
     def _estimate(self, backlog: Backlog, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
-        beyond = backlog.beyond_limit(job)
-        rule = backlog.rule_against(job)
+        beyond = backlog.barriers.beyond(job)
+        rule = backlog.barriers.rule_against(job)
         if rule is not None and not beyond:
             return Estimate(rule.until, rule.words)
         made = estimate_of(job, reservation, beyond=beyond, now=self._now)
@@ -230,8 +222,8 @@ class Forecast:
         if made.at is not None and problem_of(self._state, self._settings, self._now, job):
             return Estimate(None, "it waits for its secrets")
         lacks = reservation is None and made.at is None
-        there = backlog.alone(job, request_of(job, self._settings)) if lacks else None
-        first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
+        there = backlog.reservations.alone(job, request_of(job, self._settings)) if lacks else None
+        first = [r for r in backlog.reservations.every if there is not None and r.agent_id == there.agent_id]
         if first and not beyond:
             jobs = (self._state.work.jobs.get(r.job_id) for r in first)
             return after(first, [None if job is None else job.spec.timeout_s for job in jobs], self._now)

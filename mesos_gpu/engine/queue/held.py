@@ -1,7 +1,10 @@
-"""What queues and users hold during a match: a book of its ledger over the tree of queues, in thousandths of cost. And
-which pools a job may use: as its queue and class say, and while it waits, as far as it has waited for each."""
+"""Holdings of queues and users during a match: a book of its ledger over the tree of queues, in thousandths of cost.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+Beside these: the pools that a job may use, by its queue, its class and the time that it has waited; and what lend
+limits keep of pools.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -16,8 +19,9 @@ from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, ROOT
 from mesos_gpu.policy.admission.limits import Lack, class_of, pools_for
+from mesos_gpu.policy.capacity.node import Reservation
 from mesos_gpu.policy.tenancy.cells import owed_in
-from mesos_gpu.policy.tenancy.tree import Tree, lineage
+from mesos_gpu.policy.tenancy.tree import Bound, Tree, lineage
 
 
 def waits_since(state: State, job: Job) -> float:
@@ -321,3 +325,65 @@ class Held:
         charge = charged_with(self._charges, job, pool, node, take.gpus, counted, granted)
         self._charged = take, charge
         return charge
+
+
+class Lending:
+    """Lend limits of queues during a match: what they keep of a pool from jobs of other queues."""
+
+    def __init__(self, state: State, held: Held, amount: Callable[[str], int] | None) -> None:
+        """Store the arguments.
+
+        Args:
+            state: State of the engine.
+            held: Holdings of queues.
+            amount: Capacity of a pool in thousandths of cost; None if it is unknown, and nothing is kept.
+        """
+        self._state, self._held, self._amount = state, held, amount
+        self._pools = held.tree.lenders if amount is not None else frozenset()
+
+    def beside(self, job: Job, pool: str) -> tuple[int, int]:
+        """Return what is free of a pool and what is kept of it from a job, thousandths of cost; zeros without a lend
+        limit."""
+        if pool not in self._pools or self._amount is None:
+            return 0, 0
+        amount = self._amount(pool)
+        return amount - self._held.amount(ROOT, pool), self._held.kept_from(job.spec.queue, pool, amount)
+
+    def bound(self, job: Job, pool: str) -> Bound | None:
+        """Return the limit that all queues together have in a pool for a job to start; None if nothing is kept."""
+        if pool not in self._pools or self._amount is None or not job.spec.gpu_milli_in_all:
+            return None
+        amount = self._amount(pool)
+        return Bound(ROOT, pool, amount - self._held.kept_from(job.spec.queue, pool, amount))
+
+    def ever_leaves_room(self, job: Job, pool: str) -> bool:
+        """Return whether a pool has room for a job beside what is kept of it when no queue holds anything."""
+        if pool not in self._pools or self._amount is None:
+            return True
+        amount = self._amount(pool)
+        kept = self._held.kept_from(job.spec.queue, pool, amount, at_most=True)
+        return not kept or kept + self._held.cost_of(job, pool) <= amount
+
+    def kind(self, job: Job) -> Hashable:
+        """Return what jobs have in common for which `takes_own` is the same."""
+        spec = job.spec
+        of_queue = spec.queue, spec.gpu_milli_in_all, spec.gpu_model, self._held.revision
+        return of_queue if self._pools else None
+
+    def takes_own(self, job: Job, kept: Reservation) -> bool:
+        """Return whether a job may take what is kept for another one that waits for queues to lend no more than they
+        may: lend limits keep as much for the queue of the first one."""
+        other = self._state.work.jobs.get(kept.job_id) if self._pools else None
+        if other is None or self._amount is None:
+            return False
+        held, amount, own = self._held, self._amount, job.spec.queue
+        return any(
+            0 < held.cost_of(job, pool) <= held.kept_for(own, other.spec.queue, pool, amount(pool))
+            and self._lack(other, pool) > 0
+            for pool in held.pools_of(job) & self._pools & held.pools_of(other)
+        )
+
+    def _lack(self, job: Job, pool: str) -> int:
+        """Return what others must give back before a job may start, thousandths of cost; 0 or less if it may start."""
+        free, kept = self.beside(job, pool)
+        return kept + self._held.cost_of(job, pool) - free if kept else 0

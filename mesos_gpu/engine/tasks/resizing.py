@@ -21,7 +21,8 @@ from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.resize import Resize, Resized, Resizing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.admission.limits import Wait, scopes_of, wait_of_gpus
+from mesos_gpu.policy.admission.limits import Wait, scopes_of
+from mesos_gpu.policy.admission.reasons import ScopeLimit
 from mesos_gpu.policy.capacity.node import Reservation
 from mesos_gpu.policy.queueing.backoff import patience_s
 from mesos_gpu.policy.room.reservation import beyond, ends_by, outlasts
@@ -176,7 +177,8 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec, lenders: Lenders) -> None:
         )
     scopes, users = scopes_of(charges.tree, job.spec.queue, job.charged_to), charges.sums.users
     waits = [lenders(job, pool, milli) for pool, milli in grows.items()]
-    waits += [wait_of_gpus(each, grows.total(), lambda path, user: users[path, user]) for each in scopes]
+    for scope in scopes:
+        waits += [each.wait() for each in ScopeLimit.of_gpus(scope, grows.total(), lambda *of: users[of])]
     if wait := next(filter(None, waits), None):
         what = f"job {job.id} cannot be resized: {wait.words}"
         raise Conflict(what, remedy="ask for less, or wait until others end")

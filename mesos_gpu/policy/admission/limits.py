@@ -14,7 +14,6 @@ from mesos_gpu.model.tenancy import (
     JobClass,
     Limits,
     QueueDocument,
-    Stop,
 )
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.accounts.budget import paid_by
@@ -169,7 +168,7 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
     pools = pools_for(tree, spec.queue, known, spec.gpu_model)
     if not pools:
         yield _without_pool(tree, spec, known)
-    elif why := _never_seated(tree, queue, spec, cost_milli // spec.tasks):
+    elif why := never_seated(tree, spec, cost_milli // spec.tasks):
         yield Fault("/preemptible", why)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
     if pools and {*pools} <= {bound.pool for bound in bounds}:
@@ -238,13 +237,25 @@ def pools_for(
 
 
 def _without_pool(tree: Tree, spec: JobSpec, known: JobClass | None) -> Fault:
-    """What to say of a job that may use no pool."""
-    of_queue = f"queue {spec.queue} uses pools {', '.join(tree.pools_of(spec.queue))}"
-    of_class = f"class {known.name} is for pools {', '.join(known.pools)}" if known and known.pools else ""
-    if of_class and not pools_for(tree, spec.queue, known):
-        return Fault("/class", f"{of_class}, and {of_queue}: there is none of both")
-    named = f"{of_class or of_queue}, and none of them has"
-    return Fault("/gpu_model", f"{named} {' or '.join(spec.gpu_model)}")
+    """Return the fault of a job that may use no pool."""
+    if known and known.pools and not pools_for(tree, spec.queue, known):
+        return Fault("/class", pools_apart(spec.queue, tree.pools_of(spec.queue), known))
+    named = _class_pools(known) or _queue_pools(spec.queue, tree.pools_of(spec.queue))
+    return Fault("/gpu_model", f"{named}, and none of them has {' or '.join(spec.gpu_model)}")
+
+
+def pools_apart(queue: str, pools: Collection[str], known: JobClass | None) -> str:
+    """Return which pools a queue and a class have, in words, where they have none in common."""
+    of_both = filter(None, (_class_pools(known), _queue_pools(queue, pools)))
+    return f"{', and '.join(of_both)}: there is none of both"
+
+
+def _class_pools(known: JobClass | None) -> str:
+    return f"class {known.name} is for pools {', '.join(known.pools)}" if known and known.pools else ""
+
+
+def _queue_pools(queue: str, pools: Collection[str]) -> str:
+    return f"queue {queue} uses pools {', '.join(pools)}"
 
 
 def _of_class(tree: Tree, spec: JobSpec) -> Iterator[Fault]:
@@ -253,7 +264,7 @@ def _of_class(tree: Tree, spec: JobSpec) -> Iterator[Fault]:
         names = ", ".join(each.name for each in tree.document.classes) or "none"
         yield Fault("/class", f"there is no class {spec.job_class}; there are {names}")
         return
-    if not _takes(known, spec.queue):
+    if not takes_queue(known, spec.queue):
         yield Fault(
             "/class", f"class {known.name} is for queues {', '.join(known.queues)}, not for {spec.queue}"
         )
@@ -262,7 +273,8 @@ def _of_class(tree: Tree, spec: JobSpec) -> Iterator[Fault]:
         yield Fault("/timeout_s", _too_long(f"class {known.name}", longest, spec.timeout_s))
 
 
-def _takes(known: JobClass, queue: str) -> bool:
+def takes_queue(known: JobClass, queue: str) -> bool:
+    """Return whether a class is for jobs of a queue."""
     return not known.queues or any_fits(known.queues, queue)
 
 
@@ -303,72 +315,22 @@ def too_many_submitted(scopes: Sequence[Scope], submitted: Count) -> str:
     return ""
 
 
-# --- when it might start
+# --- seats
 
 
-def waits_of_scopes(scopes: Sequence[Scope], cost_milli: int, running: Count, held: Count) -> Iterator[Wait]:
-    """Yield the limits of queues and users that keep a job waiting.
-
-    Args:
-        scopes: Scopes whose limits hold for the job.
-        cost_milli: Cost of all its tasks at most, thousandths.
-        running: Number of jobs that hold anything, by queue and user.
-        held: Thousandths of cost that are held in all pools together, by queue and user.
-    """
-    for scope in scopes:
-        most, now = scope.limits.max_running, running(scope.path, scope.user)
-        if most is not None and now >= most:
-            words = f"{scope.words} may have {counted(most, 'job')} that run, and has {now}"
-            lack = Lack(now + 1 - most, scope.path, user=scope.user, counts_jobs=True) if most else None
-            yield Wait(scope.stage, words, lack=lack)
-        if wait := wait_of_gpus(scope, cost_milli, held):
-            yield wait
-
-
-def wait_of_gpus(scope: Scope, cost_milli: int, held: Count) -> Wait | None:
-    """Return why a limit of GPUs leaves no room for more; None if it does.
+def never_seated(tree: Tree, spec: JobSpec, milli: int) -> str:
+    """Return why a job that starts only within what its queue is guaranteed never starts, in words.
 
     Args:
-        scope: Owner of the limit.
-        cost_milli: Thousandths of cost that are asked for.
-        held: Thousandths of cost that are held, of all pools together.
-    """
-    milli = _milli(scope.limits.max_gpus)
-    if milli is None or not cost_milli or (has := held(scope.path, scope.user)) + cost_milli <= milli:
-        return None
-    words = f"{scope.words} may hold {counted(number_of(milli), 'GPU')}, and holds {number_of(has)}"
-    lack = Lack(has + cost_milli - milli, scope.path, user=scope.user)
-    return Wait(scope.stage, words, lack=lack if cost_milli <= milli else None)
+        tree: Queues of the document.
+        spec: Request of the job.
+        milli: Cost of each of its tasks where it costs least, thousandths.
 
-
-def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
-    """Whether its queue, its class or its kind keeps a job waiting; None: none of them does.
-
-    Args:
-        tree: The queues.
-        spec: Of the job.
-        seated: Whether it has a seat of what a queue is guaranteed.
+    Returns:
+        "" if it may start, or if it needs no seat.
     """
     queue = tree.queues.get(spec.queue)
-    if queue is not None and queue.stop is not Stop.NONE:
-        holder = next(path for path in lineage(spec.queue) if tree.specs[path].stop is not Stop.NONE)
-        return Wait(Stage.HOLD, f"queue {holder} is on hold")
-    known = class_of(tree, spec.job_class) if spec.job_class is not None else None
-    if spec.job_class is not None and known is None:
-        return Wait(Stage.CLASS, f"there is no class {spec.job_class} any more")
-    if known is not None and not _takes(known, spec.queue):
-        return Wait(Stage.CLASS, f"class {known.name} is for queues {', '.join(known.queues)} now")
-    if seated or queue is None or not _needs_seat(tree, queue, spec):
-        return None
-    why = "it is not preemptible, so it starts only within what its queue is guaranteed"
-    never = "" if tree.has_hours(queue.path) else _never_seated(tree, queue, spec, spec.counted_milli)
-    return Wait(Stage.GUARANTEE, never or f"{why}; nothing of that is free for it")
-
-
-def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:
-    """Why a job that starts only within what its queue is guaranteed never does, in words; "": it may, or needs no
-    seat. `milli`: what each of its tasks costs at least."""
-    if not _needs_seat(tree, queue, spec):
+    if queue is None or not needs_seat(tree, spec):
         return ""
     pools = {*pools_for(tree, spec.queue, class_of(tree, spec.job_class), spec.gpu_model)}
     if not (owed := _owed_to(tree, queue)) & pools:
@@ -388,15 +350,15 @@ def could_be_seated(tree: Tree, spec: JobSpec, wants: Sequence[tuple[str, int]])
         spec: Job as its class and queue complete it.
         wants: Pools in which the job has room, each with the thousandths of cost of a task there.
     """
-    queue = tree.queues.get(spec.queue)
-    if queue is None or not _needs_seat(tree, queue, spec):
-        return True
-    return could_hold(whole_cells(tree), queue.path, wants, spec.tasks)
+    return not needs_seat(tree, spec) or could_hold(whole_cells(tree), spec.queue, wants, spec.tasks)
 
 
-def _needs_seat(tree: Tree, queue: Queue, spec: JobSpec) -> bool:
-    """Whether a job may hold nothing but what a queue is guaranteed."""
+def needs_seat(tree: Tree, spec: JobSpec) -> bool:
+    """Return whether a job may hold nothing but what a queue is guaranteed."""
     if spec.preemptible or not spec.gpus or not tree.is_guaranteed or spec.booking is not None:
+        return False
+    queue = tree.queues.get(spec.queue)
+    if queue is None:
         return False
     return spec.timeout_s is None or spec.timeout_s + spec.kill_grace_s > queue.resolved.borrow_for_s
 
@@ -411,6 +373,11 @@ def _how_else(queue: Queue, spec: JobSpec) -> str:
     most_s = queue.resolved.borrow_for_s - spec.kill_grace_s
     end = f", or with a time limit of at most {most_s:g} s (borrow_for_s)" if most_s > 0 else ""
     return f", so it could never start: ask for it as preemptible{end}"
+
+
+def max_gpus_milli(limits: Limits) -> int | None:
+    """Return the limit of GPUs in thousandths of cost; None if there is no such limit."""
+    return _milli(limits.max_gpus)
 
 
 def _milli(gpus: float | None) -> int | None:

@@ -13,7 +13,8 @@ from mesos_gpu.policy.explain.hurdles import Hurdle, free_here, hurdles
 from mesos_gpu.policy.explain.owed import owed_words
 
 _ORDER = tuple(Stage)
-_FROM_GPUS = frozenset(_ORDER[_ORDER.index(Stage.GPUS) :])
+#: Stages of nodes whose free GPUs a job may use, now or later: those of other pools are none of them.
+_FROM_GPUS = frozenset(_ORDER[_ORDER.index(Stage.GPUS) :]) - {Stage.POOL}
 Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that there is room for, by node
 
 

@@ -21,9 +21,9 @@ from mesos_gpu.engine.match.ledger import Book, Ledger, Trial
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Launches, Pace, Remains
 from mesos_gpu.engine.match.table import Index
-from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
+from mesos_gpu.engine.queue.reserving import Reservations
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, JobId
@@ -34,7 +34,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.testing.builders import World, gpu, spec
 
-BOOKS = {Remains, Pace, Launches, Index, Placing, Held, Backlog, Neighbours}
+BOOKS = {Remains, Pace, Launches, Index, Placing, Held, Reservations, Neighbours}
 
 
 class Sixth:
@@ -225,8 +225,8 @@ def _picture(book: Book) -> Any:
         case Placing():
             counts = {app: +count for app, count in (book._apps or {}).items() if +count}
             return book._drawn, None if book._apps is None else counts
-        case Backlog():
-            return {key: list(held) for key, held in book._below.items()} or None, book.reservations
+        case Reservations():
+            return {key: list(held) for key, held in book._below.items()} or None, book.every
         case Held():
             sums = book.sums
             return [dict(+each) for each in (sums.amounts, sums.users, sums.jobs, sums.members)], {

@@ -233,3 +233,38 @@ def test_gang_is_placed_in_one_of_the_pools_of_an_order(world: Tenants) -> None:
     world.submit("gang", queue="team", gpus=1, tasks=2, preemptible=True)
     world.passes(2)
     assert {str(task.agent_id) for task in world.state.work.round_of(world.job("gang"))} == {"slow"}
+
+
+def test_job_with_a_seat_is_told_that_other_pools_do_not_fit(world: Tenants) -> None:
+    apply(world, team=QueueSpec(pools=BOTH, guarantee_gpus=owed(fast=2)), other=QueueSpec(pools=("fast",)))
+    for name in ("one", "two"):
+        world.runs(name, "other", 2)
+    world.submit("kept", queue="team", gpus=2, preemptible=False)
+    assert where(world, "kept") is None, "it may not borrow, and so goes nowhere but to its seat"
+    told = why(world, "kept")
+    assert "it fits now" not in told.summary
+    assert "no GPU is free" in told.summary
+    (off,) = [node.reasons for node in told.nodes if node.agent_id == "slow"]
+    assert off == ("is in pool slow, and what it is guaranteed is in pool fast",)
+
+
+def test_gang_is_told_that_it_does_not_fit_over_two_pools(world: Tenants) -> None:
+    apply(world, team=QueueSpec(pools=BOTH), fast=QueueSpec(pools=("fast",)), slow=QueueSpec(pools=("slow",)))
+    for pool in BOTH:
+        world.runs(pool, pool, 2)
+    world.submit("gang", queue="team", gpus=2, tasks=2, preemptible=True)
+    assert where_all(world, "gang") == [], "two GPUs are free in each pool"
+    told = why(world, "gang")
+    assert "it fits now" not in told.summary
+    assert told.tasks_fit == 1
+    (off,) = [node.reasons for node in told.nodes if node.agent_id == "slow"]
+    assert off == ("is in pool slow, and all its tasks start in one pool",)
+    world.ends("slow")
+    assert where_all(world, "gang") == ["slow", "slow"]
+
+
+def where_all(world: Tenants, name: str) -> list[str]:
+    """Return the nodes of a job's tasks; empty while it waits."""
+    if world.job(name).state is JobState.PENDING:
+        return []
+    return [str(task.agent_id) for task in world.state.work.round_of(world.job(name))]

@@ -31,15 +31,15 @@ def _full() -> World:
 
 def _anew(world: World, known: Backlog, job: Job) -> object:
     fresh = Backlog(world.state, world.settings, world.now, lambda _: NOTHING)
-    fresh._kept.every = list(known.reservations)
-    return fresh.reservations_for(job, request_of(job, world.settings))
+    fresh.reservations.begin(known.reservations.every, ())
+    return fresh.reservations.find(job, request_of(job, world.settings))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_reservations_follow_what_is_blocked_taken_and_undone(seed: int) -> None:
     world, chance = _full(), random.Random(seed)
     backlog = Backlog(world.state, world.settings, world.now, lambda _: NOTHING)
-    ledger = Ledger(backlog)
+    ledger = Ledger(backlog.reservations)
     jobs = [world.state.work.jobs[JobId(f"j{i}")] for i in range(12)]
     seen = set()
     for job in chance.sample(jobs, len(jobs)):
@@ -48,14 +48,14 @@ def test_reservations_follow_what_is_blocked_taken_and_undone(seed: int) -> None
             with ledger.checkpoint() as trial:
                 agent, other = AgentId(f"a{chance.randrange(_NODES)}"), chance.choice(jobs)
                 ledger.take(Take(agent, other, request_of(other, world.settings)))
-                kept_beside = backlog.reservations_for(job, request_of(job, world.settings))
+                kept_beside = backlog.reservations.find(job, request_of(job, world.settings))
                 assert kept_beside == _anew(world, backlog, job)
                 if chance.random() < 0.5:
                     trial.keep()
         wanted = chance.choice(jobs)
         request = request_of(wanted, world.settings)
-        assert backlog.reservations_for(wanted, request) == _anew(world, backlog, wanted)
-        seen |= {kept.agent_id for kept in backlog.reservations}
+        assert backlog.reservations.find(wanted, request) == _anew(world, backlog, wanted)
+        seen |= {kept.agent_id for kept in backlog.reservations.every}
     assert len(seen) > 1, "nothing was kept"
 
 

@@ -1,14 +1,14 @@
 """Budgets and the jobs that wait for them: the whole of what is said, and the last second that is paid."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 
 from mesos_gpu.engine.queue import budgets
-from mesos_gpu.engine.queue.budgets import Budgets
+from mesos_gpu.engine.queue.budgets import BudgetDeniesSeat, Budgets, BudgetSpent
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.why import Stage
@@ -62,10 +62,25 @@ def job_of(**fields: Any) -> Job:
     return Job(JobId("j"), spec(queue="ml", gpus=1, **fields), 0.0, 1)
 
 
+@dataclass
+class Paid:
+    """Job that budgets pay for, beside what a match has taken so far."""
+
+    job: Job
+    budgets: Budgets
+    most: int = 1000
+    taken: tuple[tuple[Job, Charge], ...] = ()
+    lacks_seat: bool = True
+
+    def taken_below(self, queue: str) -> tuple[tuple[Job, Charge], ...]:
+        return self.taken if queue == "ml" else ()
+
+
 def refusal(
     made: World, job: Job, cost: int = 1000, taken: tuple[tuple[Job, Charge], ...] = ()
 ) -> Wait | None:
-    return Budgets(made.state, made.now).refuses(job, cost, lambda queue: taken if queue == "ml" else ())
+    case = Paid(job, Budgets(made.state, made.now), cost, taken)
+    return next((each.wait() for each in BudgetSpent.decide(case)), None)
 
 
 @pytest.mark.parametrize("on_empty", [OnEmpty.NO_START, OnEmpty.STOP])
@@ -135,14 +150,17 @@ def test_budget_of_a_zone_says_when_it_opens_there() -> None:
 
 def test_empty_budget_keeps_a_job_from_its_seat_where_jobs_borrow() -> None:
     made = world({"ml": QueueSpec(budget=budget(on_empty=OnEmpty.BORROW))})
-    assert Budgets(made.state, made.now).wait_for_seat(job_of()) is None
+    assert [*BudgetDeniesSeat.decide(Paid(job_of(), Budgets(made.state, made.now)))] == []
     uses(made, 10)
     words = (
         "the budget of queue ml is used up: 10 GPU hours, so its jobs borrow, and this one may not: "
         f"it is not preemptible; {NEXT}"
     )
-    wait = Budgets(made.state, made.now).wait_for_seat(job_of())
-    assert wait == Wait(Stage.BUDGET, words, MIDNIGHT + DAY)
+    case = Paid(job_of(), Budgets(made.state, made.now))
+    assert [each.wait() for each in BudgetDeniesSeat.decide(case)] == [
+        Wait(Stage.BUDGET, words, MIDNIGHT + DAY)
+    ]
+    assert [*BudgetDeniesSeat.decide(replace(case, lacks_seat=False))] == []
 
 
 # --- safe ones: 10 GPU hours, of which 4 are used

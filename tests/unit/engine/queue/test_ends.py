@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.engine.parts.work import WorkPart
-from mesos_gpu.engine.queue.ends import Ends
+from mesos_gpu.engine.queue.nodes import Ends
 from mesos_gpu.engine.room.hopeless import (
     HOPELESS,
     Ground,

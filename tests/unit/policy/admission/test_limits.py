@@ -28,11 +28,10 @@ from mesos_gpu.policy.admission.limits import (
     queue_of_app,
     scopes_of,
     too_many_submitted,
-    wait_of_queue,
-    waits_of_scopes,
 )
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.testing.builders import spec
+from tests.unit.policy.admission.cases import wait_of_queue, waits_of_scopes
 
 USER = "ann"
 POOLS = (Pool("fast", models=("H100",)), Pool("old", models=("T4",)))

@@ -23,14 +23,14 @@ def test_limit_counts_shares_in_thousandths() -> None:
     made.submit("two", gpus=1, gpu_compute_pct=51, gpu_memory_mib=10, queue="lab", tasks=2)
     backlog = Backlog(made.state, made.settings, made.now, lambda _: NOTHING)
     assert backlog.held is not None
-    ledger = Ledger(backlog.held, backlog)
+    ledger = Ledger(backlog.held, backlog.reservations)
     for name in ("a", "b"):
-        assert not backlog.over_limit(made.job(name))
+        assert not backlog.barriers.over_limit(made.job(name))
         ledger.take(Take(AgentId("a0"), made.job(name), request_of(made.job(name), made.settings)))
     assert backlog.held.sums.users["lab", ALL] == 750
-    assert backlog.over_limit(made.job("c"))
+    assert backlog.barriers.over_limit(made.job("c"))
     ledger.rollback(1)
-    assert not backlog.over_limit(made.job("c"))
+    assert not backlog.barriers.over_limit(made.job("c"))
     assert explain_job(view(made), JobId("two")).summary == ("queue lab may hold 1 GPU, and it asks for 1.02")
     assert [(use.limit_gpus, use.used_gpus) for use in queue_uses(view(made))] == [(1, 0)]
 

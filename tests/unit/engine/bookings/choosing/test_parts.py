@@ -31,13 +31,14 @@ from mesos_gpu.engine.calendar.booked import (
 )
 from mesos_gpu.engine.calendar.leads import ends_by_limit, lead_of, notice_of
 from mesos_gpu.engine.indexes.provisional import Provisional
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Charge, Place
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.why import Stage
-from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Guarantee, Hours, Pool, QueueDocument, QueueSpec
@@ -263,9 +264,11 @@ def test_job_waits_for_its_booking(
 ) -> None:
     over = replace(BOOKED, id="b0", state=BookingState.OVER)
     world.state.calendar.bookings = {"b0": over, "b1": ACTIVE, "b2": replace(BOOKED, id="b2")}
-    booked, asks = Bookings(world.state, world.settings, NOON), job_of(booking=name)
-    assert booked.wait_of(asks) == wait
-    assert booked.rule_against(asks) == (wait if in_use is None else Wait(Stage.BOOKING, in_use))
+    barriers = Backlog(world.state, world.settings, NOON, lambda _: NOTHING).barriers
+    asks = job_of(booking=name)
+    assert barriers.wait_of(asks) == wait
+    assert barriers.rule_against(asks) == (wait if in_use is None else Wait(Stage.BOOKING, in_use))
+    assert barriers.shortages(asks) == {}
 
 
 TIMES = {

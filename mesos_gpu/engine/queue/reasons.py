@@ -1,0 +1,425 @@
+"""List of the reasons that block a job before any node is looked at.
+
+Placement, `why`, preemption and reclaim read this list alone. Each entry decides, explains itself, and says which
+running work would have to end. Hours are no entry: they are another tree at another time (ADR 51). Reasons of one node
+(capacity, constraint, port, pace, a reservation there) are decided by `mesos_gpu.policy.capacity.fit.misfits`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from typing import Final, Self
+
+from mesos_gpu.engine.calendar.booked import booking_called
+from mesos_gpu.engine.indexes.leaves import rank_in_leaf
+from mesos_gpu.engine.queue.budgets import BudgetDeniesSeat, Budgets, BudgetSpent
+from mesos_gpu.engine.queue.held import Held, Lending, has_room
+from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.line import Standing
+from mesos_gpu.engine.room.given_up import given_up_place, precedes
+from mesos_gpu.engine.room.kept import Kept
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.bookings.booking import Booking
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.shares.units import number_of
+from mesos_gpu.model.tasks.charge import Charge
+from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT, JobClass
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.admission.limits import Lack, Scope, class_of, needs_seat, pools_apart, scopes_of
+from mesos_gpu.policy.admission.reasons import ClassLeftQueue, NoSeat, QueueOnHold, Reason, ScopeLimit
+from mesos_gpu.policy.calendar.local_times import shown
+from mesos_gpu.policy.capacity.node import Reservation, Spare
+from mesos_gpu.policy.room.reservation import ends_by
+from mesos_gpu.policy.tenancy.tree import Bound, lineage
+
+
+class Facts:
+    """Facts of a match by which reasons are decided.
+
+    Attributes:
+        state: State of the engine.
+        held: Holdings of queues and users, and pools of jobs.
+        now: Seconds since the epoch.
+        attained: Order of queues by attained service.
+        kept: Reservations of the match.
+        tree: Queues of the document.
+        budgets: Standing of budgets.
+        lending: Lend limits of queues.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        held: Held,
+        now: float,
+        attained: Attained,
+        standing: Standing | None,
+        kept: Kept,
+        aging_step_s: float,
+    ) -> None:
+        """Store the arguments, as of `Barriers`."""
+        self.state, self.held, self.now, self.attained, self.kept = state, held, now, attained, kept
+        self.tree, self.budgets = held.tree, Budgets(state, now)
+        self.lending = Lending(state, held, None if standing is None else standing.amount)
+        self._rank = partial(rank_in_leaf, now=now, step_s=aging_step_s)
+        self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
+
+    def bounds(self, job: Job) -> Sequence[Bound]:
+        """Return the limits of GPUs of the queue of a job, and of those above it."""
+        return self.tree.bounds.get(self.held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
+
+    def bounds_of(self, job: Job, pool: str) -> list[Bound]:
+        """Return those of `bounds` that are of a pool."""
+        return [each for each in self.bounds(job) if each.pool == pool]
+
+    def scopes(self, job: Job) -> tuple[Scope, ...]:
+        """Return the queues and users whose limits hold for a job."""
+        key = self.held.queue_of(job), job.charged_to
+        scopes = self._scopes.get(key)
+        if scopes is None:
+            scopes = self._scopes[key] = scopes_of(self.tree, *key)
+        return scopes
+
+    def spare_beside(self, case: "Case") -> Spare | None:
+        """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
+        job, cost = case.job, case.most
+        ends_at = ends_by(job.spec, self.now)
+        above = (*lineage(job.spec.queue), ROOT)
+        own = given_up_place(job, case.kept)
+        return next(
+            (
+                spare
+                for place, kept in enumerate(case.kept)
+                if kept.spares and self.attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
+                if own is None or place < own or self._precedes(kept, case.kept[own])
+                if not (kept.is_given_up and precedes(self.state, job, kept, self._rank))
+                for spare in kept.spares
+                if spare.pool == case.pool and spare.queue in above and cost > spare.milli
+                if spare.queue != ROOT or not self.lending.takes_own(job, kept)
+            ),
+            None,
+        )
+
+    def _precedes(self, kept: Reservation, own: Reservation) -> bool:
+        """Return whether a reservation is for a job that stands before a gang which keeps what it gave up."""
+        job = self.state.work.jobs.get(kept.job_id)
+        return job is not None and precedes(self.state, job, own, self._rank)
+
+    def _yields(self, kept: Reservation, job: Job) -> bool:
+        """Return whether a reservation is for a job that comes after another one for which room is kept, too: if a
+        limit has room for one of them, neither could start otherwise."""
+        other = self.state.work.jobs.get(kept.job_id) if has_room(job) else None
+        if other is None or not has_room(other):
+            return False
+        return (-other.priority, other.sequence) > (-job.priority, job.sequence)
+
+
+class Case:
+    """Job for which reasons are decided, in one pool or in all that it may use.
+
+    Attributes:
+        facts: Facts of the match.
+        job: Job that waits.
+        pool: Name of the pool; "" for all pools that the job may use now.
+        kept: Reservations of jobs before it.
+        tree: Queues of the document.
+        spec: Request of the job.
+        budgets: Standing of budgets.
+    """
+
+    __slots__ = ("budgets", "facts", "job", "kept", "pool", "spec", "tree")
+
+    def __init__(self, facts: Facts, job: Job, pool: str = "", kept: Sequence[Reservation] = ()) -> None:
+        """Store the arguments, and what reasons ask for most."""
+        self.facts, self.job, self.pool, self.kept = facts, job, pool, kept
+        self.tree, self.spec, self.budgets = facts.tree, job.spec, facts.budgets
+
+    @property
+    def lacks_seat(self) -> bool:
+        """Whether the job starts only with a part of a guarantee, and has none."""
+        return self.job.id not in self.facts.state.quota.seats_given and needs_seat(self.tree, self.spec)
+
+    @property
+    def most(self) -> int:
+        """Cost of all tasks in the pool, or in that of all pools where they cost most, thousandths."""
+        held = self.facts.held
+        pools: Iterable[str] = (self.pool,) if self.pool else held.pools_of(self.job)
+        return max((held.cost_of(self.job, pool) for pool in pools), default=0)
+
+    @property
+    def least(self) -> int:
+        """Cost of all tasks in the pool, or in that of all pools with a fitting model where they cost least."""
+        held = self.facts.held
+        pools = (self.pool,) if self.pool else held.pools_with(self.job)
+        return min((held.cost_of(self.job, pool) for pool in pools), default=self.most)
+
+    @property
+    def scopes(self) -> Sequence[Scope]:
+        """Queues and users whose limits hold for the job."""
+        return () if self.tree.is_flat else self.facts.scopes(self.job)
+
+    def running(self, path: str, user: str) -> int:
+        """Return the number of jobs of a queue and user that hold anything."""
+        return self.facts.held.sums.jobs[path, user]
+
+    def held(self, path: str, user: str) -> int:
+        """Return what a queue and user hold of all pools together, thousandths of cost."""
+        return self.facts.held.sums.users[path, user]
+
+    def taken_below(self, queue: str) -> Iterable[tuple[Job, Charge]]:
+        """Return what this match has taken so far for a queue and those below it."""
+        return self.facts.held.taken_below(queue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingNotActive(Reason[Case]):
+    """Booking that a job asks for, and that has not begun, or has ended.
+
+    Attributes:
+        name: Name of the booking.
+        booking: Booking that is to begin; None if it has ended.
+    """
+
+    name: str
+    booking: Booking | None
+    stage: Stage = Stage.BOOKING
+
+    @classmethod
+    def decide(cls, case: Case) -> Iterator[Self]:
+        """Look up the booking."""
+        if case.spec.booking is None:
+            return
+        booking = booking_called(case.facts.state, case.spec.booking)
+        if booking is None or booking.state.ended:
+            yield cls(name=case.spec.booking, booking=None)
+        elif not booking.is_active:
+            yield cls(name=booking.spec.name, booking=booking, until=float(booking.begins))
+
+    def explain(self) -> str:
+        """Say when the booking begins, or that it has ended."""
+        if self.booking is None:
+            return f"booking {self.name} has ended"
+        return f"its booking {self.name} begins {shown(self.booking.begins, self.booking.spec.zone)}"
+
+    def lack(self) -> Lack | None:
+        """Return None, as it is a matter of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookedGpusAlone(Reason[Case]):
+    """Booking that a job asks for: other room does not help it. It does not block what is booked.
+
+    Attributes:
+        name: Name of the booking.
+    """
+
+    name: str
+    stage: Stage = Stage.BOOKING
+
+    @classmethod
+    def decide(cls, case: Case) -> Iterator[Self]:
+        """Ask whether the job asks for a booking."""
+        if case.spec.booking is not None:
+            yield cls(name=case.spec.booking)
+
+    def explain(self) -> str:
+        """Name the booking."""
+        return f"it runs on the GPUs of booking {self.name} alone, and they are in use"
+
+    def lack(self) -> Lack | None:
+        """Return None, as no room is made for jobs on bookings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPool(Reason[Case]):
+    """Lack of a pool that both the queue and the class of a job may use.
+
+    Attributes:
+        queue: Path of the queue.
+        pools: Pools of the queue.
+        job_class: Class of the job; None if it has none.
+    """
+
+    queue: str
+    pools: Sequence[str]
+    job_class: JobClass | None
+    stage: Stage = Stage.POOL
+
+    @classmethod
+    def decide(cls, case: Case) -> Iterator[Self]:
+        """Ask for the pools that the job may use."""
+        if case.tree.document.pools and not case.facts.held.pools_of(case.job):
+            queue = case.spec.queue
+            known = class_of(case.tree, case.spec.job_class)
+            yield cls(queue=queue, pools=case.tree.pools_of(queue), job_class=known)
+
+    def explain(self) -> str:
+        """Name the pools of the queue and of the class."""
+        return pools_apart(self.queue, self.pools, self.job_class)
+
+    def lack(self) -> Lack | None:
+        """Return None, as it ends by a change of the document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimit(Reason[Case]):
+    """Limit of a queue, or of one above it, in a pool.
+
+    Attributes:
+        bound: Limit, with the queue that has it.
+        has: Amount that the queue holds, thousandths of cost.
+        cost: Amount that the job asks for.
+    """
+
+    bound: Bound
+    has: int
+    cost: int
+    stage: Stage = Stage.QUEUE_LIMIT
+
+    @classmethod
+    def decide(cls, case: Case) -> Iterator[Self]:
+        """Compare each limit with what its queue holds, and the job."""
+        cost = case.most
+        for bound in case.facts.bounds_of(case.job, case.pool):
+            has = case.facts.held.amount(bound.path, case.pool)
+            if has + cost > bound.milli:
+                yield cls(bound=bound, has=has, cost=cost)
+
+    def explain(self) -> str:
+        """Name the queue, its limit, and what it holds."""
+        return _holds(self.bound, self.has)
+
+    def explain_never(self) -> str:
+        """Name the queue and its limit, which the job alone exceeds."""
+        return f"{_may_hold(self.bound)}, and it asks for {number_of(self.cost)}"
+
+    def lack(self) -> Lack | None:
+        """Return the excess over the limit; None if the job alone exceeds it."""
+        if self.cost > self.bound.milli:
+            return None
+        return Lack(self.has + self.cost - self.bound.milli, self.bound.path, self.bound.pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimitKept(Reason[Case]):
+    """Rest of a limit, or of what other queues lend, that is kept for a job before it.
+
+    Attributes:
+        spare: Rest that is left beside what is kept.
+        bound: Limit; None for what other queues lend.
+        has: Amount that the queue of the limit holds, thousandths of cost.
+        cost: Amount that the job asks for.
+    """
+
+    spare: Spare
+    bound: Bound | None
+    has: int
+    cost: int
+
+    @classmethod
+    def decide(cls, case: Case) -> Iterator[Self]:
+        """Look for a reservation that leaves too little of a limit."""
+        bounds = case.facts.bounds_of(case.job, case.pool)
+        if not bounds and case.pool not in case.tree.lenders:
+            return
+        spare = case.facts.spare_beside(case)
+        if spare is None:
+            return
+        bound = None if spare.queue == ROOT else next(each for each in bounds if each.path == spare.queue)
+        has = case.facts.held.amount(spare.queue, case.pool)
+        stage = Stage.GUARANTEE if bound is None else Stage.QUEUE_LIMIT
+        yield cls(stage=stage, spare=spare, bound=bound, has=has, cost=case.most)
+
+    def explain(self) -> str:
+        """Name the limit, and say that the rest is kept."""
+        if self.bound is None:
+            return f"what other queues lend{_of(self.spare.pool)} is kept for a job before it"
+        return f"{_holds(self.bound, self.has)}; the rest is kept for a job before it"
+
+    def lack(self) -> Lack | None:
+        """Return what the rest lacks for the job; None if the job alone exceeds the limit."""
+        if self.bound is not None and self.cost > self.bound.milli:
+            return None
+        return Lack(ceil(self.cost - self.spare.milli), self.spare.queue, self.spare.pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotLent(Reason[Case]):
+    """Lend limits of other queues, which keep a part of a pool idle for these queues.
+
+    Attributes:
+        pool: Name of the pool.
+        free: Thousandths of cost that are free.
+        kept: Thousandths of cost that lend limits keep.
+        cost: Amount that the job asks for.
+    """
+
+    pool: str
+    free: int
+    kept: int
+    cost: int
+    stage: Stage = Stage.GUARANTEE
+
+    @classmethod
+    def decide(cls, case: Case) -> Iterator[Self]:
+        """Compare what is free beside lend limits with the cost of the job."""
+        return cls.of_growth(case.facts, case.job, case.pool, case.most)
+
+    @classmethod
+    def of_growth(cls, facts: Facts, job: Job, pool: str, cost: int) -> Iterator[Self]:
+        """Compare what is free beside lend limits with what a job takes beyond what it holds.
+
+        Args:
+            facts: Facts of the match.
+            job: Job that waits, or that runs and grows.
+            pool: Name of the pool.
+            cost: Thousandths of cost that the job takes beyond what it holds.
+        """
+        free, kept = facts.lending.beside(job, pool)
+        if kept and kept + cost > free:
+            yield cls(pool=pool, free=free, kept=kept, cost=cost)
+
+    def explain(self) -> str:
+        """Say what is free, and how much of it queues keep."""
+        free = f"{_gpus(max(self.free, 0))}{_of(self.pool)} are free"
+        keep = f"of these queues keep {number_of(self.kept)} for themselves by their lend_limit_gpus"
+        return f"{free}, and {keep}"
+
+    def lack(self) -> Lack | None:
+        """Return what jobs of all queues together must give back."""
+        return Lack(self.kept + self.cost - self.free, ROOT, self.pool)
+
+
+#: Reasons that block a job in all pools, the most decisive first; a seat helps only if nothing else blocks it.
+IN_ALL_POOLS: Final[tuple[type[Reason[Case]], ...]] = (
+    BookingNotActive,
+    QueueOnHold,
+    ClassLeftQueue,
+    NoPool,
+    BudgetDeniesSeat,
+    BudgetSpent,
+    ScopeLimit,
+    NoSeat,
+)
+#: Reasons for which no reservation of other room helps a job.
+BESIDE_BOOKED: Final[tuple[type[Reason[Case]], ...]] = (BookedGpusAlone,)
+#: Reasons that block a job in one pool, the most decisive first.
+IN_ONE_POOL: Final[tuple[type[Reason[Case]], ...]] = (PoolLimit, PoolLimitKept, ScopeLimit, NotLent)
+
+
+def _may_hold(bound: Bound) -> str:
+    return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(bound.pool)}"
+
+
+def _holds(bound: Bound, has: int) -> str:
+    return f"{_may_hold(bound)}, and holds {number_of(has)}"
+
+
+def _gpus(milli: int) -> str:
+    return counted(number_of(milli), "GPU")
+
+
+def _of(pool: str) -> str:
+    return "" if pool == DEFAULT_POOL else f" of pool {pool}"

@@ -1,0 +1,236 @@
+"""Reasons of queues, classes and users that block a job before any node is looked at. Pure.
+
+A reason is a class with three functions: it decides for a case, it explains itself, and it says which running work
+would have to end for it to block no more. The list of all of them is in `mesos_gpu.engine.queue.reasons`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.shares.units import number_of
+from mesos_gpu.model.tenancy import JobClass, Stop
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.admission.limits import (
+    Count,
+    Lack,
+    Scope,
+    Wait,
+    class_of,
+    max_gpus_milli,
+    never_seated,
+    takes_queue,
+)
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+C_contra = TypeVar("C_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason(ABC, Generic[C_contra]):
+    """Reason that blocks a job before any node is looked at.
+
+    Attributes:
+        stage: Kind of the reason, as users see it.
+        until: Time at which it ends by itself, seconds since the epoch; None if it does not, or if that is unknown.
+    """
+
+    stage: Stage
+    until: float | None = None
+
+    @classmethod
+    @abstractmethod
+    def decide(cls, case: C_contra) -> Iterator[Self]:
+        """Yield each way in which the reason blocks a job; nothing if it does not block it."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """Return the reason in words."""
+
+    @abstractmethod
+    def lack(self) -> Lack | None:
+        """Return what running jobs must give back by their ends; None if the end of no job helps."""
+
+    def wait(self) -> Wait:
+        """Return what a match and its readers keep of the reason."""
+        return Wait(self.stage, self.explain(), self.until, self.lack())
+
+
+class QueueCase(Protocol):
+    """Job in its queue.
+
+    Attributes:
+        tree: Queues of the document.
+        spec: Request of the job.
+        lacks_seat: Whether it starts only with a part of a guarantee, and has none.
+    """
+
+    tree: Tree
+    spec: JobSpec
+
+    @property
+    def lacks_seat(self) -> bool:
+        """Whether it starts only with a part of a guarantee, and has none."""
+
+
+class ScopeCase(Protocol):
+    """Job below limits of queues and users."""
+
+    @property
+    def scopes(self) -> Sequence[Scope]:
+        """Scopes whose limits hold for the job, the closest first."""
+
+    @property
+    def least(self) -> int:
+        """Cost of all its tasks where they cost least, thousandths."""
+
+    def running(self, path: str, user: str) -> int:
+        """Return the number of jobs of a queue and user that hold anything."""
+
+    def held(self, path: str, user: str) -> int:
+        """Return what a queue and user hold of all pools together, thousandths of cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOnHold(Reason[QueueCase]):
+    """Hold of the queue of a job, or of one above it.
+
+    Attributes:
+        path: Path of the queue on hold.
+    """
+
+    path: str
+    stage: Stage = Stage.HOLD
+
+    @classmethod
+    def decide(cls, case: QueueCase) -> Iterator[Self]:
+        """Look for the closest queue on hold."""
+        queue = case.tree.queues.get(case.spec.queue)
+        if queue is not None and queue.stop is not Stop.NONE:
+            above = lineage(case.spec.queue)
+            yield cls(path=next(path for path in above if case.tree.specs[path].stop is not Stop.NONE))
+
+    def explain(self) -> str:
+        """Name the queue on hold."""
+        return f"queue {self.path} is on hold"
+
+    def lack(self) -> Lack | None:
+        """Return None, as a hold ends by a change of the document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassLeftQueue(Reason[QueueCase]):
+    """Class of a job that is gone, or that is for other queues now.
+
+    Attributes:
+        name: Name of the class.
+        known: The class; None if no class has that name.
+    """
+
+    name: str
+    known: JobClass | None
+    stage: Stage = Stage.CLASS
+
+    @classmethod
+    def decide(cls, case: QueueCase) -> Iterator[Self]:
+        """Compare the queues of the class with the queue of the job."""
+        name = case.spec.job_class
+        if name is not None:
+            known = class_of(case.tree, name)
+            if known is None or not takes_queue(known, case.spec.queue):
+                yield cls(name=name, known=known)
+
+    def explain(self) -> str:
+        """Name the class, and its queues."""
+        if self.known is None:
+            return f"there is no class {self.name} any more"
+        return f"class {self.name} is for queues {', '.join(self.known.queues)} now"
+
+    def lack(self) -> Lack | None:
+        """Return None, as it ends by a change of the document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSeat(Reason[QueueCase]):
+    """Lack of a part of a guarantee for a job that may not borrow. It does not block what is booked for the job.
+
+    Attributes:
+        never: Reason why the job never gets a seat, in words; "" if it may get one.
+    """
+
+    never: str
+    stage: Stage = Stage.GUARANTEE
+
+    @classmethod
+    def decide(cls, case: QueueCase) -> Iterator[Self]:
+        """Ask whether the job lacks a seat."""
+        if case.lacks_seat:
+            has_hours = case.tree.has_hours(case.spec.queue)
+            never = "" if has_hours else never_seated(case.tree, case.spec, case.spec.counted_milli)
+            yield cls(never=never)
+
+    def explain(self) -> str:
+        """Say that the guarantee is in use, or why it never has room for the job."""
+        why = "it is not preemptible, so it starts only within what its queue is guaranteed"
+        return self.never or f"{why}; nothing of that is free for it"
+
+    def lack(self) -> Lack | None:
+        """Return None, as seats are no sum, and reclaim decides with each plan whether one would be free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeLimit(Reason[ScopeCase]):
+    """Limit of a queue or a user over all pools together.
+
+    Attributes:
+        scope: Owner of the limit.
+        most: Limit: number of jobs that run if `counts_jobs`, else thousandths of cost.
+        has: Amount that the owner has now.
+        wanted: Amount that the job asks for.
+        counts_jobs: Whether jobs are counted.
+    """
+
+    scope: Scope
+    most: int
+    has: int
+    wanted: int
+    counts_jobs: bool = False
+
+    @classmethod
+    def decide(cls, case: ScopeCase) -> Iterator[Self]:
+        """Compare each limit with what its owner holds."""
+        for scope in case.scopes:
+            most = scope.limits.max_running
+            if most is not None and (has := case.running(scope.path, scope.user)) >= most:
+                yield cls(stage=scope.stage, scope=scope, most=most, has=has, wanted=1, counts_jobs=True)
+            yield from cls.of_gpus(scope, case.least, case.held)
+
+    @classmethod
+    def of_gpus(cls, scope: Scope, cost_milli: int, held: Count) -> Iterator[Self]:
+        """Compare the limit of GPUs of an owner with what it holds and more.
+
+        Args:
+            scope: Owner of the limit.
+            cost_milli: Thousandths of cost that are asked for.
+            held: Thousandths of cost that are held of all pools together.
+        """
+        most = max_gpus_milli(scope.limits)
+        if most is not None and cost_milli and (has := held(scope.path, scope.user)) + cost_milli > most:
+            yield cls(stage=scope.stage, scope=scope, most=most, has=has, wanted=cost_milli)
+
+    def explain(self) -> str:
+        """Name the owner, the limit, and what the owner has."""
+        if self.counts_jobs:
+            return f"{self.scope.words} may have {counted(self.most, 'job')} that run, and has {self.has}"
+        most = counted(number_of(self.most), "GPU")
+        return f"{self.scope.words} may hold {most}, and holds {number_of(self.has)}"
+
+    def lack(self) -> Lack | None:
+        """Return the excess over the limit, of the owner's jobs; None if the job alone exceeds the limit."""
+        if self.wanted > self.most:
+            return None
+        excess = self.has + self.wanted - self.most
+        return Lack(excess, self.scope.path, user=self.scope.user, counts_jobs=self.counts_jobs)
