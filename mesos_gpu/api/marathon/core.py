@@ -107,11 +107,8 @@ class Core:
 
     async def _seen(self) -> "_Seen":
         def seen(view: View) -> _Seen:
-            documents = [*view.queue_versions.values()][-1:]
-            tree = Tree(documents[0]) if documents else None
-            return _Seen(
-                view.catalog.root, tuple(view.deployments.values()), tuple(view.splits.values()), tree
-            )
+            deployments, splits = tuple(view.deployments.values()), tuple(view.splits.values())
+            return _Seen(view.catalog.root, deployments, splits, view.tree)
 
         return await self.read(seen)
 
@@ -256,7 +253,7 @@ class _Seen(NamedTuple):
     root: Group
     under_way: tuple[Deployment, ...]
     splits: tuple[TrafficSplit, ...]
-    queues: Tree | None  # None: nobody has written a document of them
+    queues: Tree
 
 
 class _Overtaken(MesosGpuError):

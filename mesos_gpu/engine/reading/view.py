@@ -19,6 +19,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.gpus.use_series import UseHistory
 from mesos_gpu.policy.nodes.levels import Fabric
+from mesos_gpu.policy.tenancy.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,11 @@ class View:
     def queue_versions(self) -> Mapping[int, QueueDocument]:
         """Versions of the document of queues, oldest first."""
         return self.state.quota.queue_versions
+
+    @property
+    def tree(self) -> Tree:
+        """Tree of queues with the figures of the current hours."""
+        return self.state.quota.tree
 
     @property
     def framework_id(self) -> str | None:

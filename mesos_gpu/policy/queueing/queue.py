@@ -5,9 +5,6 @@ than the highest that anybody can ask for. So a job waits behind later ones for 
 the ceiling, only what was submitted before it can stand before it.
 """
 
-from collections.abc import Iterable
-
-from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
 
 
@@ -21,8 +18,3 @@ def effective_priority(priority: int, waited_s: float, aging_step_s: float) -> i
 def in_line_since(job: Job) -> float:
     """The time from which a job's waiting counts, seconds since the epoch."""
     return job.submitted_at if job.in_line_since is None else job.in_line_since
-
-
-def position_of(job_id: JobId, ordered: Iterable[Job]) -> int | None:
-    """Place in that order, from 0."""
-    return next((i for i, job in enumerate(ordered) if job.id == job_id), None)

@@ -99,6 +99,18 @@ def test_a_queue_that_an_app_names_is_one_where_who_asks_may_run_jobs(rig: Acces
     assert taken.status_code == 403, "it would run as hers"
 
 
+@pytest.mark.parametrize(("queue", "status"), [("research/speech", 201), ("production", 403)])
+def test_queue_that_an_app_names_is_one_of_its_owner_before_a_document_is_written(
+    queue: str, status: int
+) -> None:
+    rig = AccessRig()
+    rig.bind(BOSS, ANN)
+    try:
+        assert ask(rig, "ann", "/web/shop", labels={"MESOS_GPU_QUEUE": queue}).status_code == status
+    finally:
+        rig.close()
+
+
 def test_a_refusal_names_no_queue_that_who_asks_does_not_see(rig: AccessRig) -> None:
     rig.bind(
         BOSS, {**ANN, "roles": ["app-writer"]}, roles=[{"name": "app-writer", "rights": ["app:*", "job:run"]}]

@@ -41,8 +41,8 @@ class Consent:
         rights: Rights,
         *,
         pooled: bool,
-        splits: Sequence[TrafficSplit] = (),
-        tree: Tree | None = None,
+        splits: Sequence[TrafficSplit],
+        tree: Tree,
     ) -> None:
         """Ask these rights.
 
@@ -50,7 +50,7 @@ class Consent:
             rights: Of the caller.
             pooled: Whether tasks that name no user get one each on their host.
             splits: All services.
-            tree: The queues; None: queues are names.
+            tree: Tree of queues.
         """
         self._tree = tree
         self._rights, self._sight, self._pooled, self._splits = rights, AppSight(rights), pooled, splits
@@ -165,7 +165,7 @@ class Consent:
         """An app may stand in a queue that it names only if who asks may run jobs there; that of its group is its
         own."""
         named = gpu_options(app).queue
-        if self._tree is None or named in (DEFAULT_QUEUE, queue_of_app(self._tree, DEFAULT_QUEUE, app.id)):
+        if named in (DEFAULT_QUEUE, queue_of_app(self._tree, DEFAULT_QUEUE, app.id)):
             return
         job = Subject(self._name, named)
         if not self._rights.may(JOB_RUN, job):

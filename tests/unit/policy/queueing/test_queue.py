@@ -22,7 +22,7 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, Spare
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
-from mesos_gpu.policy.queueing.queue import effective_priority, position_of
+from mesos_gpu.policy.queueing.queue import effective_priority
 from mesos_gpu.policy.room.reservation import after_launch, ends_by, leave_of, outlasts, reserve
 from mesos_gpu.testing.builders import World, gpu, offer, request, saved_of, spec
 
@@ -70,8 +70,6 @@ def test_jobs_are_in_this_order(jobs: list[Job], now: float, want: str) -> None:
 def test_aging_can_be_off_and_ends_at_the_ceiling() -> None:
     assert effective_priority(3, 1e9, inf) == 3
     assert effective_priority(999, 50 * HOUR, HOUR) == effective_priority(1000, 50 * HOUR, HOUR) == 1000
-    assert position_of(JobId("b"), [job("a"), job("b")]) == 1
-    assert position_of(JobId("c"), [job("a"), job("b")]) is None
 
 
 # --- what is kept
