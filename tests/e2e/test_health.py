@@ -12,6 +12,7 @@ from click.testing import Result
 
 from mesos_gpu.adapters.simulated_gpus import change_gpu
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.ids import GpuId
 from tests.conftest import wait_until
@@ -99,7 +100,7 @@ def test_health_of_a_card_that_turns_sick_moves_its_job_and_the_card_comes_back(
     assert (moved["launches"], moved["attempts"]) == (2, 1), "no attempt was used up"
     assert sorted(done.read_text().split()) == sorted(ids), "each ended once"
 
-    story = client.gpu(card)["history"]
+    story = OperatorCalls(client).gpu(card)["history"]
     changes = [(change["old"], change["new"]) for change in story if change["old"] != change["new"]]
     assert changes[-3:] == [("ok", "sick"), ("sick", "suspect"), ("suspect", "ok")], "each exactly once"
     assert any("XID 48" in change["reason"] for change in story)
@@ -174,7 +175,7 @@ def test_drain_of_a_card_outlives_a_restart_and_moves_its_job_at_the_deadline(
     assert client.job(job)["attempts"] == 1
     assert cli(stack, "gpu", "undrain", card).exit_code == 0
     wait_until("it is back", lambda: health(client, card) == "ok")
-    assert any("a new fan" in change["reason"] for change in client.gpu(card)["history"])
+    assert any("a new fan" in change["reason"] for change in OperatorCalls(client).gpu(card)["history"])
 
 
 def test_reset_by_an_operator_brings_a_card_back(stack: Stack, client: Client) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from isolator.host.sandbox import NOTICE
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.local.stack import Stack
 from tests.clients import reporting
 from tests.conftest import wait_until
@@ -124,12 +125,12 @@ def test_notice_that_is_called_off_lets_the_task_go_on(stack: Stack, client: Cli
     low = submit(client, STAYS, notice_s=600.0)
     ready(client, low)
     (gpu, _) = client.job(low)["gpu_ids"]
-    client.drain_gpu(gpu, "fan", by="ann", deadline_s=500)
+    OperatorCalls(client).drain_gpu(gpu, "fan", by="ann", deadline_s=500)
     wait_until("it has its notice", lambda: output(client, low).count("signalled") == 1)
     body = file_of(stack)
     assert body is not None
     assert (body["reason"], body["recalled"]) == ("drain", False)
-    client.undrain_gpu(gpu, by="ann")
+    OperatorCalls(client).undrain_gpu(gpu, by="ann")
     wait_until("it has its second notice", lambda: output(client, low).count("signalled") == 2)
     body = file_of(stack)
     assert body is not None

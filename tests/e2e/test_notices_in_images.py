@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
@@ -92,12 +93,12 @@ def test_notice_in_an_image_is_read_signalled_called_off_and_answered_by_a_check
 
     wait_until("it is at work", lambda: state() == "running" and "ready" in said())
     (gpu,) = client.job(job)["gpu_ids"]
-    client.drain_gpu(gpu, "fan", by="ann", deadline_s=500)
+    OperatorCalls(client).drain_gpu(gpu, "fan", by="ann", deadline_s=500)
     wait_until("it has its notice", lambda: said().count("signalled") == 1 and "}" in said())
     text = said()
     body = json.loads(text[text.index("{") : text.index("}") + 1])
     assert (body["number"], body["reason"], body["by"], body["recalled"]) == (1, "drain", None, False)
-    client.undrain_gpu(gpu, by="ann")
+    OperatorCalls(client).undrain_gpu(gpu, by="ann")
     wait_until("it goes on", lambda: said().count("signalled") == 2 and "on\n" in said())
     wait_until("its checkpoint is noted", lambda: client.job(job)["checkpoint_at"] is not None)
     assert state() == "running"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.api.spec.cluster.line import Queue
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.cli.client import Client, ended
@@ -157,7 +158,7 @@ def test_queue_gives_a_large_job_its_node_under_a_stream_of_small_ones(client: C
     wait_until("all run", lambda: states(client, *fill) == ["running"] * 6)
     big = submit(client, "big", "sleep 600", 2)
     small = [submit(client, "small", "true", 1) for _ in range(2)]
-    waiting = client.queue()["jobs"]
+    waiting = client.get("/v1/queue", Queue)["jobs"]
     assert [job["id"] for job in waiting] == [job["id"] for job in (big, *small)]
     kept = waiting[0]["reservation"]
     assert kept is not None

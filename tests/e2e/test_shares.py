@@ -11,6 +11,7 @@ import requests
 from mesos_gpu.adapters.simulated_gpus import change_gpu
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client, Refused, ended
+from mesos_gpu.cli.jobs.resize import ask_resize
 from mesos_gpu.local.stack import NodeSpec, Stack, address
 from mesos_gpu.model.ids import GpuId
 from tests.clients import client_of, kill_all
@@ -145,16 +146,16 @@ def _held_after_ms(stack: Stack, task_id: str) -> float:
 def test_share_grows_and_shrinks_while_it_runs(stack: Stack, client: Client) -> None:
     job, other = submit(client, "sleep 600"), submit(client, "sleep 600", gpus=0.5)
     running(client, job, other)
-    grown = client.resize(job["id"], {"gpu_memory_mib": 30720, "gpu_compute_pct": 45})
+    grown = ask_resize(client, job["id"], {"gpu_memory_mib": 30720, "gpu_compute_pct": 45})
     assert grown["share"] is not None
     assert (grown["share"]["memory_mib"], grown["share"]["compute_pct"]) == (30720, 45)
     shares = {each["job_id"]: each for gpu in client.gpus() for each in gpu["shares"]}
     assert (shares[job["id"]]["compute_pct"], shares[other["id"]]["compute_pct"]) == (45, 50)
     for beyond, why in (61440, "MiB free"), (81921, "no GPU has 81921 MiB"):
         with pytest.raises(Refused, match=why) as refused:
-            client.resize(job["id"], {"gpu_memory_mib": beyond})
+            ask_resize(client, job["id"], {"gpu_memory_mib": beyond})
         assert refused.value.http_status == 409
-    shrunk = client.resize(job["id"], {"gpu_memory_mib": 1024})
+    shrunk = ask_resize(client, job["id"], {"gpu_memory_mib": 1024})
     assert shrunk["share"] is not None
     assert shrunk["share"]["memory_mib"] == 1024
     _withdraw_one_that_is_not_answered(client, job)

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.cli.cluster.calls import OperatorCalls
+from mesos_gpu.cli.jobs.resize import ask_resize
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.clients import client_of, kill_all
@@ -39,12 +41,16 @@ def client(stack: Stack) -> Iterator[Client]:
 
 def is_over(stack: Stack, client: Client) -> bool:
     """Whether nothing runs. What does is told to end: Mesos names what an older state does not know a while later."""
-    for task in client.unknown_tasks():
+    for task in OperatorCalls(client).unknown_tasks():
         if not task["kill_requested"]:
             with suppress(Refused):  # it may have ended by itself
-                client.kill_unknown(task["id"])
+                OperatorCalls(client).kill_unknown(task["id"])
     kill_all(client)
-    return not client.unknown_tasks() and not client.jobs(states=["active"]) and not mesos_says(stack)
+    return (
+        not OperatorCalls(client).unknown_tasks()
+        and not client.jobs(states=["active"])
+        and not mesos_says(stack)
+    )
 
 
 def state_of(stack: Stack) -> Path:
@@ -111,7 +117,7 @@ def test_old_state_is_refused_and_no_task_is_killed(
     wait_until("it is held or its job's", partial(settled, client, f"{job}.1"), 60)
     # Jobs of other tests that had not ended by the older state may start again.
     assert running.items() <= mesos_says(stack).items()
-    if any(task["id"] == f"{job}.1" for task in client.unknown_tasks()):
+    if any(task["id"] == f"{job}.1" for task in OperatorCalls(client).unknown_tasks()):
         assert call(stack, "tasks", "unknown", "adopt", f"{job}.1").exit_code == 0
     assert client.job(job)["state"] == "running"
     wait_until("its card is shown as its", lambda: job in [gpu["job_id"] for gpu in client.gpus()], 60)
@@ -139,7 +145,7 @@ def test_a_share_that_was_resized_is_taken_up_with_what_it_has(stack: Stack, cli
     }
     part = client.submit({**wanted, "kill_grace_s": 0.1})["id"]
     wait_until("it runs", lambda: client.job(part)["state"] == "running", 60)
-    client.resize(part, {"gpu_memory_mib": 30720, "gpu_compute_pct": 45})
+    ask_resize(client, part, {"gpu_memory_mib": 30720, "gpu_compute_pct": 45})
     assert memory_of(client, part) == 30720
     stack.scheduler.kill()
     empty_it(state_of(stack))
@@ -150,7 +156,7 @@ def test_a_share_that_was_resized_is_taken_up_with_what_it_has(stack: Stack, cli
     job = client.job(part)
     asked = [job[name] for name in ("gpus", "gpu_compute_pct", "gpu_memory_mib", "isolation")]
     assert (job["state"], asked) == ("running", [0.25, 45, 30720, "any"])
-    client.resize(part, {"gpu_memory_mib": 10240})
+    ask_resize(client, part, {"gpu_memory_mib": 10240})
     assert memory_of(client, part) == 10240
 
 
@@ -160,16 +166,16 @@ def memory_of(client: Client, job: str) -> int | None:
 
 
 def waiting(client: Client) -> dict[str, int]:
-    return {hook["name"]: hook["waiting"] for hook in client._get("/v1/webhooks", dict)["webhooks"]}
+    return {hook["name"]: hook["waiting"] for hook in client.get("/v1/webhooks", dict)["webhooks"]}
 
 
 def settled(client: Client, task_id: str) -> bool:
     """Whether the task is held and described, or its job has it."""
-    if any(task["id"] == task_id and task["adoptable"] for task in client.unknown_tasks()):
+    if any(task["id"] == task_id and task["adoptable"] for task in OperatorCalls(client).unknown_tasks()):
         return True
     return (
-        any(task["id"] == task_id for task in client._get("/v1/tasks", dict)["tasks"])
-        and not client.unknown_tasks()
+        any(task["id"] == task_id for task in client.get("/v1/tasks", dict)["tasks"])
+        and not OperatorCalls(client).unknown_tasks()
     )
 
 
@@ -224,7 +230,7 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
 
     wait_until(
         "it is held",
-        lambda: [t["id"] for t in client.unknown_tasks() if t["adoptable"]] == [f"{after}.1"],
+        lambda: [t["id"] for t in OperatorCalls(client).unknown_tasks() if t["adoptable"]] == [f"{after}.1"],
         60,
     )
     assert mesos_says(stack)[f"{after}.1"] == "TASK_RUNNING"
@@ -240,10 +246,10 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
 
     stack.scheduler.kill()  # what is held is saved
     stack.scheduler.start().wait()
-    assert [task["id"] for task in client.unknown_tasks()] == [f"{after}.1"]
+    assert [task["id"] for task in OperatorCalls(client).unknown_tasks()] == [f"{after}.1"]
     assert call(stack, "tasks", "unknown", "kill", "--all").exit_code == 0
     wait_until("it ends", lambda: f"{after}.1" not in mesos_says(stack), 60)
-    wait_until("it is forgotten", lambda: not client.unknown_tasks(), 60)
+    wait_until("it is forgotten", lambda: not OperatorCalls(client).unknown_tasks(), 60)
 
 
 def test_a_state_that_was_cut_off_is_refused_and_a_backup_of_it_brings_it_back(
@@ -271,7 +277,7 @@ def test_a_state_that_was_cut_off_is_refused_and_a_backup_of_it_brings_it_back(
     wait_until("its card is its", lambda: job in [gpu["job_id"] for gpu in client.gpus()], 60)
     assert client.job(job)["state"] == "running"
     assert [task["id"] for task in stack.scheduler.get(f"/v1/jobs/{job}/tasks")["tasks"]] == [f"{job}.1"]
-    assert not client.unknown_tasks()
+    assert not OperatorCalls(client).unknown_tasks()
     assert running.items() <= mesos_says(stack).items()
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu.adapters.simulated_gpus import change_gpu
 from mesos_gpu.cli.client import Client, Refused, Unreachable
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.model.ids import GpuId
 from tests.soak.acts import Act
 from tests.soak.evidence import ENDLESS_S
@@ -293,10 +294,12 @@ class Load:
         excuse = self._excused(self._rig.cards[number])
         excuse.drained = node
         deadline_s = chance.choice((0.0, 2.0, None))
-        self._ask(lambda client: client.drain_node(node, "soak", by=_BY, deadline_s=deadline_s), node)
+        self._ask(
+            lambda client: OperatorCalls(client).drain_node(node, "soak", by=_BY, deadline_s=deadline_s), node
+        )
 
         def undrain() -> None:
-            self._rig.ask(lambda client: client.undrain_node(node, by=_BY))
+            self._rig.ask(lambda client: OperatorCalls(client).undrain_node(node, by=_BY))
             excuse.end = time.time()
 
         return lambda: self._later(undrain, node)

@@ -20,7 +20,6 @@ from mesos_gpu.errors import MesosGpuError
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.channel import Channel
-    from mesos_gpu.cli.client import Client
 
 _MOST: Final = 1 << 16  # bytes of an answer
 _ANSWER_S: Final = 30.0  # for it
@@ -46,15 +45,16 @@ def open_channel(app: App, path: str, order: Mapping[str, object]) -> "Channel":
     answer = None if _is_behind_proxy(reach) else _asked(reach, path, order)
     if isinstance(answer, _Answer) and (channel := _channel_of(answer)) is not None:
         return channel
-    client = app.client()
     if isinstance(answer, Exception):
+        from mesos_gpu.cli.reach.why import unanswered
+
         again = "" if reach.is_tls else "try again: nothing has begun in the task"
-        raise client.unanswered(answer, again) from answer
+        raise unanswered(reach, answer, again) from answer
     if answer is None or answer.status == http.client.TOO_MANY_REQUESTS:
         from mesos_gpu.api.spec.tasks.channel import Channel
 
-        return client.call("POST", path, Channel, body=order)
-    raise _failure(client, path, answer)
+        return app.client().call("POST", path, Channel, body=order)
+    raise _failure(reach.url, path, answer)
 
 
 def _is_behind_proxy(reach: Reach) -> bool:
@@ -96,13 +96,15 @@ def _channel_of(answer: _Answer) -> "Channel | None":
     return {"path": said["path"], "proof": said["proof"], "task_id": said["task_id"]}
 
 
-def _failure(client: "Client", path: str, answer: _Answer) -> MesosGpuError:
+def _failure(url: str, path: str, answer: _Answer) -> MesosGpuError:
     """What the client says of an answer that it did not ask for itself."""
     import requests
 
+    from mesos_gpu.cli.reach.refusals import error_of
+
     seen = requests.Response()
-    seen.status_code, seen.reason, seen.url = answer.status, answer.reason, f"{client.url}{path}"
+    seen.status_code, seen.reason, seen.url = answer.status, answer.reason, f"{url}{path}"
     seen.raw = io.BytesIO(answer.body)
     seen.request = requests.PreparedRequest()
     seen.request.prepare_headers({"Authorization": "shown"} if answer.showed else {})
-    return client.failure(seen)
+    return error_of(seen, url)

@@ -119,10 +119,12 @@ def health(app: App, gpu: str | None, asked: "Asked[Gpu, Gpu]") -> None:
     The story is every change of its health with time and reason, newest last: what its node found, drains,
     jobs that were ended for it, resets. A line whose health stays is a note.
     """
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
     client = app.client()
     if gpu is not None:
         as_json = refuse_of_one(asked, "GPU")
-        one = client.gpu(gpu)
+        one = OperatorCalls(client).gpu(gpu)
         changes = changes_of(client, "gpus", one["uuid"])
         output.document({**one, "changes": changes}) if as_json else _tell(one, lines(changes))
         return
@@ -194,9 +196,11 @@ def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, 
     \b
       mesos-gpu gpu drain node7:3 --reason "fan" --deadline 2h
     """
-    client, drained = app.client(), []
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    calls, drained = OperatorCalls(app.client()), []
     for name in gpus:
-        for each in told(name, client.drain_gpu(name, reason, by=user(), deadline_s=deadline)):
+        for each in told(name, calls.drain_gpu(name, reason, by=user(), deadline_s=deadline)):
             drained.append(each)
             held = f", held by {each['job_id']}" if each["job_id"] else ""
             if not as_json:
@@ -211,9 +215,11 @@ def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, 
 @api_command
 def undrain(app: App, gpus: tuple[str, ...], as_json: bool) -> None:
     """Give drained GPUs back."""
-    client, returned = app.client(), []
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    calls, returned = OperatorCalls(app.client()), []
     for name in gpus:
-        for each in told(name, client.undrain_gpu(name, by=user())):
+        for each in told(name, calls.undrain_gpu(name, by=user())):
             returned.append(each)
             if not as_json:
                 output.line(f"{each['uuid']} {given_back(each['drain'])}; its health is {each['health']}")
@@ -232,7 +238,9 @@ def reset(app: App, gpu: str, reason: str, as_json: bool) -> None:
     Only a GPU that no job holds is reset, and nothing is placed on it meanwhile. This does not wait for the
     end: `mesos-gpu gpu health` tells it.
     """
-    answer = app.client().reset_gpu(gpu, reason, by=user())
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    answer = OperatorCalls(app.client()).reset_gpu(gpu, reason, by=user())
     if as_json:
         output.document(answer)
         return

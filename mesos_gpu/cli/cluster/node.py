@@ -50,9 +50,11 @@ def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None,
     \b
       mesos-gpu node drain node7 node8 --reason "new driver" --deadline 30m
     """
-    client, drained = app.client(), []
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    calls, drained = OperatorCalls(app.client()), []
     for name in nodes:
-        for each in told(name, client.drain_node(name, reason, by=user(), deadline_s=deadline)):
+        for each in told(name, calls.drain_node(name, reason, by=user(), deadline_s=deadline)):
             drained.append(each)
             if not as_json:
                 words = sentence(each["drain"], of_gpu=False)
@@ -67,9 +69,11 @@ def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None,
 @api_command
 def undrain(app: App, nodes: tuple[str, ...], as_json: bool) -> None:
     """Give drained nodes back."""
-    client, returned = app.client(), []
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    calls, returned = OperatorCalls(app.client()), []
     for name in nodes:
-        for each in told(name, client.undrain_node(name, by=user())):
+        for each in told(name, calls.undrain_node(name, by=user())):
             returned.append(each)
             if not as_json:
                 output.line(f"{each['hostname']} {given_back(each['drain'], of_gpu=False)}")

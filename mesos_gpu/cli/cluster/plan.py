@@ -1,6 +1,7 @@
 """`mesos-gpu plan`: what an operator could do to make room; nothing is changed."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 import click
 
@@ -43,11 +44,18 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
       mesos-gpu plan defrag --gpus 8 --gpu-model A100 --tasks 2
       mesos-gpu plan defrag --job 3f2a
     """
+    from mesos_gpu.api.spec.shapes import Plan
+
     given = [name for name, value in options.items() if value]
     if job is not None and given:
         raise click.UsageError("--job names a request that is there: leave out the options of a new one")
     request = request_of(("true",), options)
-    plan = app.client().defrag(job if job is not None else request)
+    client, path = app.client(), "/v1/plan/defrag"
+    plan = (
+        client.call("POST", path, Plan, body=request, may_repeat=True)
+        if job is None
+        else client.get(f"{path}/{quote(job, safe='')}", Plan)
+    )
     output.document(plan) if as_json else _shown(plan)
     if not plan["feasible"]:
         click.get_current_context().exit(1)

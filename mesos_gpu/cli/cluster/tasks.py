@@ -79,9 +79,11 @@ _UNKNOWN: Final[Listing["UnknownTask", "UnknownTask"]] = Listing(
 @api_command
 def list_unknown(app: App, asked: "Asked[UnknownTask, UnknownTask]") -> None:
     """List them."""
-    client = app.client()
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    calls = OperatorCalls(app.client())
     empty = "No such task." if asked.filtered else "The scheduler knows every task that runs."
-    show(asked, lambda: Seen(client.unknown_tasks(), empty))
+    show(asked, lambda: Seen(calls.unknown_tasks(), empty))
 
 
 @click.command()
@@ -95,12 +97,14 @@ def adopt(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> N
     A job that the state does not know is made of the task's labels. It runs to its end, and is shown, killed and
     waited for as any other; what it was asked to run is not known, so it is never started again.
     """
-    client = app.client()
-    left = client.unknown_tasks()
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    calls = OperatorCalls(app.client())
+    left = calls.unknown_tasks()
     for task_id in _named(ids, all_of_them, left):
         if all_of_them and task_id not in {task["id"] for task in left}:
             continue  # it came with another one of its job
-        left = client.adopt(task_id)
+        left = calls.adopt(task_id)
         if not as_json:
             output.line(f"{task_id} adopted")
     if as_json:
@@ -114,10 +118,12 @@ def adopt(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> N
 @api_command
 def kill(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> None:
     """End them."""
-    client = app.client()
-    held = client.unknown_tasks()
+    from mesos_gpu.cli.cluster.calls import OperatorCalls
+
+    calls = OperatorCalls(app.client())
+    held = calls.unknown_tasks()
     for task_id in _named(ids, all_of_them, held):
-        held = client.kill_unknown(task_id)
+        held = calls.kill_unknown(task_id)
         if not as_json:
             output.line(f"{task_id} is being ended")
     if as_json:

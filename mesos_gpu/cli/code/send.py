@@ -52,7 +52,7 @@ def _send(client: Client, file: BinaryIO, packed: Packed) -> int:
         data = file.read(_PIECE)
         query = {"offset": offset, "size": packed.size}
         try:
-            there = client.send(path, Upload, data, query)
+            there = client.call("PUT", path, Upload, query, body=data)
         except Refused as error:
             if error.http_status != 409:
                 raise

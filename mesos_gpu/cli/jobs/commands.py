@@ -35,6 +35,8 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
 
     With --json: the job, its launches as `runs`, and the last `changes` on record.
     """
+    from mesos_gpu.api.spec.gpus.use import UseOverTime
+    from mesos_gpu.cli.client import path_of
     from mesos_gpu.cli.jobs.arrays import lines_of
 
     client = app.client()
@@ -44,7 +46,9 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
     if as_json:
         output.document({**job, "runs": tasks, "changes": changes})
         return
-    used = past(client.job_use(job["id"])) if job["gpus"] and job["started_at"] else []
+    used: list[tuple[str, object]] = []
+    if job["gpus"] and job["started_at"]:
+        used = past(client.get(path_of("jobs", job["id"], "use"), UseOverTime))
     output.pairs([*facts(job), *lines_of(client, job), *used, *lines(changes)])
     if tasks:
         click.echo()

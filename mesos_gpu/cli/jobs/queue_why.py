@@ -28,7 +28,10 @@ def why(app: App, path: str, as_json: bool) -> None:
     `gpus` is room on nodes, `guarantee` room that a guarantee gives them, `pace` their turn on nodes with room, `retry`
     their next launch; other reasons are those of `mesos-gpu why`. The first of them in the line is explained in full.
     """
-    told = app.client().queue_why(path)
+    from mesos_gpu.api.spec.queue_shares import QueueWhy
+    from mesos_gpu.cli.client import path_of
+
+    told = app.client().get(path_of("queue-why", path), QueueWhy)
     if as_json:
         output.document(told)
         return

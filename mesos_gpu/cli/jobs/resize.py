@@ -1,19 +1,19 @@
 """`mesos-gpu resize`: other shares for a running job."""
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import click
 
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.client import ANSWER_S, Client, Refused, ended
+from mesos_gpu.cli.client import Client, Refused, ended, path_of
 from mesos_gpu.cli.share import amount, burst
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, MEMORY
 
-if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Job
-
+ANSWER_S: Final = 10.0  # that the host of a job may take for an answer
 _TIMED_OUT: Final = 124
 _AGAIN_S: Final = 1.0  # between tries while it uses more than it is to have
 _PENDING: Final = ("asked", "withdrawing")
@@ -79,7 +79,7 @@ def resize(
     deadline = None if timeout is None else time.monotonic() + timeout
     client = app.client()
     job = (
-        client.withdraw_resize(job_id, answer_s=_patience_s(deadline))
+        _withdrawn(client, job_id, _patience_s(deadline))
         if withdraw
         else _asked(client, job_id, patch, restart=restart, wait=wait, deadline=deadline)
     )
@@ -93,6 +93,36 @@ def resize(
         click.get_current_context().exit(_TIMED_OUT)
 
 
+def ask_resize(
+    client: Client,
+    job_id: str,
+    patch: Mapping[str, int | None],
+    *,
+    restart: bool = False,
+    answer_s: float = ANSWER_S,
+) -> Job:
+    """Ask for other shares of a running job, and return the job as it is when its host has answered.
+
+    Args:
+        client: Client of the scheduler.
+        job_id: Job whose shares are to change.
+        patch: New amounts by the names of their fields.
+        restart: Whether the job may start again where its shares cannot change while it runs.
+        answer_s: Seconds to wait for the host.
+
+    Raises:
+        Unreachable, BadAnswer, Refused: As for each call of the client.
+    """
+    query = {"timeout_s": answer_s, **({"restart": "true"} if restart else {})}
+    return client.call("PATCH", path_of("jobs", job_id), Job, query, body=patch, wait_s=answer_s)
+
+
+def _withdrawn(client: Client, job_id: str, answer_s: float) -> Job:
+    """Let a job keep the shares that it had, and return the job as it is when its host has answered."""
+    query, path = {"timeout_s": answer_s}, path_of("jobs", job_id, "resize")
+    return client.call("DELETE", path, Job, query, wait_s=answer_s, may_repeat=True)
+
+
 def _patience_s(deadline: float | None) -> float:
     """How long the scheduler is to wait for an answer of the job's host."""
     return ANSWER_S if deadline is None else min(max(deadline - time.monotonic(), 0.0), ANSWER_S)
@@ -100,12 +130,12 @@ def _patience_s(deadline: float | None) -> float:
 
 def _asked(
     client: Client, job_id: str, patch: dict[str, int], *, restart: bool, wait: bool, deadline: float | None
-) -> "Job | None":
+) -> Job | None:
     """The job once its host has taken it up; None: it uses too much until the deadline."""
     told = False
     while True:
         try:
-            return client.resize(job_id, patch, restart=restart, answer_s=_patience_s(deadline))
+            return ask_resize(client, job_id, patch, restart=restart, answer_s=_patience_s(deadline))
         except Refused as refusal:
             if not wait or refusal.code != _IN_USE:
                 raise
@@ -117,7 +147,7 @@ def _asked(
         time.sleep(_AGAIN_S)
 
 
-def _answered(client: Client, job: "Job", deadline: float | None) -> "Job":
+def _answered(client: Client, job: Job, deadline: float | None) -> Job:
     """The job once its host has answered, or at the deadline."""
     newest = job
     while _waits(newest) and (newer := next(client.follow(newest, deadline=deadline), None)):
@@ -125,11 +155,11 @@ def _answered(client: Client, job: "Job", deadline: float | None) -> "Job":
     return newest
 
 
-def _waits(job: "Job") -> bool:
+def _waits(job: Job) -> bool:
     return job["resize"] is not None and job["resize"]["state"] in _PENDING and not ended(job)
 
 
-def _said(job: "Job") -> str:
+def _said(job: Job) -> str:
     resize, share = job["resize"], job["share"]
     if resize is None or (share is None and resize["state"] not in _PENDING):
         return f"{job['id']} {job['state']}: {job['message']}"

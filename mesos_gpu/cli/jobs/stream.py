@@ -1,13 +1,14 @@
 """A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
 
 import time
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from mesos_gpu.api.spec.shapes import Job
+from mesos_gpu.api.spec.shapes import Job, Logs
 from mesos_gpu.cli import output
-from mesos_gpu.cli.client import Client, Refused, Written, ended
+from mesos_gpu.cli.client import Client, Refused, ended, path_of
 from mesos_gpu.cli.interrupt import held_interrupt
 from mesos_gpu.wire.mesos.cuts import written_by
 
@@ -65,6 +66,14 @@ class Marks:
             output.raw(f"{before}{heading}\n".encode(), to_stderr=self._to_stderr)
             self._shown = heading
         self._open = not data.endswith(b"\n")
+
+
+class Written(NamedTuple):
+    """Bytes of a stream, the offset behind them, and times of writing by offset, as far as they are known."""
+
+    data: bytes
+    next_offset: int
+    times: Sequence[tuple[int, float]] = ()
 
 
 class Label:
@@ -154,15 +163,18 @@ class Stream:
         output.raw(data, to_stderr=self._to_stderr)
 
     def _read(self, offset: int, task_id: str | None) -> Written:
-        return self._client.written(
-            self._job_id,
-            stream=self._name,
-            offset=offset,
-            length=CHUNK_BYTES,
-            task_id=task_id,
-            times=self._label is not None and self._label.stamped,
-            since=self._since,
-        )
+        query: dict[str, Any] = {
+            "stream": self._name,
+            "offset": offset,
+            "length": CHUNK_BYTES,
+            "task_id": task_id,
+            "encoding": "base64",
+        }
+        query |= {"times": "true"} if self._label is not None and self._label.stamped else {}
+        query |= {"since": f"{self._since:.3f}"} if self._since is not None else {}
+        logs = self._client.get(path_of("jobs", self._job_id, "logs"), Logs, query)
+        times = [(each["offset"], each["at"]) for each in logs["times"] or ()]
+        return Written(b64decode(logs["data"]), logs["next_offset"], times)
 
     def pump(self, task_id: str | None) -> bool:
         """Copy what the launch has written since; whether there was anything.

@@ -104,10 +104,12 @@ def queue(ctx: click.Context, app: App, limit: int, asked: "Asked[Waiting, Waiti
     """
     if ctx.invoked_subcommand is not None:
         return
+    from mesos_gpu.api.spec.cluster.line import Queue
+
     client = app.client()
 
     def look() -> "Seen[Waiting]":
-        waiting = client.queue(limit=_MOST if asked.filtered else limit)
+        waiting = client.get("/v1/queue", Queue, {"limit": _MOST if asked.filtered else limit})
         hidden = sum(use["waiting"] for use in waiting["queues"]) - len(waiting["jobs"])
         more = f"{hidden} more {'wait' if hidden > 1 else 'waits'}; see them with --limit"
         return Seen(

@@ -73,10 +73,13 @@ def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
 
     With -o wide, NEXT is what changes then, POOLS what it may use, in that order, each after a wait of OVERFLOW.
     """
+    from mesos_gpu.api.spec.queue_shares import QueueShareList
+
     client = app.client()
 
     def look() -> Seen[_Row]:
-        tree, shares = client.call("GET", "/v1/queues", dict), client.queue_shares()
+        tree = client.get("/v1/queues", dict)
+        shares = client.get("/v1/queue-shares", QueueShareList)["shares"]
         return Seen(
             list(_rows(tree, shares)),
             "No such queue."

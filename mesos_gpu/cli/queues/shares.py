@@ -50,14 +50,22 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
     WEIGHT among its siblings. What hours have made of it, and of those above it, follows; then its users, the first in
     line first.
     """
+    from mesos_gpu.api.spec.queue_shares import PathShare, QueueShareList
+    from mesos_gpu.cli.client import path_of
+
     client = app.client()
     if path is not None:
         as_json = refuse_of_one(asked, "PATH")
-        share = client.queue_share(path)
-        output.document(share) if as_json else _explain(share, client.call("GET", "/v1/queues", dict))
+        share = client.get(path_of("queue-shares", path), PathShare)
+        output.document(share) if as_json else _explain(share, client.get("/v1/queues", dict))
         return
     empty = "No such queue." if asked.filtered else "There is no tree of queues, or there are no GPUs."
-    show(asked, lambda: Seen(client.queue_shares(), empty, lambda listed: {"shares": listed}))
+
+    def look() -> Seen["QueueShare"]:
+        listed = client.get("/v1/queue-shares", QueueShareList)["shares"]
+        return Seen(listed, empty, lambda chosen: {"shares": chosen})
+
+    show(asked, look)
 
 
 def _explain(share: "PathShare", tree: Mapping[str, Any]) -> None:

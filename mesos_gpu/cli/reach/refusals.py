@@ -1,13 +1,22 @@
-"""Errors that a scheduler answers, of its own interface and of Marathon's."""
+"""Errors that a scheduler answers, of its own interface and of Marathon's, as exceptions."""
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 import requests
 
+from mesos_gpu.adapters.files.places import Lines, placed
 from mesos_gpu.api.spec.shapes import Problem
+from mesos_gpu.cli.locate import REMEDY
+from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
+from mesos_gpu.errors import MesosGpuError
 
+_EXIT_CODES: Final = {
+    400: 65, 401: 77, 403: 77, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 429: 75, 503: 69, 507: 74,
+}  # fmt: skip
+_LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_TOKEN or MESOS_GPU_TOKEN_FILE"
 _REMEDIES: Final = {  # where Marathon's interface says none
     404: "see what there is with `mesos-gpu app list`",
     409: "change what is there with `mesos-gpu app update`, or take another id",
@@ -23,6 +32,30 @@ _PLAY: Final = {  # the codes that Marathon has for types, in words
     "error.expected.jsobject": "must be an object",
     "error.unknown.enum.literal": "is no allowed value",
 }
+
+
+class Refused(MesosGpuError):
+    """The scheduler refused a request; `problems` holds all that is wrong with its data."""
+
+    def __init__(
+        self, status: int, code: str, what: str, remedy: str, problems: Sequence[Problem] = ()
+    ) -> None:
+        """`status` is the HTTP status, `code` the interface's word for the error."""
+        super().__init__(what, remedy=remedy)
+        self.exit_code, self.http_status = _EXIT_CODES.get(status, 1), status
+        self.code, self.problems = code, tuple(problems)
+        self.line_of: Lines = lambda _: None  # of the file that was sent, by paths of problems
+
+    def __str__(self) -> str:
+        reasons = [p["reason"] for p in self.problems]
+        places = [placed(self.line_of, p["path"], p["reason"]) for p in self.problems]
+        if reasons == [self.what]:
+            lines = places  # nothing is said twice
+        elif reasons and "; ".join(reasons) == self.what:
+            lines = [f"refused for {len(places)} reasons", *(f"  {line}" for line in places)]
+        else:
+            lines = [self.what, *(f"  {line}" for line in places)]
+        return "\n".join([*lines, *([f"To fix: {self.remedy}"] if self.remedy else [])])
 
 
 class Said(msgspec.Struct):
@@ -81,3 +114,30 @@ def said(response: requests.Response) -> Said:
         remedy = failure.remedy or _REMEDIES.get(response.status_code, "")
     code = "unavailable" if response.status_code == 503 else "refused"
     return Said(code, what, remedy, problems)
+
+
+def error_of(response: requests.Response, url: str) -> MesosGpuError:
+    """Return what an answer means that is not a success; `url` is the address of the scheduler."""
+    try:
+        error = said(response)
+    except msgspec.DecodeError:
+        if response.content.startswith(b"This port speaks HTTPS"):
+            return not_ours(url, f"it speaks https; name it as {url.replace('http', 'https', 1)}")
+        if response.status_code in (502, 503, 504):  # a proxy whose scheduler is away
+            return Unreachable(
+                f"the scheduler at {url} does not answer ({response.status_code})", remedy=REMEDY
+            )
+        return not_ours(url, f"it says {response.status_code} {response.reason}")
+    if error.code == "unavailable" and "/logs" not in (response.url or ""):
+        return Unreachable(error.message, remedy=error.remedy or REMEDY)
+    has_proof = "Authorization" in response.request.headers  # then the proof is wrong, or the error says more
+    remedy = _LOGIN if response.status_code == 401 and not has_proof else error.remedy or ""
+    return Refused(response.status_code, error.code, error.message, remedy, error.problems or [])
+
+
+def not_ours(url: str, why: str) -> BadAnswer:
+    """Return the error for an answer that is not of a scheduler of this version; `why` says what it is."""
+    return BadAnswer(
+        f"what answers at {url} is not a mesos-gpu scheduler of this version: {why}",
+        remedy="check the address: " + REMEDY,
+    )

@@ -4,6 +4,24 @@ import requests
 
 from mesos_gpu.adapters.tls.session import causes
 from mesos_gpu.adapters.tls.trust import ENDED
+from mesos_gpu.cli.locate import REMEDY
+from mesos_gpu.cli.reach.failures import Unreachable
+from mesos_gpu.cli.reach.reach import Reach
+from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
+from mesos_gpu.errors import MesosGpuError
+
+
+def unanswered(reach: Reach, err: Exception, remedy: str = "") -> MesosGpuError:
+    """Return what it means that a request had no answer; `remedy` is for a request that may have arrived."""
+    distrust = of_tls(reach, causes(err)) if reach.is_tls else None
+    if distrust is not None:
+        return distrust
+    what = f"the scheduler at {reach.url} does not answer ({reason_of(err)})"
+    lost = not isinstance(err, requests.ConnectTimeout) and not refused(err)
+    if lost and remedy:
+        return Unreachable(what, remedy=remedy)
+    was_closed = reach.is_tls and closed(err)
+    return Unreachable(what, remedy=CLOSED_REMEDY if was_closed else REMEDY)
 
 
 def refused(err: BaseException) -> bool:

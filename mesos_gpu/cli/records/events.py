@@ -102,7 +102,7 @@ def events(
     known = {"newest": "true"} if after is None else {"after": after}
 
     def look() -> "Events":
-        return client.events({**query, **known, "limit": limit})
+        return _events(client, {**query, **known, "limit": limit})
 
     first = look()
     if after is not None:
@@ -129,12 +129,19 @@ def _looking(first: "Events", look: "Callable[[], Events]") -> "Callable[[], See
     return seen
 
 
+def _events(client: "Client", query: dict[str, Any], *, wait_s: float = 0.0) -> "Events":
+    """Return events; with `after` in the query, after a wait of up to `wait_s` until there is one."""
+    from mesos_gpu.api.spec.events import Events
+
+    return client.get("/v1/events", Events, {**query, "timeout_s": wait_s}, wait_s=wait_s)
+
+
 def _follow(client: "Client", query: dict[str, Any], last: int, as_json: bool) -> None:
     """Print what comes after an event. A scheduler that is away is waited for, however long."""
     away = False
     while True:
         try:
-            answer = client.events({**query, "after": last, "limit": _PAGE}, wait_s=_WAIT_S)
+            answer = _events(client, {**query, "after": last, "limit": _PAGE}, wait_s=_WAIT_S)
         except Unavailable as error:
             if not away:
                 output.note(f"{error.what}: it is waited for")

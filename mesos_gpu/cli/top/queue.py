@@ -18,7 +18,9 @@ _MOST: Final = 1000  # that the interface lists at once
 
 def look(client: "Client", _nodes: Sequence[str] = ()) -> Seen:
     """The jobs that wait, in the order in which they are tried; they are on no node."""
-    seen = client.queue(limit=_MOST)
+    from mesos_gpu.api.spec.cluster.line import Queue
+
+    seen = client.get("/v1/queue", Queue, {"limit": _MOST})
     waiting = sum(queue["waiting"] for queue in seen["queues"])
     queues = sum(queue["waiting"] > 0 for queue in seen["queues"])
     gpus = round(sum(job["gpus"] for job in seen["jobs"]), 3)

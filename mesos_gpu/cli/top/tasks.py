@@ -28,10 +28,12 @@ class _OnCard(NamedTuple):
 
 def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
     """Every task of a job that has not ended, or those on some nodes, and what is known of the cards that it holds."""
+    from mesos_gpu.api.spec.shapes import Tasks
+
     asked = {By.NODE: nodes} if nodes else {}
     tasks = [
         task
-        for task in client.living_tasks()
+        for task in client.get("/v1/tasks", Tasks)["tasks"]
         if task["job_id"] and passes(asked, {By.NODE: (task["hostname"],)})
     ]
     listed = client.listed(states=["active"], limit=_MOST, order=None)["jobs"]

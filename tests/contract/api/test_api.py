@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.spec.cluster.line import Queue
 from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.reading.view import View
@@ -120,7 +121,7 @@ def test_the_queue_is_listed_in_its_order(rig: Rig) -> None:
     why = rig.call("GET", f"/v1/why/{high['id']}").json()
     assert (why["queue_position"], why["estimate"]) == (0, queue["jobs"][0]["estimate"])
     with Client(rig.url) as client:
-        assert client.queue(limit=1)["jobs"][0]["id"] == high["id"]
+        assert client.get("/v1/queue", Queue, {"limit": 1})["jobs"][0]["id"] == high["id"]
 
 
 def test_every_shape_is_what_the_client_expects(rig: Rig) -> None:

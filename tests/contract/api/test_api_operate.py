@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
 from mesos_gpu.testing.builders import gpu
@@ -131,12 +132,13 @@ def test_a_reset_is_taken_unless_the_card_is_held(rig: Rig) -> None:
 
 def test_the_answers_are_what_the_client_expects(rig: Rig) -> None:
     with Client(rig.url) as client:
-        assert client.drain_gpu("GPU-1", "x", by="me", deadline_s=None)[0]["health"] == "drained"
-        assert client.undrain_gpu("GPU-1", by="me")[0]["health"] == "ok"
-        assert client.drain_node("a1", "x", by="", deadline_s=5.0)[0]["drain"] is not None
-        assert client.undrain_node("a1", by="")[0]["isolation"] == "cgroup2"
-        assert client.reset_gpu("GPU-1", "x", by="me")["reset"] is not None
-        card = client.gpu("GPU-2")
+        calls = OperatorCalls(client)
+        assert calls.drain_gpu("GPU-1", "x", by="me", deadline_s=None)[0]["health"] == "drained"
+        assert calls.undrain_gpu("GPU-1", by="me")[0]["health"] == "ok"
+        assert calls.drain_node("a1", "x", by="", deadline_s=5.0)[0]["drain"] is not None
+        assert calls.undrain_node("a1", by="")[0]["isolation"] == "cgroup2"
+        assert calls.reset_gpu("GPU-1", "x", by="me")["reset"] is not None
+        card = calls.gpu("GPU-2")
         assert (card["warnings"], card["since"]) == (["slowed down by heat"], None)
         assert [c["reason"] for c in card["history"]] == ["its node is drained: x", "its node is undrained"]
         assert client.status()["isolation_off"] == []

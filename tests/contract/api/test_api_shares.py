@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
@@ -62,7 +63,7 @@ def test_a_card_lists_its_shares_and_what_is_left(rig: Rig) -> None:
     whole = cards(rig)["GPU-2"]
     assert (whole["shares"], whole["sharing"]) == ([], None)
     with Client(rig.url) as client:
-        assert client.gpu("GPU-1")["shares"][0]["compute_pct"] == 25
+        assert OperatorCalls(client).gpu("GPU-1")["shares"][0]["compute_pct"] == 25
 
 
 def test_a_card_says_how_it_stands_in_mesos(rig: Rig) -> None:

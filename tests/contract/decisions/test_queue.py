@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mesos_gpu.api.spec.cluster.line import Queue
 from mesos_gpu.local.stack import NodeSpec
 from tests.conftest import wait_until
 from tests.contract.decisions.site import Site, site_of
@@ -27,7 +28,7 @@ def test_queue_limit_holds_on_a_free_cluster(site: Site) -> None:
     why = site.client.why(two)
     assert why["summary"] == "waits for its queue: queue lab may hold 1 GPU, and holds 1"
     assert why["can_ever_run"]
-    (lab,) = (queue for queue in site.client.queue()["queues"] if queue["name"] == "lab")
+    (lab,) = (queue for queue in site.client.get("/v1/queue", Queue)["queues"] if queue["name"] == "lab")
     assert (lab["limit_gpus"], lab["used_gpus"], lab["waiting"]) == (1, 1, 1)
     site.kill(one)
     site.running(two)

@@ -10,6 +10,7 @@ import pytest
 
 from mesos_gpu.api.spec.cluster.bookings import Booking
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.clients import kill_all
 from tests.conftest import wait_until
@@ -51,7 +52,7 @@ def test_booking_begins_on_time_though_its_node_was_killed_just_before(stack: St
     """Two nodes are in use, and one of them is chosen, whose job must have notice; the third is free from then on."""
     with Client(stack.url) as client:
         spare = stack.cluster.agents[2].ip
-        client.drain_node(spare, "it is free later", by="ann", deadline_s=None)
+        OperatorCalls(client).drain_node(spare, "it is free later", by="ann", deadline_s=None)
         others = [
             submit(client, f"other{i}", preemptible=True, notice_s=20, kill_grace_s=2) for i in range(2)
         ]
@@ -62,7 +63,7 @@ def test_booking_begins_on_time_though_its_node_was_killed_just_before(stack: St
         wait_until("nodes are chosen", lambda: bool(client.get(look, Booking)["places"]), 60)
         (place,) = client.get(look, Booking)["places"]
         assert place["node"] != spare
-        client.undrain_node(spare, by="ann")
+        OperatorCalls(client).undrain_node(spare, by="ann")
         wait_until("it begins in seconds", lambda: time.time() > booked["begins"] - KILLED_BEFORE_S, 60)
         next(each for each in stack.cluster.agents if each.ip == place["node"]).kill()
         assert time.time() < booked["begins"], "it was killed before the begin"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.local.stack import Stack
 from tests.clients import end_all
 from tests.conftest import wait_until
@@ -115,12 +116,12 @@ def test_gang_of_a_drained_node_starts_again_before_a_job_behind_it(client: Clie
     runs(client, [gang])
     behind = submit(client, "behind", "dev", "sleep 600", **fields)
     host = client.tasks(gang)[0]["hostname"]
-    client.drain_node(host, "a new fan", by="ann", deadline_s=1.0)
+    OperatorCalls(client).drain_node(host, "a new fan", by="ann", deadline_s=1.0)
     wait_until("the gang has ended", lambda: client.job(gang)["state"] == "pending", 60)
     small = submit(client, "small", "dev", "true", preemptible=True)
     wait_until("what is free was offered", lambda: client.job(small)["state"] == "finished", 60)
     assert client.job(behind)["state"] == "pending"
-    client.undrain_node(host, by="ann")
+    OperatorCalls(client).undrain_node(host, by="ann")
     runs(client, [gang])
     assert client.job(behind)["launches"] == 0
     assert client.job(gang)["attempts"] == 0
