@@ -5,9 +5,9 @@ would cost more than all decisions. The function reads no clock and draws no cha
 the same times give the same effects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.access.document import on_access_changed
@@ -36,7 +36,7 @@ from mesos_gpu.engine.queue.admitting import admitted
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.state import State
+from mesos_gpu.engine.state import PARTS, State
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.notices import on_checkpoint_told
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
@@ -52,7 +52,29 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.saves import SaveFramework
 
 
-def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[Effect]:
+class Handler(NamedTuple):
+    """A function that takes an event in, and the names of the parts of the state that it may change.
+
+    Derived fields of parts do not count: each part keeps them true.
+    """
+
+    take: Callable[[Turn, Any], None]
+    changes: Set[str]
+
+
+def handle(turn: Turn, event: ev.Event) -> None:
+    """Take an event in by its handler."""
+    HANDLERS[type(event)].take(turn, event)
+
+
+def step(
+    state: State,
+    event: ev.Event,
+    now: float,
+    settings: Settings,
+    *,
+    handle: Callable[[Turn, ev.Event], None] = handle,
+) -> list[Effect]:
     """Take one event in.
 
     Args:
@@ -60,6 +82,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
         event: What happened.
         now: When, in seconds since the epoch.
         settings: The operator's.
+        handle: Function that takes the event in by its handler; another one may look at what the handler changes.
 
     Returns:
         What to do, in the order of `effects.ORDER`.
@@ -70,7 +93,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
     turn = Turn(state, settings, now)
     keep_hours(turn)
     state.match.unmatched |= type(event) not in _NO_NEWS
-    _HANDLERS[type(event)](turn, event)
+    handle(turn, event)
     arrays.refill(turn)
     settle(turn)
     budgets.keep(turn, accounts.keep(turn))
@@ -189,47 +212,54 @@ _NO_NEWS: Final = (
     ev.TokenRevoked,
     ev.TokenUsed,
 )
-_HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
-    ev.Registered: _on_registered,
-    ev.Disconnected: _on_disconnected,
-    ev.FrameworkRemoved: _on_framework_removed,
-    ev.OffersArrived: lambda turn, event: on_offers(turn, event.offers),
-    ev.OfferRescinded: _on_rescinded,
-    ev.StatusArrived: lambda turn, event: on_status(turn, event.status),
-    ev.SecretsRead: secrets.on_read,
-    ev.RoleRead: role.on_read,
-    ev.TasksListed: lambda turn, event: on_listed(turn, event.tasks),
-    ev.UnknownAdopted: lambda turn, event: on_adopted(turn, event.task_id),
-    ev.UnknownKilled: lambda turn, event: on_killed(turn, event.task_id),
-    ev.AgentLost: _on_agent_lost,
-    ev.JobSubmitted: _on_submitted,
-    ev.KillRequested: _on_kill_requested,
-    ev.ArrayKillRequested: _on_array_kill_requested,
-    ev.ResizeRequested: _on_resize_requested,
-    ev.ResizeWithdrawn: on_resize_withdrawn,
-    ev.CheckpointTold: on_checkpoint_told,
-    ev.DrainRequested: on_drain,
-    ev.UndrainRequested: on_undrain,
-    ev.ResetRequested: on_reset_requested,
-    ev.AppsChanged: on_apps_changed,
-    ev.DeploymentDeleted: on_deployment_deleted,
-    ev.DelayReset: on_delay_reset,
-    ev.HealthFound: on_health_found,
-    ev.ReadinessFound: on_readiness_found,
-    ev.SplitSet: on_split_set,
-    ev.SplitDropped: on_split_dropped,
-    ev.AccessChanged: on_access_changed,
-    ev.QueuesChanged: _on_queues_changed,
-    ev.BudgetGranted: budgets.on_granted,
-    ev.BookingMade: bookings.on_made,
-    ev.BookingChanged: bookings.on_changed,
-    ev.BookingCancelled: bookings.on_cancelled,
-    ev.KeepAsked: idle.on_keep_asked,
-    ev.KeepWithdrawn: idle.on_keep_withdrawn,
-    ev.TokenCreated: on_token_created,
-    ev.TokenRevoked: on_token_revoked,
-    ev.TokenUsed: on_token_used,
-    ev.Tick: lambda turn, _: on_tick(turn),
-    ev.Match: lambda turn, _: _on_match(turn),
+#: Parts that a change of a job changes: it is counted in its queue, and may be an instance of an app.
+_OF_JOBS: Final = frozenset({"work", "quota", "apps", "match"})
+#: Parts that a change of a task and its job changes: the task holds GPUs.
+_OF_TASKS: Final = _OF_JOBS | {"gpus"}
+_ALL: Final = frozenset(PARTS)
+HANDLERS: Final[dict[type, Handler]] = {
+    ev.Registered: Handler(_on_registered, {"cluster", "mesos"}),
+    ev.Disconnected: Handler(_on_disconnected, {"cluster", "mesos"}),
+    ev.FrameworkRemoved: Handler(_on_framework_removed, {"cluster", "mesos"}),
+    ev.OffersArrived: Handler(lambda turn, event: on_offers(turn, event.offers), {"cluster", "match"}),
+    ev.OfferRescinded: Handler(_on_rescinded, {"cluster"}),
+    ev.StatusArrived: Handler(
+        lambda turn, event: on_status(turn, event.status), _OF_TASKS | {"cluster", "mesos", "ledger"}
+    ),
+    ev.SecretsRead: Handler(secrets.on_read, {"work"}),
+    ev.RoleRead: Handler(role.on_read, {"mesos"}),
+    ev.TasksListed: Handler(lambda turn, event: on_listed(turn, event.tasks), _OF_TASKS | {"mesos"}),
+    ev.UnknownAdopted: Handler(lambda turn, event: on_adopted(turn, event.task_id), _OF_TASKS),
+    ev.UnknownKilled: Handler(lambda turn, event: on_killed(turn, event.task_id), {"work", "match"}),
+    ev.AgentLost: Handler(_on_agent_lost, {"cluster", "match"}),
+    ev.JobSubmitted: Handler(_on_submitted, {"work", "quota", "match"}),
+    ev.KillRequested: Handler(_on_kill_requested, _OF_TASKS),
+    ev.ArrayKillRequested: Handler(_on_array_kill_requested, _OF_TASKS),
+    ev.ResizeRequested: Handler(_on_resize_requested, _OF_TASKS),
+    ev.ResizeWithdrawn: Handler(on_resize_withdrawn, _OF_TASKS),
+    ev.CheckpointTold: Handler(on_checkpoint_told, {"work", "apps"}),
+    ev.DrainRequested: Handler(on_drain, {"cluster", "gpus", "match"}),
+    ev.UndrainRequested: Handler(on_undrain, {"cluster", "gpus", "match"}),
+    ev.ResetRequested: Handler(on_reset_requested, {"gpus", "match"}),
+    ev.AppsChanged: Handler(on_apps_changed, {"apps"}),
+    ev.DeploymentDeleted: Handler(on_deployment_deleted, {"apps"}),
+    ev.DelayReset: Handler(on_delay_reset, _OF_JOBS),
+    ev.HealthFound: Handler(on_health_found, _OF_TASKS),
+    ev.ReadinessFound: Handler(on_readiness_found, {"work", "apps"}),
+    ev.SplitSet: Handler(on_split_set, {"apps"}),
+    ev.SplitDropped: Handler(on_split_dropped, {"apps"}),
+    ev.AccessChanged: Handler(on_access_changed, {"rights"}),
+    ev.QueuesChanged: Handler(_on_queues_changed, {"quota", "work", "apps"}),
+    ev.BudgetGranted: Handler(budgets.on_granted, _OF_TASKS | {"ledger"}),
+    ev.BookingMade: Handler(bookings.on_made, {"calendar", "match"}),
+    ev.BookingChanged: Handler(bookings.on_changed, _OF_TASKS | {"calendar"}),
+    ev.BookingCancelled: Handler(bookings.on_cancelled, _OF_TASKS | {"calendar"}),
+    ev.KeepAsked: Handler(idle.on_keep_asked, _OF_TASKS),
+    ev.KeepWithdrawn: Handler(idle.on_keep_withdrawn, {"work"}),
+    ev.TokenCreated: Handler(on_token_created, {"rights"}),
+    ev.TokenRevoked: Handler(on_token_revoked, {"rights"}),
+    ev.TokenUsed: Handler(on_token_used, {"rights"}),
+    ev.Tick: Handler(lambda turn, _: on_tick(turn), _ALL),
+    ev.Match: Handler(lambda turn, _: _on_match(turn), _ALL),
 }
-see_complete("engine.step._HANDLERS", _HANDLERS, get_args(ev.Event))
+see_complete("engine.step.HANDLERS", HANDLERS, get_args(ev.Event))

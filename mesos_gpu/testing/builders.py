@@ -1,14 +1,16 @@
 """Short ways to make nouns in tests."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.state import State
-from mesos_gpu.engine.step import step
+from mesos_gpu.engine.state import PARTS, State
+from mesos_gpu.engine.step import HANDLERS, handle, step
+from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
@@ -80,10 +82,10 @@ class World:
     serial: int = 0
 
     def feed(self, *events: ev.Event) -> list[fx.Effect]:
-        """Step the events, then match; all effects."""
+        """Step the events, then match; all effects. Handlers are watched."""
         effects = []
         for event in (*events, ev.Match()):
-            effects += step(self.state, event, self.now, self.settings)
+            effects += step_closely(self.state, event, self.now, self.settings)
         assert problems(self.state) == []
         return effects
 
@@ -146,6 +148,29 @@ class World:
             self.now = min(self.now + 1.0, end)
             effects += self.feed(ev.Tick())
         return effects
+
+
+def step_closely(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
+    """Take one event in as `step` does, and see that its handler changes only the parts that it declares.
+
+    Raises:
+        AssertionError: The handler has changed another part.
+        NotFound, Conflict, NotAccepted, TooMuch: As of `step`.
+    """
+    return step(state, event, now, settings, handle=_handle_closely)
+
+
+def _handle_closely(turn: Turn, event: ev.Event) -> None:
+    others = [name for name in PARTS if name not in HANDLERS[type(event)].changes]
+    before = STATES.duplicate(turn.state) if others else turn.state
+    handle(turn, event)
+    for name in others:
+        was, now = getattr(before, name), getattr(turn.state, name)
+        if was != now:
+            compared = [each.name for each in fields(now) if each.compare]
+            changed = [each for each in compared if getattr(was, each) != getattr(now, each)]
+            words = f"{type(event).__name__} has changed {', '.join(changed)} of {name}"
+            raise AssertionError(f"{words}, which its handler does not declare")
 
 
 def saved_of(state: State) -> Saved:

@@ -22,7 +22,7 @@ from mesos_gpu.simulate.chaos.schedulers import Pair, Sleeper, of, same
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import FRAMEWORK, Agent, Run, VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness
-from mesos_gpu.testing.builders import saved_of
+from mesos_gpu.testing.builders import saved_of, step_closely
 
 START: Final = 1_000_000.0  # seconds since the epoch
 DRIVERS: Final = ("470.256.02", "535.104.05", "550.54.14")
@@ -94,7 +94,7 @@ class World:
 
     Args:
         shape: A seed of how many agents there are, and of what kind.
-        closely: Whether to inspect the whole state after each batch, and not now and then.
+        closely: Whether to inspect the whole state after each batch, and not now and then, and what handlers change.
         story: Whether to keep an account of all that happens, in words.
     """
 
@@ -112,6 +112,7 @@ class World:
         self.chosen: list[str] = []  # what it happened to
         self.serial = 0
         self.batches, self._inspect_every = 0, 1 if closely else _INSPECT_EVERY
+        self._closely = closely
         self.counts: Counter[str] = Counter()  # events of the engine, and its calls
         self.story: list[str] | None = [] if story else None
         self.pair: Pair | None = None  # of two schedulers; None: this one is alone
@@ -175,7 +176,8 @@ class World:
         for event in events:
             before = saved_of(self.state) if type(event) in _REQUESTS else None
             try:
-                effects = step(self.state, event, self.now, self.settings)
+                take = step_closely if self._closely else step
+                effects = take(self.state, event, self.now, self.settings)
             except MesosGpuError as error:
                 self.say(f"    refused: {error.what}")
                 if before != saved_of(self.state):

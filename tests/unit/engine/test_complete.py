@@ -20,7 +20,7 @@ from mesos_gpu.simulate.chaos import witness
 #: By its name: the kinds of a table, and all that it must have.
 TABLES: Final[dict[str, tuple[Iterable[type], Iterable[type]]]] = {
     "order of effects": (fx.ORDER, (*saves.SAVES, *fx.DONE_OUTSIDE)),
-    "handlers of events": (step._HANDLERS, get_args(ev.Event)),
+    "handlers of events": (step.HANDLERS, get_args(ev.Event)),
     "handlers of effects": (messages._HANDLERS, fx.DONE_OUTSIDE),
     "checks of chaos": (witness._CHECKS, {*fx.DONE_OUTSIDE} - {fx.Publish}),
 }
