@@ -284,32 +284,9 @@ class Sandbox:
         at: Sandbox = self
         with contextlib.ExitStack() as held:
             for name in names[: -1 if is_file else None]:
-                at = held.enter_context(at._make_directory(name))
+                at = held.enter_context(_make_directory(at, name))
             if is_file:
-                at._make_file(names[-1])
-
-    def _make_file(self, name: str) -> None:
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with (
-            contextlib.suppress(FileExistsError),
-            _closing(os.open(_one(name), flags, 0o644, dir_fd=self._fd)) as fd,
-        ):
-            self._pass_on(fd)
-
-    def _make_directory(self, name: str) -> "Sandbox":
-        made = True
-        try:
-            os.mkdir(_one(name), dir_fd=self._fd)
-        except FileExistsError:
-            made = False
-        directory = self.enter(name)
-        if made and os.fstat(directory._fd).st_uid == os.geteuid():  # else the user put its own there since
-            self._pass_on(directory._fd)
-        return directory
-
-    def _pass_on(self, fd: int) -> None:
-        uid, gid = self.heir()
-        os.fchown(fd, uid, gid)
+                _make_file(at, names[-1])
 
     def heir(self) -> tuple[int, int]:
         """uid and gid of whose what is made here shall be: who is admitted, else the owner."""
@@ -382,6 +359,32 @@ def has_acls(path: str) -> bool:
             raise
         return error.errno == errno.ENODATA
     return True
+
+
+def _make_file(sandbox: Sandbox, name: str) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with (
+        contextlib.suppress(FileExistsError),
+        _closing(os.open(_one(name), flags, 0o644, dir_fd=sandbox._fd)) as fd,
+    ):
+        _pass_on(sandbox, fd)
+
+
+def _make_directory(sandbox: Sandbox, name: str) -> "Sandbox":
+    made = True
+    try:
+        os.mkdir(_one(name), dir_fd=sandbox._fd)
+    except FileExistsError:
+        made = False
+    directory = sandbox.enter(name)
+    if made and os.fstat(directory._fd).st_uid == os.geteuid():  # else the user put its own there since
+        _pass_on(sandbox, directory._fd)
+    return directory
+
+
+def _pass_on(sandbox: Sandbox, fd: int) -> None:
+    uid, gid = sandbox.heir()
+    os.fchown(fd, uid, gid)
 
 
 def _one(name: str) -> str:

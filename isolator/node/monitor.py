@@ -203,10 +203,10 @@ class Monitor:
         if self._known.volume_problem == driver_volume.AT_WORK:
             return LOOK_S
         watch_s = WATCH_S if self._known.uses else math.inf
-        return min(watch_s, self._recheck_s())
-
-    def _recheck_s(self) -> float:
-        return max(LOOK_S, self._health.recheck_s / LOOKS_PER_RECHECK) if self._cards.restless() else math.inf
+        recheck_s = (
+            max(LOOK_S, self._health.recheck_s / LOOKS_PER_RECHECK) if self._cards.restless() else math.inf
+        )
+        return min(watch_s, recheck_s)
 
     def _sent(self) -> bool:
         """Send what is known, unless an earlier report still waits: an agent that was away shall not find a

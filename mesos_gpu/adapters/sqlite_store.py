@@ -101,7 +101,7 @@ class SqliteStore:
             return replace(here, batch=here.batch + 1)
         if mark is not None and _is_older(here, mark):
             if not accept_older:
-                raise self._older(here, mark)
+                raise _older(self._path, here, mark)
             logger.warning("%s is older than what was written, and is accepted", self._path)
             # Beyond both, so that the file that this one stands for is the older one from now on.
             known = mark if here.framework_id in (None, mark.framework_id) else here
@@ -131,23 +131,6 @@ class SqliteStore:
     def _here(self) -> Mark:
         with self._refusing_damage():
             return _mark_of(self._db)
-
-    def _older(self, here: Mark, mark: Mark) -> BadConfiguration:
-        if here.framework_id not in (None, mark.framework_id):
-            what = f"{self._path} is the state of framework {here.framework_id}, and {mark.framework_id} was here"
-        else:
-            lost = (
-                "is empty"
-                if not here.batch
-                else f"has {here.batch} of the {mark.batch} batches that were written"
-            )
-            what = f"{self._path} {lost}: it is older than what runs, or its -wal file was lost"
-        return BadConfiguration(
-            what,
-            remedy=f"bring back the newest {self._path} together with its -wal file, or the latest backup; to go on "
-            "with what is there, start once with --accept-older-state: running tasks that it does not know are held "
-            "(mesos-gpu tasks unknown list)",
-        )
 
     def _doubt(self, mark: Mark) -> None:
         facts: list[tuple[str, str | bytes]] = [("batch", str(mark.batch)), ("doubtful", "1")]
@@ -364,6 +347,24 @@ def restore(source: Path, path: Path) -> tuple[Placed, bool]:
             logger.disabled = False
 
     return put_in_place(source, path, prepare), followed
+
+
+def _older(path: Path, here: Mark, mark: Mark) -> BadConfiguration:
+    if here.framework_id not in (None, mark.framework_id):
+        what = f"{path} is the state of framework {here.framework_id}, and {mark.framework_id} was here"
+    else:
+        lost = (
+            "is empty"
+            if not here.batch
+            else f"has {here.batch} of the {mark.batch} batches that were written"
+        )
+        what = f"{path} {lost}: it is older than what runs, or its -wal file was lost"
+    return BadConfiguration(
+        what,
+        remedy=f"bring back the newest {path} together with its -wal file, or the latest backup; to go on "
+        "with what is there, start once with --accept-older-state: running tasks that it does not know are held "
+        "(mesos-gpu tasks unknown list)",
+    )
 
 
 def _is_older(here: Mark, mark: Mark) -> bool:

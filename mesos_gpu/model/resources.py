@@ -91,10 +91,6 @@ class Resources:
                 sums[i] += round(value * _PER_UNIT)  # Mesos gives no more decimals
         return _made(tuple(sums))
 
-    def mesos(self) -> dict[str, float]:
-        """By Mesos' names, those that are above 0."""
-        return {name: units(value) for name, value in self.mesos_milli().items()}
-
     def mesos_milli(self) -> dict[str, int]:
         """Thousandths by Mesos' names, those that are above 0."""
         return {name: value for name, value in zip(_OF_MESOS, self._milli, strict=True) if value > 0}
@@ -162,10 +158,6 @@ class Resources:
         """Two that are together as much."""
         half = _made(tuple([value // 2 for value in self._milli]))
         return self - half, half
-
-    def without_gpus(self) -> "Resources":
-        """All other amounts."""
-        return self.with_gpus(0)
 
     def with_gpus(self, gpus: int) -> "Resources":
         """With that count of GPUs instead."""

@@ -1,32 +1,33 @@
-"""Bounds of the state, the settings, and the seam between the REST interface and the engine."""
+"""Bounds of the state, the settings, classes, and the seam between the REST interface and the engine."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
-from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from types import FunctionType, ModuleType
 from typing import Any, Final, get_args, get_type_hints
 
 import pytest
 
-from mesos_gpu.api.scheduler_api import SchedulerApi
-from mesos_gpu.engine import queue
 from mesos_gpu.engine.queue.reasons import BESIDE_BOOKED, IN_ALL_POOLS, IN_ONE_POOL
-from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
 from mesos_gpu.policy.admission.reasons import Reason
-from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.scheduler.ha.copy import Copy
 
 ROOT: Final = Path(__file__).parents[2]
 MAX_FIELDS: Final = 20  # of a part
 MAX_METHODS: Final = 25  # of a class
-PLAIN: Final = (FunctionType, property)
-BOUND: Final = (classmethod, staticmethod, cached_property)
+#: Classes with more methods, and how many; they are to be divided and must not grow.
+LARGE: Final = {
+    "VirtualMesos": 41,
+    "FakeNvml": 39,
+    "Work": 38,
+    "Executor": 32,
+    "HookStore": 31,
+    "Barriers": 30,
+    "Bounded": 30,
+    "MendedDriver": 28,
+}
 KINDS: Final = (State, *(get_type_hints(State)[name] for name in PARTS))
 SETTINGS: Final = (Settings, *get_type_hints(Settings).values())
 
@@ -51,23 +52,35 @@ def test_fields_of_all_parts_have_different_names(kinds: tuple[type[Any], ...]) 
     assert len({field.name for field in each}) == len(each)
 
 
-def classes_of(package: ModuleType) -> list[type[Any]]:
-    """Return the classes that are defined in the modules of a package."""
-    modules = [import_module(f"{package.__name__}.{each.name}") for each in iter_modules(package.__path__)]
-    return [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
-    ]
+def classes_of(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each class of a module with the number of its own methods, without special ones except __init__."""
+    if len(re.findall(r"^ +(?:async )?def ", text, re.M)) <= MAX_METHODS:
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            functions = [
+                each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
+            names = {each.name for each in functions}
+            yield node.name, sum(name == "__init__" or not name.startswith("__") for name in names)
 
 
-@pytest.mark.parametrize(
-    "kind", [*KINDS, View, SchedulerApi, Daemon, Copy, *classes_of(queue)], ids=lambda kind: kind.__name__
-)
-def test_class_of_the_state_or_the_queue_has_few_methods(kind: type[Any]) -> None:
-    own = [name for name, value in vars(kind).items() if isinstance(value, (*PLAIN, *BOUND))]
-    assert len([name for name in own if name == "__init__" or not name.startswith("__")]) <= MAX_METHODS
+def test_classes_have_few_methods() -> None:
+    large = {
+        name: count
+        for package in ("mesos_gpu", "isolator", "volumes")
+        for path in (ROOT / package).rglob("*.py")
+        for name, count in classes_of(path.read_text())
+        if count > LARGE.get(name, MAX_METHODS)
+    }
+    assert large == {}
+
+
+@pytest.mark.parametrize("methods", [MAX_METHODS, MAX_METHODS + 1])
+def test_methods_of_a_class_are_counted(methods: int) -> None:
+    bodies = "".join(f"    async def m{n}(self): ...\n" for n in range(methods))
+    text = f"class Small: ...\nclass Seen:\n    def __eq__(self, other): ...\n{bodies}"
+    assert dict(classes_of(text)) == {"Small": 0, "Seen": methods}
 
 
 def test_reason_that_blocks_jobs_decides_explains_and_says_what_would_end_it() -> None:
@@ -75,17 +88,6 @@ def test_reason_that_blocks_jobs_decides_explains_and_says_what_would_end_it() -
     assert [each for each in listed if not {"decide", "explain", "lack"} <= vars(each).keys()] == []
     defined = {each.__name__ for each in Reason.__subclasses__()}  # a class with slots is there twice
     assert defined == {each.__name__ for each in listed}, "a reason is not in the list"
-
-
-def test_class_of_the_planner_of_room_has_few_methods() -> None:
-    methods = {
-        f"{path.name}: {node.name}": sum(isinstance(each, ast.FunctionDef) for each in node.body)
-        for path in (ROOT / "mesos_gpu" / "engine" / "preemption").glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
-    }
-    assert {name: count for name, count in methods.items() if count > MAX_METHODS} == {}
-    assert {"rule.py: Reclaim", "planner.py: Planner"} <= methods.keys()
 
 
 def test_state_of_a_view_is_used_by_its_readers_alone() -> None:

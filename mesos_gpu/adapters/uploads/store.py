@@ -152,11 +152,11 @@ class UploadStore:
 
     def find(self, owner: str, digest: str) -> Upload | None:
         """What there is of an archive."""
-        return self._find(self._key(owner, digest)) if _DIGEST.fullmatch(digest) else None
+        return _find(self._directory, self._key(owner, digest)) if _DIGEST.fullmatch(digest) else None
 
     def of_owner(self, owner: str) -> list[Upload]:
         """All archives of an owner, the latest used first."""
-        return sorted(self._all_of(self._of(owner)), key=lambda each: -each.used_at)
+        return sorted(_all_of(self._of(owner)), key=lambda each: -each.used_at)
 
     def touch(self, owner: str, digest: str) -> Upload:
         """Note that a whole archive is about to be used, so that it is kept for a while.
@@ -278,7 +278,7 @@ class UploadStore:
         keep = {self._key(owner, digest) for owner, digest in needed or ()}
         removed, now = 0, self._clock()
         for place in self._directory.iterdir():
-            for each in list(self._all_of(place)):
+            for each in list(_all_of(place)):
                 lasts = GRACE_S if not each.complete else KEEP_S if needed is not None else inf
                 key = place.name, each.digest
                 if key not in keep and now - each.used_at > lasts:
@@ -325,7 +325,7 @@ class UploadStore:
         taken = self._taken()
         others = sorted(taken.keys() - {own}, key=lambda each: -taken[each])
         for place in (own, *others):
-            for each in sorted(self._all_of(self._directory / place), key=lambda each: each.used_at):
+            for each in sorted(_all_of(self._directory / place), key=lambda each: each.used_at):
                 if self.has_room(owner, digest, size):
                     return
                 key = place, each.digest
@@ -333,17 +333,6 @@ class UploadStore:
                     self._drop(key, each)
             if isinstance(self._lack(owner, self._key(owner, digest), 0, size), TooMuch):
                 return  # archives of others do not help
-
-    def _find(self, key: _Key) -> Upload | None:
-        place, digest = self._directory / key[0], key[1]
-        # The part is checked first: it is renamed when complete, and could be missed under both names otherwise.
-        for name, complete in ((digest + _PART, False), (digest, True)):
-            try:
-                status = (place / name).stat()
-            except FileNotFoundError:
-                continue
-            return Upload(digest, status.st_size, complete, status.st_mtime)
-        return None
 
     @contextmanager
     def _claim(self, key: _Key) -> Iterator[None]:
@@ -450,7 +439,7 @@ class UploadStore:
         measured = {
             (place.name, each.digest): each.received
             for place in self._directory.iterdir()
-            for each in self._all_of(place)
+            for each in _all_of(place)
         }
         with self._lock:
             measured |= {key: size for key, size in self._sizes.items() if key in self._claimed}
@@ -459,7 +448,7 @@ class UploadStore:
 
     def _note(self, key: _Key) -> None:
         """Read the size of one archive from the file system."""
-        there = self._find(key)
+        there = _find(self._directory, key)
         with self._lock:
             if there is not None:
                 self._sizes[key] = there.received
@@ -478,7 +467,7 @@ class UploadStore:
         """Remove an archive unless it is held, claimed, or was used after `upload` was read; return whether it was."""
         try:
             with self._claim(key):
-                is_same = self._find(key) == upload
+                is_same = _find(self._directory, key) == upload
                 if is_same:
                     self._unlink(key, upload)
         except Conflict:
@@ -492,25 +481,38 @@ class UploadStore:
             self._sizes.pop(key, None)
             self._hashes.pop(key, None)
 
-    def _all_of(self, place: Path) -> Iterator[Upload]:
-        if not place.is_dir():
-            return
-        for path in place.iterdir():
-            name = path.name.removesuffix(_PART)
-            if not _DIGEST.fullmatch(name):
-                continue
-            try:
-                status = path.stat()
-            except FileNotFoundError:  # it was removed, or completed and thereby renamed
-                continue
-            yield Upload(name, status.st_size, name == path.name, status.st_mtime)
-
     def _of(self, owner: str) -> Path:
         """An owner's directory: a name may hold what no file's may."""
         return self._directory / hashlib.sha256(owner.encode()).hexdigest()[:32]
 
     def _key(self, owner: str, digest: str) -> _Key:
         return self._of(owner).name, digest
+
+
+def _find(directory: Path, key: _Key) -> Upload | None:
+    place, digest = directory / key[0], key[1]
+    # The part is checked first: it is renamed when complete, and could be missed under both names otherwise.
+    for name, complete in ((digest + _PART, False), (digest, True)):
+        try:
+            status = (place / name).stat()
+        except FileNotFoundError:
+            continue
+        return Upload(digest, status.st_size, complete, status.st_mtime)
+    return None
+
+
+def _all_of(place: Path) -> Iterator[Upload]:
+    if not place.is_dir():
+        return
+    for path in place.iterdir():
+        name = path.name.removesuffix(_PART)
+        if not _DIGEST.fullmatch(name):
+            continue
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # it was removed, or completed and thereby renamed
+            continue
+        yield Upload(name, status.st_size, name == path.name, status.st_mtime)
 
 
 def _write(fd: int, before: int, data: bytes) -> None:

@@ -244,5 +244,5 @@ def _moment(booking: Booking) -> str:
 def part_of(node: NodeCapacity, gpus: int) -> Resources:
     """The part of a node's processors, memory and disk that so many of its GPUs have."""
     installed = max(len(node.installed), gpus, 1)
-    whole = (node.free + node.given_back).without_gpus()
+    whole = (node.free + node.given_back).with_gpus(0)
     return Resources.of_milli([max(value, 0) * gpus // installed for value in whole.milli])

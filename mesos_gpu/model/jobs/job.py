@@ -457,7 +457,7 @@ class JobSpec:
     def resources(self) -> Resources:
         """What one task takes of Mesos, without its executor: of a shared GPU nothing, another task holds that."""
         resources = Resources.of_spec(self)
-        return resources.without_gpus() if self.is_share else resources
+        return resources.with_gpus(0) if self.is_share else resources
 
     @property
     def compute_milli(self) -> int:

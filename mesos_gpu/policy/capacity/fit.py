@@ -226,7 +226,7 @@ def _lacking(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
     if gpus is not None and gpus.stage is not Stage.GPUS:
         yield gpus
     if node.offered:
-        shortfall = node.free.lacking(request.resources + _to_open(request, node)).without_gpus()
+        shortfall = node.free.lacking(request.resources + _to_open(request, node)).with_gpus(0)
         yield from (Misfit(Stage(amount.mesos), only) for amount, only in shortfall.each())
     if node.ports is not None and not _has_ports(request, node.ports):
         yield Misfit(Stage.PORTS)

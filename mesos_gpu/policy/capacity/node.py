@@ -81,7 +81,7 @@ class Reservation:
     @property
     def kept(self) -> Resources:
         """Amounts that are kept. GPUs are kept one by one."""
-        return self.resources.without_gpus()
+        return self.resources.with_gpus(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,19 +290,11 @@ class NodeIndex:
             mask = each if mask is None else mask & each
         closed = [
             row
-            for agent_id in self._others(open_to)
+            for agent_id in _others(self.nodes, open_to)
             for row in self._of[agent_id]
             if not self._still_fits(row, request, open_to.get(agent_id))
         ]
         return self._but(mask, closed) if closed else mask
-
-    def _others(self, open_to: Mapping[AgentId, NodeCapacity]) -> Iterable[AgentId]:
-        """The nodes that a job may not use, or not as they are."""
-        if isinstance(open_to, Altered) and open_to.base is self.nodes:
-            return open_to.changes
-        if open_to is self.nodes:
-            return ()
-        return [agent_id for agent_id, known in self.nodes.items() if open_to.get(agent_id) is not known]
 
     def _but(self, mask: Mask | None, rows: list[int]) -> Mask:
         """A mask without some rows."""
@@ -337,6 +329,17 @@ class NodeIndex:
         models, need, want = () if model is None else (model,), request.resources, request.gpu
         shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
         return shape if want.share is None else shape_for(want.share, self._of_shares().largest_mib, shape)
+
+
+def _others(
+    nodes: Mapping[AgentId, NodeCapacity], open_to: Mapping[AgentId, NodeCapacity]
+) -> Iterable[AgentId]:
+    """The nodes that a job may not use, or not as they are."""
+    if isinstance(open_to, Altered) and open_to.base is nodes:
+        return open_to.changes
+    if open_to is nodes:
+        return ()
+    return [agent_id for agent_id, known in nodes.items() if open_to.get(agent_id) is not known]
 
 
 def _narrower(masks: Iterable[Mask | None], parts: Sequence[Mask]) -> list[Mask | None]:

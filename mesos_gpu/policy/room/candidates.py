@@ -125,7 +125,7 @@ def least_departures(request: Request, candidate: CandidateNode) -> int | None:
     if not known:
         return None
     least = min(known)
-    lack = candidate.node.free.lacking(request.resources).without_gpus().milli
+    lack = candidate.node.free.lacking(request.resources).with_gpus(0).milli
     for i in range(len(AMOUNTS)):
         if lack[i]:
             count = _fewest(lack[i], (task.request.resources.milli[i] for task in candidate.tasks))

@@ -413,7 +413,7 @@ class _Rest:
 def _alike(candidate: CandidateNode) -> Hashable:
     """Candidates of one kind differ in names, and in how long their jobs have run."""
     free, tasks = _cards(candidate.node), Counter(_seat(task) for task in candidate.tasks)
-    amounts = candidate.node.free.without_gpus()
+    amounts = candidate.node.free.with_gpus(0)
     return amounts, candidate.node.driver, candidate.able, free, frozenset(tasks.items())
 
 

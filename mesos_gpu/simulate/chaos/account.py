@@ -190,3 +190,14 @@ class Account:
         becomes of this one."""
         gone = self.mesos.gone.items()
         self.followed.update(each for each, host in gone if host == hostname and each != agent_id)
+
+    def job_of(self, task_id: TaskId) -> JobId | None:
+        """Return the job of a task, if it was submitted."""
+        job_id = self.whose(task_id)
+        return job_id if job_id in self.submitted else None
+
+    def whose(self, task_id: TaskId) -> JobId:
+        """Return the job of a task, submitted or not. An instance of an app that came back is another job, whose tasks
+        are counted on: only what was saved tells the two apart."""
+        task = self.disk.tasks.get(task_id)
+        return task.job_id if task and task.job_id else job_of(task_id)

@@ -4,26 +4,22 @@ The witness reads none of the engine's decisions to judge them: it keeps its own
 and saved.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.catalog import AppCatalog
-from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.nodes.drain import Target
-from mesos_gpu.model.nodes.driver import as_new_as
-from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
+from mesos_gpu.simulate.chaos.account import Account, Told, Word
 from mesos_gpu.simulate.chaos.rules import (
     arrays,
     bookings,
@@ -38,10 +34,10 @@ from mesos_gpu.simulate.chaos.rules import (
     shares,
     stops,
 )
+from mesos_gpu.simulate.chaos.rules.calls import CHECKS
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
 from mesos_gpu.wire.mesos import report
-from mesos_gpu.wire.mesos.reservations import owner_of
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
@@ -144,7 +140,7 @@ class Witness(Account):
             case ev.HealthFound(task_id, healthy, kill):
                 self.healthy[task_id] = healthy
                 if kill:
-                    self.user_killed.add(self._whose(task_id))
+                    self.user_killed.add(self.whose(task_id))
             case ev.ReadinessFound(task_id, readiness) if readiness.ready:
                 self.ready.add(task_id)
             case _:
@@ -186,7 +182,7 @@ class Witness(Account):
     def _learn(self, event: ev.StatusArrived) -> None:
         """An executor said which driver its image needs; nothing older may be chosen after that."""
         run_of = self.mesos.facts
-        job_id = self._job_of(event.status.task_id)
+        job_id = self.job_of(event.status.task_id)
         if job_id and b'"min_driver":"' in event.status.data and job_id in run_of:
             self.learnt[job_id] = (event.status.task_id, run_of[job_id].needs or "")
 
@@ -250,7 +246,7 @@ class Witness(Account):
                 self._job(effect.job)  # type: ignore[union-attr]
             elif kind is saves.SaveTask:
                 self._task(effect.task, now)  # type: ignore[union-attr]
-            check = _CHECKS.get(kind)
+            check = CHECKS.get(kind)
             if check is not None:
                 check(self, effect, now)
             elif isinstance(effect, saves.Save):
@@ -314,203 +310,6 @@ class Witness(Account):
         ends = [self.drained[place] for place in places if place in self.drained]
         return any(end is not None and end <= now for end in ends)
 
-    def _launch(self, launch: fx.Launch, now: float) -> None:
-        agents = {self._take(offer_id, "ACCEPT") for offer_id in launch.offer_ids}
-        if len(agents) != 1 or not agents >= {item.task.agent_id for item in launch.tasks}:
-            words = f"{', '.join(launch.offer_ids)} are of {sorted(agents)}"
-            raise Violation("a launch uses offers of its own agent", words)
-        void = any(offer_id not in self.mesos.offers for offer_id in launch.offer_ids)
-        for item in launch.tasks:
-            task = item.task
-            if void and task.job_id is not None:
-                self.dropped.add(task.job_id)
-            if task.id not in self.disk.tasks:
-                raise Violation("what is launched was saved", f"{task.id} was not", task.id)
-            if task.id in self.words:
-                raise Violation("no task id is used twice", f"{task.id} is", task.id)
-            self.words[task.id] = Word()
-            if task.covers is not None:
-                shares.joined(self, task)
-            if task.job_id is not None:
-                self.launched.add(task.job_id)
-                self._once(task, task.job_id, now)
-                self._quota(task, task.job_id, now)
-                arrays.launched(self, task, task.job_id, now)
-                limits.limited(self, task, task.job_id, now)
-                bookings.launched(self, task, task.job_id, now)
-                self._place(item, task.job_id, now)
-                gangs.bound(self, item, task.job_id, now)
-                self._grant(task, now)
-                if task.share is not None:
-                    shares.granted(self, task, launch)
-        self._within(launch)
-
-    def _once(self, task: Task, job_id: JobId, now: float) -> None:
-        """Each earlier launch of the job has really ended, or was cut off for so long that it may be given up."""
-        earlier = self.launches.setdefault(job_id, [])
-        for other in earlier:
-            if launch_of(other) == launch_of(task.id):
-                continue  # another member of the same gang
-            word = self.words[other]
-            run = self.mesos.runs.get(other)
-            cut = self.given_up(other, now)
-            members = [t for t in earlier if launch_of(t) == launch_of(other)]
-            finished = all(self.words[t].ended == "TASK_FINISHED" for t in members)
-            if finished and not any(self.given_up(t, now) for t in members):
-                raise Violation("no job runs twice", f"{task.id} after {other} had finished", task.id, other)
-            if cut or (word.ended and (run is None or not run.alive)):
-                continue
-            how = f"{run.stage} on {run.agent.id}" if run else "not heard of since its launch"
-            raise Violation("no job runs twice", f"{task.id} while {other} is {how}", task.id, other)
-        self.launches[job_id].append(task.id)
-        if job_id in self.user_killed:
-            raise Violation("what was killed is not launched", f"{task.id} is", task.id)
-
-    def _quota(self, task: Task, job_id: JobId, now: float) -> None:
-        """Check that a job's queue does not hold more GPUs than it may, with what this task is to have."""
-        queue = self.disk.jobs[job_id].spec.queue
-        limit = self.settings.queue.queue_limits.get(queue)
-        if (
-            limit is None or not task.gpus or queue in self.queues.queues
-        ):  # then `limits` looks at what that says
-            return
-        mine = [task_id for i in self.launches if i in self.disk.jobs for task_id in self.latest(i)]
-        tasks = [self.disk.tasks[i] for i in mine if not self.words[i].ended and not self.given_up(i, now)]
-        specs = [(each, self.disk.jobs[each.job_id].spec) for each in tasks if each.job_id]
-        held = sum(shares.counted_milli(self, each, spec) for each, spec in specs if spec.queue == queue)
-        if held > limit * WHOLE:
-            words = f"{queue} may hold {limit} GPUs, and holds {number_of(held)} with {task.id}"
-            raise Violation("no queue is over its limit", words, task.id)
-
-    def _place(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
-        task, spec = item.task, item.spec
-        told = self.agents.get(task.agent_id)
-        if (Target.NODE, task.hostname) in self.drained:
-            raise Violation("nothing is placed on what is drained", f"{task.id} on {task.hostname}", task.id)
-        source, learnt = self.learnt.get(job_id, (None, None))
-        for least in (spec.min_driver if spec else None, None if source in self.evicted else learnt):
-            if not as_new_as(told.driver if told else None, least):
-                words = f"{task.id} needs {least}, {task.hostname} has {told.driver if told else None}"
-                raise Violation("nothing is placed on too old a driver", words, task.id)
-        if spec is None or len(set(task.gpus)) != spec.gpus:
-            raise Violation("a launch has the GPUs it asked for", f"{task.id} has {task.gpus}", task.id)
-
-    def _grant(self, task: Task, now: float) -> None:
-        told = self.agents.get(task.agent_id)
-        stale_s = self.settings.programs.report_stale_s
-        for gpu_id in task.gpus:
-            health = told.health.get(gpu_id) if told and now - told.at <= stale_s else None
-            if health is not Health.OK:
-                words = f"{task.id} got {gpu_id}, which is {health.value if health else 'not known'}"
-                raise Violation("only healthy GPUs are granted", words, task.id)
-            if (Target.GPU, gpu_id) in self.drained:
-                raise Violation("nothing is placed on what is drained", f"{task.id} on {gpu_id}", task.id)
-            self._alone(task.id, gpu_id, "is granted to")
-
-    def _alone(self, task_id: str, gpu_id: GpuId, words: str) -> None:
-        share = self.disk.tasks[TaskId(task_id)].share if task_id in self.disk.tasks else None
-        for run in self.mesos.runs.values():
-            if share is not None and run.item.task.share is not None:
-                continue  # `shares` looks at these
-            if run.alive and gpu_id in run.item.task.gpus and run.id != task_id:
-                words = f"{gpu_id} {words} {task_id} while {run.id} holds it ({run.stage})"
-                raise Violation("no GPU is granted twice", words, task_id, run.id)
-
-    def _within(self, launch: fx.Launch) -> None:
-        offered = [self.mesos.offers[o][1] for o in launch.offer_ids if o in self.mesos.offers]
-        if len(offered) != len(launch.offer_ids):
-            return  # one was rescinded meanwhile
-        kept = [self.mesos.offered_kept[offer_id] for offer_id in launch.offer_ids]
-        for ours, given in ((False, offered), (True, kept)):
-            self._within_kind(launch, ours, given)
-
-    @staticmethod
-    def _within_kind(launch: fx.Launch, ours: bool, offered: Sequence[Mapping[str, float]]) -> None:
-        """Check it for what is reserved for shared cards, or for what is not."""
-        carved = [s for item in launch.tasks for s in (*item.resources, *item.executor_resources)]
-        for name in ("cpus", "mem", "gpus"):
-            used = sum(each.amount for each in carved if each.name == name and bool(owner_of(each)) is ours)
-            more = sum(each.amount for each in launch.reserve if each.name == name)
-            less = sum(each.amount for each in launch.unreserve if each.name == name)
-            has = sum(amounts[name] for amounts in offered)
-            if used + (less if ours else more) > has + (more if ours else less) + 1e-6:
-                tasks = [item.task.id for item in launch.tasks]
-                raise Violation("a launch fits its offers", f"{used} {name} of {has}", *tasks)
-
-    def _take(self, offer_id: OfferId, what: str) -> AgentId:
-        agent_id = self.held.pop(offer_id, None)
-        if agent_id is None:
-            raise Violation("only offers at hand are used", f"{what} of {offer_id}")
-        return agent_id
-
-    def _decline(self, decline: fx.Decline, now: float) -> None:
-        if not decline.offer_ids:
-            raise Violation("only offers at hand are used", "DECLINE of nothing")
-        for offer_id in decline.offer_ids:
-            if offer_id in self.void_now:  # given back before the scheduler heard the rest of the batch
-                self.void_now.remove(offer_id)
-            else:
-                self._take(offer_id, "DECLINE")
-
-    def _kill(self, kill: fx.Kill, now: float) -> None:
-        task_id = kill.task_id
-        word, job_id = self.words.get(task_id), self._job_of(task_id)
-        if job_id in self.user_killed or task_id in self.evicted or word is None:
-            return
-        if word.ended in ("", "TASK_FINISHED") and not self.given_up(task_id, now):
-            task = self.disk.tasks.get(task_id)
-            if task is not None and task.covers is not None:
-                shares.unused(self, task, task.covers)
-                return
-            made_by = self.settings.programs.monitor_made_by
-            if task is not None and task.job_id is None and task.made_by != made_by:
-                return  # a monitor of another release
-            if task is not None or task_id in self.launches.get(job_id or JobId(""), ()):
-                raise Violation("no kill without a reason", f"of {task_id}", task_id)
-
-    def _acknowledge(self, ack: fx.Acknowledge, now: float) -> None:
-        key = (ack.task_id, ack.uuid)
-        left = self.unacknowledged.pop(key, 0) - 1
-        if left < 0:
-            raise Violation("only what was heard is acknowledged", f"{ack.uuid} was not", ack.task_id)
-        if left:
-            self.unacknowledged[key] = left
-
-    def _ask_reset(self, ask: fx.AskReset, now: float) -> None:
-        self._alone("a reset", ask.gpu_id, "is asked for")
-
-    def _ask_resize(self, ask: fx.AskResize, now: float) -> None:
-        task = self.disk.tasks[ask.task_id]
-        shares.may_have(self, task, ask.resize)
-        limits.resized(self, task, ask.resize, now)
-        if task.job_id is not None:
-            self._quota(task, task.job_id, now)
-
-    def _give_notice(self, given: fx.GiveNotice, now: float) -> None:
-        task = self.disk.tasks[given.task_id]
-        saved = task.notice
-        # One that is sent again may be recalled by the same step: its number is lower then.
-        told = saved and replace(given.notice, why=saved.why, by=saved.by)  # a name may be veiled
-        if saved is None or (told != saved and given.notice.number >= saved.number):
-            raise Violation(
-                "a notice is saved before it is sent", f"{given.notice}, not {task.notice}", task.id
-            )
-
-    def _start(self, start: fx.Start, now: float) -> None:
-        gangs.all_placed(self, start.task_id)
-
-    def _ignore(self, effect: fx.Effect, now: float) -> None:
-        """Not judged: it takes no offer, and no GPU of a task that is known."""
-
-    def _job_of(self, task_id: TaskId) -> JobId | None:
-        job_id = self._whose(task_id)
-        return job_id if job_id in self.submitted else None
-
-    def _whose(self, task_id: TaskId) -> JobId:
-        """An instance that came back is another job, whose tasks count on: only what was saved tells them apart."""
-        task = self.disk.tasks.get(task_id)
-        return task.job_id if task and task.job_id else job_of(task_id)
-
     def forget(self, state: State) -> None:
         """Drop what is known of jobs and tasks that the engine has forgotten and Mesos, too."""
         for job_id in [j for j in self.mesos.facts if j in self.submitted and j not in state.work.jobs]:
@@ -527,7 +326,7 @@ class Witness(Account):
             self.launches.pop(job_id, None)
             self.learnt.pop(job_id, None)
         for task_id in [t for t in self.words if t not in state.work.tasks and t not in self.mesos.runs]:
-            if self._job_of(task_id) is None:
+            if self.job_of(task_id) is None:
                 del self.words[task_id]
 
     # --- its state
@@ -577,24 +376,4 @@ def _by_version(catalog: AppCatalog) -> Mapping[Any, object]:
     return {(app.id, catalog.versions[app.id]): app for app in catalog.root.all_apps()}
 
 
-_CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
-    fx.Launch: Witness._launch,
-    fx.Decline: Witness._decline,
-    fx.Kill: Witness._kill,
-    fx.Acknowledge: Witness._acknowledge,
-    fx.AskReset: Witness._ask_reset,
-    fx.Start: Witness._start,
-    fx.AskResize: Witness._ask_resize,
-    fx.GiveNotice: Witness._give_notice,
-    fx.Reconcile: Witness._ignore,
-    fx.ListTasks: Witness._ignore,
-    fx.ReadRole: Witness._ignore,
-    fx.ReadSecrets: Witness._ignore,
-    fx.ForgetSecrets: Witness._ignore,
-    fx.Suppress: Witness._ignore,
-    fx.Revive: Witness._ignore,
-    fx.Shutdown: Witness._ignore,
-    fx.Disbelieve: Witness._ignore,
-}
-see_complete("simulate.chaos.witness._CHECKS", _CHECKS, set(fx.DONE_OUTSIDE) - {fx.Publish})
 _decoded = report.decode

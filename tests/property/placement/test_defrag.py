@@ -86,7 +86,7 @@ def wanted(draw: st.DrawFn, milli: tuple[int, ...], whole: int) -> Request:
     memory, compute = (draw(st.sampled_from(milli)) for _ in range(2))
     share = ShareRequest(compute, memory)
     ask = request(1.0, 64, cards, share=share)
-    return replace(ask, resources=ask.resources.without_gpus())
+    return replace(ask, resources=ask.resources.with_gpus(0))
 
 
 def in_bounds(stage: Stage) -> bool:

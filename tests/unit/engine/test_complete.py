@@ -15,14 +15,14 @@ from mesos_gpu.engine import step
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.model import saves
 from mesos_gpu.scheduler import messages
-from mesos_gpu.simulate.chaos import witness
+from mesos_gpu.simulate.chaos.rules import calls
 
 #: By its name: the kinds of a table, and all that it must have.
 TABLES: Final[dict[str, tuple[Iterable[type], Iterable[type]]]] = {
     "order of effects": (fx.ORDER, (*saves.SAVES, *fx.DONE_OUTSIDE)),
     "handlers of events": (step.HANDLERS, get_args(ev.Event)),
     "handlers of effects": (messages._HANDLERS, fx.DONE_OUTSIDE),
-    "checks of chaos": (witness._CHECKS, {*fx.DONE_OUTSIDE} - {fx.Publish}),
+    "checks of chaos": (calls.CHECKS, {*fx.DONE_OUTSIDE} - {fx.Publish}),
 }
 
 
@@ -59,7 +59,7 @@ def test_order_table_with_a_kind_twice_names_it() -> None:
         see_complete("order", [*fx.ORDER, fx.Launch], fx.ORDER)
 
 
-@pytest.mark.parametrize("module", [fx, step, messages, witness])
+@pytest.mark.parametrize("module", [fx, step, messages, calls])
 def test_table_is_checked_when_its_module_is_imported(module: ModuleType) -> None:
     statements = ast.parse(inspect.getsource(module)).body
     calls = [

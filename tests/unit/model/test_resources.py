@@ -58,7 +58,6 @@ def test_lacking_amount_is_named_with_its_unit_and_in_words() -> None:
 def test_scalars_of_other_names_and_of_several_roles_are_left_out_and_summed() -> None:
     offered = [("cpus", 1.5), ("mem", 10.0), ("cpus", 0.25), ("bandwidth", 9.0)]
     assert Resources.of_mesos(offered) == Resources(cpus=1.75, mem_mib=10)
-    assert Resources(cpus=1.75, disk_mib=3).mesos() == {"cpus": 1.75, "disk": 3.0}
 
 
 @pytest.mark.parametrize("amount", AMOUNTS, ids=lambda amount: amount.name)

@@ -26,7 +26,7 @@ QUARTER = ShareRequest(250, 250)
 
 def share(of: ShareRequest, gpus: int = 1, **demands: Any) -> Request:
     asked = ask(gpus, share=of, **demands)
-    return replace(asked, resources=asked.resources.without_gpus())
+    return replace(asked, resources=asked.resources.with_gpus(0))
 
 
 SHARES = {

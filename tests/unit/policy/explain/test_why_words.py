@@ -251,7 +251,7 @@ def test_models_that_are_asked_for_in_words() -> None:
 
 def test_cards_without_room_for_a_share_are_named_and_those_alike_together() -> None:
     asked = ask(1, share=ShareRequest(250, 250))
-    asked = replace(asked, resources=asked.resources.without_gpus())
+    asked = replace(asked, resources=asked.resources.with_gpus(0))
     states = (Health.OK, Health.OK, Health.SICK, Health.SICK, Health.LOST, Health.DIRTY)
     every = tuple(replace(gpu(f"g{n}", health=health), sharing=SHIM) for n, health in enumerate(states))
     held = {GpuId("g0"): "a", GpuId("g1"): "a", GpuId("g2"): "b"}
@@ -282,7 +282,7 @@ def test_free_gpus_of_a_node_are_those_that_are_offered(offered: bool, gpus_offe
 )
 def test_node_that_opens_no_gpu_to_shares_says_so(cover: int, words: list[str]) -> None:
     asked = ask(1, share=ShareRequest(250, 250))
-    asked = replace(asked, resources=asked.resources.without_gpus())
+    asked = replace(asked, resources=asked.resources.with_gpus(0))
     view = node("n", replace(gpu("g"), sharing=SHIM), cover=Resources(gpus=cover))
     assert words_of(asked, view) == words
 

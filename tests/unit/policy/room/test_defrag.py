@@ -353,7 +353,7 @@ def sharing(name: str, *sizes: int) -> CandidateNode:
 
 def share(milli: int) -> Request:
     ask = request(1, 100, 1, share=ShareRequest(milli, milli))
-    return replace(ask, resources=ask.resources.without_gpus())
+    return replace(ask, resources=ask.resources.with_gpus(0))
 
 
 @pytest.mark.parametrize(

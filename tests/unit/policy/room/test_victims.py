@@ -187,5 +187,5 @@ def test_victims_on_a_card_with_many_shares_are_the_cheapest_that_cannot_be_left
     node = NodeCapacity(AgentId("n"), "n", Resources(cpus=9, mem_mib=99), (card,), (part,)).holding(held)
     victims = {name: Victim(name, 0, 50 - i) for i, name in enumerate(names)}
     ask = request(1, 1, 1, share=ShareRequest(300, 300))
-    ask = replace(ask, resources=ask.resources.without_gpus())
+    ask = replace(ask, resources=ask.resources.with_gpus(0))
     assert plan(ask, 1, [node], victims) == tuple(victims[name] for name in names[-3:])
