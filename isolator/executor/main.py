@@ -75,37 +75,34 @@ class Executor:
 
     def launch(self, task: Mapping[str, Any]) -> None:
         """Begin a task, as `Handler.launch` says."""
-        self._post(Event(Kind.LAUNCH, str(task["task_id"]["value"]), payload=task))
+        self._events.put(Event(Kind.LAUNCH, str(task["task_id"]["value"]), payload=task))
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
         """End a task, as `Handler.kill` says."""
-        self._post(Event(Kind.KILL, task_id, grace_s=grace_s))
+        self._events.put(Event(Kind.KILL, task_id, grace_s=grace_s))
 
     def shutdown(self) -> None:
         """The agent wants the executor to go: within its grace period, or it will kill it."""
-        self._post(Event(Kind.SHUTDOWN, grace_s=self._shutdown_grace_s))
+        self._events.put(Event(Kind.SHUTDOWN, grace_s=self._shutdown_grace_s))
 
     def acknowledged(self, task_id: str, state: str) -> None:
         """Note an acknowledgement, as `Handler.acknowledged` says; after the last word there is nothing more to do."""
         if state in TERMINAL:
-            self._post(Event(Kind.ACKNOWLEDGED, task_id))
+            self._events.put(Event(Kind.ACKNOWLEDGED, task_id))
 
     def message(self, data: bytes) -> None:
         """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin, what a task's
         share is to be, that it is to end, and that somebody waits with a command for the task."""
         if may_start(data):
-            self._post(Event(Kind.GO))
+            self._events.put(Event(Kind.GO))
         elif b'"resize"' in data:
-            self._post(Event(Kind.RESIZE, payload=data))
+            self._events.put(Event(Kind.RESIZE, payload=data))
         elif b'"notice"' in data:
-            self._post(Event(Kind.NOTICE, payload=data))
+            self._events.put(Event(Kind.NOTICE, payload=data))
         elif b'"channel"' in data:
-            self._post(Event(Kind.CHANNEL, payload=data))
+            self._events.put(Event(Kind.CHANNEL, payload=data))
 
     # --- other threads
-
-    def _post(self, event: Event) -> None:
-        self._events.put(event)
 
     def _converse(self) -> None:
         code = 1
@@ -113,7 +110,7 @@ class Executor:
             code = self._connection.run()
         except Exception as error:  # noqa: BLE001 - whatever it is: the task must not run on unseen
             log(f"the connection to the agent failed: {failure(error).message}")
-        self._post(Event(Kind.GONE, exit_code=code))
+        self._events.put(Event(Kind.GONE, exit_code=code))
 
     def _aside(self, *steps: Callable[[], None]) -> None:
         """Take steps on a thread of its own; what fails is an event, and ends them."""
@@ -139,7 +136,7 @@ class Executor:
                 take()
         except Exception as error:  # noqa: BLE001 - without an event the task would stay for ever
             kind = Kind.NOT_STARTED if isinstance(error, NotStarted) else Kind.BROKEN
-            self._post(Event(kind, verdict=failure(error)))
+            self._events.put(Event(kind, verdict=failure(error)))
 
     # --- the loop
 
@@ -164,9 +161,9 @@ class Executor:
             verdict = failure(error)
             if effect.action is Action.SAY_END:  # nobody can be told: the agent says that the executor ended
                 log(f"the end could not be reported: {verdict.message}")
-                self._post(Event(Kind.GONE, exit_code=1))
+                self._events.put(Event(Kind.GONE, exit_code=1))
                 return
-            self._post(Event(Kind.BROKEN, verdict=verdict))
+            self._events.put(Event(Kind.BROKEN, verdict=verdict))
 
     def _prepare(self, effect: Effect) -> None:
         self._work = Work(
@@ -175,7 +172,7 @@ class Executor:
             ledger=self._ledger,
             launcher=self._launcher,
             connection=self._connection,
-            post=self._post,
+            post=self._events.put,
         )
         self._aside(self._work.prepare)
 
@@ -183,9 +180,6 @@ class Executor:
     def _at(self) -> Work:
         assert self._work is not None
         return self._work
-
-    def _start(self, effect: Effect) -> None:
-        self._aside(self._at.start, self._at.watch)
 
     def _check(self, effect: Effect) -> None:
         self._checker = effect.event.payload
@@ -198,13 +192,10 @@ class Executor:
 
     def _undo(self, effect: Effect) -> None:
         if self._work is None:  # it could not even begin: nothing was made
-            self._post(Event(Kind.UNDONE))
+            self._events.put(Event(Kind.UNDONE))
             return
         checker = self._checker
         self._aside_if_possible(lambda: self._at.undo(checker))
-
-    def _say(self, effect: Effect, state: str, message: str = "") -> None:
-        self._connection.update(effect.life.task_id, state, message=message)
 
     def _say_begun(self, effect: Effect, state: str) -> None:
         """The first update also says what this executor is."""
@@ -221,22 +212,6 @@ class Executor:
             reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED",
         )
 
-    def _resize(self, effect: Effect) -> None:
-        data = effect.event.payload
-        self._aside_if_possible(lambda: self._at.resize(data))
-
-    def _notice(self, effect: Effect) -> None:
-        data = effect.event.payload
-        self._aside_if_possible(lambda: self._at.notice(data))
-
-    def _open_channel(self, effect: Effect) -> None:
-        data = effect.event.payload
-        self._aside_if_possible(lambda: self._at.open_channel(data))
-
-    def _say_checkpoint(self, effect: Effect) -> None:
-        ends = effect.life.state is not State.RUNNING
-        self._say_data(effect, "TASK_KILLING" if ends else "TASK_RUNNING")
-
     def _say_data(self, effect: Effect, state: str = "TASK_RUNNING") -> None:
         self._connection.update(
             effect.life.task_id,
@@ -248,7 +223,7 @@ class Executor:
 
     def _say_killing(self, effect: Effect) -> None:
         assert effect.life.end is not None
-        self._say(effect, "TASK_KILLING", effect.life.end.message)
+        self._connection.update(effect.life.task_id, "TASK_KILLING", message=effect.life.end.message)
 
     def _say_end(self, effect: Effect) -> None:
         life = effect.life
@@ -274,7 +249,7 @@ def refusal(effect: Effect) -> str:
 DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.PREPARE: Executor._prepare,
     Action.FETCH: lambda self, _: self._aside(self._at.fetch),
-    Action.START: Executor._start,
+    Action.START: lambda self, _: self._aside(self._at.start, self._at.watch),
     Action.ABORT_FETCH: lambda self, _: self._abort(self._at.abort_fetch),
     Action.ABORT_START: lambda self, _: self._abort(self._at.abort_start),
     Action.CHECK: Executor._check,
@@ -284,13 +259,21 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.SAY_STARTING: lambda self, effect: self._say_begun(effect, "TASK_STARTING"),
     Action.SAY_RUNNING: lambda self, effect: self._say_begun(effect, "TASK_RUNNING"),
     Action.SAY_HEALTH: Executor._say_health,
-    Action.RESIZE: Executor._resize,
+    Action.RESIZE: lambda self, effect: self._aside_if_possible(
+        lambda: self._at.resize(effect.event.payload)
+    ),
     Action.SAY_RESIZED: Executor._say_data,
-    Action.NOTICE: Executor._notice,
+    Action.NOTICE: lambda self, effect: self._aside_if_possible(
+        lambda: self._at.notice(effect.event.payload)
+    ),
     Action.SAY_NOTICED: Executor._say_data,
     Action.SAY_LISTENING: Executor._say_data,
-    Action.OPEN_CHANNEL: Executor._open_channel,
-    Action.SAY_CHECKPOINT: Executor._say_checkpoint,
+    Action.OPEN_CHANNEL: lambda self, effect: self._aside_if_possible(
+        lambda: self._at.open_channel(effect.event.payload)
+    ),
+    Action.SAY_CHECKPOINT: lambda self, effect: self._say_data(
+        effect, "TASK_RUNNING" if effect.life.state is State.RUNNING else "TASK_KILLING"
+    ),
     Action.SAY_KILLING: Executor._say_killing,
     Action.SAY_END: Executor._say_end,
     Action.REFUSE_TASK: lambda self, effect: self._connection.update(

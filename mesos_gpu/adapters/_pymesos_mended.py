@@ -204,6 +204,19 @@ class _TlsConnection(http.client.HTTPConnection):
             raise
 
 
+def _connection_to(link: _Link, tls: ssl.SSLContext | None, timeout_s: float) -> http.client.HTTPConnection:
+    if tls is None:
+        return http.client.HTTPConnection(link.host, link.port, timeout=timeout_s)
+    return _TlsConnection(link, tls, timeout_s)
+
+
+def _tell(callback: Callable[..., None], *arguments: Any) -> None:
+    try:
+        callback(*arguments)
+    except Exception:
+        logger.exception("a callback of the Mesos driver failed")
+
+
 class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymesos has no types
     """pymesos' driver, mended; `call` sends, and the callbacks of `sched` run on the IO thread.
 
@@ -324,7 +337,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         link = self._link
         if link is None:
             raise NotConnected(f"GET {path} was not sent: not subscribed to a Mesos master")
-        connection = self._to(link)
+        connection = _connection_to(link, self._tls, self._timings.call_s)
         try:
             connection.request("GET", path, headers=self._headers(link, None))
             response = connection.getresponse()
@@ -346,11 +359,6 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             headers["Authorization"] = self._basic_credential
         return {**headers, **(more or {})}
 
-    def _to(self, link: _Link) -> http.client.HTTPConnection:
-        if self._tls is None:
-            return http.client.HTTPConnection(link.host, link.port, timeout=self._timings.call_s)
-        return _TlsConnection(link, self._tls, self._timings.call_s)
-
     def _connection(self, link: _Link, kind: str) -> http.client.HTTPConnection:
         """The connection for calls, made anew if the master changed or closed it."""
         old = self._conn
@@ -360,7 +368,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             if not poll.poll(0):  # readable while idle: it was closed
                 return old
         self._close()
-        new = self._to(link)
+        new = _connection_to(link, self._tls, self._timings.call_s)
         try:
             new.connect()
         except OSError as error:
@@ -394,7 +402,9 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             reason, leader = self._session(master, home, failures)
             if not self._goes_on():
                 return
-            failures = 0 if self._settled() else failures + 1
+            since = self._subscribed_at
+            settled = since is not None and self._timings.clock() - since >= self._timings.settled_s
+            failures = 0 if settled else failures + 1
             pause_s = self._timings.pause_s(failures)
             logger.warning("Mesos master %s: %s; trying again in %.1f s", master, reason, pause_s)
             self._pause(pause_s)
@@ -456,27 +466,17 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         assert self._wakeup_fds is not None, "it is there while the IO thread runs"
         return self._wakeup_fds[0]
 
-    def _settled(self) -> bool:
-        since = self._subscribed_at
-        return since is not None and self._timings.clock() - since >= self._timings.settled_s
-
     def _disconnect(self) -> None:
         was_linked, self._link = self._link is not None, None
         if self._stream is not None:
             self._stream.close()
             self._stream = None
         if was_linked and self._started:
-            self._tell(self.sched.disconnected, self)
+            _tell(self.sched.disconnected, self)
 
     def _give_up(self, message: str) -> None:
         self._link, self._started = None, False
-        self._tell(self.sched.error, self, message)
-
-    def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
-        try:
-            callback(*arguments)
-        except Exception:
-            logger.exception("a callback of the Mesos driver failed")
+        _tell(self.sched.error, self, message)
 
     def process_event(self, event: dict[str, Any]) -> None:
         """Dispatch. An event that cannot be handled ends the stream: the next one brings it again."""

@@ -1,6 +1,5 @@
 """NVML without a card: the calls that our probe makes, over GPUs that a test gives. The errors are pynvml's own."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 import pynvml
 
 from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.testing.nvml.faults import FakeFaults
 from mesos_gpu.testing.nvml.limits import FakeLimits
 from mesos_gpu.testing.nvml.mig import FakeMig
 from mesos_gpu.testing.nvml.use import FakeUse
@@ -21,7 +21,7 @@ _BROKEN: Final = {
 }
 
 
-class FakeNvml(FakeMig, FakeLimits, FakeUse):
+class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
     """Stands for the module. A handle is the GPU's index.
 
     `state` is read at each call; a path: a JSON file with the same, for a fake in another process.
@@ -143,29 +143,6 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return tuple(map(int, capability.split(".")))
 
-    def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:
-        """Correctable, uncorrectable, pending, failure."""
-        corrected, uncorrected, pending, failure = self._fact(handle, "rows")
-        return corrected, uncorrected, pending, failure
-
-    def nvmlDeviceGetRetiredPagesPendingStatus(self, handle: int) -> int:
-        """0 or 1."""
-        return int(self._fact(handle, "retired"))
-
-    def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
-        """A count."""
-        assert (kind, counter) == (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
-        return int(self._fact(handle, "ecc"))
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
-        """A driver before 535 has only the older name."""
-        del handle
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
-        """Bits."""
-        return int(self._fact(handle, "clocks"))
-
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: int) -> list[Any]:
         """Refuse, as a driver before 510 does, which has no such function."""
         del handle
@@ -207,72 +184,6 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse):
         peer = self._links(handle)[0]
         return SimpleNamespace(busId=next(g.pci_bus_id for g in self._gpus if g.id == peer))
 
-    def nvmlEventSetCreate(self) -> str:
-        """Create the one set of events that there is."""
-        self._told = len(self._now().get("events", ()))
-        return "set"
-
-    def nvmlDeviceGetSupportedEventTypes(self, handle: int) -> int:
-        """XIDs."""
-        self._optional(handle)
-        return int(pynvml.nvmlEventTypeXidCriticalError)
-
-    def nvmlDeviceRegisterEvents(self, handle: int, kinds: int, events: str) -> None:
-        """Register for a card's events, which are those of all cards."""
-        assert events == "set"
-        assert kinds & pynvml.nvmlEventTypeXidCriticalError
-        self._well(handle)
-
-    def nvmlEventSetWait_v2(self, events: str, timeout_ms: int) -> Any:
-        """The next XID."""
-        assert events == "set"
-        deadline = time.monotonic() + timeout_ms / 1000
-        while time.monotonic() < deadline:
-            told = self._now().get("events", ())
-            if len(told) > self._told:
-                uuid, xid = told[self._told]
-                self._told += 1
-                kind = pynvml.nvmlEventTypeXidCriticalError
-                return SimpleNamespace(device=uuid, eventType=kind, eventData=xid)
-            time.sleep(0.02)
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
-
     def _links(self, handle: int) -> tuple[str, int]:
         joined = [link for link in self._optional(handle).links if link.kind.startswith("NV")]
         return (joined[0].peer, int(joined[0].kind[2:])) if joined else ("", 0)
-
-    def _now(self) -> Mapping[str, Any]:
-        if isinstance(self._state, Path):
-            state: dict[str, Any] = json.loads(self._state.read_text())
-            return state
-        return self._state
-
-    def _put(self, state: Any) -> None:
-        if isinstance(self._state, Path):
-            self._state.write_text(json.dumps(state))
-
-    def _card(self, handle: int) -> Mapping[str, Any]:
-        card: Mapping[str, Any] = self._now().get("cards", {}).get(str(handle), {})
-        return card
-
-    def _well(self, handle: int) -> Gpu:
-        card = self._card(handle)
-        if card.get("lost"):
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-        if card.get("reset_required"):
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)
-        if card.get("error"):
-            raise pynvml.NVMLError(card["error"])
-        return self._gpus[handle]
-
-    def _optional(self, handle: int) -> Gpu:
-        gpu = self._well(handle)
-        if self._now().get("unsupported"):
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return gpu
-
-    def _fact(self, handle: int, name: str) -> Any:
-        self._optional(handle)
-        if name not in self._card(handle):
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return self._card(handle)[name]

@@ -1,32 +1,59 @@
-"""What the parts of the fake NVML have in common: the state that a test gives, and cards by index."""
+"""State of the fake NVML, which a test gives, and cards by index."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import pynvml
 
 from mesos_gpu.model.nodes.gpu import Gpu
 
 
 class State:
-    """Where a part finds the rest; `FakeNvml` has it."""
+    """Base of the parts of the fake NVML."""
 
     _gpus: Sequence[Gpu]
+    _state: Mapping[str, Any] | Path
 
-    def _now(self) -> Any:
-        """The state as it is."""
-        raise NotImplementedError
+    def _now(self) -> Mapping[str, Any]:
+        """Return the state as it is."""
+        if isinstance(self._state, Path):
+            state: dict[str, Any] = json.loads(self._state.read_text())
+            return state
+        return self._state
 
     def _put(self, state: Any) -> None:
-        """Keep what was changed in it, for other processes."""
-        raise NotImplementedError
+        """Keep what was changed in the state, for other processes."""
+        if isinstance(self._state, Path):
+            self._state.write_text(json.dumps(state))
 
-    def _card(self, handle: int) -> Any:
-        """What the state says of a card."""
-        raise NotImplementedError
+    def _card(self, handle: int) -> Mapping[str, Any]:
+        """Return the state of a card."""
+        card: Mapping[str, Any] = self._now().get("cards", {}).get(str(handle), {})
+        return card
 
-    def _fact(self, handle: int, name: str) -> Any:
-        """What the state says of a card, for a query that a driver need not have."""
-        raise NotImplementedError
+    def _well(self, handle: int) -> Gpu:
+        """Return a card, or raise the error that its state has."""
+        card = self._card(handle)
+        if card.get("lost"):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        if card.get("reset_required"):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)
+        if card.get("error"):
+            raise pynvml.NVMLError(card["error"])
+        return self._gpus[handle]
 
     def _optional(self, handle: int) -> Gpu:
-        """The card, for a query that a driver need not have."""
-        raise NotImplementedError
+        """Return a card, for a query that a driver need not have."""
+        gpu = self._well(handle)
+        if self._now().get("unsupported"):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return gpu
+
+    def _fact(self, handle: int, name: str) -> Any:
+        """Return a fact of the state of a card, for a query that a driver need not have."""
+        self._optional(handle)
+        if name not in self._card(handle):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return self._card(handle)[name]
