@@ -22,7 +22,6 @@ LARGE: Final = {
     "VirtualMesos": 41,
     "Work": 38,
     "HookStore": 31,
-    "Barriers": 30,
     "Bounded": 30,
 }
 KINDS: Final = (State, *(get_type_hints(State)[name] for name in PARTS))
