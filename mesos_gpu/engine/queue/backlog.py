@@ -1,6 +1,6 @@
 """The queue during one match: who may start now, what is kept for whom."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
@@ -261,6 +261,21 @@ class Backlog:
             self.block(job)
             self._roomy.add(job.id)
 
+    def kept_for(self, jobs: Iterable[Job], others: Collection[JobId]) -> Iterator[Job]:
+        """Yield the jobs for which `block` may keep anything, in their order: each is blocked before the next.
+
+        Args:
+            jobs: The first jobs of the line.
+            others: Jobs that are yielded in any case.
+        """
+        line, most = iter(jobs), self._settings.queue.most_reservations
+        while len(self._queues) < most and (job := next(line, None)) is not None:
+            yield job
+        heads = self._waits.heads
+        for job in line:
+            if job.room_made_at is not None or job.id in heads or job.id in others:
+                yield job
+
     def block(self, job: Job) -> None:
         """The job cannot start: reserve for it, if it is the first of its queue, or of those there that borrow and has
         waited too long, and some node could serve it."""
@@ -389,6 +404,8 @@ class Backlog:
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Which reservations of nodes it would be in the way of."""
+        if not self.reservations:
+            return ()
         key = (
             job.spec.timeout_s,
             job.spec.kill_grace_s,
