@@ -59,12 +59,12 @@ class Barriers:
             job: One that waits.
             reservations: What is kept of limits for jobs before it.
         """
+        if self._tree.is_flat and not self.bounds(job):
+            return None
         revision, last = self._known_at
         if revision != self._held.revision or last is not reservations:
             self._known.clear()
             self._known_at = self._held.revision, reservations
-        if self._tree.is_flat and not self.bounds(job):
-            return None
         key = self._kind(job)
         if key not in self._known:
             self._known[key] = self.wait_of_rules(job) or self._wait_of_pools(job, reservations)
@@ -194,7 +194,8 @@ class Barriers:
 
     def bounds(self, job: Job) -> Sequence[Bound]:
         """The limits of GPUs that hold for a job: of its queue, and of those above it."""
-        return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
+        bounds = self._tree.bounds.get(self._held.queue_of(job), ())
+        return bounds if bounds and job.spec.gpu_milli_in_all else ()
 
     def bounds_in(self, job: Job, pool: str) -> list[Bound]:
         """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
