@@ -5,7 +5,8 @@ Nothing here is saved. It is made when it is first asked for, and each change of
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mesos_gpu.model.arrays.array import JobArray
@@ -29,7 +30,8 @@ class Books:
         users: What is remembered of past use, by leaf and user.
         revision: Grows with each change of `wanted`.
         changes: Of `users`, by leaf: grows with each.
-        notes: What others have worked out from these, and may forget.
+        notes: What others have worked out from these, and may forget; `copy` copies each, so that later changes of one
+            do not affect the other.
         arrays: By array, how many tasks wait of which there is no job, and how many of them its limit lets start.
     """
 
@@ -41,8 +43,22 @@ class Books:
     notes: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def copied(self) -> "Books":
+        """Copy the sums and the notes."""
+        return replace(
+            self,
+            submitted=self.submitted.copy(),
+            wanted=dict(self.wanted),
+            users={leaf: dict(uses) for leaf, uses in self.users.items()},
+            changes=dict(self.changes),
+            notes={name: copy(note) for name, note in self.notes.items()},
+            arrays=dict(self.arrays),
+        )
+
     def enter_job(self, old: Job | None, new: Job | None) -> None:
         """A job has become another; None: it was not there, or is not any more."""
+        if old is not None and new is not None and _counted_as(old) == _counted_as(new):
+            return
         before, after = _owner(old), _owner(new)
         if before != after:
             for key, sign in ((before, -1), (after, 1)):
@@ -93,6 +109,11 @@ def books_of(jobs: Iterable[Job], uses: Iterable[PastUse]) -> Books:
     for use in uses:
         books.enter_use(use)
     return books
+
+
+def _counted_as(job: Job) -> tuple[object, ...]:
+    """Return what of a job decides how it counts."""
+    return job.state is JobState.PENDING, job.state.ended, job.spec, job.owner
 
 
 def _owner(job: Job | None) -> tuple[str, str] | None:

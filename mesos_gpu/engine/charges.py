@@ -69,8 +69,7 @@ def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge
     pool = old[1].pool if old else pool_of_node(known.tree, node)
     counted, granted = state.work.counted_milli(task, job), granted_milli(state, task, job)
     charge = charged_with(known, job, pool, node, task.gpus, counted, granted)
-    by_model = known.tree.document.pools or known.tree.document.gpu_cost
-    if by_model and task.charge is not None and not _is_known(node, task.gpus):
+    if known.are_by_model and task.charge is not None and not _is_known(node, task.gpus):
         charge = replace(charge, pool=task.charge.pool, milli=task.charge.milli, rate=task.charge.rate)
         cost = _cost_on_record(state, known.tree.document, task, job, granted)
         if cost is not None:

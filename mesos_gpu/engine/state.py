@@ -17,7 +17,7 @@ from mesos_gpu.engine.parts.mesos import MesosPart
 from mesos_gpu.engine.parts.metadata import PART, parts_by_field
 from mesos_gpu.engine.parts.quota import QuotaPart
 from mesos_gpu.engine.parts.rights import RightsPart
-from mesos_gpu.engine.parts.work import WorkPart, is_pending
+from mesos_gpu.engine.parts.work import WorkPart
 from mesos_gpu.model.apps.catalog import AppVersion, RootVersion
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import GpuId, JobId
@@ -129,10 +129,10 @@ class State:
         if quota.made_books is not None:
             quota.made_books.enter_job(old, job)
         self.work.set_job(job)
-        was, now = is_pending(old), is_pending(job)
+        was, now = old is not None and old.state is JobState.PENDING, job.state is JobState.PENDING
         if quota.leaves is not None and (was or now):
             quota.moved_jobs.add(job.id)
-        if quota.charges is not None:
+        if quota.charges is not None and (old is None or was is not now or quota.charges.differ(old, job)):
             quota.uncharged.update(self.work.live_of(job.id))
         if job.array is not None:
             self.work.members.enter_job(job)
@@ -195,7 +195,8 @@ class State:
         self.gpus.set_task(task)
         if old is None or old.state is not task.state or task.job_id is not None or task.covers is not None:
             self.cluster.touched.add(task.agent_id)  # a report of a node monitor changes no room
-        if self.quota.charges is not None:
+        charges = self.quota.charges
+        if charges is not None and (old is None or charges.differ(old, task)):
             self.quota.uncharged.add(task.id)
         if task.ended:
             self.apps.forget_results(task.id)

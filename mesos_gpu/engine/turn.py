@@ -51,7 +51,7 @@ class Turn:
         has_place = job.seat is not None or job.spared_until
         if has_place and (job.state is JobState.PENDING or job.state.ended):
             job = replace(job, seat=None, spared_until=0.0)
-        taken_up = self._note_member(job)
+        taken_up = job.array is not None and self._note_member(job)
         self.put(job)
         self.effects.append(Publish(job.id, job.version))
         if taken_up and job.array is not None:

@@ -145,13 +145,19 @@ class Resources:
         return self._milli[_DISK:]
 
     def __add__(self, other: "Resources") -> "Resources":
+        if other is NOTHING:  # most often, where no card is shared
+            return self
         return _made(tuple(map(add, self._milli, other._milli)))
 
     def __sub__(self, other: "Resources") -> "Resources":
+        if other is NOTHING:
+            return self
         return _made(tuple(map(sub, self._milli, other._milli)))
 
     def scaled(self, count: int) -> "Resources":
         """So many times as much."""
+        if not count:
+            return NOTHING
         return _made(tuple([value * count for value in self._milli]))
 
     def halves(self) -> tuple["Resources", "Resources"]:

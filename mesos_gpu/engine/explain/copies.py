@@ -1,10 +1,6 @@
 """A copy of the state for readers: later changes of the engine's state do not affect it."""
 
-from dataclasses import replace
-
-from mesos_gpu.engine.books import Books
 from mesos_gpu.engine.journal import STATES
-from mesos_gpu.engine.room.hopeless import NOTES
 from mesos_gpu.engine.state import State
 
 
@@ -24,17 +20,5 @@ def copy_for_readers(state: State) -> State:
     made.quota.leaves = None if state.quota.leaves is None else state.quota.leaves.copied()
     made.quota.charges = None if state.quota.charges is None else state.quota.charges.copied()
     made.quota.moved_jobs, made.quota.uncharged = set(state.quota.moved_jobs), set(state.quota.uncharged)
-    made.quota.made_books = None if state.quota.made_books is None else _copy_books(state.quota.made_books)
+    made.quota.made_books = None if state.quota.made_books is None else state.quota.made_books.copied()
     return made
-
-
-def _copy_books(books: Books) -> Books:
-    return replace(
-        books,
-        submitted=books.submitted.copy(),
-        wanted=dict(books.wanted),
-        users={leaf: dict(uses) for leaf, uses in books.users.items()},
-        changes=dict(books.changes),
-        notes={name: dict(books.notes[name]) for name in NOTES if name in books.notes},
-        arrays=dict(books.arrays),
-    )

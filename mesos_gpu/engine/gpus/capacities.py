@@ -69,9 +69,9 @@ def capacity_of(
 def idle_gpus(state: State, settings: Settings, now: float, node: Node) -> tuple[Gpu, ...]:
     """Held by nobody, or held in Mesos for a moment only; one whose claim was refused a moment ago is left alone only
     for a moment."""
-    idle = {
-        gpu.id
-        for gpu in node.gpus
-        if (covers.is_closing if gpu.id in state.gpus.covers else covers.is_free)(state, gpu.id)
-    }
+    covered, holders = state.gpus.covers, state.gpus.holders
+    able = [
+        gpu.id for gpu in node.gpus if gpu.id not in holders or gpu.id in covered
+    ]  # few of a full cluster
+    idle = {each for each in able if (covers.is_closing if each in covered else covers.is_free)(state, each)}
     return well(state, node, now, settings, idle)

@@ -166,6 +166,8 @@ def held_for_covers(
     """What cover tasks hold for longer, with their keepers, and what those hold whose cards are about to be whole ones
     again. `on_agent`: all tasks of one agent."""
     covers = [(task, task.covers) for task in on_agent if task.covers is not None]
+    if not covers:
+        return NOTHING, NOTHING
     stay = [task for task, gpu_id in covers if not is_closing(state, gpu_id)]
     keepers = len({task.executor_id for task in stay})
     closing = settings.programs.cover.scaled(len(covers) - len(stay))

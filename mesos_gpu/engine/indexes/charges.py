@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from mesos_gpu.engine.books import NOTHING, Amounts
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.charge import Charge
+from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import ROOT, QueueDocument
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
@@ -39,7 +41,7 @@ class Sums:
     def add(self, job_id: JobId, charge: Charge, sign: int = 1) -> None:
         """Add the charge of a task of a job, or subtract it if `sign` is -1."""
         self.revision += 1
-        before = self.members[job_id]
+        before = self.members.get(job_id, 0)
         after = self.members[job_id] = before + sign
         if not after:
             del self.members[job_id]
@@ -54,6 +56,10 @@ class Sums:
                 self.jobs[path, ALL] += job
                 self.jobs[path, charge.user] += job
 
+    def amount(self, queue: str, pool: str) -> int:
+        """Return what a queue holds of a pool, with all that is below it, in thousandths of cost."""
+        return self.amounts.get((queue, pool), 0)
+
     def _add_own(self, charge: Charge, sign: int) -> None:
         key = charge.queue, charge.pool
         cost, cpus, memory = self.leaves.get(key, NOTHING)
@@ -65,9 +71,21 @@ class Sums:
 
     def copied(self) -> "Sums":
         """Copy all sums, to be changed apart."""
-        return Sums(
-            self.amounts.copy(), self.leaves.copy(), self.users.copy(), self.jobs.copy(), self.members.copy()
+        return replace(
+            self,
+            amounts=self.amounts.copy(),
+            leaves=self.leaves.copy(),
+            users=self.users.copy(),
+            jobs=self.jobs.copy(),
+            members=self.members.copy(),
         )
+
+
+#: Fields of a job and of a task that its charge depends on, beside whether the job waits.
+_CHARGED_BY: Final = {
+    Job: attrgetter("spec", "owner", "launches", "task_id"),
+    Task: attrgetter("ended", "job_id", "launch", "agent_id", "gpus", "share", "resize", "charge"),
+}
 
 
 @lru_cache(maxsize=4096)
@@ -104,6 +122,16 @@ class Charges:
                 self.sums.add(*old, -1)
             if entry is not None:
                 self.sums.add(*entry)
+
+    @property
+    def are_by_model(self) -> bool:
+        """Whether charges depend on the GPUs of nodes, whose models become known late."""
+        return bool(self.document.pools or self.document.gpu_cost)
+
+    def differ(self, old: Job | Task, new: Job | Task) -> bool:
+        """Return whether charges may be others after a change of a task, or of a job that waits as before."""
+        charged_by = _CHARGED_BY[type(new)]
+        return self.are_by_model or charged_by(old) != charged_by(new)
 
     def copied(self) -> "Charges":
         """Copy what each task holds, and the sums."""

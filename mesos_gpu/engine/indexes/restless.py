@@ -45,22 +45,27 @@ class Restless:
 
     def enter(self, task: Task, job: Job | None) -> None:
         """A task, or its job, has become another; it is live."""
-        if task.id not in self.numbers:
-            self.numbers[task.id] = next(self._next)
-        _mark(self.tasks, task.id, _is_restless(task, job))
-        _mark(self.preemptible, task.id, job is not None and job.spec.preemptible)
-        _mark(self.limited, task.id, job is not None and job.spec.timeout_s is not None)
-        self._stand(task.id, task.agent_id)
+        task_id, agent_id = task.id, task.agent_id
+        if task_id not in self.numbers:
+            self.numbers[task_id] = next(self._next)
+        preemptible = job is not None and job.spec.preemptible
+        limited = job is not None and job.spec.timeout_s is not None
+        (self.tasks.add if _is_restless(task, job) else self.tasks.discard)(task_id)
+        (self.preemptible.add if preemptible else self.preemptible.discard)(task_id)
+        (self.limited.add if limited else self.limited.discard)(task_id)
+        if self._agents.get(task_id) != agent_id:
+            self._stand(task_id, agent_id)
         if is_under_way(task):
-            self.under_way.setdefault(task.agent_id, set()).add(task.id)
-        else:
-            _discard(self.under_way, task.agent_id, task.id)
-        if task.kill_sent_at is None and _is_to_be_killed(task, job):
-            self.unkilled.setdefault(task.agent_id, set()).add(task.id)
-        else:
-            _discard(self.unkilled, task.agent_id, task.id)
+            self.under_way.setdefault(agent_id, set()).add(task_id)
+        elif agent_id in self.under_way:
+            _discard(self.under_way, agent_id, task_id)
+        is_to_be_killed = bool(task.evicted) or (job is not None and job.kill_requested)
+        if is_to_be_killed and task.kill_sent_at is None:
+            self.unkilled.setdefault(agent_id, set()).add(task_id)
+        elif agent_id in self.unkilled:
+            _discard(self.unkilled, agent_id, task_id)
         if task.kill_sent_at is not None:
-            self.told.setdefault(task.agent_id, {}).setdefault(task.id, task.kill_sent_at)
+            self.told.setdefault(agent_id, {}).setdefault(task_id, task.kill_sent_at)
 
     def leave(self, task_id: TaskId) -> None:
         """A task is live no longer."""
@@ -111,10 +116,6 @@ def _is_restless(task: Task, job: Job | None) -> bool:
     return ends or task.notice is not None or (job is not None and job.kill_requested)
 
 
-def _is_to_be_killed(task: Task, job: Job | None) -> bool:
-    return bool(task.evicted) or (job is not None and job.kill_requested)
-
-
 def is_under_way(task: Task) -> bool:
     """Return whether a task was launched and its executor has sent no status update; its agent may be unreachable."""
     if task.state is TaskState.UNREACHABLE:
@@ -128,10 +129,3 @@ def _discard(known: dict[AgentId, set[TaskId]], agent_id: AgentId, task_id: Task
         tasks.discard(task_id)
         if not tasks:
             del known[agent_id]
-
-
-def _mark(known: set[TaskId], task_id: TaskId, is_so: bool) -> None:
-    if is_so:
-        known.add(task_id)
-    else:
-        known.discard(task_id)

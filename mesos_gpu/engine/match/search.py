@@ -72,19 +72,23 @@ class Search:
         if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
             return None  # what is booked is had without a seat
         request, outlasted = request_of(job, self._settings), self._backlog.reservations.outlasted(job)
-        how = self._placing.key(job), self._placing.order(job), self._may_open(job), bool(wait)
-        role = self._settings.mesos.role_for(job.spec.queue)
-        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how, booked, role
-        if wanted in self._refused:
+        how = outlasted, booked, bool(wait)
+        if self._refused and self._alike(job, request, how) in self._refused:
             return None
         full = replace(request, ports=job.spec.ports) if job.spec.ports else request
         takes = self._take_booked(job, full, outlasted) if booked else None
         if takes is None and wait is None and job.spec.booking is None:
             takes = self._take_together(job, full, outlasted)
         if takes is None:
-            self._refused.add(wanted)
+            self._refused.add(self._alike(job, request, how))
             self._most = None
         return takes
+
+    def _alike(self, job: Job, request: Request, how: Hashable) -> Hashable:
+        """Return what jobs have in common of which either each or none has a place."""
+        placing, role = self._placing, self._settings.mesos.role_for(job.spec.queue)
+        kind = self._backlog.kind(job, request), placing.key(job), placing.order(job), self._may_open(job)
+        return kind, job.spec.ports, how, role
 
     def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task, or none for any."""

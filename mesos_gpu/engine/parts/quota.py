@@ -65,9 +65,10 @@ class QuotaPart:
     @property
     def hours(self) -> HoursNow:
         """Latest document as it is at `hours_at`."""
-        if self.made_hours is None or self.made_hours.written is not self.queues:
-            self.made_hours = HoursNow(self.queues, self.hours_at)
-        return self.made_hours
+        made, latest = self.made_hours, self.queues if self.queue_versions else NO_QUEUES
+        if made is None or made.written is not latest:
+            made = self.made_hours = HoursNow(latest, self.hours_at)
+        return made
 
     @property
     def tree(self) -> Tree:

@@ -88,7 +88,7 @@ class WorkPart:
         old = self.jobs.get(job.id)
         self.jobs[job.id] = job
         self.next_sequence = max(self.next_sequence, job.sequence + 1)
-        was, now = is_pending(old), is_pending(job)
+        was, now = old is not None and old.state is JobState.PENDING, job.state is JobState.PENDING
         if now and not was:
             bisect.insort(self.queue, (job.sequence, job.id))
         elif was and not now:
@@ -126,7 +126,7 @@ class WorkPart:
             self.notified.pop(task.id, None)
         else:
             self.live.setdefault(task.id)
-            self.restless.enter(task, self.job_of(task))
+            self.restless.enter(task, self.jobs.get(task.job_id) if task.job_id else None)
 
     def forget_task(self, task: Task) -> None:
         """Remove an ended task whose job does not exist."""
@@ -160,7 +160,7 @@ class WorkPart:
 
     def current(self, task: Task) -> Job | None:
         """Return the job of a task that belongs to the job's latest launch, or None."""
-        job = self.job_of(task)
+        job = self.jobs.get(task.job_id) if task.job_id else None
         if job is None:
             return None
         latest = task.launch == job.launches if task.launch else job.task_id == task.id
@@ -188,8 +188,3 @@ class WorkPart:
         if share is None or share.method is Method.MIG:
             return counted
         return max(counted, len(task.gpus) * share.compute_milli)
-
-
-def is_pending(job: Job | None) -> bool:
-    """Return whether a job waits in the queue."""
-    return job is not None and job.state is JobState.PENDING

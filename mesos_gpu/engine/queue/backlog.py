@@ -1,6 +1,6 @@
 """Queue during one match: the order of jobs, what blocks each, and the room that is kept for it."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from mesos_gpu.engine.calendar.booked import Booked
@@ -199,6 +199,21 @@ class Backlog:
         for job in sorted(waiting, key=lambda job: (job.room_made_at, job.sequence)):
             self.block(job)
             self.reservations.roomy.add(job.id)
+
+    def kept_for(self, jobs: Iterable[Job], others: Collection[JobId]) -> Iterator[Job]:
+        """Yield the jobs for which `block` may keep anything, in their order: each is blocked before the next.
+
+        Args:
+            jobs: The first jobs of the line.
+            others: Jobs that are yielded in any case.
+        """
+        line, most = iter(jobs), self._settings.queue.most_reservations
+        while len(self._queues) < most and (job := next(line, None)) is not None:
+            yield job
+        heads = self._waits.heads
+        for job in line:
+            if job.room_made_at is not None or job.id in heads or job.id in others:
+                yield job
 
     def block(self, job: Job) -> None:
         """Reserve room for a job that cannot start, if some node could serve it.

@@ -94,12 +94,12 @@ class Barriers:
 
     def wait_of(self, job: Job) -> Wait | None:
         """Return why a job may not start though there be room; None if nothing of the list blocks it."""
+        if self._tree.is_flat and job.spec.booking is None and not self.bounds(job):
+            return None
         revision, last = self._known_at
         if revision != self._held.revision or last is not self._kept.every:
             self._known.clear()
             self._known_at = self._held.revision, self._kept.every
-        if self._tree.is_flat and job.spec.booking is None and not self.bounds(job):
-            return None
         key = self._kind(job)
         if key not in self._known:
             self._known[key] = self._wait_in_all(job, key) or self._wait_of_pools(job)

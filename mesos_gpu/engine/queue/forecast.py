@@ -1,9 +1,9 @@
 """The queue for a reader: every pending job's place, what is kept for it, and when it may start."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final, Protocol
 
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
@@ -79,26 +79,30 @@ class Forecast:
             self.jobs.append(job)
             if job.id == until:
                 break
-        self._places = self._counted()
-
-    def _counted(self) -> dict[JobId, int]:
-        """How many stand before each job; of an array also those that its limit lets start and that are no jobs yet."""
-        arrays, members = self._state.work.arrays, self._state.work.members
+        arrays, members = state.work.arrays, state.work.members
         last = {max(drafts, key=drafts.__getitem__): arrays[of] for of, drafts in members.drafts.items()}
         self._behind = {job_id: members.startable(array) for job_id, array in last.items()}
-        places, place = dict[JobId, int](), 0
-        for job in self.jobs:
-            places[job.id] = place
-            place += self.stands_for(job.id)
-        return places
 
     def stands_for(self, job_id: JobId) -> int:
         """How many tasks a job stands for in the line: the last draft of an array for those that are no jobs yet."""
         return 1 + self._behind.get(job_id, 0)
 
+    @cached_property
+    def _places(self) -> Sequence[int]:
+        """Number of tasks before each of `jobs`, those of arrays included that may start and have no job yet."""
+        if not self._behind:
+            return range(len(self.jobs))
+        return list(accumulate((self.stands_for(job.id) for job in self.jobs[:-1]), initial=0))
+
+    def _at(self, job_id: JobId) -> int | None:
+        """Return the index of a job in `jobs`, or None if it does not wait. The last one is found at once."""
+        indexes = range(len(self.jobs) - 1, -1, -1)
+        return next((i for i in indexes if self.jobs[i].id == job_id), None)
+
     def place_of(self, job_id: JobId) -> int | None:
         """How many stand before a job; None: it does not wait."""
-        return self._places.get(job_id)
+        at = self._at(job_id)
+        return None if at is None else self._places[at]
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:
         """The first `most` pending jobs that somebody sees, in order."""
@@ -109,12 +113,12 @@ class Forecast:
         return [
             Waiting(
                 job=job,
-                position=(place := self._places[job.id]),
+                position=(place := self._places[i]),
                 effective_priority=effective_priority(job.priority, self._now - in_line_since(job), step_s),
                 kept=kept.get(job.id),
                 estimate=estimates.get(job.id) or Estimate(None, f"{place} jobs stand before it"),
             )
-            for _, job in seen
+            for i, job in seen
         ]
 
     def reasons(self, most: int) -> Counter[str]:
@@ -141,20 +145,28 @@ class Forecast:
 
         Of those before a job it is also found for whom others make room.
         """
-        asks = self._coming if job_id is not None and not self.learns else None
-        for job in self.jobs:
-            if job.id == job_id:
-                break
-            self._ask_before(asks, self.backlog, job)
-            if job.not_before <= self._now:
-                self.backlog.block(job)
+        at = None if job_id is None else self._at(job_id)
+        self._block(
+            self.backlog, self.jobs[:at], self._coming if job_id is not None and not self.learns else None
+        )
         self._blocked_until = job_id
         return self.backlog.reservations.every
 
-    def _ask_before(self, coming: Coming | None, backlog: Backlog, job: Job) -> None:
-        """Who ends for a job with a seat does not for those behind it."""
-        if coming is not None and job.id in self._state.quota.seats_given:
-            coming.of(backlog, job)
+    def _block(self, backlog: Backlog, jobs: Sequence[Job], coming: Coming | None) -> None:
+        """Keep what is kept for some jobs, in their order. Who ends for a job with a seat does not for those behind
+        it: of those that have one it is found for whom others make room.
+
+        Args:
+            backlog: Where it is kept.
+            jobs: The first jobs of the line.
+            coming: Whom others make room for; None: nobody asks.
+        """
+        seated = self._state.quota.seats_given if coming is not None else {}
+        for job in backlog.kept_for(jobs, seated):
+            if coming is not None and job.id in seated:
+                coming.of(backlog, job)
+            if job.not_before <= self._now:
+                backlog.block(job)
 
     @cached_property
     def learns(self) -> bool:
@@ -176,13 +188,20 @@ class Forecast:
 
     def estimate(self, job: Job) -> Estimate:
         """When the job may start. Call `before` first."""
-        position = next(i for i, other in enumerate(self.jobs) if other.id == job.id)
+        at = self._at(job.id)
+        assert at is not None, f"{job.id} does not wait"
         if self._blocked_until == job.id and not self.learns:
-            reservation = decisive(self.backlog.reservations.find(job, request_of(job, self._settings)))
-            return self._estimate(self.backlog, job, reservation, self._places[job.id])
-        return self._estimates(position + 1, only=job.id)[job.id]
+            return self._estimated(self.backlog, at, job)
+        backlog = self._learning()
+        self._block(backlog, self.jobs[:at], self._coming)
+        return self._estimated(backlog, at, job)
 
-    def _estimates(self, most: int, only: JobId | None = None) -> dict[JobId, Estimate]:
+    def _estimated(self, backlog: Backlog, at: int, job: Job) -> Estimate:
+        reservation = decisive(backlog.reservations.find(job, request_of(job, self._settings)))
+        return self._estimate(backlog, job, reservation, self._places[at])
+
+    def _learning(self) -> Backlog:
+        """Return a backlog that learns when jobs without a time limit end from how long others ran."""
         times = RunTimes(self._state.work.jobs[job_id] for job_id in self._state.work.ended)
         backlog = Backlog(
             self._state,
@@ -194,18 +213,19 @@ class Forecast:
             standing=self._standing,
         )
         backlog.starving_as(self.backlog)
+        return backlog
+
+    def _estimates(self, most: int) -> dict[JobId, Estimate]:
+        backlog = self._learning()
         estimates: dict[JobId, Estimate] = {}
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
-        for job in islice(self.jobs, most):
-            if only in (None, job.id):
-                request = request_of(job, self._settings)
-                limited = job.spec.queue if backlog.barriers.bounds(job) else ""
-                key = limited, len(backlog.reservations.every), backlog.kind(job, request)
-                if key not in known:
-                    known[key] = decisive(backlog.reservations.find(job, request))
-                estimates[job.id] = self._estimate(backlog, job, known[key], self._places[job.id])
-            else:
-                self._ask_before(self._coming, backlog, job)
+        for at, job in enumerate(self.jobs[:most]):
+            request = request_of(job, self._settings)
+            limited = job.spec.queue if backlog.barriers.bounds(job) else ""
+            key = limited, len(backlog.reservations.every), backlog.kind(job, request)
+            if key not in known:
+                known[key] = decisive(backlog.reservations.find(job, request))
+            estimates[job.id] = self._estimate(backlog, job, known[key], self._places[at])
             if job.not_before <= self._now:
                 backlog.block(job)
         return estimates

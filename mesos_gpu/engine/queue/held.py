@@ -78,16 +78,19 @@ class Pools:
 
     def count(self, job: Job) -> int:
         """How many of them it may use now, from the first on."""
-        every, after_s = len(self.every(job)), self._tree.overflow_after_s(job.spec.queue)
-        if not after_s or every < 2 or job.state is not JobState.PENDING:
+        every = len(self.every(job))
+        if every < 2 or job.state is not JobState.PENDING:
+            return every
+        after_s = self._tree.overflow_after_s(job.spec.queue)
+        if not after_s:
             return every
         waited_s = self._now - waits_since(self._state, job)
         return max(1, min(every, 1 + int(waited_s // after_s)))
 
     def now(self, job: Job) -> tuple[str, ...]:
         """List those that it may use now, the first choice first."""
-        every, count = self.every(job), self.count(job)
-        return every if count == len(every) else every[:count]
+        every = self.every(job)
+        return every if len(every) < 2 else every[: self.count(job)]
 
     def opens_at(self, job: Job, pool: str) -> float:
         """From when on it may use a pool of `every`, seconds since the epoch; 0: now."""
@@ -128,6 +131,7 @@ class Held:
         self.tree = charges.tree
         self._of_task = dict(charges.of_task)
         self.sums = charges.sums.copied()
+        self.amount = self.sums.amount
         self._taken: list[tuple[Job, Charge] | None] = []
         self._charged: tuple[Take, Charge] | None = None  # of which the charge was asked last
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
@@ -145,10 +149,6 @@ class Held:
     def revision(self) -> int:
         """Grows with each change."""
         return self.sums.revision
-
-    def amount(self, queue: str, pool: str) -> int:
-        """Thousandths of cost that a queue holds of a pool, with all that is below it."""
-        return self.sums.amounts.get((queue, pool), 0)
 
     def queue_of(self, job: Job) -> str:
         """The queue that a job is charged to."""

@@ -83,9 +83,7 @@ class Waits:
         of_job = leaves.of_job
         self._seated = {of_job[job_id] for job_id in self._state.quota.seats_given if job_id in of_job}
         entries = {path: self._entries(path, leaf) for path, leaf in leaves}
-        held = self._held
-        line = Line(self.tree.children, self._once(self._due), held.amount, entries, lambda: held.revision)
-        return iter(line)
+        return iter(Line(self.tree.children, self._once(self._due), self._held.sums, entries))
 
     @staticmethod
     def _once(due: Amount) -> Amount:

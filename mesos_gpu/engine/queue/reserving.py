@@ -189,6 +189,8 @@ class Reservations:
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Return the places of the reservations of nodes that a job would be in the way of."""
+        if not self.every:
+            return ()
         key = (
             job.spec.timeout_s,
             job.spec.kill_grace_s,

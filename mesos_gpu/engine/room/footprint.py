@@ -17,11 +17,7 @@ class Footprint(NamedTuple):
 
     task: Resources
     executor: Resources
-
-    @property
-    def total(self) -> Resources:
-        """Resources of both."""
-        return self.task + self.executor
+    total: Resources  # of both
 
 
 def footprint_of(job: Job, settings: Settings) -> Footprint:
@@ -29,14 +25,16 @@ def footprint_of(job: Job, settings: Settings) -> Footprint:
 
     The CPUs of the executor come out of those that the task asks for; its memory comes on top.
     """
-    return _footprint(job.spec.resources, settings.programs.executor)
+    return _footprint(job.spec.resources.milli, settings.programs.executor.milli)
 
 
 @lru_cache(maxsize=4096)
-def _footprint(asked: Resources, executor: Resources) -> Footprint:
+def _footprint(asked_milli: tuple[int, ...], executor_milli: tuple[int, ...]) -> Footprint:
+    asked, executor = Resources.of_milli(asked_milli), Resources.of_milli(executor_milli)
     most = executor.cpu_milli
     if not most:
-        return Footprint(asked, executor)
+        return Footprint(asked, executor, asked + executor)
     total = max(asked.cpu_milli - asked.cpu_milli * OVERHEAD_PERMILLE // 1000, most)
     own = max(total - asked.cpu_milli, min(most, total // 2))
-    return Footprint(asked.with_cpu_milli(total - own), executor.with_cpu_milli(own))
+    own_task, own_executor = asked.with_cpu_milli(total - own), executor.with_cpu_milli(own)
+    return Footprint(own_task, own_executor, own_task + own_executor)

@@ -87,8 +87,10 @@ def _fits(state: State, request: Request, capacity: Callable[[Node], NodeCapacit
 
 def _starting_again(state: State) -> Iterator[Job]:
     """Yield the gangs that wait after a launch, and those whose members are being ended for the gang to start again."""
-    waiting = (state.work.jobs[job_id] for _, job_id in state.work.queue)
-    yield from (job for job in waiting if job.spec.tasks > 1 and job.launches)
+    jobs = state.work.jobs
+    yield from [
+        job for _, job_id in state.work.queue if (job := jobs[job_id]).launches and job.spec.tasks > 1
+    ]
     restless = (state.work.tasks[task_id] for task_id in state.work.restless.tasks)
     ending = (state.work.current(task) for task in restless if task.launch and task.evicted)
     for job in {job.id: job for job in ending if job is not None}.values():

@@ -14,7 +14,6 @@ from mesos_gpu.policy.explain.never import is_able
 _LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
 _FITS: Final = "fits"  # name of the notes of `Fits`, by job
 HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
-NOTES: Final = (HOPELESS, _FITS)  # names of the notes that do not follow from the rest of the state
 
 
 class Hopeless(NamedTuple):

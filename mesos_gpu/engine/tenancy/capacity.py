@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mesos_gpu.engine.charges import pool_of_node
@@ -44,6 +44,9 @@ class _Known:
     tree: Tree
     taken_out: object
     nodes: dict[AgentId, tuple[Node, str, Mapping[str, int]]] = field(default_factory=dict)  # GPUs by model
+
+    def __copy__(self) -> "_Known":
+        return replace(self, nodes=dict(self.nodes))
 
 
 def capacities(state: State, tree: Tree) -> Mapping[str, PoolCapacity]:

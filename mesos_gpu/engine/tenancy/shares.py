@@ -5,7 +5,7 @@ is at the last full minute. It is worked out when one of them has changed, and r
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
@@ -41,6 +41,9 @@ class _Known:
     dues: dict[str, list[int]] = field(default_factory=dict)  # by pool
     minute: int = -1
     uses: dict[str, tuple[PastUse, int]] = field(default_factory=dict)  # by leaf, at that minute
+
+    def __copy__(self) -> "_Known":
+        return replace(self, layouts=dict(self.layouts), branches=dict(self.branches), uses=dict(self.uses))
 
 
 class Shares:

@@ -473,7 +473,7 @@ class JobSpec:
     def counted_milli(self) -> int:
         """Thousandths of GPUs that one task counts as, in limits: of a share its compute, or its fraction if that is
         more. Memory in MiB is a different part of each model, and does not count."""
-        if not self.is_share:
+        if self.gpu_milli >= WHOLE and self.gpu_compute_pct is None:  # most jobs; asked for often
             return self.gpus * WHOLE
         fraction = self.gpu_milli if self.gpu_milli < WHOLE else 0
         return self.gpus * max(self.compute_milli, fraction)
@@ -530,7 +530,10 @@ class JobState(Enum):
     @property
     def ended(self) -> bool:
         """Whether nothing will change any more."""
-        return self in (JobState.FINISHED, JobState.FAILED, JobState.KILLED)
+        return self in _ENDED
+
+
+_ENDED: Final = (JobState.FINISHED, JobState.FAILED, JobState.KILLED)
 
 
 @dataclass(frozen=True, slots=True)

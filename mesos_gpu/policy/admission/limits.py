@@ -113,11 +113,13 @@ def scopes_of(tree: Tree, queue: str, user: str) -> tuple[Scope, ...]:
 
 def class_of(tree: Tree, name: str | None) -> JobClass | None:
     """The class of that name."""
-    return next((each for each in tree.document.classes if each.name == name), None)
+    return None if name is None else next((each for each in tree.document.classes if each.name == name), None)
 
 
 def charge_percent(document: QueueDocument, name: str | None) -> int:
     """What jobs of a class count, of what others do; 100 where there is no such class."""
+    if name is None:
+        return 100
     return next((each.charge_percent for each in document.classes if each.name == name), 100)
 
 

@@ -284,9 +284,9 @@ def _in_use(
     if takes is None:
         if largest([[gpu for gpu in group if gpu.health is Health.OK] for group in groups]) < size:
             return Misfit(Stage.HEALTH)
-        return Misfit(Stage.GPUS, Resources(gpus=lacks), in_use=True)
+        return Misfit(Stage.GPUS, NOTHING.with_gpus(lacks), in_use=True)
     if node.offered and node.free.gpus < takes:
-        return Misfit(Stage.GPUS, Resources(gpus=takes - node.free.gpus))
+        return Misfit(Stage.GPUS, NOTHING.with_gpus(takes - node.free.gpus))
     return None
 
 

@@ -49,17 +49,16 @@ def registered(window: Window, launched_at: float, now: float, under_way: int) -
         now: Time of the registration, in seconds since the epoch.
         under_way: Number of launches under way on the agent, including that executor's.
     """
-    is_new = launched_at >= window.shrunk_at
-    window = replace(window, latest=max(window.latest, launched_at))
+    is_new, size = launched_at >= window.shrunk_at, window.size
+    shrunk_at, back_offs = window.shrunk_at, window.back_offs
     if now - launched_at > PROMPT_S:
-        size = min(window.size, max(window.size / 2, MIN_SIZE))
-        return replace(window, size=size, shrunk_at=now) if is_new else window
-    back_offs = 0 if is_new else window.back_offs
-    if 2 * under_way < window.size:  # a window that is used by less than half is no evidence for a larger one
-        return replace(window, back_offs=back_offs)
-    is_quick = now - launched_at <= PROMPT_S / 4
-    size = min(window.size + (1 if is_quick else 1 / window.size), MAX_SIZE)
-    return replace(window, size=size, back_offs=back_offs)
+        if is_new:
+            size, shrunk_at = min(size, max(size / 2, MIN_SIZE)), now
+    else:
+        back_offs = 0 if is_new else back_offs
+        if 2 * under_way >= size:  # a window that is used by less than half is no evidence for a larger one
+            size = min(size + (1 if now - launched_at <= PROMPT_S / 4 else 1 / size), MAX_SIZE)
+    return Window(size, shrunk_at, back_offs, window.backed_off_at, max(window.latest, launched_at))
 
 
 def timed_out(window: Window, now: float) -> tuple[Window, float]:

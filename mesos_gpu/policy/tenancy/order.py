@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import heapify, heapreplace
-from itertools import count
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 
@@ -51,6 +50,17 @@ class Entry(NamedTuple, Generic[J]):
     goes: bool = False
 
 
+class Holdings(Protocol):
+    """What queues hold."""
+
+    @property
+    def revision(self) -> int:
+        """Number that grows with each change."""
+
+    def amount(self, queue: str, pool: str, /) -> int:
+        """Return what a queue holds of a pool, with all that is below it, in thousandths of cost."""
+
+
 class Line(Generic[J]):
     """Gives the next job each time it is asked, by what queues hold at that moment.
 
@@ -61,37 +71,35 @@ class Line(Generic[J]):
         self,
         children: Mapping[str, Sequence[str]],
         due: Amount,
-        held: Amount,
+        held: Holdings,
         jobs: Mapping[str, Sequence[Entry[J]]],
-        revision: Callable[[], int] | None = None,
     ) -> None:
         """Look at no job yet.
 
         Args:
             children: Of each queue that is no leaf, those below it; of "" the top ones.
             due: What a queue is due of a pool now, of `mesos_gpu.policy.tenancy.share`.
-            held: What a queue holds of it now, with all that is below it.
+            held: What queues hold now.
             jobs: Of each leaf with jobs that wait, in their order.
-            revision: Grows whenever `held` may say something else of any queue; None: nobody knows when.
         """
-        self._due, self._held, self._revision = due, held, revision or count().__next__
+        self._due, self._held = due, held
         self._leaves = {path: _Leaf(path, entries) for path, entries in jobs.items() if entries}
         self._root = self._branch(ROOT, children)
 
     def __iter__(self) -> Iterator[J]:
         """Each job once. What became of the one before must be known to `held` when the next is asked for."""
-        while self._root is not None and (leaf := self._best(self._root, self._revision())) is not None:
-            entries, held, path = leaf.entries, self._held, leaf.path
-            _, cost, rank, pool, since, goes = entries[leaf.at]
-            before, end = held(path, pool), len(entries)
+        held = self._held
+        while self._root is not None and (leaf := self._best(self._root, held.revision)) is not None:
+            entries, path = leaf.entries, leaf.path
+            job, cost, rank, pool, since, goes = entries[leaf.at]
+            before, revision, end = held.amount(path, pool), held.revision, len(entries)
             while True:
-                job = entries[leaf.at].job
                 leaf.at += 1
                 yield job
                 # As long as nothing starts, jobs that cost the same have the same key.
-                if leaf.at == end or held(path, pool) != before:
+                if leaf.at == end or (held.revision != revision and held.amount(path, pool) != before):
                     break
-                _, next_cost, next_rank, next_pool, next_since, next_goes = entries[leaf.at]
+                job, next_cost, next_rank, next_pool, next_since, next_goes = entries[leaf.at]
                 if next_cost != cost or next_rank is not rank or next_pool != pool:
                     break
                 if next_since != since or next_goes is not goes:
@@ -132,8 +140,8 @@ class Line(Generic[J]):
             key, i = heap[0]
             child = children[i]
             if child.known_at == revision >= 0:
-                return self._best(child, revision)
-            leaf = self._best(child, revision)
+                return child.best
+            leaf = child.best = self._best(child, revision)
             now, child.known_at = self._key(child.path, leaf), revision
             if now == key:
                 return leaf
@@ -147,7 +155,7 @@ class Line(Generic[J]):
         _, cost_milli, rank, pool, since, goes = leaf.entries[leaf.at]
         if rank in _BY_TIME:
             return rank, since, int(goes)
-        due, held = self._due(path, pool), self._held(path, pool) + cost_milli
+        due, held = self._due(path, pool), self._held.amount(path, pool) + cost_milli
         return (rank, 0, (held << _SCALE) // due) if due else (rank, 1, held)
 
 
@@ -162,6 +170,7 @@ class _Leaf(Generic[J]):
     at: int = 0  # the first that has not been given yet
     parent: "_Branch[J] | None" = None
     known_at: int = -1  # at which revision its key was found; -1: it is to be found anew
+    best: "_Leaf[J] | None" = None  # the leaf whose first job came first then; None: no job waits
 
 
 @dataclass(slots=True)
@@ -171,3 +180,4 @@ class _Branch(Generic[J]):
     heap: list[tuple[Key, int]] = field(default_factory=list)
     parent: "_Branch[J] | None" = None
     known_at: int = -1  # as of a leaf
+    best: "_Leaf[J] | None" = None  # as of a leaf

@@ -37,14 +37,14 @@ class Held:
         for path in (*lineage(leaf), ""):
             self.milli[path, pool] += milli
 
-    def __call__(self, path: str, pool: str) -> int:
+    def amount(self, path: str, pool: str) -> int:
         return self.milli[path, pool]
 
 
 def place(path: str, entry: Entry[str], dues: Dues, held: Held) -> tuple[object, ...]:
     if entry.rank in (Rank.ROOM_MADE, Rank.STARVING):
         return entry.rank, entry.since, entry.goes
-    due, would = dues[path, entry.pool], held(path, entry.pool) + entry.cost_milli
+    due, would = dues[path, entry.pool], held.amount(path, entry.pool) + entry.cost_milli
     return (entry.rank, 0, Fraction(would, due)) if due else (entry.rank, 1, Fraction(would))
 
 
@@ -64,17 +64,15 @@ def test_line_gives_each_job_when_it_is_the_best(count: int) -> None:
         DUES,
         st.fixed_dictionaries({leaf: st.integers(0, 3) for leaf in LEAVES}),
         st.randoms(use_true_random=False),
-        st.booleans(),
     )
-    def check(jobs, dues, start, random, told) -> None:  # type: ignore[no-untyped-def]
+    def check(jobs, dues, start, random) -> None:  # type: ignore[no-untyped-def]
         named = {
             leaf: [Entry(f"{leaf}#{i}", *each) for i, each in enumerate(entries)]
             for leaf, entries in jobs.items()
         }
         held, left = Held(start), {leaf: list(entries) for leaf, entries in named.items()}
         given_out = []
-        revision = (lambda: held.revision) if told else None
-        for job in Line(CHILDREN, lambda path, pool: dues[path, pool], held, named, revision):
+        for job in Line(CHILDREN, lambda path, pool: dues[path, pool], held, named):
             firsts = {leaf: entries[0] for leaf, entries in left.items() if entries}
             leaf = job.split("#")[0]
             entry = left[leaf].pop(0)

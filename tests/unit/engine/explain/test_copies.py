@@ -7,7 +7,9 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.reading import jobs, nodes, queues
 from mesos_gpu.engine.reading.view import View
+from mesos_gpu.engine.tenancy.shares import Shares, standing_of
 from mesos_gpu.model.ids import JobId, OfferId
+from mesos_gpu.policy.tenancy.share import Layout
 from mesos_gpu.testing.builders import World, offer
 from tests.unit.engine.match.test_engine_shares import HALF, card, submit, world_of
 from tests.unit.engine.tenancy.lending import Tenants, queue
@@ -30,6 +32,10 @@ def world() -> Tenants:
 
 def view_of(world: World) -> View:
     return View(world.state, world.settings, world.now)
+
+
+def standing(view: View) -> Shares:
+    return standing_of(view.state, view.settings, view.now)
 
 
 def told(view: View) -> dict[str, Any]:
@@ -78,6 +84,19 @@ def test_copy_stays_as_it_was_whatever_follows(world: Tenants) -> None:
     world.passes(90)
     assert told(view_of(world)) != before
     assert told(copied) == before
+
+
+def test_copy_has_what_queues_are_due_without_dividing_again(
+    world: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due = {path: standing(view_of(world)).due(path, "default") for path in ("dev", "prod")}
+    copied = view_of(world).copied()
+    with monkeypatch.context() as patched:
+        patched.delattr(Layout, "dues")
+        assert {path: standing(copied).due(path, "default") for path in due} == due
+    world.feed(*(ev.KillRequested(JobId(f"waits{i}")) for i in range(4)))
+    assert {path: standing(view_of(world)).due(path, "default") for path in due} != due
+    assert {path: standing(copied).due(path, "default") for path in due} == due
 
 
 def test_share_of_a_card_that_ends_stays_in_a_copy() -> None:

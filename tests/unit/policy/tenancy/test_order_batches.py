@@ -2,6 +2,9 @@
 
 import pytest
 
+from mesos_gpu.engine.indexes.charges import Sums
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.policy.tenancy.order import Entry, Line, Rank
 
 CHILDREN = {"": ["a", "b"]}
@@ -10,12 +13,13 @@ DUE = {"default": 8, "old": 1}
 
 def order(a: list[Entry[str]], b: list[Entry[str]], starts: str = "") -> list[str]:
     """The jobs as the line gives them; those in `starts` hold what they cost from then on."""
-    held = {"a": 0, "b": 0}
+    held = Sums()
     given = []
-    for job in Line(CHILDREN, lambda path, pool: DUE[pool], lambda path, pool: held[path], {"a": a, "b": b}):
+    for job in Line(CHILDREN, lambda path, pool: DUE[pool], held, {"a": a, "b": b}):
         given.append(job)
         if job in starts:
-            held[job[0]] += 4
+            for pool in DUE:
+                held.add(JobId(job), Charge(job[0], "", pool, 4, 4))
     return given
 
 
