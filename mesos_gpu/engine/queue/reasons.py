@@ -86,11 +86,12 @@ class Facts:
         """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
         job, cost = case.job, case.most
         ends_at = ends_by(job.spec, self.now)
+        before = case.kept if job.id not in self.kept.jobs else self._before(job, case.kept)
         above = (*lineage(job.spec.queue), ROOT)
         return next(
             (
                 spare
-                for kept in case.kept
+                for kept in before
                 if kept.spares and self.attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
                 if not (kept.is_given_up and precedes(self.state, job, kept, self._rank))
                 for spare in kept.spares
@@ -99,6 +100,16 @@ class Facts:
             ),
             None,
         )
+
+    def _before(self, job: Job, every: Iterable[Reservation]) -> Iterator[Reservation]:
+        """Yield the reservations of jobs before a job that has one: those after its own are of jobs behind it, unless
+        others make room for these jobs, too."""
+        behind, jobs = False, self.state.work.jobs
+        for kept in every:
+            if kept.job_id == job.id:
+                behind |= not kept.is_given_up
+            elif not behind or (kept.job_id in jobs and has_room(jobs[kept.job_id])):
+                yield kept
 
     def _yields(self, kept: Reservation, job: Job) -> bool:
         """Return whether a reservation is for a job that comes after another one for which room is kept, too: if a
