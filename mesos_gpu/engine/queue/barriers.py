@@ -144,10 +144,8 @@ class Barriers:
 
     def _kind(self, job: Job) -> Hashable:
         """Return what jobs have in common that wait for the same."""
-        starts_again = job.spec.tasks > 1 and job.launches
-        own = (
-            job.id if job.room_made_at is not None or starts_again else None
-        )  # something may be kept for it itself
+        # It may start where others of its kind may not if room is kept for it.
+        own = job.id if job.room_made_at is not None or job.id in self._kept.jobs else None
         seated = job.id in self._state.quota.seats_given
         return ruled_as(job), job.spec.booking, seated, own, self._held.pools.count(job)
 

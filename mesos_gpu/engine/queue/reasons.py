@@ -17,7 +17,7 @@ from mesos_gpu.engine.queue.budgets import BudgetDeniesSeat, Budgets, BudgetSpen
 from mesos_gpu.engine.queue.held import Held, Lending, has_room
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing
-from mesos_gpu.engine.room.given_up import given_up_place, precedes
+from mesos_gpu.engine.room.given_up import precedes
 from mesos_gpu.engine.room.kept import Kept
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.bookings.booking import Booking
@@ -87,14 +87,13 @@ class Facts:
         """Return the rest of a limit that reservations of jobs before a job leave, if it is too little for the job."""
         job, cost = case.job, case.most
         ends_at = ends_by(job.spec, self.now)
+        before = case.kept if job.id not in self.kept.jobs else self._before(job, case.kept)
         above = (*lineage(job.spec.queue), ROOT)
-        own = given_up_place(job, case.kept)
         return next(
             (
                 spare
-                for place, kept in enumerate(case.kept)
+                for kept in before
                 if kept.spares and self.attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
-                if own is None or place < own or self._precedes(kept, case.kept[own])
                 if not (kept.is_given_up and precedes(self.state, job, kept, self._rank))
                 for spare in kept.spares
                 if spare.pool == case.pool and spare.queue in above and cost > spare.milli
@@ -103,10 +102,22 @@ class Facts:
             None,
         )
 
-    def _precedes(self, kept: Reservation, own: Reservation) -> bool:
-        """Return whether a reservation is for a job that stands before a gang which keeps what it gave up."""
-        job = self.state.work.jobs.get(kept.job_id)
-        return job is not None and precedes(self.state, job, own, self._rank)
+    def _before(self, job: Job, every: Iterable[Reservation]) -> Iterator[Reservation]:
+        """Yield the reservations of jobs before a job that has one: those after its own are of jobs behind it.
+
+        Two kinds of jobs are not behind it: those for which others make room, too, and those that stand before a gang,
+        if what is kept for the job is what it gave up as a gang.
+        """
+        own, jobs = None, self.state.work.jobs
+        for kept in every:
+            other = jobs.get(kept.job_id)
+            if kept.job_id == job.id:
+                own = own or kept
+            elif own is None or (other is not None and self._stands_before(other, own)):
+                yield kept
+
+    def _stands_before(self, other: Job, own: Reservation) -> bool:
+        return precedes(self.state, other, own, self._rank) if own.is_given_up else has_room(other)
 
     def _yields(self, kept: Reservation, job: Job) -> bool:
         """Return whether a reservation is for a job that comes after another one for which room is kept, too: if a

@@ -98,6 +98,7 @@ class Reservations:
     def begin(self, booked: Sequence[Reservation], given_up: Sequence[Reservation]) -> None:
         """Keep what is booked, and what gangs gave up that start again, and nothing else."""
         self._kept.every, self._firm = [*booked, *given_up], bool(given_up)
+        self._kept.jobs = {kept.job_id for kept in self._kept.every}
 
     def add(self, reservations: Sequence[Reservation]) -> None:
         """Add reservations after the others."""

@@ -120,16 +120,6 @@ def _reservation(job: Job, settings: Settings, tasks: Iterable[Task], node: Node
     return replace(reservation_of(job, needs, node, kept, (), ENDLESS), is_given_up=True)
 
 
-def given_up_place(job: Job, kept: Sequence[Reservation]) -> int | None:
-    """Return the place among reservations of what a gang gave up; None if nothing is kept for a job as such a gang.
-
-    Reservations after it were made for jobs that wait for the gang, so that they keep nothing from it.
-    """
-    if job.spec.tasks == 1 or not job.launches:
-        return None
-    return next((i for i, each in enumerate(kept) if each.is_given_up and each.job_id == job.id), None)
-
-
 def precedes(state: State, job: Job, kept: Reservation, rank: Callable[[Job], tuple[int, ...]]) -> bool:
     """Return whether a job stands before the gang for which something is kept, and so may take it.
 

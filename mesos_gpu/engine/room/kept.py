@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 
 
@@ -12,18 +12,21 @@ class Kept:
     Attributes:
         every: Reservations in the order in which they were made; another list if some have changed.
         left: Capacity by node, without its reservations; of nodes that were asked for.
+        jobs: Jobs that have reservations.
     """
 
     def __init__(self) -> None:
         """Begin without reservations."""
         self.every: list[Reservation] = []
         self.left: dict[AgentId, NodeCapacity] = {}
+        self.jobs = set[JobId]()
         self._on: dict[AgentId | None, list[Reservation]] = {}
         self._of: list[Reservation] = self.every  # the list that `_on` is of
 
     def add(self, reservations: Sequence[Reservation]) -> None:
         """Add reservations after the others."""
         on = self._by_node()
+        self.jobs.update(kept.job_id for kept in reservations)
         self._of = self.every = [*self.every, *reservations]
         for kept in reservations:
             on.setdefault(kept.agent_id, []).append(kept)

@@ -115,6 +115,23 @@ def test_job_starts_in_a_small_cluster_exactly_if_it_fits(seeds: range, kind: st
 
 #: Clusters in which a job once waited for ever: it starts after the end of others.
 FOUND: Final = {
+    "idle card beside a limit that jobs behind it wait for": Drawn(
+        ("r1", "r0", "r1", "r0", "r0"), (4, 1, 3, 1, 5),
+        (
+            (Work("j0", "small", gpus=2, preemptible=False), 0),
+            (Work("j1", "small", milli=500, priority=2, user="bob"), 0),
+            (Work("j2", "default", priority=1), 0),
+            (Work("j3", "small", milli=500, priority=2, preemptible=False), 1),
+            (Work("j4", "small"), 2),
+            (Work("j5", "default", user="bob"), 2),
+            (Work("j6", "small", priority=2), 2),
+            (Work("j7", "default", milli=250, user="bob"), 3),
+            (Work("j8", "default", milli=500), 4),
+            (Work("j9", "default", gpus=3, priority=1), 4),
+        ),
+        Work("job", "small", gpus=2, tasks=2, priority=3, user="bob"),
+        names={"small": 8},
+    ),
     "share of a victim beside a limit": Drawn(
         ("r0",), (3,),
         ((Work("j0", "small", milli=250), 0), (Work("j1", "small", gpus=2), 0)),

@@ -153,6 +153,18 @@ def test_rest_of_a_limit_that_is_kept_is_named(
     assert barriers(tree_world(LAB), *beside)[0].wait_of(job_of(name="first")) is None, "its own"
 
 
+@pytest.mark.parametrize(("behind", "waits"), [(True, False), (False, True)])
+def test_reservation_of_a_job_behind_does_not_keep_a_limit_from_it(behind: bool, waits: bool) -> None:
+    world = tree_world(LAB)
+    for name in ("first", "other"):
+        world.state.work.jobs[JobId(name)] = job_of(name=name)
+    own, other = kept_for("first", replace(HALF, milli=3000)), kept_for("other", HALF)
+    known, _ = barriers(world, *((own, other) if behind else (other, own)))
+    assert known.wait_of(job_of(name="third")) is not None
+    assert (known.wait_of(job_of(name="first")) is not None) is waits, "also after one of its kind"
+    assert known.wait_of(job_of(name="third")) is not None
+
+
 @pytest.mark.parametrize(
     ("mine", "priority", "sequence", "room", "waits"),
     [
