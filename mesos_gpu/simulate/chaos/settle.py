@@ -295,7 +295,7 @@ def _run_out(world: World) -> None:
         if not left:
             break
         if queue is not None and len(waiting) < _MOST_SMALL:
-            _submit_small(world, queue)
+            _submit_small(world, queue, left[0].charged_to)
         go_on(world, end=True)
     else:
         job = left[0]
@@ -325,10 +325,14 @@ def _queue_without_guarantee(world: World) -> str | None:
     return None
 
 
-def _submit_small(world: World, queue: str) -> None:
+def _submit_small(world: World, queue: str, user: str) -> None:
+    """Submit a job of low priority and one GPU for the user of a job that waits.
+
+    The jobs of a user who has used less would rightly come before it, for hours.
+    """
     job_id = world.new_id("s")
     world.mesos.facts[job_id] = Facts()
-    spec = JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9, queue=queue)
+    spec = JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-_HIGH, queue=queue, user=user)
     world.inbox.append(
         ev.JobSubmitted(job_id, replace(spec, preemptible=bool(world.state.quota.queues.version)))
     )
