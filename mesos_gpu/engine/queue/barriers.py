@@ -64,6 +64,8 @@ class Barriers:
         self._facts = Facts(state, held, now, attained, standing, kept, aging_step_s)
         self.lending = self._facts.lending
         self._state, self._held, self._kept, self._tree = state, held, kept, held.tree
+        self._of_all = [each for each in IN_ALL_POOLS if each.concerns(held.tree)]
+        self._of_one = [each for each in IN_ONE_POOL if each.concerns(held.tree)]
         self._known: dict[Hashable, Wait | None] = {}
         self._known_at: tuple[int, Sequence[Reservation]] = -1, ()
         self._rules: dict[Hashable, Wait | None] = {}
@@ -74,7 +76,7 @@ class Barriers:
     def _in_all(self, job: Job) -> Iterator[Reason[Case]]:
         """Yield what blocks a job in all pools."""
         case = Case(self._facts, job)
-        return chain.from_iterable(each.decide(case) for each in IN_ALL_POOLS)
+        return chain.from_iterable(each.decide(case) for each in self._of_all)
 
     def _beside_booked(self, job: Job) -> Iterator[Reason[Case]]:
         """Yield what blocks a job everywhere but on what is booked for it."""
@@ -84,7 +86,7 @@ class Barriers:
     def _in_one(self, job: Job, pool: str, kept: Sequence[Reservation]) -> Iterator[Reason[Case]]:
         """Yield what blocks a job in a pool beside reservations."""
         case = Case(self._facts, job, pool, kept)
-        return chain.from_iterable(each.decide(case) for each in IN_ONE_POOL)
+        return chain.from_iterable(each.decide(case) for each in self._of_one)
 
     # --- what blocks a job now
 

@@ -262,6 +262,11 @@ class BudgetDeniesSeat(Reason[PaidCase]):
     stage: Stage = Stage.BUDGET
 
     @classmethod
+    def concerns(cls, tree: Tree) -> bool:
+        """Look for a budget and a guarantee."""
+        return tree.has_budgets and tree.is_guaranteed
+
+    @classmethod
     def decide(cls, case: PaidCase) -> Iterator[Self]:
         """Look for an empty budget if the job needs a seat."""
         if case.lacks_seat:
@@ -293,6 +298,11 @@ class BudgetSpent(Reason[PaidCase]):
     is_over: bool = False
     demand: Demand | None = None
     stage: Stage = Stage.BUDGET
+
+    @classmethod
+    def concerns(cls, tree: Tree) -> bool:
+        """Look for a budget."""
+        return tree.has_budgets
 
     @classmethod
     def decide(cls, case: PaidCase) -> Iterator[Self]:

@@ -32,7 +32,7 @@ from mesos_gpu.policy.admission.reasons import ClassLeftQueue, NoSeat, QueueOnHo
 from mesos_gpu.policy.calendar.local_times import shown
 from mesos_gpu.policy.capacity.node import Reservation, Spare
 from mesos_gpu.policy.room.reservation import ends_by
-from mesos_gpu.policy.tenancy.tree import Bound, lineage
+from mesos_gpu.policy.tenancy.tree import Bound, Tree, lineage
 
 
 class Facts:
@@ -260,9 +260,14 @@ class NoPool(Reason[Case]):
     stage: Stage = Stage.POOL
 
     @classmethod
+    def concerns(cls, tree: Tree) -> bool:
+        """Look for pools."""
+        return bool(tree.document.pools)
+
+    @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:
         """Ask for the pools that the job may use."""
-        if case.tree.document.pools and not case.facts.held.pools_of(case.job):
+        if not case.facts.held.pools_of(case.job):
             queue = case.spec.queue
             known = class_of(case.tree, case.spec.job_class)
             yield cls(queue=queue, pools=case.tree.pools_of(queue), job_class=known)
@@ -373,6 +378,11 @@ class NotLent(Reason[Case]):
     kept: int
     cost: int
     stage: Stage = Stage.GUARANTEE
+
+    @classmethod
+    def concerns(cls, tree: Tree) -> bool:
+        """Look for lend limits."""
+        return bool(tree.lenders)
 
     @classmethod
     def decide(cls, case: Case) -> Iterator[Self]:

@@ -42,6 +42,11 @@ class Reason(ABC, Generic[C_contra]):
     until: float | None = None
 
     @classmethod
+    def concerns(cls, tree: Tree) -> bool:
+        """Return whether the reason may block any job under a document."""
+        return True
+
+    @classmethod
     @abstractmethod
     def decide(cls, case: C_contra) -> Iterator[Self]:
         """Yield each way in which the reason blocks a job; nothing if it does not block it."""
@@ -163,6 +168,11 @@ class NoSeat(Reason[QueueCase]):
 
     never: str
     stage: Stage = Stage.GUARANTEE
+
+    @classmethod
+    def concerns(cls, tree: Tree) -> bool:
+        """Look for a guarantee."""
+        return tree.is_guaranteed
 
     @classmethod
     def decide(cls, case: QueueCase) -> Iterator[Self]:
