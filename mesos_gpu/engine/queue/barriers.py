@@ -194,8 +194,8 @@ class Barriers:
 
     def bounds(self, job: Job) -> Sequence[Bound]:
         """The limits of GPUs that hold for a job: of its queue, and of those above it."""
-        bounds = self._tree.bounds.get(self._held.queue_of(job), ())
-        return bounds if bounds and job.spec.gpu_milli_in_all else ()
+        every = self._tree.bounds
+        return every.get(self._held.queue_of(job), ()) if every and job.spec.gpu_milli_in_all else ()
 
     def bounds_in(self, job: Job, pool: str) -> list[Bound]:
         """Return the limits of GPUs that hold for a job in a pool; what other queues lend is a limit of all queues."""
