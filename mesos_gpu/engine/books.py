@@ -128,13 +128,13 @@ def waits(job: Job | None) -> JobSpec | None:
 
 def asked(spec: JobSpec) -> Amounts:
     """What all tasks of a job ask for, in thousandths of GPUs."""
-    cpus_milli, mem_mib = cpus_and_memory(spec)
+    cpus_milli, mem_mib = cpus_and_memory(spec.cpus, spec.mem_mib)
     return spec.gpu_milli_in_all, cpus_milli * spec.tasks, mem_mib * spec.tasks
 
 
-def cpus_and_memory(spec: JobSpec) -> tuple[int, int]:
+def cpus_and_memory(cpus: float, mem_mib: float) -> tuple[int, int]:
     """What one task asks for beside GPUs: thousandths of CPUs, and MiB."""
-    return round(spec.cpus * 1000), round(spec.mem_mib)
+    return round(cpus * 1000), round(mem_mib)
 
 
 def _add(sums: dict[Any, Amounts], key: Any, amounts: Amounts, sign: int) -> None:

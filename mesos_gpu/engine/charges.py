@@ -9,6 +9,7 @@ are kept with the state from match to match, and follow its changes.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from mesos_gpu.engine.books import cpus_and_memory
 from mesos_gpu.engine.indexes.charges import Charges
@@ -67,7 +68,8 @@ def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge
         return None
     old, node = known.of_task.get(task_id), state.cluster.nodes.get(task.agent_id)
     pool = old[1].pool if old else pool_of_node(known.tree, node)
-    counted, granted = state.work.counted_milli(task, job), granted_milli(state, task, job)
+    counted = state.work.counted_milli(task, job)
+    granted = counted if task.share is None else granted_milli(state, task, job)
     charge = charged_with(known, job, pool, node, task.gpus, counted, granted)
     if known.are_by_model and task.charge is not None and not _is_known(node, task.gpus):
         charge = replace(charge, pool=task.charge.pool, milli=task.charge.milli, rate=task.charge.rate)
@@ -117,7 +119,14 @@ def charged_with(
     cost = cost_of_granted(document, node, gpus, asked, counted)
     use = cost if granted == counted else cost_of_granted(document, node, gpus, asked, granted)
     rate = charged(use, charge_percent(document, job.spec.job_class))
-    return Charge(charges.queue_of(job), job.charged_to, pool, cost, rate, *cpus_and_memory(job.spec))
+    amounts = job.spec.cpus, job.spec.mem_mib
+    return _charge(charges.queue_of(job), job.charged_to, pool, cost, rate, *amounts)
+
+
+@lru_cache(maxsize=4096)
+def _charge(queue: str, user: str, pool: str, milli: int, rate: int, cpus: float, mem_mib: float) -> Charge:
+    """Return the charge that tasks which are alike have in common."""
+    return Charge(queue, user, pool, milli, rate, *cpus_and_memory(cpus, mem_mib))
 
 
 def pool_of_node(tree: Tree, node: Node | None) -> str:

@@ -45,16 +45,17 @@ class Sums:
         after = self.members[job_id] = before + sign
         if not after:
             del self.members[job_id]
-        job = bool(after) - bool(before)
+        job, milli, user, pool = bool(after) - bool(before), sign * charge.milli, charge.user, charge.pool
+        amounts, users, jobs = self.amounts, self.users, self.jobs
         self._add_own(charge, sign)
         for path in up(charge.queue):
-            if charge.milli:
-                self.amounts[path, charge.pool] += sign * charge.milli
-                self.users[path, ALL] += sign * charge.milli
-                self.users[path, charge.user] += sign * charge.milli
+            if milli:
+                amounts[path, pool] += milli
+                users[path, ALL] += milli
+                users[path, user] += milli
             if job:
-                self.jobs[path, ALL] += job
-                self.jobs[path, charge.user] += job
+                jobs[path, ALL] += job
+                jobs[path, user] += job
 
     def amount(self, queue: str, pool: str) -> int:
         """Return what a queue holds of a pool, with all that is below it, in thousandths of cost."""

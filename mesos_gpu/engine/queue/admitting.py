@@ -1,9 +1,9 @@
 """What a document of queues says of a job before it is queued: what it gives it, and whether it could ever start."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.charges import tree_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -14,9 +14,9 @@ from mesos_gpu.model.jobs.constraint import HOST
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT
 from mesos_gpu.policy.admission.limits import (
-    as_given,
     faults,
     faults_together,
+    given_to,
     queue_of_app,
     scopes_of,
     too_many_submitted,
@@ -50,7 +50,7 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
     if tree.is_flat and spec.job_class is not None:
         why = f"there is no class {spec.job_class}: no document of queues was applied"
         raise NotAccepted([("/class", why)], remedy="leave it out, or apply one: mesos-gpu queue apply FILE")
-    spec = as_given(tree, spec)
+    spec = changed(spec, **given_to(tree, spec))
     if tree.is_flat:
         return spec
     cost = _cheapest(state, tree, spec)
@@ -106,7 +106,8 @@ def of_app(tree: Tree, spec: JobSpec, app_id: str) -> JobSpec:
         spec: As the app has it.
         app_id: As /shop/web.
     """
-    return as_given(tree, replace(spec, queue=queue_of_app(tree, spec.queue, app_id)))
+    spec = changed(spec, queue=queue_of_app(tree, spec.queue, app_id))
+    return changed(spec, **given_to(tree, spec))
 
 
 def check_app(

@@ -68,8 +68,8 @@ class Facts:
 
     def bounds(self, job: Job) -> Sequence[Bound]:
         """Return the limits of GPUs of the queue of a job, and of those above it."""
-        bounds = self.tree.bounds.get(self.held.queue_of(job), ())
-        return bounds if bounds and job.spec.gpu_milli_in_all else ()
+        every = self.tree.bounds
+        return every.get(self.held.queue_of(job), ()) if every and job.spec.gpu_milli_in_all else ()
 
     def bounds_of(self, job: Job, pool: str) -> list[Bound]:
         """Return those of `bounds` that are of a pool."""

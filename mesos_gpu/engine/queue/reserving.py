@@ -248,8 +248,10 @@ class Reservations:
         if job is None or request is None:
             return
         charge = self._held.charge_of_take(take)
-        if charge is not None:
+        if charge is not None and self._below:
             self._count(job, charge)
+        if not self.every:
+            return
         ends_at = ends_by(job.spec, self._now)
         takes = [] if charge is None else [(path, charge.pool, charge.milli) for path in up(charge.queue)]
         self._kept.every = [

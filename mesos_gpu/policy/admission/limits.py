@@ -1,7 +1,8 @@
 """Limits of queues and users, and classes of jobs: what is refused, and what must wait. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
@@ -123,19 +124,19 @@ def charge_percent(document: QueueDocument, name: str | None) -> int:
     return next((each.charge_percent for each in document.classes if each.name == name), 100)
 
 
-def as_given(tree: Tree, spec: JobSpec) -> JobSpec:
-    """A request with what its class and its queue give to those that leave it open."""
-    queue, known = tree.queues.get(spec.queue), class_of(tree, spec.job_class)
-    given = queue.resolved if queue is not None else None
+def given_to(tree: Tree, spec: JobSpec) -> dict[str, Any]:
+    """Return what its class and its queue give to a request that leaves it open, by field."""
+    queue, known, given = tree.queues.get(spec.queue), class_of(tree, spec.job_class), dict[str, Any]()
+    of_queue = queue.resolved if queue is not None else None
     if known is not None and known.preemptible is not None:
-        spec = replace(spec, preemptible=known.preemptible)
+        given["preemptible"] = known.preemptible
     if spec.priority is None:
-        of_queue = given.default_priority if given is not None else None
-        own = known.priority if known is not None and known.priority is not None else of_queue
-        spec = replace(spec, priority=own or 0)
-    if spec.timeout_s is None and given is not None and given.default_timeout_s is not None:
-        spec = replace(spec, timeout_s=given.default_timeout_s)
-    return spec
+        default = of_queue.default_priority if of_queue is not None else None
+        own = known.priority if known is not None and known.priority is not None else default
+        given["priority"] = own or 0
+    if spec.timeout_s is None and of_queue is not None and of_queue.default_timeout_s is not None:
+        given["timeout_s"] = of_queue.default_timeout_s
+    return given
 
 
 def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fault]:
@@ -172,7 +173,7 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
         yield _without_pool(tree, spec, known)
     elif why := never_seated(tree, spec, cost_milli // spec.tasks):
         yield Fault("/preemptible", why)
-    bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
+    bounds = [bound for bound in tree.bounds.get(spec.queue, ()) if cost_milli > bound.milli]
     if pools and {*pools} <= {bound.pool for bound in bounds}:
         yield Fault("/gpus", _too_many(f"queue {bounds[0].path}", "limit_gpus", bounds[0].milli, cost_milli))
 
@@ -198,7 +199,7 @@ def faults_together(tree: Tree, spec: JobSpec, user: str, cost_milli: int, count
             yield Fault("/instances", why)
     pools = {*pools_for(tree, spec.queue, class_of(tree, spec.job_class), spec.gpu_model)}
     for path in lineage(spec.queue):
-        most_of = {each.pool: each.milli for each in tree.bounds[path] if each.path == path}
+        most_of = {each.pool: each.milli for each in tree.bounds.get(path, ()) if each.path == path}
         most = sum(most_of[pool] for pool in pools & most_of.keys())
         if pools <= most_of.keys() and count * cost_milli > most:
             why = _too_many(f"queue {path}", "limit_gpus", most, count * cost_milli, "together they ask")

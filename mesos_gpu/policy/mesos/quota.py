@@ -112,7 +112,7 @@ def _of_queues(
 
 def _limit(tree: Tree, pools: Mapping[str, Mapping[str, int]], queue: str) -> int | None:
     """The most GPUs that a queue may hold in all pools; None: it may hold all that there are."""
-    most = {bound.pool: bound.milli for bound in tree.bounds[queue]}
+    most = {bound.pool: bound.milli for bound in tree.bounds.get(queue, ())}
     there = {pool: sum(models.values()) for pool, models in pools.items()}
     may = {
         pool: min(most[pool] // _least_cost(tree.document, models), there[pool])

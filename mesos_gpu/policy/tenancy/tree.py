@@ -151,10 +151,11 @@ class Tree:
     @cached_property
     def bounds(self) -> Mapping[str, tuple[Bound, ...]]:
         """List what each queue and those above it may hold, its own first; what nothing limits is not named."""
-        return {
-            path: tuple(bound for above in lineage(path) for bound in _bounds(self.queues[above]))
+        every = (
+            (path, tuple(bound for above in lineage(path) for bound in _bounds(self.queues[above])))
             for path in self.queues
-        }
+        )
+        return {path: bounds for path, bounds in every if bounds}
 
     def has_hours(self, path: str) -> bool:
         """Whether figures of a queue, or of one above it, are others in other hours."""

@@ -19,7 +19,7 @@ KEY = ("q", (), None)
 
 
 def test_amounts_that_a_job_asks_for_are_those_of_all_its_tasks() -> None:
-    assert cpus_and_memory(SPEC) == (250, 100)
+    assert cpus_and_memory(SPEC.cpus, SPEC.mem_mib) == (250, 100)
     assert asked(SPEC) == (6000, 750, 300)
     assert waits(JOB) is SPEC
     assert waits(replace(JOB, state=JobState.RUNNING)) is None

@@ -24,10 +24,10 @@ from mesos_gpu.policy.admission.limits import (
     Fault,
     Scope,
     Wait,
-    as_given,
     class_of,
     faults,
     faults_together,
+    given_to,
     scopes_of,
     too_many_submitted,
 )
@@ -298,10 +298,10 @@ def test_job_that_waits_for_its_queue_says_why(
 
 def test_time_limit_of_a_queue_is_for_jobs_without_one() -> None:
     known = tree(QueueSpec(default_timeout_s=60.0, default_priority=3))
-    assert as_given(known, job(timeout_s=None, priority=None)) == job(timeout_s=60.0, priority=3)
-    assert as_given(known, job()) == job()
-    assert as_given(tree(), job(timeout_s=None, priority=None)) == job(timeout_s=None, priority=0)
-    assert as_given(known, job(queue="gone", timeout_s=None)) == job(queue="gone", timeout_s=None)
+    assert given_to(known, job(timeout_s=None, priority=None)) == {"timeout_s": 60.0, "priority": 3}
+    assert given_to(known, job()) == {}
+    assert given_to(tree(), job(timeout_s=None, priority=None)) == {"priority": 0}
+    assert given_to(known, job(queue="gone", timeout_s=None)) == {}
 
 
 def test_limits_of_a_queue_that_is_gone_are_those_of_its_user() -> None:

@@ -20,10 +20,10 @@ from mesos_gpu.model.tenancy import (
 from mesos_gpu.policy.admission.limits import (
     Lack,
     Scope,
-    as_given,
     charge_percent,
     faults,
     faults_together,
+    given_to,
     pools_for,
     queue_of_app,
     scopes_of,
@@ -137,15 +137,17 @@ def test_classes_and_queues_give_what_a_job_leaves_open() -> None:
     queues = {"ml": QueueSpec(default_priority=3, default_timeout_s=60.0)}
     known = Tree(QueueDocument(queues=queues, classes=CLASSES))
     open_job = spec(queue="ml", priority=None, timeout_s=None, preemptible=False)
-    given = as_given(known, open_job)
-    assert (given.priority, given.timeout_s, given.preemptible) == (3, 60.0, False)
-    given = as_given(known, spec(queue="ml", priority=None, job_class="batch", preemptible=False))
-    assert (given.priority, given.preemptible) == (-7, True)
-    given = as_given(known, spec(queue="ml", priority=None, job_class="plain", preemptible=False))
-    assert (given.priority, given.preemptible) == (3, False)
-    own = as_given(known, spec(queue="ml", priority=0, timeout_s=5.0, job_class="batch"))
-    assert (own.priority, own.timeout_s) == (0, 5.0)
-    assert as_given(known, spec(queue="none", priority=None)).priority == 0
+    assert given_to(known, open_job) == {"priority": 3, "timeout_s": 60.0}
+    given = given_to(
+        known, spec(queue="ml", priority=None, timeout_s=9.0, job_class="batch", preemptible=False)
+    )
+    assert given == {"preemptible": True, "priority": -7}
+    given = given_to(
+        known, spec(queue="ml", priority=None, timeout_s=9.0, job_class="plain", preemptible=False)
+    )
+    assert given == {"priority": 3}
+    assert "priority" not in given_to(known, spec(queue="ml", priority=0, timeout_s=5.0, job_class="batch"))
+    assert given_to(known, spec(queue="none", priority=None)) == {"priority": 0}
 
 
 @pytest.mark.parametrize("limits", [Limits(max_running=3), Limits(max_submitted=3), Limits(max_gpus=6)])

@@ -128,8 +128,6 @@ def test_bounds_of_a_queue_are_its_own_and_those_above_it_the_lowest_of_each_poo
     assert made.bounds == {
         "a": above,
         "a/b": (Bound("a/b", "p", 6), Bound("a/b", "q", 3), Bound("a/b", "r", 1), *above),
-        "c": (),
-        DEFAULT_QUEUE: (),
     }
 
 
