@@ -332,7 +332,9 @@ def _submit_small(world: World, queue: str, user: str) -> None:
     """
     job_id = world.new_id("s")
     world.mesos.facts[job_id] = Facts()
-    spec = JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-_HIGH, queue=queue, user=user or None)
+    spec = JobSpec(
+        job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-_HIGH, queue=queue, user=user or None
+    )
     world.inbox.append(
         ev.JobSubmitted(job_id, replace(spec, preemptible=bool(world.state.quota.queues.version)))
     )
