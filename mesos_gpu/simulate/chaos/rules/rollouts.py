@@ -54,7 +54,7 @@ class Instance:
     """An instance that has not ended, as the scheduler should see it.
 
     Attributes:
-        id: Its job.
+        id: Id of the job that the instance is.
         version: Version of the app, in seconds since the epoch.
         counts: Whether it was not given up; None if its agent was starting tasks when it became unreachable, so that it
             may only be slow.
@@ -123,7 +123,7 @@ def _was_starting_tasks(account: Account, job: Job, since: float) -> bool:
 
     Args:
         account: Account of all that the scheduler has heard and saved.
-        job: The instance.
+        job: Job of the instance.
         since: Time at which the agent became unreachable, in seconds since the epoch.
     """
     tasks = account.disk.tasks
