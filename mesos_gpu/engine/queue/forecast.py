@@ -41,14 +41,14 @@ def offered_of(state: State) -> Offered:
 
 
 class Coming(Protocol):
-    """Whom others make room for, as `engine.explain.coming.Coming`."""
+    """Room that ends of other jobs will make, as `engine.explain.coming.Coming`."""
 
     def of(self, backlog: Backlog, job: Job, /) -> RoomToCome | None:
-        """What is going to be made for a job; jobs are asked for in the order of the line."""
+        """Return the room that will be made for a job; jobs are asked for in the order of the line."""
 
 
 class Forecast:
-    """What is expected of the jobs that wait. Valid as long as the state does not change; it changes nothing itself."""
+    """Expected starts of the jobs that wait; valid as long as the state does not change, which it only reads."""
 
     def __init__(
         self,
@@ -60,20 +60,20 @@ class Forecast:
         *,
         until: JobId | None = None,
     ) -> None:
-        """Nothing is computed before it is asked for.
+        """Read the line of jobs; all else is computed when it is asked for.
 
         Args:
-            state: The engine's.
-            settings: The operator's.
+            state: State of the engine.
+            settings: Settings of the scheduler.
             now: Seconds since the epoch.
-            standing: As of `Backlog`.
-            coming: Whom others make room for; None: for nobody.
-            until: The job that ends `jobs`: who stands behind it changes nothing for it. None: all are in it.
+            standing: Shares of queues and capacity of pools, as for `Backlog`.
+            coming: Room that will be made for jobs, or None if it is not looked for.
+            until: Job that ends `jobs`, as jobs behind it change nothing for it, or None if all jobs are in `jobs`.
         """
         self._state, self._settings, self._now = state, settings, now
         self._standing, self._coming = standing, coming
         self.backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
-        self._blocked_until: JobId | None = None  # whoever stands before that job is blocked in `backlog`
+        self._blocked_until: JobId | None = None  # all jobs before that job are blocked in `backlog`
         self.jobs: list[Job] = []
         for job in self.backlog.jobs():
             self.jobs.append(job)
@@ -84,7 +84,10 @@ class Forecast:
         self._behind = {job_id: members.startable(array) for job_id, array in last.items()}
 
     def stands_for(self, job_id: JobId) -> int:
-        """How many tasks a job stands for in the line: the last draft of an array for those that are no jobs yet."""
+        """Return the number of tasks that a job stands for in the line.
+
+        The last draft of an array stands for all tasks of the array that have no job yet.
+        """
         return 1 + self._behind.get(job_id, 0)
 
     @cached_property
@@ -100,12 +103,12 @@ class Forecast:
         return next((i for i in indexes if self.jobs[i].id == job_id), None)
 
     def place_of(self, job_id: JobId) -> int | None:
-        """How many stand before a job; None: it does not wait."""
+        """Return the number of tasks before a job, or None if the job does not wait."""
         at = self._at(job_id)
         return None if at is None else self._places[at]
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:
-        """The first `most` pending jobs that somebody sees, in order."""
+        """Return the first `most` pending jobs that a caller may see, in their order."""
         kept = {reservation.job_id: _kept(reservation) for reservation in self.before(None)}
         seen = list(islice(((i, job) for i, job in enumerate(self.jobs) if sees(job)), most))
         estimates = self._estimates(min(seen[-1][0] + 1 if seen else 0, _MOST_ESTIMATED))
@@ -122,8 +125,10 @@ class Forecast:
         ]
 
     def reasons(self, most: int) -> Counter[str]:
-        """How many of the first `most` pending jobs wait for what: a word of `Stage`, or one of those above; the others
-        are counted as `UNASKED`. Call it first: it blocks jobs as it goes."""
+        """Count the first `most` pending jobs by what they wait for, and the others as `UNASKED`.
+
+        Keys are values of `Stage` or the constants of this module. Call it before other methods, as it blocks jobs.
+        """
         counts: Counter[str] = Counter()
         for job in self.jobs[:most]:
             counts[self._reason(job)] += 1
@@ -141,9 +146,9 @@ class Forecast:
         return ROOM if wait is None else wait.stage.value
 
     def before(self, job_id: JobId | None) -> list[Reservation]:
-        """What is kept for those that stand before a job; None: for all.
+        """Return the reservations for the jobs before a job, or for all jobs if `job_id` is None.
 
-        Of those before a job it is also found for whom others make room.
+        Jobs that will end for the jobs before it are looked for, too.
         """
         at = None if job_id is None else self._at(job_id)
         self._block(
@@ -153,13 +158,14 @@ class Forecast:
         return self.backlog.reservations.every
 
     def _block(self, backlog: Backlog, jobs: Sequence[Job], coming: Coming | None) -> None:
-        """Keep what is kept for some jobs, in their order. Who ends for a job with a seat does not for those behind
-        it: of those that have one it is found for whom others make room.
+        """Reserve room for some jobs, in their order.
+
+        A job that will end for a job with a seat ends for no job behind it, so such ends are looked for first.
 
         Args:
-            backlog: Where it is kept.
-            jobs: The first jobs of the line.
-            coming: Whom others make room for; None: nobody asks.
+            backlog: Backlog that takes the reservations.
+            jobs: First jobs of the line.
+            coming: Room that will be made for jobs, or None if it is not looked for.
         """
         seated = self._state.quota.seats_given if coming is not None else {}
         for job in backlog.kept_for(jobs, seated):
@@ -170,8 +176,10 @@ class Forecast:
 
     @cached_property
     def learns(self) -> bool:
-        """Whether the end of anything that runs follows from how long others ran: it has no time limit. If not, an
-        estimate needs no second look at those before a job."""
+        """Whether a running job has no time limit, so that its end is estimated from how long other jobs ran.
+
+        If none has, an estimate needs no second look at the jobs before a job.
+        """
         running = (
             self._state.work.holding_job(self._state.work.tasks[task_id]) for task_id in self._state.work.live
         )

@@ -51,7 +51,7 @@ class Entry(NamedTuple, Generic[J]):
 
 
 class Holdings(Protocol):
-    """What queues hold."""
+    """Amounts that queues hold of pools."""
 
     @property
     def revision(self) -> int:
@@ -149,7 +149,7 @@ class Line(Generic[J]):
             heapreplace(heap, (now, i))
 
     def _key(self, path: str, leaf: "_Leaf[J] | None") -> Key:
-        """Where a queue stands among its siblings by its best leaf."""
+        """Return the place of a queue among its siblings by its best leaf."""
         if leaf is None:
             return _NOBODY
         _, cost_milli, rank, pool, since, goes = leaf.entries[leaf.at]
