@@ -14,6 +14,7 @@ from mesos_gpu.engine.gpus.role import is_of, waits_for_role
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Pace
+from mesos_gpu.engine.preemption.preempting import keep_rooms
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.held import Held
@@ -22,6 +23,7 @@ from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.jobs.why import Stage, Why
@@ -82,13 +84,18 @@ def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past
     ]
     level = _level_of(job, neighbours)
 
-    def answer_on(part: Sequence[NodeCapacity]) -> Why:
+    def answer_on(part: Sequence[NodeCapacity], queue: QueueView = queue) -> Why:
         apart = _Apart(job, neighbours) if job.spec.tasks > 1 and neighbours.key(job) is not None else None
         made = explain(job, request, part, queue=queue, now=now, apart=apart, level=level)
         return made if apart is None or apart.is_proven else _with_words(made, _NOT_FOUND)
 
     pools = [] if queue.limit else _pools_for(state, backlog, job, nodes)
-    answer = answer_on(pools[0] if pools else nodes)
+    if not queue.limit and job.spec.booking is not None:
+        booked = backlog.booked_for(job, {node.agent_id: node for node in nodes})
+        rule = backlog.barriers.rule_against(job)
+        if rule is not None and all(node.stage for node in answer_on([*booked.values()]).nodes):
+            queue = replace(queue, limit=rule.words, stage=rule.stage)
+    answer = answer_on(pools[0] if pools else nodes, queue)
     # What fits in all pools together may fit in none of them.
     if len(pools) > 1 and answer.tasks_fit == job.spec.tasks:
         answer = max(map(answer_on, pools[1:]), key=lambda each: each.tasks_fit or 0)
@@ -285,6 +292,7 @@ def _queue_view(
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]], Backlog]:
     coming = Coming(state, settings, now)
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming, until=job.id)
+    keep_rooms(Turn(state, settings, now), forecast.backlog)
     forecast.before(job.id)
     barriers = forecast.backlog.barriers
     wait = barriers.wait_of(job)
