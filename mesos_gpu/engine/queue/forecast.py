@@ -153,13 +153,13 @@ class Forecast:
         return self.backlog.reservations
 
     def _block(self, backlog: Backlog, jobs: Sequence[Job], coming: Coming | None) -> None:
-        """Keep what is kept for some jobs, in their order. Who ends for a job with a seat does not for those behind
-        it: of those that have one it is found for whom others make room.
+        """Reserve for jobs in their order, after a look for room that is made for those with seats: a running job ends
+        for one of them only.
 
         Args:
-            backlog: Where it is kept.
-            jobs: The first jobs of the line.
-            coming: Whom others make room for; None: nobody asks.
+            backlog: Backlog that gets the reservations.
+            jobs: First jobs of the line.
+            coming: Search for room that is made for jobs, or None to leave it out.
         """
         seated = self._state.quota.seats_given if coming is not None else {}
         for job in backlog.kept_for(jobs, seated):

@@ -51,7 +51,7 @@ class Entry(NamedTuple, Generic[J]):
 
 
 class Holdings(Protocol):
-    """What queues hold."""
+    """Amounts that queues hold."""
 
     @property
     def revision(self) -> int:
