@@ -195,10 +195,10 @@ class State:
         self.gpus.set_task(task)
         if old is None or old.state is not task.state or task.job_id is not None or task.covers is not None:
             self.cluster.touched.add(task.agent_id)  # a report of a node monitor changes no room
-        charges = self.quota.charges
-        if charges is not None and (old is None or charges.differ(old, task)):
+        charges, ended = self.quota.charges, task.ended
+        if charges is not None and (ended or old is None or charges.differ(old, task)):
             self.quota.uncharged.add(task.id)
-        if task.ended:
+        if ended:
             self.apps.forget_results(task.id)
 
     def holder(self, gpu_id: GpuId) -> Task | None:

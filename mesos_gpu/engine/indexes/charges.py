@@ -82,10 +82,10 @@ class Sums:
         )
 
 
-#: Fields of a job and of a task that its charge depends on, beside whether the job waits.
+#: Fields of a job and of a task that its charge depends on, beside whether the job waits and the task has ended.
 _CHARGED_BY: Final = {
     Job: attrgetter("spec", "owner", "launches", "task_id"),
-    Task: attrgetter("ended", "job_id", "launch", "agent_id", "gpus", "share", "resize", "charge"),
+    Task: attrgetter("job_id", "launch", "agent_id", "gpus", "share", "resize", "charge"),
 }
 
 
@@ -105,6 +105,7 @@ class Charges:
         limits: GPU limits of queues that the operator's command line names.
         of_task: Job and charge of each task.
         sums: Sums of these charges.
+        are_by_model: Whether charges depend on the models of the GPUs of nodes, which become known late.
     """
 
     document: QueueDocument
@@ -112,6 +113,7 @@ class Charges:
     limits: Mapping[str, int]
     of_task: dict[TaskId, tuple[JobId, Charge]] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)
+    are_by_model: bool = field(init=False)
 
     def put(self, task_id: TaskId, entry: tuple[JobId, Charge] | None) -> None:
         """Replace the job and charge of a task; None removes them."""
@@ -124,13 +126,13 @@ class Charges:
             if entry is not None:
                 self.sums.add(*entry)
 
-    @property
-    def are_by_model(self) -> bool:
-        """Whether charges depend on the GPUs of nodes, whose models become known late."""
-        return bool(self.document.pools or self.document.gpu_cost)
+    def __post_init__(self) -> None:
+        """Note whether charges depend on the models of GPUs."""
+        self.are_by_model = bool(self.document.pools or self.document.gpu_cost)
 
     def differ(self, old: Job | Task, new: Job | Task) -> bool:
-        """Return whether charges may be others after a change of a task, or of a job that waits as before."""
+        """Return whether charges may be others after a change: of a task that has not ended, or of a job that waits as
+        before."""
         charged_by = _CHARGED_BY[type(new)]
         return self.are_by_model or charged_by(old) != charged_by(new)
 
