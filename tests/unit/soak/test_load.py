@@ -20,12 +20,10 @@ def test_soak_load_sends_requests_about_one_host_in_turn() -> None:
     answers, said = threading.Event(), list[str]()
 
     class Slow:
-        def drain_node(self, node: str, *_: object, **__: object) -> None:
-            assert answers.wait(60)
-            said.append(f"drain {node}")
-
-        def undrain_node(self, node: str, **_: object) -> None:
-            said.append(f"undrain {node}")
+        def call(self, verb: str, path: str, *_: object, **__: object) -> dict[str, list[object]]:
+            assert verb == "DELETE" or answers.wait(60)
+            said.append(f"{verb} {path}")
+            return {"nodes": []}
 
     def ask(do: Callable[[Any], object]) -> object:
         return do(Slow())
@@ -47,4 +45,4 @@ def test_soak_load_sends_requests_about_one_host_in_turn() -> None:
     load.close()
     (excuse,) = load.excuses
     assert excuse.begin <= excuse.end < math.inf
-    assert (said, load.troubles) == (["drain a1", "undrain a1"], [])
+    assert (said, load.troubles) == ([f"{verb} /v1/nodes/a1/drain" for verb in ("POST", "DELETE")], [])
