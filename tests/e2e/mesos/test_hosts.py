@@ -92,7 +92,7 @@ def test_master_that_others_do_not_hear_is_followed_by_another(stack: Stack, cli
     others = [each.ip for each in (*stack.cluster.masters, *stack.cluster.agents) if each is not first]
     host_of(first).cut(others)
     try:
-        poll("another leads all agents", lambda: another_leads(stack, first), 120)
+        poll("another leads all agents", lambda: another_leads(stack, first), 120, 0.5)
     finally:
         host_of(first).heal()
     wait_until("it ends, to be started anew", lambda: not first.running)
