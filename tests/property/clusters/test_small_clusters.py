@@ -109,8 +109,8 @@ def test_job_starts_in_a_small_cluster_exactly_if_it_fits(seeds: range, kind: st
             raise AssertionError(f"{kind}, seed {seed}: {error}; {made}") from error
         started += at_once
         later += after
-    assert started >= len(seeds) // 6
-    assert later >= len(seeds) // 40 or kind == "behind"
+    assert started >= len(seeds) // 12
+    assert later >= len(seeds) // 100 or kind == "behind"
 
 
 #: Clusters in which a job once waited for ever: it starts after the end of others.
