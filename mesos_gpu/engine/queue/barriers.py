@@ -256,14 +256,16 @@ class Barriers:
     def spares_beside(self, job: Job, agents: Sequence[AgentId]) -> tuple[Spare, ...] | None:
         """Return what the limits of a job leave to others if it still had its ended tasks.
 
-        None if its limits, the lend limits of other queues, or what its queue is guaranteed in the pools of these tasks
-        never let it have them again.
+        None if it may not use the pools of these tasks any more, or if limits, lend limits of other queues, or what its
+        queue is guaranteed there never let it have them again.
 
         Args:
             job: Job whose other tasks are being ended.
             agents: Agent of each ended task.
         """
         held, tasks = self._held, Counter(map(self._held.pool_of, agents))
+        if not tasks.keys() <= {*held.pools.every(job)}:
+            return None
         if any(self._beyond_in(job, p) or not self.lending.ever_leaves_room(job, p) for p in tasks):
             return None
         if not could_be_seated(
