@@ -11,6 +11,7 @@ from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.nodes import Ends, Learn, Nodes, Offered
+from mesos_gpu.engine.queue.reasons import Facts
 from mesos_gpu.engine.queue.reserving import Reservations
 from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.room.given_up import given_up
@@ -95,15 +96,8 @@ class Backlog:
             Ends(state, now, learn),
             reading=reading,
         )
-        self.barriers = Barriers(
-            state,
-            self.held,
-            now,
-            self.attained,
-            standing,
-            kept,
-            settings.queue.aging_step_s,
-        )
+        aging_step_s = settings.queue.aging_step_s
+        self.barriers = Barriers(Facts(state, self.held, now, self.attained, standing, kept, aging_step_s))
         self.reservations = Reservations(
             state,
             settings,

@@ -6,12 +6,8 @@ The entries of the list are in `mesos_gpu.engine.queue.reasons`.
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import chain
-from math import inf
 
 from mesos_gpu.engine.indexes.leaves import ruled_as
-from mesos_gpu.engine.queue.held import Held
-from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.queue.reasons import (
     BESIDE_BOOKED,
     IN_ALL_POOLS,
@@ -21,8 +17,6 @@ from mesos_gpu.engine.queue.reasons import (
     NotLent,
     PoolLimit,
 )
-from mesos_gpu.engine.room.kept import Kept
-from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
@@ -40,32 +34,12 @@ class Barriers:
         lending: Lend limits of queues.
     """
 
-    def __init__(
-        self,
-        state: State,
-        held: Held,
-        now: float,
-        attained: Attained,
-        standing: Standing | None,
-        kept: Kept,
-        aging_step_s: float = inf,
-    ) -> None:
-        """Decide nothing yet.
-
-        Args:
-            state: State of the engine.
-            held: Holdings of queues and users, kept up to date by the ledger of the match.
-            now: Seconds since the epoch.
-            attained: Order of queues by attained service.
-            standing: Capacity of pools; None if it is unknown, and lend limits keep nothing.
-            kept: Reservations of the match.
-            aging_step_s: Seconds of wait that are worth one step of priority.
-        """
-        self._facts = Facts(state, held, now, attained, standing, kept, aging_step_s)
-        self.lending = self._facts.lending
-        self._state, self._held, self._kept, self._tree = state, held, kept, held.tree
-        self._of_all = [each for each in IN_ALL_POOLS if each.concerns(held.tree)]
-        self._of_one = [each for each in IN_ONE_POOL if each.concerns(held.tree)]
+    def __init__(self, facts: Facts) -> None:
+        """Decide nothing yet. `facts` are kept up to date by the ledger of the match."""
+        self._facts, self.lending = facts, facts.lending
+        self._state, self._held, self._kept, self._tree = facts.state, facts.held, facts.kept, facts.tree
+        self._of_all = [each for each in IN_ALL_POOLS if each.concerns(facts.tree)]
+        self._of_one = [each for each in IN_ONE_POOL if each.concerns(facts.tree)]
         self._known: dict[Hashable, Wait | None] = {}
         self._known_at: tuple[int, Sequence[Reservation]] = -1, ()
         self._rules: dict[Hashable, Wait | None] = {}

@@ -8,7 +8,7 @@ running work would have to end. Hours are no entry: they are another tree at ano
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Final, Self
 
 from mesos_gpu.engine.calendar.booked import booking_called
@@ -57,9 +57,19 @@ class Facts:
         attained: Attained,
         standing: Standing | None,
         kept: Kept,
-        aging_step_s: float,
+        aging_step_s: float = inf,
     ) -> None:
-        """Store the arguments, as of `Barriers`."""
+        """Store the arguments.
+
+        Args:
+            state: State of the engine.
+            held: Holdings of queues and users, kept up to date by the ledger of the match.
+            now: Seconds since the epoch.
+            attained: Order of queues by attained service.
+            standing: Capacity of pools; None if it is unknown, and lend limits keep nothing.
+            kept: Reservations of the match.
+            aging_step_s: Seconds of wait that are worth one step of priority.
+        """
         self.state, self.held, self.now, self.attained, self.kept = state, held, now, attained, kept
         self.tree, self.budgets = held.tree, Budgets(state, now)
         self.lending = Lending(state, held, None if standing is None else standing.amount)

@@ -28,7 +28,7 @@ def given_up(
     now: float,
     rule_against: Callable[[Job], Wait | None],
     request_of: Callable[[Job], Request],
-    spares_of: Callable[[Job, Sequence[AgentId]], tuple[Spare, ...] | None] | None,
+    spares_of: Callable[[Job, Sequence[AgentId]], tuple[Spare, ...] | None],
     capacity: Callable[[Node], NodeCapacity],
 ) -> list[Reservation]:
     """Return what is kept of nodes for gangs that start again.
@@ -40,7 +40,7 @@ def given_up(
         rule_against: Rule of its queue or class that keeps a gang from starting; None if it may start.
         request_of: Request of each task of a gang.
         spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these,
-            or None if limits or guarantees never let the gang have them again; None if there are no limits.
+            or None if limits or guarantees never let the gang have them again.
         capacity: Capacity of a node now.
     """
     kept: list[Reservation] = []
@@ -59,13 +59,10 @@ def given_up(
         for task in members:
             if task.ended:
                 by_agent.setdefault(task.agent_id, []).append(task)
-        if spares_of is not None:
-            spares = spares_of(job, [task.agent_id for task in members if task.ended])
-            if spares is None:
-                continue
-            kept.append(
-                Reservation(job.id, job.spec.queue, NOTHING, ENDLESS, spares=spares, is_given_up=True)
-            )
+        spares = spares_of(job, [task.agent_id for task in members if task.ended])
+        if spares is None:
+            continue
+        kept.append(Reservation(job.id, job.spec.queue, NOTHING, ENDLESS, spares=spares, is_given_up=True))
         for agent_id, tasks in by_agent.items():
             node = state.cluster.nodes.get(agent_id)
             if node is not None and node.lost_at is None:

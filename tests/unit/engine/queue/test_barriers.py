@@ -11,6 +11,7 @@ from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.reasons import Facts
 from mesos_gpu.engine.room.kept import Kept
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -76,7 +77,7 @@ def barriers(
         known.sums.amounts[name, "default"] = milli
     kept = Kept()
     kept.add(beside)
-    return Barriers(world.state, known, NOW, Attained(world.state, NOW), standing, kept), known
+    return Barriers(Facts(world.state, known, NOW, Attained(world.state, NOW), standing, kept)), known
 
 
 def pooled() -> World:
