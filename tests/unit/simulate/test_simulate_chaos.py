@@ -137,6 +137,28 @@ FOUND = {
             Act("go on", 0, 1), Act("drain", 0, 4657818), Act("change hours", 4379727, 12053368),
         ],
     ),
+    "a gang starts again whose queue uses another pool now": (
+        1181052855,
+        [
+            Act("while", 10146767, 3221962), Act("while", 15883405, 16104907), Act("while", 8486324, 11923412),
+            Act("while", 1804030, 1005985), Act("offer", 5480990, 6613517, "a2.example"),
+            Act("while", 10392488, 2927310), Act("progress", 2354080, 6992649, "a2.example"),
+            Act("restart", 11614477, 2773760), Act("while", 3135128, 9802819), Act("while", 8427494, 2754352),
+            Act("progress", 13215343, 10681997, "a2.example"), Act("while", 3967888, 6331374),
+            Act("while", 5934284, 11681306), Act("submit to queue", 3643373, 11640915, "j69"),
+            Act("deliver", 16083317, 4395993, "a2.example TASK_RUNNING False"), Act("while", 6396272, 4409451),
+            Act("while", 3143741, 853855), Act("while", 4362931, 13668642), Act("while", 617191, 14327458),
+            Act("offer", 11138984, 482760, "a2.example"), Act("while", 10715024, 792753),
+            Act("while", 253182, 13048801), Act("while", 5880970, 4552017),
+            Act("deliver", 10190092, 8619490, "a2.example TASK_RUNNING False"),
+            Act("change hours", 6306980, 1842787), Act("while", 9856844, 7690337),
+            Act("while", 10145269, 2252572), Act("while", 1678583, 5207214), Act("while", 9656952, 15926317),
+            Act("while", 12752690, 12914875), Act("submit", 8645182, 12100662, "j101"),
+            Act("while", 662566, 5460046), Act("while", 13822458, 13268772), Act("while", 1752532, 7278670),
+            Act("while", 13078954, 13019498), Act("change hours", 5645501, 16422116),
+            Act("while", 14954040, 7590737),
+        ],
+    ),
 }  # fmt: skip
 
 
