@@ -188,7 +188,8 @@ def test_port_that_another_process_shares_leads_to_the_job_alone(stack: Stack, c
         assert f"of uid {uid}, listens at port {port}" in ran.stderr.readline()
         let_listen(stack, job)
         wait_until("the job listens, too", lambda: "job" in answers_of(here, 20))
-        assert set(answers_of(here, 40)) == {"job", "refused"}
+        # "refused" only if the squatter got the connections to all addresses of the host
+        assert set(answers_of(here, 40)) <= {"job", "refused"}
         assert squatter.heard.count("connected\n") > 1, "it has some of the connections"
         assert squatter.requests == []
     client.kill(job)

@@ -32,14 +32,16 @@ EACH_ISOLATION = ("linux", pytest.param("posix", marks=pytest.mark.long))
 #: An agent that has lost its master repeats an update after 10 s, then 20, then 40 (src/slave/constants.hpp).
 EVENT_S = 90.0
 
-#: An executor on the v1 API: says that its tasks run, and comes back after a restart of its agent. Beside it
-#: runs a process that shares neither environment nor session with it, for as many seconds as its argument says.
+#: An executor on the v1 API: says that its tasks run, and comes back after a restart of its agent. An agent refuses an
+#: update while the executor is not subscribed; the lock makes sure that the next subscription carries such an update.
+#: Beside it runs a process that shares neither environment nor session with it, for as many seconds as its argument
+#: says.
 EXECUTOR = """
-import base64, http.client, json, os, subprocess, sys, threading, time, uuid
+import base64, contextlib, http.client, json, os, subprocess, sys, threading, time, uuid
 subprocess.Popen(["env", "-i", "setsid", "sleep", sys.argv[1]])
 ids = {"framework_id": {"value": os.environ["MESOS_FRAMEWORK_ID"]},
        "executor_id": {"value": os.environ["MESOS_EXECUTOR_ID"]}}
-tasks, updates = {}, {}
+tasks, updates, lock = {}, {}, threading.Lock()
 
 def call(path, message):
     connection = http.client.HTTPConnection(os.environ["MESOS_AGENT_ENDPOINT"])
@@ -51,8 +53,9 @@ def update(task_id, state, **more):
     uid = base64.b64encode(uuid.uuid4().bytes).decode()
     status = {"task_id": task_id, "state": state, "uuid": uid, "source": "SOURCE_EXECUTOR",
               "executor_id": ids["executor_id"], "timestamp": time.time(), **more}
-    updates[uid] = {"status": status}
-    call("/executor", {**ids, "type": "UPDATE", "update": {"status": status}})
+    with lock, contextlib.suppress(OSError, http.client.HTTPException):
+        updates[uid] = {"status": status}
+        call("/executor", {**ids, "type": "UPDATE", "update": {"status": status}})
 
 def launch(task):
     update(task["task_id"], "TASK_RUNNING", message=os.environ.get("FLAVOUR", ""))
@@ -64,9 +67,10 @@ def kill(task_id):
 
 while True:
     try:
-        subscribe = {"unacknowledged_tasks": list(tasks.values()),
-                     "unacknowledged_updates": list(updates.values())}
-        stream = call("/executor", {**ids, "type": "SUBSCRIBE", "subscribe": subscribe})
+        with lock:
+            subscribe = {"unacknowledged_tasks": list(tasks.values()),
+                         "unacknowledged_updates": list(updates.values())}
+            stream = call("/executor", {**ids, "type": "SUBSCRIBE", "subscribe": subscribe})
         while length := stream.readline():
             event = json.loads(stream.read(int(length)))
             if event["type"] == "LAUNCH":
