@@ -1,6 +1,7 @@
 """What a change of the tree of queues would do, as others see it. Amounts are thousandths of cost."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.why import RoomToCome
@@ -52,6 +53,32 @@ class PlannedReclaim:
     room: RoomToCome
 
 
+class PlannedKind(Enum):
+    """Kind of work that a change of the queues blocks."""
+
+    JOB = "job"
+    APP = "app"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """Work that may start now, and that a change would let wait or refuse.
+
+    Attributes:
+        kind: Kind of the work.
+        name: Id of a pending job or of an app, or a command as users write it.
+        queue: Path of the queue of the work.
+        reason: Reason for which the job would wait, or for which the command or an instance of the app would be
+            refused.
+    """
+
+    kind: PlannedKind
+    name: str
+    queue: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
     """What a change would do.
@@ -60,8 +87,10 @@ class QueuePlan:
         queues: All queues, by path and pool.
         borrowers: Running jobs that would no longer be within a guarantee.
         reclaims: Who would be stopped for whom, if those for whom no room is left gave back what they hold at once.
+        blocks: Work that may start now and would wait or be refused.
     """
 
     queues: tuple[PlannedQueue, ...]
     borrowers: tuple[JobId, ...]
     reclaims: tuple[PlannedReclaim, ...] = ()
+    blocks: tuple[PlannedBlock, ...] = ()

@@ -7,7 +7,7 @@ reads, checks, writes and shows them goes through `QUEUE_FIELDS`, `LIMIT_FIELDS`
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -485,6 +485,11 @@ class QueueDocument:
     history_percent: int = 0
     overbook: bool = False
     reclaim_at: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the document says nothing: it then has the effect of no document."""
+        return replace(self, version=0, at=0.0, by="", comment="", reclaim_at=None) == NO_QUEUES
 
 
 NO_QUEUES: Final = QueueDocument()

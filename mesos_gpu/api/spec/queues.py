@@ -16,6 +16,7 @@ from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model import tenancy
 from mesos_gpu.model.jobs.fields import NAME, QUEUE, Constraints, Field, Kind, entry
+from mesos_gpu.model.queue_plan import PlannedKind
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     CLASS_FIELDS,
@@ -262,20 +263,28 @@ class PlannedReclaim(TypedDict):
     givers: list[QueueGiver]
 
 
+class PlannedBlock(TypedDict):
+    """Work that may start now, and that a change would let wait or refuse. `name`: id of a job or an app, or a command;
+    `reason`: reason for which it would wait or be refused."""
+
+    kind: Annotated[str, one_of(*PlannedKind)]
+    name: str
+    queue: str
+    reason: str
+
+
 class QueueChanges(TypedDict):
     """What a change would do. `borrowers`: running jobs that would no longer be within a guarantee."""
 
     queues: list[PlannedQueue]
     borrowers: list[str]
     reclaims: list[PlannedReclaim]
+    blocks: list[PlannedBlock]
 
 
-class QueuesPlan(TypedDict):
+class QueuesPlan(QueueChanges):
     """What a tree would change, were it the next version."""
 
-    queues: list[PlannedQueue]
-    borrowers: list[str]
-    reclaims: list[PlannedReclaim]
     warnings: list[str]
 
 

@@ -70,9 +70,10 @@ class Documents(Generic[D]):
         return json_answer({"versions": listed})
 
     async def version(self, request: Request) -> Response:
-        """GET …/versions/{version}."""
+        """GET …/versions/{version}; version 0 is the document before the first one."""
         text = str(request.path_params["version"])
-        kept = await result_of(self._scheduler.read(lambda view: dict(self._kind.kept(view))))
+        none = {0: self._kind.none}
+        kept = await result_of(self._scheduler.read(lambda view: none | dict(self._kind.kept(view))))
         wanted = kept.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 17 else None
         if wanted is None:
             raise NotFound(f"there is no version {text}", remedy=f"list them with: {self._kind.listing}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from mesos_gpu.cli.types import (
     COMPUTE_CAPABILITY,
@@ -132,12 +133,14 @@ def _sent(field: Field, value: Any) -> Any:
 
 @contextmanager
 def by_options() -> Iterator[None]:
-    """Name what is wrong with a request as options, which made it; the interface names fields."""
+    """Name the options of a command in a refusal of its request; the interface names fields. A problem of an option
+    that was not given names none."""
     from mesos_gpu.cli.client import Refused
 
     try:
         yield
     except Refused as error:
+        error.what = _in_flags(error.what)
         error.problems = tuple(
             {
                 "path": _flag(each["path"]),
@@ -154,11 +157,17 @@ _NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key o
 
 
 def _flag(path: str) -> str:
-    """The option that a place of the request is from, with what it has there: /volumes/0 is --volume, its first."""
+    """Return the option of a field of the request with the number of its item: /volumes/0 is --volume 1.
+
+    Empty if the option was not given.
+    """
     field, slash, rest = path.removeprefix("/").partition("/")
     flag = _FLAGS.get(field)
     if flag is None:
         return path
+    source = click.get_current_context().get_parameter_source(_PREFIX + field)
+    if source is ParameterSource.DEFAULT:
+        return ""
     return f"{flag} {int(rest) + 1 if rest.isdecimal() else rest}" if slash else flag
 
 

@@ -77,7 +77,11 @@ def _show_below(path: str, shown: "Shown", as_json: bool) -> None:
 @yes_option
 @click.option("--overbook", is_flag=True, help="Even if more is guaranteed than there is: it is scaled then.")
 @reclaim_option
-@click.option("--dry-run", is_flag=True, help="Change nothing: say who would gain, and who would give back.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the changes, and what would wait or be refused; change nothing.",
+)
 @json_option
 @api_command
 def apply(
@@ -145,15 +149,14 @@ def versions(app: App, asked: "Asked[Shown, Shown]") -> None:
 
 
 @click.command()
-@click.argument("version", type=click.IntRange(1))
+@click.argument("version", type=click.IntRange(0))
 @yes_option
 @reclaim_option
 @json_option
 @api_command
 def rollback(app: App, version: int, yes: bool, reclaim_after: float | None, as_json: bool) -> None:
-    """Let the tree be what an earlier version said.
-
-    That is a new version with the old one's words.
+    """Restore an earlier version of the tree, as a new version. Version 0 has no queues: all jobs then wait in one
+    line, as before the first document.
     """
     documents = _documents(app)
     latest = documents.latest()

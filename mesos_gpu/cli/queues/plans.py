@@ -1,6 +1,6 @@
 """What a change of the tree of queues would do, for people."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -73,6 +73,20 @@ def show(plan: Mapping[str, Any]) -> None:
         output.line(f"For job {each['job_id']} of queue {each['queue']} would be stopped, {when}: {givers}")
     if len(plan["reclaims"]) > _MOST_NAMED:
         output.line(f"and others for {counted(len(plan['reclaims']) - _MOST_NAMED, 'more job')}")
+    _show_blocks(plan["blocks"])
+
+
+def _show_blocks(blocks: Sequence[Mapping[str, str]]) -> None:
+    """Print the work that would wait or be refused, jobs and apps before commands."""
+    if not blocks:
+        return
+    click.echo()
+    output.line("Would wait or be refused:")
+    for each in blocks[:_MOST_NAMED]:
+        kind = "" if each["kind"] == "command" else f"{each['kind']} "
+        output.line(f"  {kind}{each['name']}: {each['reason']}")
+    if len(blocks) > _MOST_NAMED:
+        output.line(f"  and {len(blocks) - _MOST_NAMED} more (--json)")
 
 
 def _giver(giver: Mapping[str, Any]) -> str:

@@ -48,7 +48,9 @@ class Refused(MesosGpuError):
 
     def __str__(self) -> str:
         reasons = [p["reason"] for p in self.problems]
-        places = [placed(self.line_of, p["path"], p["reason"]) for p in self.problems]
+        places = [
+            placed(self.line_of, p["path"], p["reason"]) if p["path"] else p["reason"] for p in self.problems
+        ]
         if reasons == [self.what]:
             lines = places  # nothing is said twice
         elif reasons and "; ".join(reasons) == self.what:

@@ -108,7 +108,7 @@ def check_change(state: State, settings: Settings, now: float, made: Plan) -> No
     old, wrong = {app.id: app for app in state.apps.catalog.root.all_apps()}, list[tuple[str, str]]()
     check_apps(settings, old.values(), made.target.all_apps())
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
-        job = _job_of(action.app, now)
+        job = instance_of(action.app, now)
         if isinstance(job, str):
             raise BadConfiguration(f"{action.app.id}: {job}", remedy="mend the app's definition")
         wrong += check_app(state, settings, action.app, old.get(action.app.id), job)
@@ -299,7 +299,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
     if wait_s > 0:
         turn.state.apps.changed_apps.add(app.id)
         return f"waits {wait_s:.0f} s before its next launch: instances failed"
-    spec = _job_of(app, target.version)
+    spec = instance_of(app, target.version)
     if isinstance(spec, str):
         return spec  # an earlier version of this program let it in
     for _ in range(todo.launch):
@@ -307,7 +307,8 @@ def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
     return todo.waiting
 
 
-def _job_of(app: App, version: float) -> JobSpec | str:
+def instance_of(app: App, version: float) -> JobSpec | str:
+    """Return what an instance of an app runs, or why it cannot be run, in words."""
     return job_of(app, gpu_options(app), version=stamp(version))
 
 

@@ -1,11 +1,15 @@
-"""Who would be stopped for whom under another tree of queues: it is tried on a copy of the state."""
+"""Effects of another tree of queues on jobs, apps and commands, found on a copy of the state."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from mesos_gpu.engine.apps.deploying import instance_of
+from mesos_gpu.engine.charges import tree_of
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.journal import STATES
+from mesos_gpu.engine.queue.admitting import admitted, check_app, of_app
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
@@ -13,40 +17,91 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.errors import NotAccepted, TooMuch
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job, JobSpec
 from mesos_gpu.model.jobs.why import RoomToCome
-from mesos_gpu.model.queue_plan import PlannedReclaim
+from mesos_gpu.model.queue_plan import PlannedBlock, PlannedKind, PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument
 
 _MOST_LOOKED_AT: Final = 1000  # jobs of the line: it is done on the engine's thread
 
 
-def reclaims_of(
-    state: State, settings: Settings, document: QueueDocument, now: float
-) -> tuple[PlannedReclaim, ...]:
-    """Room that would be made for jobs that wait, if a document were the next version and those for whom it leaves no
-    room gave back what they hold at once.
+class Trial:
+    """Copy of the state in which a document of queues is the next version, and all jobs without room in it give back
+    what they hold at once."""
 
-    Args:
-        state: The engine's; it stays as it is.
-        settings: The operator's.
-        document: The next version.
-        now: Seconds since the epoch.
-    """
-    trial = STATES.duplicate(state)
-    trial.put(replace(document, version=state.quota.queues.version + 1, at=now, reclaim_at=now))
-    for job in state.work.jobs.values():
-        if job.spared_until > now:
-            trial.put(replace(job, spared_until=now))
-    standing = standing_of(trial, settings, now)
-    backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
-    seating = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated)
-    trial.quota.seats_given = seating.given
-    coming = Coming(trial, settings, now)
-    forecast = Forecast(trial, settings, now, standing, coming)
-    rooms = [(job, coming.of(forecast.backlog, job)) for job in islice(forecast.jobs, _MOST_LOOKED_AT)]
-    first: dict[RoomToCome, Job] = {}  # others have room beside it
-    for job, room in rooms:
-        if room is not None:
-            first.setdefault(room, job)
-    return tuple(PlannedReclaim(job.id, job.spec.queue, room) for room, job in first.items())
+    def __init__(self, state: State, settings: Settings, document: QueueDocument, now: float) -> None:
+        """Copy the state, which stays as it is.
+
+        Args:
+            state: State of the engine.
+            settings: Settings of the scheduler.
+            document: Document that is the next version in the copy.
+            now: Seconds since the epoch.
+        """
+        self._state, self._settings, self._now = state, settings, now
+        self._trial = trial = STATES.duplicate(state)
+        trial.put(replace(document, version=state.quota.queues.version + 1, at=now, reclaim_at=now))
+        for job in state.work.jobs.values():
+            if job.spared_until > now:
+                trial.put(replace(job, spared_until=now))
+        standing = standing_of(trial, settings, now)
+        backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
+        trial.quota.seats_given = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated).given
+        self._coming = Coming(trial, settings, now)
+        self._forecast = Forecast(trial, settings, now, standing, self._coming)
+
+    def blocks(self) -> tuple[PlannedBlock, ...]:
+        """Return the pending jobs, the apps and the commands that may start now, and would not in the copy."""
+        return (*self._blocked_jobs(), *self._blocked_apps(), *self._refused_commands())
+
+    def _blocked_jobs(self) -> Iterator[PlannedBlock]:
+        standing = standing_of(self._state, self._settings, self._now)
+        before = Forecast(self._state, self._settings, self._now, standing).backlog.barriers
+        after = self._forecast.backlog.barriers
+        for job in islice(self._forecast.jobs, _MOST_LOOKED_AT):
+            wait = after.wait_of(job)
+            if wait is not None and before.wait_of(job) is None:
+                yield PlannedBlock(PlannedKind.JOB, job.id, job.spec.queue, wait.words)
+
+    def _blocked_apps(self) -> Iterator[PlannedBlock]:
+        for app in self._state.apps.catalog.root.all_apps():
+            spec = instance_of(app, self._now)
+            if not app.instances or isinstance(spec, str):
+                continue
+            before = {*check_app(self._state, self._settings, app, None, spec)}
+            wrong = [
+                each for each in check_app(self._trial, self._settings, app, None, spec) if each not in before
+            ]
+            if wrong:
+                queue = of_app(tree_of(self._trial, self._settings), spec, app.id).queue
+                yield PlannedBlock(PlannedKind.APP, app.id, queue, "; ".join(why for _, why in wrong))
+
+    def _refused_commands(self) -> Iterator[PlannedBlock]:
+        tree = tree_of(self._trial, self._settings)
+        for leaf in tree.leaves():
+            spec = JobSpec("job", command="true", gpus=1, queue=leaf.path)
+            reason = _refusal(self._trial, self._settings, spec)
+            known = leaf.path in tree_of(self._state, self._settings).queues
+            if reason and not (known and _refusal(self._state, self._settings, spec)):
+                named = "" if leaf.path == DEFAULT_QUEUE else f" --queue {leaf.path}"
+                yield PlannedBlock(PlannedKind.COMMAND, f"mesos-gpu run{named} --gpus 1", leaf.path, reason)
+
+    def reclaims(self) -> tuple[PlannedReclaim, ...]:
+        """Return the room that would be made for jobs that wait, each with the first of these jobs."""
+        jobs = islice(self._forecast.jobs, _MOST_LOOKED_AT)
+        rooms = [(job, self._coming.of(self._forecast.backlog, job)) for job in jobs]
+        first: dict[RoomToCome, Job] = {}  # others have room beside it
+        for job, room in rooms:
+            if room is not None:
+                first.setdefault(room, job)
+        return tuple(PlannedReclaim(job.id, job.spec.queue, room) for room, job in first.items())
+
+
+def _refusal(state: State, settings: Settings, spec: JobSpec) -> str:
+    """Return why a job of an unknown user would be refused, in words; "" if it would be accepted."""
+    try:
+        admitted(state, settings, spec, "")
+    except (NotAccepted, TooMuch) as error:
+        return error.what
+    return ""

@@ -22,5 +22,5 @@ class HoursNow:
 
     @cached_property
     def tree(self) -> Tree:
-        """Tree of the queues, which is flat while nobody has written a document."""
-        return Tree(self.span.document, is_flat=not self.written.version)
+        """Tree of the queues, which is flat while the document is empty."""
+        return Tree(self.span.document)

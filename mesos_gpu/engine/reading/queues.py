@@ -8,7 +8,7 @@ from mesos_gpu.engine.bookings.documents import beside_bookings, refuse_unusable
 from mesos_gpu.engine.calendar.booked import booking_called
 from mesos_gpu.engine.explain import shares
 from mesos_gpu.engine.explain.queue_why import queue_why
-from mesos_gpu.engine.explain.trial import reclaims_of
+from mesos_gpu.engine.explain.trial import Trial
 from mesos_gpu.engine.queue.budgets import all_periods, all_standing
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.tenancy import accounts
@@ -68,8 +68,9 @@ def hours_of(view: View, document: QueueDocument) -> tuple[Span, Span | None]:
 
 def plan_queues(view: View, document: QueueDocument) -> QueuePlan:
     """Return what would change if a document were the next version."""
-    reclaims = reclaims_of(view.state, view.settings, document, view.now)
-    return replace(planned(view.state, document, view.now), reclaims=reclaims)
+    trial = Trial(view.state, view.settings, document, view.now)
+    plan = planned(view.state, document, view.now)
+    return replace(plan, reclaims=trial.reclaims(), blocks=trial.blocks())
 
 
 def budget_standings(view: View) -> Sequence[Standing]:

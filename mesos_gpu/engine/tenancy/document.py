@@ -96,6 +96,8 @@ def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -
         Conflict: Names them.
     """
     homeless: dict[str, list[JobId]] = {}
+    if document.is_empty:
+        return
     leaves, before = leaves_of(document, settings.queue.queue_limits), _leaves_before(state, settings)
     waiting = [(array.id, array.spec.queue) for array in state.work.arrays.values() if array.left]
     live = [(job.id, job.spec.queue) for job in state.work.jobs.values() if not job.state.ended]
@@ -122,4 +124,5 @@ def leaves_of(document: QueueDocument, named: Mapping[str, int]) -> Collection[s
 
 def _leaves_before(state: State, settings: Settings) -> Collection[str] | None:
     """The queues that take jobs now; None: all names do."""
-    return leaves_of(state.quota.queues, settings.queue.queue_limits) if state.quota.queues.version else None
+    queues = state.quota.queues
+    return None if queues.is_empty else leaves_of(queues, settings.queue.queue_limits)

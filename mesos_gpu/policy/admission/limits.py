@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
@@ -21,6 +22,7 @@ from mesos_gpu.policy.accounts.budget import paid_by
 from mesos_gpu.policy.tenancy.cells import could_hold, whole_cells
 from mesos_gpu.policy.tenancy.tree import Queue, Tree, lineage
 
+_MAX_NAMED_QUEUES: Final = 3
 Count = Callable[[str, str], int]  # of a queue with all below it, and of a user, `EVERYBODY` being one
 
 
@@ -165,7 +167,9 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
     if cost_milli and spec.timeout_s is None:
         safe = [key[0] for key, budget in paid_by(tree, spec.queue, user) if budget.safe]
         if safe:
-            why = f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit"
+            why = (
+                f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit: set timeout_s"
+            )
             yield Fault("/timeout_s", why)
     known = class_of(tree, spec.job_class)
     pools = pools_for(tree, spec.queue, known, spec.gpu_model)
@@ -305,7 +309,7 @@ def _too_many(whose: str, limit: str, most_milli: int, asked_milli: int, who: st
 
 
 def _too_long(whose: str, longest_s: float, asked_s: float | None) -> str:
-    asked = "has no time limit" if asked_s is None else f"asks for {asked_s:g} s"
+    asked = "has no time limit: set timeout_s" if asked_s is None else f"asks for {asked_s:g} s"
     return f"max_timeout_s of {whose} is {longest_s:g}, and it {asked}"
 
 
@@ -336,13 +340,15 @@ def never_seated(tree: Tree, spec: JobSpec, milli: int) -> str:
     if queue is None or not needs_seat(tree, spec):
         return ""
     pools = {*pools_for(tree, spec.queue, class_of(tree, spec.job_class), spec.gpu_model)}
+    wants = [(pool, milli) for pool in sorted(pools)]
     if not (owed := _owed_to(tree, queue)) & pools:
         those = f" of pool {' or '.join(sorted(pools))}, which it may use" if owed and pools else ""
-        return f"it is not preemptible, and queue {queue.path} is guaranteed nothing{those}{_how_else(queue, spec)}"
-    if could_be_seated(tree, spec, [(pool, milli) for pool in sorted(pools)]):
+        why = f"queue {queue.path} has no guarantee{those}"
+    elif not could_be_seated(tree, spec, wants):
+        why = f"the guarantee of queue {queue.path} has no room for it even when all of that is free"
+    else:
         return ""
-    why = f"what queue {queue.path} is guaranteed has no room for it even when it is all free"
-    return f"it is not preemptible, and {why}{_how_else(queue, spec)}"
+    return f"{why}, and only preemptible jobs start without one: {_how_else(tree, queue, spec, wants)}"
 
 
 def could_be_seated(tree: Tree, spec: JobSpec, wants: Sequence[tuple[str, int]]) -> bool:
@@ -357,11 +363,14 @@ def could_be_seated(tree: Tree, spec: JobSpec, wants: Sequence[tuple[str, int]])
 
 
 def needs_seat(tree: Tree, spec: JobSpec) -> bool:
-    """Return whether a job may hold nothing but what a queue is guaranteed."""
+    """Return whether a job may hold nothing but what a queue is guaranteed.
+
+    Jobs of a queue that the document does not have start as they do without a document.
+    """
     if spec.preemptible or not spec.gpus or not tree.is_guaranteed or spec.booking is not None:
         return False
     queue = tree.queues.get(spec.queue)
-    if queue is None:
+    if queue is None or not tree.is_written(queue.path):
         return False
     return spec.timeout_s is None or spec.timeout_s + spec.kill_grace_s > queue.resolved.borrow_for_s
 
@@ -372,10 +381,16 @@ def _owed_to(tree: Tree, queue: Queue) -> set[str]:
     return {pool for guarantee in above for pool, owed in guarantee.items() if owed.milli}
 
 
-def _how_else(queue: Queue, spec: JobSpec) -> str:
-    most_s = queue.resolved.borrow_for_s - spec.kill_grace_s
-    end = f", or with a time limit of at most {most_s:g} s (borrow_for_s)" if most_s > 0 else ""
-    return f", so it could never start: ask for it as preemptible{end}"
+def _how_else(tree: Tree, queue: Queue, spec: JobSpec, wants: Sequence[tuple[str, int]]) -> str:
+    """Return how a job could start that never gets a part of a guarantee of its queue, in words."""
+    ways, most_s = ["make it preemptible"], queue.resolved.borrow_for_s - spec.kill_grace_s
+    if most_s > 0:
+        ways.append(f"give it a time limit of at most {most_s:g} s (borrow_for_s)")
+    cells = whole_cells(tree)
+    others = (leaf.path for leaf in tree.leaves() if could_hold(cells, leaf.path, wants, spec.tasks))
+    if known := ", ".join(islice(others, _MAX_NAMED_QUEUES)):
+        ways.append(f"use a queue whose guarantee has room for it, as {known}")
+    return ", or ".join(ways)
 
 
 def max_gpus_milli(limits: Limits) -> int | None:

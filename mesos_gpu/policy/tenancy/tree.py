@@ -1,7 +1,7 @@
 """The tree that a document describes: parents, leaves, what is inherited, and where two queues meet. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -83,17 +83,30 @@ class Tree:
 
     Attributes:
         document: Document of the queues.
-        is_flat: Whether there is no written document yet. Then all jobs wait in one leaf, by priority, and a job may
-            name any queue: the name counts for the limits of the command line only.
+        named: Top queues of the scheduler's command line; the document's queues of these names replace them.
     """
 
     document: QueueDocument
-    is_flat: bool = False
+    named: Mapping[str, QueueSpec] = field(default_factory=dict)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether the document is empty.
+
+        All jobs then wait in one leaf, by priority, and a job may name any queue: the name counts for the limits of the
+        command line only.
+        """
+        return self.document.is_empty
 
     @cached_property
     def specs(self) -> Mapping[str, QueueSpec]:
         """What is written of each queue."""
-        return {DEFAULT_QUEUE: _FLAT_SPEC if self.is_flat else QueueSpec(), **self.document.queues}
+        default = _FLAT_SPEC if self.is_flat else QueueSpec()
+        return {DEFAULT_QUEUE: default, **self.named, **self.document.queues}
+
+    def is_written(self, path: str) -> bool:
+        """Return whether the document has a queue; the queue of jobs that name none exists without being written."""
+        return path in self.document.queues
 
     @cached_property
     def queues(self) -> Mapping[str, Queue]:
@@ -183,7 +196,7 @@ class Tree:
 
     def beside(self, named: Mapping[str, QueueSpec]) -> "Tree":
         """Return the tree with top queues that its document lacks."""
-        return Tree(replace(self.document, queues={**named, **self.document.queues}), self.is_flat)
+        return Tree(self.document, named)
 
     def leaves(self) -> Iterator[Queue]:
         """The queues that take jobs."""

@@ -336,5 +336,5 @@ def _submit_small(world: World, queue: str, user: str) -> None:
         job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-_HIGH, queue=queue, user=user or None
     )
     world.inbox.append(
-        ev.JobSubmitted(job_id, replace(spec, preemptible=bool(world.state.quota.queues.version)))
+        ev.JobSubmitted(job_id, replace(spec, preemptible=not world.state.quota.queues.is_empty))
     )

@@ -43,8 +43,9 @@ def test_an_instance_that_could_never_start_is_refused_with_all_that_is_wrong(ri
     assert details(wrong) == {
         "/a/b/gpu/job_class": ["there is no class night; there are none"],
         "/a/b/gpu/preemptible": [
-            "it is not preemptible, and what queue research/vision is guaranteed has no room for it even when it is "
-            "all free, so it could never start: ask for it as preemptible"
+            "the guarantee of queue research/vision has no room for it even when all of that is free, and only "
+            "preemptible jobs start without one: make it preemptible, or use a queue whose guarantee has room for it, "
+            "as production"
         ],
         "/a/b/gpus": ["max_gpus_per_job of queue research/vision is 2 GPUs, and it asks for 4 GPUs"],
     }

@@ -240,7 +240,12 @@ def test_queue_refusal_reasons_are_said_once_or_listed(rig: CliRig, file: Path) 
     assert one.splitlines()[0] == "Error: --queue: there is no queue b; there are a, default"
     several = failed(call("run", "--queue", "a", "--gpus", "2", "--", "true"), 65).splitlines()
     assert several[0] == "Error: refused for 2 reasons"
-    assert [line.split(":")[0] for line in several[1:]] == ["  --gpus", "  --timeout", "To fix"]
+    assert [line.split(":")[0] for line in several[1:]] == [
+        "  --gpus",
+        "  max_timeout_s of queue a is 60, and it has no time limit",
+        "To fix",
+    ]
+    assert several[2].endswith("limit: set --timeout")
 
 
 def test_a_dry_run_tells_what_would_change_and_changes_nothing(rig: CliRig, file: Path) -> None:

@@ -39,7 +39,7 @@ def test_refused_request_prints_every_problem(rest: FakeRest) -> None:
             }
         },
     )
-    got = call("run", "x")
+    got = call("run", "--cpus", "1", "--user", "root", "x")
     assert got.exit_code == 65
     assert got.stderr == (
         "Error: the job is not valid\n  --cpus: must be positive, got -1\n  --user: is root\nTo fix: mend it\n"

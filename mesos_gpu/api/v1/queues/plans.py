@@ -12,6 +12,10 @@ def shown(plan: QueuePlan) -> dict[str, Any]:
         "queues": [_queue(each) for each in plan.queues],
         "borrowers": list(plan.borrowers),
         "reclaims": [_reclaim(each) for each in plan.reclaims],
+        "blocks": [
+            {"kind": each.kind.value, "name": each.name, "queue": each.queue, "reason": each.reason}
+            for each in plan.blocks
+        ],
     }
 
 

@@ -84,7 +84,7 @@ def _has_room(
 def _is_left(account: Account, mine: Booking, beside: list[Booking]) -> None:
     document = in_force(account.written, mine.begins)
     pool = mine.spec.pool
-    if not document.version or mine.spec.from_guarantee:
+    if document.is_empty or mine.spec.from_guarantee:
         return
     tops = sum(tree.owed(spec, pool) for path, spec in document.queues.items() if "/" not in path)
     free = tree.capacity(account, pool) - tops

@@ -20,7 +20,7 @@ _PLENTY = 10**9  # thousandths of cost times seconds: more than is used in an ep
 def pools_open(account: Account, job: Job) -> list[str]:
     """The pools in which the document lets a job start one day, whatever others do."""
     document = account.queues
-    if not document.version or not job.spec.gpu_milli_in_all:
+    if document.is_empty or not job.spec.gpu_milli_in_all:
         return tree.pools_for(document, job.spec)
     if not (_class_lets(account, job) and _budgets_let(account, job)):
         return []
@@ -61,7 +61,8 @@ def _lets_in(account: Account, job: Job, pool: str) -> bool:
     shapes = any(guarantee.shapes for spec in specs for guarantee in spec.guarantee_gpus.values())
     # Else what it is guaranteed may be less, or in pieces.
     sure = not shapes and not _is_scaled(account, pool)
-    return job.spec.preemptible or (sure and bool(specs) and cost <= tree.owed(specs[0], pool))
+    may_borrow = job.spec.preemptible or job.spec.queue not in document.queues
+    return may_borrow or (sure and bool(specs) and cost <= tree.owed(specs[0], pool))
 
 
 def _is_scaled(account: Account, pool: str) -> bool:
@@ -76,7 +77,7 @@ def _is_scaled(account: Account, pool: str) -> bool:
 def limited(account: Account, task: Task, job_id: JobId, now: float) -> None:
     """Check that no queue at or above a job's, and no user, holds more than it may, with what this task is to have."""
     document = account.queues
-    if not document.version:
+    if document.is_empty:
         return
     job, pool = account.disk.jobs[job_id], tree.pool_where(account, task)
     _in_its_pools(account, job, task, pool, now)
@@ -158,7 +159,7 @@ def resized(account: Account, task: Task, wanted: Resize, now: float) -> None:
     """Take in the share that a task is asked to have; check that limits leave room for a larger one."""
     before = 0 if task.job_id is None else tree.cost_of(account, task)
     account.asked[task.id] = wanted
-    if task.job_id is not None and tree.cost_of(account, task) > before and account.queues.version:
+    if task.job_id is not None and tree.cost_of(account, task) > before and not account.queues.is_empty:
         _within(account, account.disk.jobs[task.job_id], task, tree.pool_where(account, task), now)
         lent(account, task, task.job_id, now)
 
@@ -258,7 +259,7 @@ def _is_plain(account: Account, job: Job, now: float) -> bool:
     if any(each.stop is not Stop.NONE or each.limits != NO_LIMITS or each.users for each in above):
         return False
     is_ordered = tree.inherited(document, spec.queue, "order") is LineOrder.LAS
-    if is_ordered or tree.order_of(document, spec.queue) or (document.version and not above):
+    if is_ordered or tree.order_of(document, spec.queue) or (not document.is_empty and not above):
         return False
     return spec.preemptible or not any(each.guarantee_gpus for each in document.queues.values())
 

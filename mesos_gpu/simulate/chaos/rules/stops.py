@@ -37,7 +37,7 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
         job.priority < other.priority or _las(account, job, other, now)
     ):
         return True
-    if not document.version:
+    if document.is_empty:
         return job.priority < other.priority
     if _is_ahead(other, now):
         _is_owed_then(account, other)
@@ -229,7 +229,7 @@ def room_is_made(account: Account, takers: set[JobId], now: float) -> None:
             words = f"others end for {job.id}, and then {slots} of its {job.spec.tasks} tasks fit"
             raise Violation("every stop helps somebody", words, job.id)
         waits = job.state is JobState.PENDING and not _is_ahead(job, now)
-        if waits and len(takers) == 1 and account.queues.version and borrows(account, job):
+        if waits and len(takers) == 1 and not account.queues.is_empty and borrows(account, job):
             _stays_below(account, job, now)
 
 

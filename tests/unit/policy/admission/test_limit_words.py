@@ -62,9 +62,12 @@ def guaranteed(milli: int, pool: str = DEFAULT_POOL) -> QueueSpec:
     return QueueSpec(guarantee_gpus={pool: Guarantee(milli)}, borrow_for_s=60.0)
 
 
-UNSEATED = ": ask for it as preemptible, or with a time limit of at most 55 s (borrow_for_s)"
-NEVER = "it is not preemptible, and queue ml/a is guaranteed nothing"
-FULL = "it is not preemptible, and what queue ml/a is guaranteed has no room for it even when it is all free"
+UNSEATED = (
+    ", and only preemptible jobs start without one: make it preemptible, or give it a time limit of at most 55 s "
+    "(borrow_for_s)"
+)
+NEVER = "queue ml/a has no guarantee"
+FULL = "the guarantee of queue ml/a has no room for it even when all of that is free"
 
 REASONS: list[tuple[Tree, dict[str, Any], list[Fault]]] = [
     (tree(), {}, []),
@@ -82,7 +85,7 @@ REASONS: list[tuple[Tree, dict[str, Any], list[Fault]]] = [
         tree(), {"job_class": "batch", "queue": "ops", "timeout_s": None},
         [
             Fault("/class", "class batch is for queues ml/*, dev, not for ops"),
-            Fault("/timeout_s", "max_timeout_s of class batch is 100, and it has no time limit"),
+            Fault("/timeout_s", "max_timeout_s of class batch is 100, and it has no time limit: set timeout_s"),
         ],
     ),
     (
@@ -107,11 +110,11 @@ REASONS: list[tuple[Tree, dict[str, Any], list[Fault]]] = [
     (limited(max_submitted=0), {}, []),
     (
         tree(QueueSpec(budget=Budget(9, safe=True)), QueueSpec(budget=Budget(9, safe=True))), {"timeout_s": None},
-        [Fault("/timeout_s", "the budget of queue ml/a is safe: it starts only jobs with a time limit")],
+        [Fault("/timeout_s", "the budget of queue ml/a is safe: it starts only jobs with a time limit: set timeout_s")],
     ),
     (
         tree(QueueSpec(budget=Budget(9)), QueueSpec(budget=Budget(9, safe=True))), {"timeout_s": None},
-        [Fault("/timeout_s", "the budget of queue ml is safe: it starts only jobs with a time limit")],
+        [Fault("/timeout_s", "the budget of queue ml is safe: it starts only jobs with a time limit: set timeout_s")],
     ),
     (tree(QueueSpec(budget=Budget(9, safe=True))), {"timeout_s": None, "gpus": 0}, []),
     (tree(QueueSpec(budget=Budget(9, safe=True))), {}, []),
@@ -135,13 +138,13 @@ REASONS: list[tuple[Tree, dict[str, Any], list[Fault]]] = [
     (tree(QueueSpec(pools=(DEFAULT_POOL,), limit_gpus={DEFAULT_POOL: 2000})), {}, []),
     (
         tree(guaranteed(0), tasks_guarantee := guaranteed(1000)), {"preemptible": False, "kill_grace_s": 5.0},
-        [Fault("/preemptible", f"{FULL}, so it could never start{UNSEATED}")],
+        [Fault("/preemptible", f"{FULL}{UNSEATED}")],
     ),
     (tree(guaranteed(0), tasks_guarantee), {"preemptible": False, "kill_grace_s": 5.0, "gpus": 1}, []),
     (
         tree(guaranteed(2000, "old"), QueueSpec(pools=("fast", "old"))),
         {"preemptible": False, "kill_grace_s": 5.0, "gpu_model": ("H100",)},
-        [Fault("/preemptible", f"{NEVER} of pool fast, which it may use, so it could never start{UNSEATED}")],
+        [Fault("/preemptible", f"{NEVER} of pool fast, which it may use{UNSEATED}")],
     ),
     (
         tree(QueueSpec(borrow_for_s=60.0), guaranteed(0)) , {"preemptible": False, "kill_grace_s": 5.0},
@@ -180,14 +183,18 @@ def test_fault_of_a_seat_is_by_what_each_task_costs() -> None:
 
 @pytest.mark.parametrize(
     ("borrow_for_s", "remedy"),
-    [(5.0, ""), (6.0, ", or with a time limit of at most 1 s (borrow_for_s)"), (0.0, "")],
+    [(5.0, ""), (6.0, ", or give it a time limit of at most 1 s (borrow_for_s)"), (0.0, "")],
 )
 def test_remedy_for_a_seat_names_a_time_limit_that_is_possible(borrow_for_s: float, remedy: str) -> None:
     own = QueueSpec(borrow_for_s=borrow_for_s)
     known = tree(own, None)
     known = Tree(QueueDocument(queues={**known.document.queues, "ops": guaranteed(8000)}))
     (fault,) = faults(known, job(preemptible=False, kill_grace_s=5.0), USER, 2000)
-    assert fault.reason == f"{NEVER}, so it could never start: ask for it as preemptible{remedy}"
+    other = ", or use a queue whose guarantee has room for it, as ops"
+    assert (
+        fault.reason
+        == f"{NEVER}, and only preemptible jobs start without one: make it preemptible{remedy}{other}"
+    )
 
 
 TOGETHER = (
@@ -286,7 +293,7 @@ NO_SEAT = "it is not preemptible, so it starts only within what its queue is gua
         (tree(guaranteed(4000)), {}, False, None),
         (
             tree(guaranteed(1000)), {"preemptible": False, "kill_grace_s": 5.0}, False,
-            Wait(Stage.GUARANTEE, f"{FULL}, so it could never start{UNSEATED}"),
+            Wait(Stage.GUARANTEE, f"{FULL}{UNSEATED}"),
         ),
     ],
 )  # fmt: skip

@@ -1,5 +1,7 @@
 """The tree of a document: its order, inheritance, bounds, pools and fences."""
 
+from dataclasses import replace
+
 import pytest
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
@@ -154,7 +156,15 @@ def test_pools_of_a_queue_are_named_by_it_or_above_it_else_all_that_are_shared()
 def test_document_beside_others_keeps_its_own_queues() -> None:
     made = tree(a=QueueSpec(weight=2))
     beside = made.beside({"a": QueueSpec(weight=9), "b": QueueSpec(weight=3)})
-    assert beside.document == QueueDocument(1, queues={"b": QueueSpec(weight=3), "a": QueueSpec(weight=2)})
+    assert {path: spec.weight for path, spec in beside.specs.items()} == {"default": 1, "a": 2, "b": 3}
+    assert [path for path in beside.specs if beside.is_written(path)] == ["a"]
+
+
+def test_tree_of_an_empty_document_is_flat() -> None:
+    empty = QueueDocument(7, 9.0, "ann", "back to one line", reclaim_at=5.0)
+    assert (Tree(empty).is_flat, Tree(empty).beside({"b": QueueSpec()}).is_flat) == (True, True)
+    assert not tree(a=QueueSpec()).is_flat
+    assert not Tree(replace(empty, overbook=True)).is_flat
 
 
 def test_cost_of_a_model_is_one_where_the_document_says_none() -> None:

@@ -58,7 +58,7 @@ REFUSED = {
         {"lab": Limits(max_timeout_s=60)},
         {},
         "/timeout_s",
-        "max_timeout_s of queue lab is 60, and it has no time limit",
+        "max_timeout_s of queue lab is 60, and it has no time limit: set timeout_s",
     ),
     "priority": (
         {"lab": Limits(max_priority=5)},
@@ -104,7 +104,7 @@ def test_class_gives_what_its_jobs_leave_open_and_says_which_queues_it_is_for() 
         ("/class", "class night is for queues lab/*, not for other")
     ]
     assert refusal(world, queue="lab/b", job_class="night") == [
-        ("/timeout_s", "max_timeout_s of class night is 100, and it has no time limit")
+        ("/timeout_s", "max_timeout_s of class night is 100, and it has no time limit: set timeout_s")
     ]
 
 
@@ -192,14 +192,15 @@ def test_non_preemptible_job_borrows_only_if_it_ends_in_time() -> None:
     assert why(world, "more").summary.endswith("is guaranteed; nothing of that is free for it")
 
 
-NEVER = "queue dev is guaranteed nothing, so it could never start: ask for it as preemptible"
+NEVER = "queue dev has no guarantee, and only preemptible jobs start without one: make it preemptible"
+IN_PROD = ", or use a queue whose guarantee has room for it, as prod"
 
 
 @pytest.mark.parametrize(
     ("lends_s", "timeout_s", "or_else"),
     [
-        (100.0, 96.0, ", or with a time limit of at most 95 s (borrow_for_s)"),
-        (100.0, None, ", or with a time limit of at most 95 s (borrow_for_s)"),
+        (100.0, 96.0, ", or give it a time limit of at most 95 s (borrow_for_s)"),
+        (100.0, None, ", or give it a time limit of at most 95 s (borrow_for_s)"),
         (0.0, 60.0, ""),
     ],
 )
@@ -207,7 +208,7 @@ def test_non_preemptible_job_is_refused_without_a_guarantee(
     lends_s: float, timeout_s: float | None, or_else: str
 ) -> None:
     world = tree_world({"dev": QueueSpec(borrow_for_s=lends_s), "prod": QueueSpec(guarantee_gpus=owed(1))})
-    said = [("/preemptible", f"it is not preemptible, and {NEVER}{or_else}")]
+    said = [("/preemptible", f"{NEVER}{or_else}{IN_PROD}")]
     assert refusal(world, queue="dev", gpus=1, timeout_s=timeout_s) == said
 
 
@@ -215,8 +216,8 @@ def test_non_preemptible_job_is_refused_without_a_guarantee(
 def test_non_preemptible_job_larger_than_its_guarantee_is_refused(gpus: int, tasks: int) -> None:
     world = tree_world({"prod": QueueSpec(guarantee_gpus={"default": Guarantee(4000, (Shape(2, 2),))})})
     never = (
-        "it is not preemptible, and what queue prod is guaranteed has no room for it even when it is all free, so it "
-        "could never start: ask for it as preemptible"
+        "the guarantee of queue prod has no room for it even when all of that is free, and only preemptible jobs "
+        "start without one: make it preemptible"
     )
     assert refusal(world, queue="prod", gpus=gpus, tasks=tasks) == [("/preemptible", never)]
     submit_all(world, ("fits", "prod", 2), tasks=2)
@@ -233,8 +234,8 @@ def test_non_preemptible_job_is_refused_without_a_guarantee_in_its_pools() -> No
     lab = QueueSpec(guarantee_gpus={"new": Guarantee(2000)})
     world = tree_world({"lab": lab}, pools=pools, classes=classes)
     never = (
-        "it is not preemptible, and queue lab is guaranteed nothing of pool {}, which it may use, so it could never "
-        "start: ask for it as preemptible"
+        "queue lab has no guarantee of pool {}, which it may use, and only preemptible jobs start without one: make it "
+        "preemptible"
     )
     assert refusal(world, queue="lab", gpus=1, job_class="cheap") == [("/preemptible", never.format("old"))]
     of_model = [("/preemptible", never.format("default or old"))]
@@ -253,7 +254,7 @@ def test_explanation_advises_a_job_that_lost_its_guarantee_by_a_new_document() -
     apply(world, {"dev": QueueSpec(), "prod": QueueSpec(guarantee_gpus=owed(1))})
     node(world, "n1", 8)
     assert (running(world), stage(world, "stays")) == (set(), Stage.GUARANTEE)
-    assert why(world, "stays").summary.endswith(f"it is not preemptible, and {NEVER}")
+    assert why(world, "stays").summary.endswith(f"{NEVER}{IN_PROD}")
 
 
 def test_lend_limit_keeps_gpus_idle() -> None:
