@@ -24,6 +24,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import Part, charged
 from mesos_gpu.policy.admission.limits import charge_percent
+from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells
 from mesos_gpu.policy.tenancy.pools import pool_of, pools_of_unreported
 from mesos_gpu.policy.tenancy.tree import Tree
 
@@ -48,6 +49,20 @@ def charges_by(state: State, tree: Tree) -> Charges:
     for task_id in state.work.live:
         charges.put(task_id, _entry(state, charges, task_id))
     return charges
+
+
+def capacity_by_pool(state: State, tree: Tree) -> Mapping[str, int]:
+    """Return what the GPUs of all nodes of each pool cost, thousandths."""
+    sums: dict[str, int] = {}
+    for node in state.cluster.nodes.values():
+        pool = pool_of_node(tree, node)
+        sums[pool] = sums.get(pool, 0) + sum(tree.cost_milli(gpu.model, WHOLE) for gpu in node.gpus)
+    return sums
+
+
+def cells_now(state: State, tree: Tree) -> Cells:
+    """Return the cells of all guarantees, scaled to what pools have if the document lets them be more."""
+    return cells_of(tree, capacity_by_pool(state, tree)) if tree.document.overbook else whole_cells(tree)
 
 
 def tree_of(state: State, settings: Settings) -> Tree:

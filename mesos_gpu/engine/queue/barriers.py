@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import chain
 
+from mesos_gpu.engine.charges import cells_now
 from mesos_gpu.engine.indexes.leaves import ruled_as
 from mesos_gpu.engine.queue.reasons import (
     BESIDE_BOOKED,
@@ -242,9 +243,8 @@ class Barriers:
             return None
         if any(self._beyond_in(job, p) or not self.lending.ever_leaves_room(job, p) for p in tasks):
             return None
-        if not could_be_seated(
-            self._tree, job.spec, [(pool, held.cost_of(job, pool) // job.spec.tasks) for pool in tasks]
-        ):
+        wants = [(pool, held.cost_of(job, pool) // job.spec.tasks) for pool in tasks]
+        if not could_be_seated(self._tree, job.spec, wants, cells_now(self._state, self._tree)):
             return None
         return tuple(
             Spare(

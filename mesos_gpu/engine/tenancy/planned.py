@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mesos_gpu.engine.charges import charges_by
+from mesos_gpu.engine.charges import cells_now, charges_by
 from mesos_gpu.engine.indexes.charges import Charges
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import Ground
@@ -10,7 +10,6 @@ from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.queue_plan import PlannedQueue, QueuePlan
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.policy.tenancy.cells import cells_of
 from mesos_gpu.policy.tenancy.seats import Ask, Held, kept
 from mesos_gpu.policy.tenancy.tree import Tree, with_above
 from mesos_gpu.policy.times.hours import span_at
@@ -94,7 +93,7 @@ class _Figures:
 def _unseated(state: State, tree: Tree, now: float) -> tuple[JobId, ...]:
     """Running jobs that have a seat now and would have none."""
     ground = Ground(state, tree, now)
-    cells = cells_of(tree, ground.capacity if tree.document.overbook else None)
+    cells = cells_now(state, tree)
     held = [
         Held(job.spec.queue, job.seat, Ask(job.id, (ground.granted(job),), job.spec.tasks, (job.sequence,)))
         for job in state.work.jobs.values()

@@ -6,7 +6,7 @@ from functools import cached_property
 from heapq import merge
 
 from mesos_gpu.engine.calendar.booked import booked_for, owner_of
-from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
+from mesos_gpu.engine.charges import capacity_by_pool, cells_now, cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.indexes.leaves import Leaf, Ranked, leaf_of, rank_in_leaf
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Pools
@@ -25,7 +25,7 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.queueing.queue import in_line_since
-from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells, without
+from mesos_gpu.policy.tenancy.cells import Cells, without
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
@@ -52,17 +52,12 @@ class Ground:
     @cached_property
     def capacity(self) -> Mapping[str, int]:
         """What all nodes of each pool have, thousandths of cost."""
-        sums: dict[str, int] = {}
-        for node in self.state.cluster.nodes.values():
-            pool = self.pool_of(node)
-            sums[pool] = sums.get(pool, 0) + sum(self.tree.cost_milli(gpu.model, 1000) for gpu in node.gpus)
-        return sums
+        return capacity_by_pool(self.state, self.tree)
 
     @property
     def cells(self) -> Cells:
         """The cells of all queues."""
-        tree = self.tree
-        cells = cells_of(tree, self.capacity) if tree.document.overbook else whole_cells(tree)
+        cells = cells_now(self.state, self.tree)
         return cells if not self.state.calendar.bookings else self._beside_booked(cells)
 
     def _beside_booked(self, cells: Cells) -> Cells:

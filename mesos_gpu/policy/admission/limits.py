@@ -19,7 +19,7 @@ from mesos_gpu.model.tenancy import (
 )
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.accounts.budget import paid_by
-from mesos_gpu.policy.tenancy.cells import could_hold, whole_cells
+from mesos_gpu.policy.tenancy.cells import Cells, could_hold, whole_cells
 from mesos_gpu.policy.tenancy.tree import Queue, Tree, lineage
 
 _MAX_NAMED_QUEUES: Final = 3
@@ -351,15 +351,19 @@ def never_seated(tree: Tree, spec: JobSpec, milli: int) -> str:
     return f"{why}, and only preemptible jobs start without one: {_how_else(tree, queue, spec, wants)}"
 
 
-def could_be_seated(tree: Tree, spec: JobSpec, wants: Sequence[tuple[str, int]]) -> bool:
+def could_be_seated(
+    tree: Tree, spec: JobSpec, wants: Sequence[tuple[str, int]], cells: Cells | None = None
+) -> bool:
     """Return whether what queues are guaranteed would let a job start if nothing else ran.
 
     Args:
         tree: Tree of the queues.
         spec: Job as its class and queue complete it.
         wants: Pools in which the job has room, each with the thousandths of cost of a task there.
+        cells: Cells of the queues; None for those of guarantees that are not scaled.
     """
-    return not needs_seat(tree, spec) or could_hold(whole_cells(tree), spec.queue, wants, spec.tasks)
+    known = whole_cells(tree) if cells is None else cells
+    return not needs_seat(tree, spec) or could_hold(known, spec.queue, wants, spec.tasks)
 
 
 def needs_seat(tree: Tree, spec: JobSpec) -> bool:

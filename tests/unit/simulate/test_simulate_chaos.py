@@ -123,6 +123,13 @@ FOUND = {
             Act("deliver many", 0, 1),
         ],
     ),
+    "a gang starts again whose scaled guarantee is too small for it": (
+        3171322041,
+        [
+            *([Act("go on", 0, 1)] * 3), Act("submit to queue", 5470476, 1, "j3"), Act("go on", 0, 1),
+            Act("drain", 0, 4657818, "g00"), Act("change hours", 12374511, 2800676),
+        ],
+    ),
     "a gang starts again whose queue is guaranteed too little in these hours": (
         3171322041,
         [
