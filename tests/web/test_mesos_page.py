@@ -269,7 +269,7 @@ def test_agent_that_sends_no_files_is_told_with_links_to_it(
     path = "%2Fframeworks%2Ffw%2Fexecutors%2Ft1%2Fruns%2Flatest"
     for link in (f"browse?path={path}", f"download?path={path}%2Fstdout", f"download?path={path}%2Fstderr"):
         assert f'href="{agent.url}/files/{link}"' in html
-    assert ("This cluster asks for a name and a secret." in html) is secured
+    assert ("This cluster asks for a name and a secret," in html) is secured
     agent.refusal = 0
     page.click("#view button", "Try again")
     page.when("sandbox on 127.0.0.11")

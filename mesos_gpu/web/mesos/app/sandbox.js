@@ -81,7 +81,7 @@ function unread({ task, reader, context, root }) {
   const address = reader.addresses[0], at = (call, file) => `${address}/files/${call}?${new URLSearchParams({ path: file ? `${root}/${file}` : root })}`;
   return [
     `The agent ${task.host} sends this browser no files: it is not reached at ${address}, or it refuses, or the files are removed.`,
-    context.secured ? "This cluster asks for a name and a secret. Browsers give an agent those that they were given on its own pages only: follow a link below, and give the name `operator` and its secret." : null,
+    context.secured ? "This cluster asks for a name and a secret, and browsers give an agent those of its own pages only: follow a link below, and give the name operator and its secret." : null,
     h("ul", { class: "notes" },
       h("li", {}, link(at("browse"), "the list of files, as JSON", { rel: "noreferrer" })), h("li", {}, "download ", link(at("download", "stdout"), "stdout", { rel: "noreferrer" }), " or ", link(at("download", "stderr"), "stderr", { rel: "noreferrer" })),
       context.job ? h("li", {}, "the page of its job, which shows what it prints: ", context.job) : null,

@@ -90,9 +90,9 @@ export const one = {
         ["Id", task.id], ["Framework", CELLS.Framework(task)], ["Job", jobOf(task)], ["Agent", CELLS.Agent(task)], ["GPUs", gpusOf(task)], ["Cards", task.cards.join(", ")], ["CPUs", number(task.cpus)], ["Memory", mib(task.mem_mib)],
         ["Ports", task.resources?.ports], ["User", task.user], ["Role", task.role], ["Executor", task.executor], ["Health", health === undefined ? null : health ? "healthy" : "unhealthy"], ["Ran", CELLS.Ran(task)],
       ])),
+      sandbox(task, { query, turn, secured: cluster.about.flags?.authenticate_http_readonly === "true", job: jobOf(task) }),
       section("States", table([["State"], ["Since"]], task.statuses.map((each, i) => Object.assign([wordOf(each.state), clock(each.timestamp)], { key: String(i) })), { caption: "States", empty: "It has not started." })),
       task.labels.size ? section("Labels", labelTable([...task.labels])) : null,
-      sandbox(task, { query, turn, secured: cluster.about.flags?.authenticate_http_readonly === "true", job: jobOf(task) }),
     ];
   },
 };
