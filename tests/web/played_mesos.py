@@ -23,7 +23,7 @@ class Played(ThreadingHTTPServer):
     """
 
     def __init__(self, ip: str) -> None:
-        """Listen."""
+        """Listen at a free port and answer in threads of their own."""
         super().__init__((ip, 0), _Handler)
         self.daemon_threads = True
         self.ip, self.refusal = ip, 0
@@ -32,15 +32,15 @@ class Played(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Return the base URL without a path."""
         return f"http://{self.ip}:{self.server_port}"
 
     def answer(self, path: str, query: dict[str, str]) -> Any:
-        """Return the document of a path; None if there is none."""
+        """Return the document of a path; None for an unknown path."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Stop listening."""
+        """Close the port and end the thread that listens."""
         self.shutdown()
         self.server_close()
 
@@ -49,9 +49,9 @@ class PlayedMaster(Played):
     """A master.
 
     Attributes:
-        state: Its /state.
-        metrics: Its /metrics/snapshot.
-        leader: Where it redirects requests to; "" if it leads.
+        state: Document that /state answers.
+        metrics: Document that /metrics/snapshot answers.
+        leader: URL of the master that leads, for redirects; "" if this one leads.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class PlayedAgent(Played):
     def _listed(self, inside: str) -> list[dict[str, Any]]:
         prefix = f"{inside}/" if inside else ""
         below = sorted({path[len(prefix) :] for path in self.files if path.startswith(prefix)})
-        common = {"uid": "nobody", "gid": "nogroup", "mtime": SINCE_S, "nlink": 1}
+        common = {"uid": "ann", "gid": "nogroup", "mtime": SINCE_S, "nlink": 1}
         names = dict.fromkeys(each.partition("/")[0] for each in below)
         return [
             {
@@ -128,7 +128,7 @@ def task(number: int | str, state: str = "TASK_RUNNING", **more: Any) -> dict[st
     return {
         "id": f"t{number}", "name": f"train-{number}", "framework_id": "fw", "executor_id": f"t{number}",
         "slave_id": "s1", "state": state, "resources": {"cpus": 0.5, "mem": 256, "gpus": 0, "disk": 0}, "role": "*",
-        "statuses": statuses, "user": "nobody", **more,
+        "statuses": statuses, "user": "ann", **more,
     }  # fmt: skip
 
 
@@ -180,11 +180,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Keep requests out of the output of tests."""
 
 
 def _file(path: str) -> Path | None:
-    """Return the file of the page that a master serves; None if there is none."""
+    """Return the file of the page at a path; None for other paths."""
     below = "index.html" if path == "/" else path.removeprefix("/") if path.startswith("/app/") else ""
     file = Path(PAGE, below)
     return file if below and file.is_file() else None
