@@ -1,7 +1,8 @@
 """A Mesos master process: the steps, in the order, of main() in src/master/main.cpp of 1.11.0.
 
 With --zk, masters elect a leader through ZooKeeper, and a quorum of them keeps the registry. Left out: modules,
-hooks, firewall rules, and what would choose another allocator, authorizer or a limit of removals.
+hooks, firewall rules, and what would choose another allocator, authorizer or a limit of removals. Without --webui_dir
+the page is this package's.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ MASTER_CONSTRUCTOR: Final = (
 MASTER_SIZE: Final = 0x1A20  # the operator new in front of Master::Master in local::launch
 MASTER_INFO: Final = 0xE88  # where it has its MasterInfo: what Master::info() gives local::launch
 READONLY: Final = "mesos-master-readonly"
+#: What this package serves at `/` and below `/app`, as Mesos does with the files of --webui_dir.
+PAGE: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "web", "mesos")
 #: What main.cpp makes an object of whose code is not in the library; and what it means if it is not given.
 NOT_WIRED: Final = {
     "agent_removal_rate_limit": "",
@@ -97,7 +100,7 @@ def _start(lib: Mesos, argv: list[str]) -> int:
     given = program.given(argv, NOT_WIRED)
     # master::Flags : virtual logging::Flags : virtual flags::FlagsBase
     flags = lib.new(MASTER + "5FlagsC1Ev")
-    command = ["mesos-master", *argv]
+    command = ["mesos-master", *argv, *page(given)]
     lib.load_flags(virtual_base(flags, 1), "MESOS_", command)
     program.listen(given, 5050)
     lib.start_libprocess("master", "mesos-master-readwrite", READONLY, command)
@@ -131,6 +134,11 @@ def _start(lib: Mesos, argv: list[str]) -> int:
         _lead(lib, master, detector)
     lib.spawn(master)
     return master
+
+
+def page(given: Mapping[str, str]) -> list[str]:
+    """Return the flag that names this package's page; nothing if `given`, the flags by name, name another."""
+    return [] if "webui_dir" in given else [f"--webui_dir={PAGE}"]
 
 
 def _storage(lib: Mesos, given: Mapping[str, str], zk: program.ZooKeeper | None, timeout: int) -> int:

@@ -13,7 +13,7 @@ from mesos_gpu.local.processes import is_free
 from mesos_gpu.local.task_ports import hold_first
 
 #: Below the ephemeral range and beside what tasks get (`task_ports`).
-_PORTS: Final = range(15000, 31000)
+_PORTS: Final = range(23000, 31000)
 _BLOCKS: Final = tuple(_PORTS[at : at + 400] for at in range(0, len(_PORTS), 400))
 
 

@@ -11,11 +11,11 @@ from typing import Final
 from isolator.host import port_ranges
 
 logger = logging.getLogger(__name__)
-#: First and last port of each block. The first block is Mesos' default; the others are below the usual ephemeral range
-#: and do not overlap the ports of the clusters' own processes.
+#: First and last port of each block, each enough for 1,000 instances of apps. The first block is Mesos' default; the
+#: others are below the usual ephemeral range and do not overlap the ports of the clusters' own processes.
 _BLOCKS: Final[Sequence[tuple[int, int]]] = (
     (31000, 32000),
-    *((first, first + 499) for first in range(14500, 9000, -500)),
+    *((first, first + 999) for first in range(22000, 9000, -1000)),
 )
 #: First and last port of each block of fixed ports.
 _FIXED_BLOCKS: Final[Sequence[tuple[int, int]]] = tuple(

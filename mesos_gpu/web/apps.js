@@ -3,7 +3,7 @@
 import { get, mayApp, send } from "./api.js";
 import { ago, badge, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
-import { pageOf, pages, searchBox, sortedBy, sorting } from "./jobs.js";
+import { pageOf, pages, searchBox, sortedBy, sorting } from "./lists.js";
 
 const DEPLOYMENTS = "/v2/deployments?embed=waiting";
 

@@ -3,7 +3,7 @@
 import { get, getIf, knows, mayJob, send } from "./api.js";
 import { action } from "./dialog.js";
 import { badge, clock, h, link, many, section, span, table, to } from "./dom.js";
-import { searchBox, sortedBy, sorting } from "./jobs.js";
+import { searchBox, sortedBy, sorting } from "./lists.js";
 
 const LEAST_S = 600; // of cards whose jobs no rule is about
 const KEYS = { Job: ({ job }) => job.name, Owner: ({ job }) => job.owner, Queue: ({ job }) => job.queue, State: ({ state }) => state, GPUs: ({ gpus }) => gpus, "Idle for": ({ idle_s: idle }) => -idle, "Given back": ({ at }) => at };

@@ -4,11 +4,11 @@ import { get, getKnown, mayJob, send } from "./api.js";
 import { past, use } from "./charts.js";
 import { ago, badge, clock, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
+import { PAGE, pageIn, pages, searchBox, sortedBy, sorting } from "./lists.js";
 import { logs } from "./logs.js";
 import { shell } from "./shell.js";
 
 const ENDED = new Set(["finished", "failed", "killed"]);
-export const PAGE = 100;
 const STATES = ["all", "active", "running", "pending", "finished", "failed", "killed"];
 
 export const list = {
@@ -34,46 +34,6 @@ export const list = {
       pages(jobs.total, pageIn(query), turn)];
   },
 };
-
-/** Which page of a list an address names, from 1. */
-export function pageIn(query) {
-  return Math.max(1, Number(query.get("page")) || 1);
-}
-
-/** A field that searches as one writes. */
-export function searchBox(label, query, turn) {
-  return h("input", { type: "search", id: "search", "aria-label": label, placeholder: `${label} (press /)`, value: query.get("q") ?? "", oninput: (event) => turn({ q: event.target.value || null, page: null }) });
-}
-
-/** The part of a list that is shown. */
-export function pageOf(items, query) {
-  const last = Math.max(1, Math.ceil(items.length / PAGE)), at = Math.min(pageIn(query), last);
-  return { items: items.slice(PAGE * (at - 1), PAGE * at), at };
-}
-
-/** Which part of a long list is shown, and ways to others. */
-export function pages(total, at, turn) {
-  const last = Math.max(1, Math.ceil(total / PAGE));
-  if (last === 1) return h("p", { class: "soft", key: "pages" }, `${total} in all`);
-  return h("p", { class: "pages", key: "pages" },
-    h("button", { type: "button", disabled: at <= 1, onclick: () => turn({ page: at - 1 }) }, "Previous"),
-    ` ${PAGE * (at - 1) + 1} to ${Math.min(total, PAGE * at)} of ${total} `,
-    h("button", { type: "button", disabled: at >= last, onclick: () => turn({ page: at + 1 }) }, "Next"));
-}
-
-/** Sorted by a column, if one was chosen. `keys`: by the name of a column, what it is sorted by. */
-export function sortedBy(items, keys, query) {
-  const by = query.get("sort"), down = query.get("down") === "true";
-  if (!(by in keys)) return items;
-  const key = keys[by], sign = down ? -1 : 1;
-  const compare = (a, b) => (a === b ? 0 : a === null || a === undefined ? 1 : b === null || b === undefined ? -1 : a < b ? -sign : sign);
-  return [...items].sort((a, b) => compare(key(a), key(b)));
-}
-
-export function sorting(keys, query, turn) {
-  const by = query.get("sort"), down = query.get("down") === "true";
-  return { sorted: { by, down }, sort: (name) => name in keys && turn({ sort: name, down: by === name && !down ? "true" : null }) };
-}
 
 const KEYS = {
   Job: (job) => job.name, State: (job) => job.state, Owner: (job) => job.owner, Queue: (job) => job.queue, GPUs: gpusOf,

@@ -4,7 +4,8 @@ import { get, getIf, has, send } from "./api.js";
 import { past, use } from "./charts.js";
 import { ago, badge, clock, facts, h, link, mib, section, table, to } from "./dom.js";
 import { action } from "./dialog.js";
-import { changed, changesOf, PAGE, pageIn, pages, searchBox, sorting } from "./jobs.js";
+import { changed, changesOf } from "./jobs.js";
+import { PAGE, pageIn, pages, searchBox, sorting } from "./lists.js";
 
 export const REASON = { name: "reason", label: "Reason", required: true, maxlength: 200 };
 export const DEADLINE = { name: "hours", label: "Hours until jobs are ended (empty: they may run on)", type: "number", min: 0, step: "any" };

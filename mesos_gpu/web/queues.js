@@ -2,7 +2,7 @@
 
 import { get, getKnown } from "./api.js";
 import { ago, badge, h, link, section, table, to } from "./dom.js";
-import { pageOf, pages, searchBox, sortedBy, sorting } from "./jobs.js";
+import { pageOf, pages, searchBox, sortedBy, sorting } from "./lists.js";
 import { line } from "./line.js";
 import { above, legend, lineage, rowsOf, useBar } from "./tree.js";
 

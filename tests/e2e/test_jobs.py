@@ -1,5 +1,6 @@
 """Jobs on the real Mesos: what a user sees."""
 
+import http.client
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
+from tests.web.browser import NEEDED, Browser
+from tests.web.conftest import browser, started  # noqa: F401  fixtures
 
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-80GB"
 pytestmark = [pytest.mark.cluster]
@@ -64,10 +67,10 @@ def test_logs_have_times_and_since_leaves_out_older_lines(stack: Stack, client: 
     assert [line.rpartition(" ")[2] for line in lines] == ["one", "two", "three"]
     at = [datetime.fromisoformat(line.rpartition(" ")[0]).timestamp() for line in lines]
     assert 3 <= at[1] - at[0] <= 7
-    started, ended = end["started_at"], end["ended_at"]
-    assert started is not None
-    assert ended is not None
-    assert started - 2 <= at[0] <= at[1] <= at[2] <= ended + 2
+    first, last = end["started_at"], end["ended_at"]
+    assert first is not None
+    assert last is not None
+    assert first - 2 <= at[0] <= at[1] <= at[2] <= last + 2
     since = datetime.fromtimestamp(at[0] + 2).isoformat()
     got = call("--url", stack.url, "logs", job["id"], "--since", since)
     assert (got.stdout, got.stderr) == ("two\nthree", "")
@@ -206,6 +209,46 @@ def test_mesos_shows_gpus_labels_and_url_of_a_job(stack: Stack, client: Client) 
     assert set(labels["mesos_gpu.gpus"].split(",")) == set(client.job(job["id"])["gpu_ids"])
     client.kill(job["id"])
     end_of(client, job)
+
+
+@NEEDED
+def test_page_of_the_master_shows_a_job_with_its_cards_and_its_output(
+    stack: Stack,
+    client: Client,
+    browser: Browser,  # noqa: F811
+) -> None:
+    """The agents have other addresses than the master, so their answers are those of another origin."""
+    evil = "<img src=x onerror=\"document.title='pwned'\">"
+    job = submit(client, "echo from the sandbox; sleep 60", gpus=2, gpu_model=A100, labels={"note": evil})
+    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+    job = client.job(job["id"])
+    (framework,) = stack.cluster.master.state()["frameworks"]
+    page = browser.page(stack.cluster.master.url)
+    page.when(f"led by {stack.cluster.master.ip}:", " of 6 GPUs in use · 2 agents")
+    page.visit("#/agents")
+    page.click("#view a", "127.0.0.12")
+    page.when("2 of 2 in use · NVIDIA-A100-SXM4-80GB", ", ".join(sorted(job["gpu_ids"])))
+    page.visit(f"#/frameworks/{framework['id']}")
+    page.click("#view tbody a", "t")
+    html = page.when(f'href="{stack.url}/#/jobs/{job["id"]}"', "&lt;img src=x")
+    assert "<img" not in html
+    page.click("#view a", "stdout")
+    page.when("from the sandbox\n</pre>")
+    assert page.run("document.title") == "t · Mesos"
+    assert not page.console
+    client.kill(job["id"])
+    end_of(client, job)
+
+
+@pytest.mark.parametrize(
+    "path", ["/app/../index.html", "/app/%2e%2e/index.html", "/app/..%2findex.html", "/app"]
+)
+def test_master_serves_no_files_beside_those_of_its_page(stack: Stack, path: str) -> None:
+    master = stack.cluster.master
+    connection = http.client.HTTPConnection(master.ip, master.port, timeout=60)
+    connection.request("GET", path)
+    assert connection.getresponse().status == 404
+    connection.close()
 
 
 def test_run_streams_output_and_exits_with_the_code_of_the_job(stack: Stack) -> None:

@@ -131,7 +131,7 @@ def _attributes(
     "--mesos-webui",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="src/webui of the sources of Apache Mesos 1.11.0, for the master's own page; it is not part of this package.",
+    help="src/webui of the sources of Apache Mesos 1.11.0: the master serves that page instead of this package's.",
 )
 @click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False),
               help="PEM file of a certificate for localhost or 127.0.0.1: the interface speaks https.")  # fmt: skip
@@ -212,17 +212,17 @@ def up(
         scheduler_arguments=arguments,
     )
     output.note(f"starting Mesos with {counted(agents, 'agent')}")
-    _run(stack, with_page=mesos_webui is not None)
+    _run(stack)
 
 
-def _run(stack: Stack, *, with_page: bool) -> None:
+def _run(stack: Stack) -> None:
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.__setitem__(0, True))
     stack.start()
     try:
         _write_up_file(stack)
-        _say_where(stack, with_page=with_page)
+        _say_where(stack)
         while not stop[0]:
             _revive(stack)
             time.sleep(LOOK_S)
@@ -307,10 +307,9 @@ def _write_up_file(stack: Stack) -> None:
     part.rename(path)
 
 
-def _say_where(stack: Stack, *, with_page: bool) -> None:
+def _say_where(stack: Stack) -> None:
     output.line(f"dashboard and REST interface  {stack.url}")
-    api_only = "" if with_page else "  (its API; for its page, see up --mesos-webui)"
-    output.line(f"Mesos master                  {stack.cluster.master.url}{api_only}")
+    output.line(f"Mesos master                  {stack.cluster.master.url}")
     first, last = stack.cluster.fixed_ports
     output.line(f"ports of every node           {first} to {last}, and others of each node")
     if stack.secure:

@@ -107,6 +107,13 @@ def test_requests_without_a_valid_secret_are_refused(stack: Stack) -> None:
         assert set(got.values()) == {401}, got
 
 
+def test_page_of_the_master_is_served_to_all_and_browsers_ask_for_a_name(stack: Stack) -> None:
+    master = stack.cluster.master.url
+    page, state = requests.get(master, timeout=60), requests.get(f"{master}/state", timeout=60)
+    assert (page.status_code, 'src="app/main.js"' in page.text) == (200, True)
+    assert state.headers["WWW-Authenticate"] == 'Basic realm="mesos-master-readonly"'
+
+
 def framework_of(stack: Stack) -> str:
     return str(stack.cluster.master.state()["frameworks"][0]["id"])
 

@@ -15,6 +15,7 @@ from scripts import locks
 from tests.cuda import compiler_or_skip
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "mesos_gpu/web/mesos"
 pytestmark = [pytest.mark.on_change("install"), pytest.mark.cluster]
 
 
@@ -88,6 +89,9 @@ def test_wheel_has_the_driver_and_requirements_that_can_be_installed(
     assert not list(site.glob("pymesos*"))
     assert not list(site.glob("http_parser*"))
     assert (site / "mesos_gpu/vendored/pymesos/scheduler.py").is_file()
+    page = site / "mesos_gpu/web/mesos"
+    assert {path.name for path in (page / "app").iterdir()} == {path.name for path in PAGE.glob("app/*")}
+    assert (page / "app/dom.js").read_bytes() == (site / "mesos_gpu/web/dom.js").read_bytes()
     assert "OSI Approved :: BSD License" in (site / "mesos_gpu/vendored/pymesos/METADATA.txt").read_text()
     done = pip(open_directory / "bare", "check")
     assert done.stdout == "No broken requirements found.\n"

@@ -19,6 +19,8 @@ from tests.conftest import wait_until
 from tests.e2e.mesos.test_hosts import led
 from tests.e2e.test_jobs import end_of, submit
 from tests.starts.needs import ZOOKEEPER
+from tests.web.browser import NEEDED, Browser
+from tests.web.conftest import browser, started  # noqa: F401  fixtures
 
 pytestmark = [
     pytest.mark.cluster,
@@ -43,6 +45,19 @@ def client(stack: Stack) -> Iterator[Client]:
 def elections(master: Master) -> int:
     """Return the number of times that a master was elected."""
     return master.log.read_text().count("Elected as the leading master")
+
+
+@NEEDED
+def test_page_of_a_master_that_does_not_lead_leads_to_the_leader(
+    stack: Stack,
+    browser: Browser,  # noqa: F811
+) -> None:
+    leader = led(stack)
+    other = next(master for master in stack.cluster.masters if master is not leader)
+    page = browser.page(other.url)
+    page.when("This master does not lead.")
+    page.click("#view a", "To the master that leads")
+    page.when(f"led by {leader.ip}:{leader.port}")
 
 
 def test_masters_without_a_quorum_elect_none_and_work_goes_on(stack: Stack, client: Client) -> None:

@@ -18,7 +18,7 @@ def test_up_secure_without_root_warns_that_tasks_can_read_secrets(
 ) -> None:
     stack = Stack(tmp_path / "up", [NodeSpec(0)], secure=True)
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    up._say_where(stack, with_page=True)
+    up._say_where(stack)
     told = capsys.readouterr()
     assert str(stack.secure and stack.secure.operator) in told.out
     assert ("without root, tasks run as you, and can read these secrets" in told.err) is says
@@ -26,7 +26,7 @@ def test_up_secure_without_root_warns_that_tasks_can_read_secrets(
 
 def test_up_attributes_go_to_the_agents_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Stack] = []
-    monkeypatch.setattr(up, "_run", lambda stack, with_page: made.append(stack))
+    monkeypatch.setattr(up, "_run", made.append)
     line = ["up", "--agents", "3", "--port", str(free_port())]
     more = ["--attribute", "rack=r1,r2", "--attribute", "block=b1", "--topology", "block,rack"]
     done = CliRunner().invoke(main, [*line, *more])

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mesos_gpu.local import task_ports
+from mesos_gpu.local import own_ports, task_ports
 from mesos_gpu.local.task_ports import TaskPorts
 
 
@@ -28,6 +28,13 @@ def test_agents_share_a_block_without_meeting(blocks: list[tuple[int, int]]) -> 
     assert blocks[0][0] <= min(ports) <= max(ports) <= blocks[0][1]
     assert block.share(4, 3) == shares[0], "one that is added later shares with an earlier one"
     block.close()
+
+
+def test_each_cluster_has_ports_for_1_000_instances_that_nothing_else_is_given() -> None:
+    assert min(last - first + 1 for first, last in task_ports._BLOCKS) >= 1000
+    given = [*task_ports._BLOCKS, *task_ports._FIXED_BLOCKS, (own_ports._PORTS[0], own_ports._PORTS[-1])]
+    ports = [port for first, last in given for port in range(first, last + 1)]
+    assert len(ports) == len(set(ports))
 
 
 def test_two_clusters_have_different_blocks_and_give_them_back(blocks: list[tuple[int, int]]) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from isolator.node.findings import Level
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, Unavailable
-from mesos_gpu.libmesos import fetch, program
+from mesos_gpu.libmesos import fetch, master, program
 from mesos_gpu.libmesos.check import diagnose
 from mesos_gpu.libmesos.cxx import CallFailed
 from mesos_gpu.libmesos.service import Service
@@ -37,6 +37,16 @@ def test_flags_are_mesos_own(monkeypatch: pytest.MonkeyPatch) -> None:
     given = program.given(["--ip=127.0.0.1", "--authenticate_agents", "--no-log_auto_initialize"], {})
     assert (given["quorum"], given["ip"]) == ("2", "127.0.0.1"), "those of the command come before variables"
     assert (given["authenticate_agents"], given["log_auto_initialize"]) == ("true", "false")
+
+
+def test_master_serves_the_page_of_this_package_unless_another_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (flag,) = master.page(program.given(["--ip=127.0.0.1"], {}))
+    assert Path(flag.removeprefix("--webui_dir="), "index.html").is_file()
+    assert master.page(program.given(["--webui_dir=/usr/share/mesos/webui"], {})) == []
+    monkeypatch.setenv("MESOS_WEBUI_DIR", "/usr/share/mesos/webui")
+    assert master.page(program.given([], {})) == []
 
 
 @pytest.mark.parametrize("words", ["ip=127.0.0.1", "-ip", "x"])
