@@ -11,7 +11,7 @@ from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import seat
-from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.engine.tenancy.shares import Shares, standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import RoomToCome
@@ -38,10 +38,7 @@ def reclaims_of(
     for job in state.work.jobs.values():
         if job.spared_until > now:
             trial.put(replace(job, spared_until=now))
-    standing = standing_of(trial, settings, now)
-    backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
-    seating = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated)
-    trial.quota.seats_given = seating.given
+    standing = give_seats(trial, settings, now)
     coming = Coming(trial, settings, now)
     forecast = Forecast(trial, settings, now, standing, coming)
     rooms = [(job, coming.of(forecast.backlog, job)) for job in islice(forecast.jobs, _MOST_LOOKED_AT)]
@@ -50,3 +47,20 @@ def reclaims_of(
         if room is not None:
             first.setdefault(room, job)
     return tuple(PlannedReclaim(job.id, job.spec.queue, room) for room, job in first.items())
+
+
+def give_seats(trial: State, settings: Settings, now: float) -> Shares:
+    """Give the seats of guarantees on a copy of the state, as the next match does.
+
+    Args:
+        trial: The copy, which is changed.
+        settings: The operator's.
+        now: Seconds since the epoch.
+
+    Returns:
+        The standing of queues by which they were given.
+    """
+    standing = standing_of(trial, settings, now)
+    backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
+    trial.quota.seats_given = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated).given
+    return standing
