@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import mesos_gpu
-from mesos_gpu.cli import COMMANDS, HEADINGS, WORDS, main
+from mesos_gpu.cli import COMMANDS, FIRST, HEADINGS, WORDS, main
 from mesos_gpu.cli.jobs.groups import GROUPS, OTHERS
 from mesos_gpu.cli.reference import reference, root_context
 from mesos_gpu.cli.table import Table
@@ -143,6 +143,19 @@ def test_help_headings_begin_at_a_command() -> None:
     assert HEADINGS.keys() <= COMMANDS.keys()
     lines = CliRunner().invoke(main, ["--help"]).stdout.splitlines()
     assert [line[:-1] for line in lines if line[:-1] in HEADINGS.values()] == list(HEADINGS.values())
+
+
+def test_program_without_a_command_prints_twelve_of_them_in_groups_on_stdout() -> None:
+    for words in ([], ["--url", "http://127.0.0.1:9"]):
+        got = CliRunner().invoke(main, words, prog_name="mesos-gpu")
+        assert (got.exit_code, got.stderr) == (0, "")
+        lines = got.stdout.splitlines()
+        assert [line[:-1] for line in lines if line[:-1] in FIRST] == list(FIRST)
+        shown = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in COMMANDS]
+        assert shown == [name for names in FIRST.values() for name in names]
+        assert len(shown) == 12
+        assert f"all {len(COMMANDS)} commands" in got.stdout
+        assert max(map(len, lines)) <= 80
 
 
 def test_reference_page_is_up_to_date() -> None:
