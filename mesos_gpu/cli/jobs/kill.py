@@ -13,7 +13,7 @@ from mesos_gpu.cli.jobs.listing import JOBS, gpus_of, query_of
 from mesos_gpu.cli.lists.options import filter_options, filters_of
 from mesos_gpu.cli.types import ACTIVE_JOB
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.job_state import JobState
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.listing.filters import By, passes
 

@@ -1,5 +1,6 @@
 """`mesos-gpu ps`: lists of jobs."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,13 +11,12 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.jobs.arrays import named, progress
-from mesos_gpu.cli.jobs.show import command_line
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import gpus_counted, gpus_of_tasks
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.job_state import JobState
 from mesos_gpu.model.tasks.idle import IdleState
 from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.wire.listing.filters import By, labels_of
@@ -75,6 +75,11 @@ def _used_order(job: "Job") -> float | None:
 
 def _labels(job: "Job") -> list[str]:
     return labels_of(job["labels"])  # type: ignore[typeddict-item]
+
+
+def command_line(job: "Job") -> str:
+    """The command that a job runs, in one line; "": its image's own."""
+    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())
 
 
 JOBS: Final[Listing["Job", "Job"]] = Listing(
