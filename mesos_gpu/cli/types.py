@@ -18,7 +18,11 @@ from mesos_gpu.errors import MesosGpuError
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
-_MIB: Final = {"": 1, "m": 1, "mib": 1, "g": 1024, "gib": 1024, "t": 1024 * 1024, "tib": 1024 * 1024}
+_MIB: Final = {
+    f"{unit}{end}": mib
+    for unit, mib in {"m": 1, "g": 1024, "t": 1024 * 1024}.items()
+    for end in ("", "i", "ib")
+} | {"": 1}
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+|\d+(?:\.\d+)?")
@@ -32,6 +36,8 @@ def mib_of(text: str) -> int:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     unit = _MIB.get(match[2]) if match else None
+    if match and match[2] in ("mb", "gb", "tb"):
+        raise ValueError(f"{text!r} is in decimal units; write {match[1]}{match[2][0].upper()}iB")
     if not match or unit is None:
         raise ValueError(f"{text!r} is not a memory size; write MiB, as 512, or a unit, as 2GiB")
     mib = float(match[1]) * unit

@@ -90,6 +90,10 @@ def _why(client: "Client", job: "Job") -> str:
     from mesos_gpu.cli.fit import short_gpus  # brings rich
 
     try:
-        return short_gpus(client.why(job["id"])["summary"])
+        why = client.why(job["id"])
     except MesosGpuError:
         return "waits"  # only a comfort: the call that matters follows, and speaks up
+    never = (
+        "" if why["can_ever_run"] else "it can never run on the nodes that are there now, Ctrl-C ends it: "
+    )
+    return never + short_gpus(why["summary"])

@@ -138,5 +138,8 @@ def _tell(job: "Job", which: str) -> None:
     if which:
         output.line(f"{named(job)} killing {which}: {job['message']}")
         return
-    ended = JobState(job["state"]).ended
-    output.line(f"{job['id']} {'had ended: ' + job['state'] if ended else 'killing'}")
+    state = JobState(job["state"])
+    words = f"had ended: {state.value}" if state.ended else "killing"
+    if state is JobState.KILLED and not job["launches"]:
+        words = "killed: it had not started"
+    output.line(f"{job['id']} {words}")

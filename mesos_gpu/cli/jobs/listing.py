@@ -73,6 +73,13 @@ def _used_order(job: "Job") -> float | None:
     return -use["idle_s"] if use["idle_s"] is not None else use["busy_pct"]
 
 
+def _names(job: "Job") -> tuple[str, ...]:
+    """Return the name of a job; of a task of an array, that of the array, too."""
+    whole, dot, index = job["id"].rpartition(".")
+    of_array = bool(whole and dot) and index.isdigit() and job["name"].endswith(f".{index}")
+    return (job["name"], job["name"].rpartition(".")[0]) if of_array else (job["name"],)
+
+
 def _labels(job: "Job") -> list[str]:
     return labels_of(job["labels"])  # type: ignore[typeddict-item]
 
@@ -110,7 +117,7 @@ JOBS: Final[Listing["Job", "Job"]] = Listing(
     filters={
         By.STATE: lambda job: (job["state"],),
         By.USER: lambda job: (job["owner"] or "",),
-        By.NAME: lambda job: (job["name"],),
+        By.NAME: _names,
         By.LABEL: _labels,
         By.QUEUE: lambda job: (job["queue"],),
         By.APP: lambda job: (job["app"] or "",),

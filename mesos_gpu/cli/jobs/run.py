@@ -67,6 +67,7 @@ def run(
 
     if as_json and not (detach or dry_run):
         raise click.UsageError("--json needs --detach or --dry-run: without them, stdout is the job's own")
+    _refuse_unit(cmd)
     request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
     if not cmd and (shell or "image" not in request):
         raise click.UsageError("Missing argument 'CMD...'.")
@@ -88,6 +89,14 @@ def run(
         job = client.submit(request)
         output.document(job) if as_json else output.line(job["id"])
         warn_of_never(client, [job])
+
+
+def _refuse_unit(cmd: tuple[str, ...]) -> None:
+    """Refuse a command that is the unit of an amount before it, as of `--mem 4 GB -- true`."""
+    if len(cmd) > 1 and cmd[1] == "--" and cmd[0].lower() in ("mb", "mib", "gb", "gib", "tb", "tib"):
+        raise click.UsageError(
+            f"{cmd[0]} would be the program: write the amount and its unit in one word, as --mem 4GiB"
+        )
 
 
 def _stay(app: App, client: "Client", request: dict[str, Any], *, stdin: bool, tty: bool) -> int:

@@ -63,9 +63,8 @@ def _reliefs(trial: View, job: JobSubmitted) -> Iterator[Relief]:
         if isinstance(field.kind, Gpus | Whole) and not spec.is_share:
             if most := _most(trial, job, spec, field.name, value):
                 yield Relief(field.key, most)
-        elif not isinstance(field.kind, Gpus):
-            if _could_run(trial, job, changed(spec, **{field.name: field.standard()})):
-                yield Relief(field.key, None)
+        elif field.key != "gpus" and _could_run(trial, job, changed(spec, **{field.name: field.standard()})):
+            yield Relief(field.key, None)
 
 
 def _most(trial: View, job: JobSubmitted, spec: JobSpec, name: str, value: int) -> int:
