@@ -15,7 +15,7 @@ class MesosGpuError(Exception):
         self.what, self.remedy = what, remedy
 
     def __str__(self) -> str:
-        return f"{self.what}\nTo fix: {self.remedy}"
+        return f"{self.what}\nTo fix: {self.remedy}" if self.remedy else self.what
 
 
 class Unavailable(MesosGpuError):

@@ -52,8 +52,11 @@ fi
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 echo "setup: installing mesos_gpu and its tools into .venv"
-pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
-"${pip[@]}" --require-hashes -r requirements.lock
+pip=(.venv/bin/python -m pip install --disable-pip-version-check)
+"${pip[@]}" --progress-bar off --require-hashes -r requirements.lock |
+    .venv/bin/python -m scripts.installing requirements.lock "$(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')"
+pip+=(--quiet)
+echo "setup: building pymesos and mesos_gpu"
 # Without its dependencies: one of them does not build, and mesos_gpu has another in its place (docs/adr/0015).
 "${pip[@]}" --require-hashes --no-deps --no-build-isolation -r pymesos.lock
 # Built by what the lock names; by a path, and not by a finder that each start of Python would import.

@@ -1,4 +1,4 @@
-"""Names opened in an open directory by openat2(2), without following links or crossing mount points."""
+"""Names opened by openat2(2): in a directory without following links or crossing mount points, or below a root."""
 
 import ctypes
 import errno
@@ -9,7 +9,7 @@ from typing import Final
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _SYS_OPENAT2: Final = 437  # on every architecture
-_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08  # linux/openat2.h
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 0x01, 0x02, 0x04, 0x08, 0x10  # linux/openat2.h
 _RESOLVE: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -27,13 +27,11 @@ def open_in(name: str, above: int, flags: int) -> int:
             errors of openat2(2).
     """
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
-    how = struct.pack("=QQQ", flags, 0, _RESOLVE)
-    fd = _libc.syscall(_SYS_OPENAT2, above, os.fsencode(name), how, len(how))
-    if fd >= 0:
-        return int(fd)
-    number = ctypes.get_errno()
-    if number != errno.ENOSYS:
-        raise OSError(number, os.strerror(number), name)
+    try:
+        return _openat2(name, above, flags, _RESOLVE)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
     fd = os.open(
         name, flags, dir_fd=above
     )  # before Linux 5.6, where bind mounts of the same device go unnoticed
@@ -41,3 +39,25 @@ def open_in(name: str, above: int, flags: int) -> int:
         os.close(fd)
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
     return fd
+
+
+def open_below_root(path: str, root: int, flags: int) -> int:
+    """Open a path as a process with that root directory does; return the descriptor, which the caller closes.
+
+    Args:
+        path: Path in that root; symbolic links are followed within it.
+        root: Descriptor of the root directory, also of another mount namespace.
+        flags: Flags of open(2).
+
+    Raises:
+        OSError: Errors of openat2(2). ENOSYS: this kernel is older than Linux 5.6.
+    """
+    return _openat2(path, root, flags | os.O_CLOEXEC, _IN_ROOT | _NO_MAGICLINKS)
+
+
+def _openat2(path: str, above: int, flags: int, resolve: int) -> int:
+    how = struct.pack("=QQQ", flags, 0, resolve)
+    fd = _libc.syscall(_SYS_OPENAT2, above, os.fsencode(path), how, len(how))
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    return int(fd)

@@ -1,6 +1,7 @@
 """A command on the host's file system: a process tree below the executor."""
 
 import binascii
+import errno
 import os
 import pwd
 import signal
@@ -15,7 +16,6 @@ from isolator.confinement.enclosure import Enclosure
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
 from isolator.host.not_started import NotStarted
-from isolator.host.sandbox import Sandbox
 from isolator.runs.environment import task_environment
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
 from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity, of_others, secret_env
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # imported at run time only by executors that start commands 
 
 TMP: Final = "MESOS_GPU_TMP"
 _POLL_S: Final = 0.02
-MOST_NAMES: Final = 12
 
 
 class HostRun:
@@ -82,7 +81,7 @@ class HostRun:
         try:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch))
         except LaunchFailed as error:
-            raise _explained(error, argv[0], launch.sandbox, order.env) from error
+            raise _explained(error, argv[0], launch.sandbox, order) from error
 
     def pid(self) -> int:
         """Give the first process, as `Run.pid` says."""
@@ -205,14 +204,15 @@ def _with_volume(order: Order, launch: Launch) -> Order:
     return replace(order, volume=str(launch.volume), env={**order.env, **paths})
 
 
-def _explained(
-    error: LaunchFailed, program: str, sandbox: str, env: Mapping[str, str]
-) -> NotStarted | MesosGpuError:
+def _explained(error: LaunchFailed, program: str, sandbox: str, order: Order) -> NotStarted | MesosGpuError:
     if error.step == "exec":
+        from isolator.host.programs_of_tasks import Start, words_of  # of a failed start alone
+
         # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
-        status = 127 if isinstance(error, FileNotFoundError) or error.errno == 2 else 126
-        where = _where(program, sandbox, env) if status == 127 else ""
-        return NotStarted(f"cannot start {program!r}: {error.strerror}{where}", Outcome(exit_status=status))
+        status = 127 if error.errno == errno.ENOENT else 126
+        user = order.user or (os.geteuid(), os.getegid(), tuple(os.getgroups()))
+        words = words_of(error.errno, Start(program, sandbox, order.env, user))
+        return NotStarted(f"cannot start {program!r}: {error.strerror}{words}", Outcome(exit_status=status))
     if error.step == "mounts":
         return NotStarted(f"a volume cannot be mounted: {error.strerror}")
     if error.step == "links":
@@ -223,26 +223,4 @@ def _explained(
     return MesosGpuError(
         f"the task cannot be isolated ({error.step}): {error.strerror}",
         remedy="run mesos-gpu doctor on this host",
-    )
-
-
-def _where(program: str, sandbox: str, env: Mapping[str, str]) -> str:
-    """Where a program was looked for, and how it gets there."""
-    if "/" not in program:
-        return f" in PATH, which is {env.get('PATH', os.defpath)}"
-    if program.startswith("/"):
-        there = os.path.lexists(program)
-        return (
-            ": what its first line names is not there"
-            if there
-            else " on this host; an --image brings its own"
-        )
-    with Sandbox(sandbox) as place:
-        names = place.names()
-    if program.removeprefix("./") in names:
-        return ": what its first line names is not there"
-    held = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
-    return (
-        f"; looked in the sandbox {sandbox}, which holds {held}. Files of yours come there by --upload [DIR] or "
-        "--fetch URI, and paths of the host by --volume"
     )

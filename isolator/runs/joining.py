@@ -265,6 +265,11 @@ class Place:
         return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or "."
 
     @property
+    def root(self) -> int:
+        """The descriptor of the task's root directory."""
+        return self._order.root
+
+    @property
     def owner(self) -> tuple[int, int]:
         """The uid and the gid of the task."""
         return self._order.user[:2]

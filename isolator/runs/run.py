@@ -193,11 +193,16 @@ def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | No
     except KeyError:
         if user is None:
             return None  # a uid without an account: usual in containers
-        raise NotStarted(f"the user {user!r} does not exist on this host") from None
+        from mesos_gpu.model.jobs.permits import HAVE_ACCOUNT  # of a failed start alone
+
+        raise NotStarted(f"the user {user!r} does not exist on this host; {HAVE_ACCOUNT}") from None
     if why := _problem_of_user(plan, entry, own):
         raise NotStarted(why)
     if os.geteuid() not in (0, entry.pw_uid):
-        raise NotStarted(f"the executor runs as uid {os.geteuid()} and cannot become {user!r}")
+        raise NotStarted(
+            f"the executor runs as uid {os.geteuid()} and cannot become {user!r}; name no user, or have the operator "
+            "run the agent as root"
+        )
     return entry
 
 

@@ -14,6 +14,7 @@ from typing import Final, Self
 from isolator.confinement.inner_calls import NOT_THERE, NotExecuted
 from isolator.host import processes
 from isolator.runs.joining import Joining, Place, Running
+from isolator.session.terminal import open_terminal
 from mesos_gpu.wire.channel.order import Order
 
 
@@ -74,7 +75,7 @@ class Command:
             place.close()
 
     def _terminal(self, place: Place, order: Order) -> tuple[int, int, int]:
-        ours, theirs = os.openpty()
+        ours, theirs = open_terminal(place.root)
         os.fchown(theirs, *place.owner)  # so that it can open it by its name
         os.fchmod(theirs, 0o600)
         self.stdin = self.stdout = ours

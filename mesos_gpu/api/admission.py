@@ -7,10 +7,11 @@ from posixpath import normpath
 from mesos_gpu.access.decide import Rights, Subject, unix_user_of
 from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.access.rights import APP_WRITE, JOB_CONTROL, JOB_RUN, SECRET_USE
-from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.model.access.document import EVERYTHING, Limits
 from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.wire.checking import Problem
 
 
@@ -85,18 +86,20 @@ def _shown(patterns: Sequence[str]) -> str:
     return ", ".join(patterns) or "none"
 
 
-def admit(rights: Rights, spec: JobSpec, *, pooled: bool) -> JobSpec:
+def admit(rights: Rights, spec: JobSpec, permits: Permits, *, pooled: bool) -> JobSpec:
     """A job as it is queued for who asks: as its Unix user, if it names none.
 
     Args:
         rights: Of who asks.
         spec: What is asked for.
+        permits: What the operator permits.
         pooled: Whether a job that names no user gets one of its own on its host.
 
     Raises:
-        Refusal: The right for the queue is missing, or the roles do not allow what is asked for; all of it at once.
+        Refusal: The right for the queue is missing, or the roles do not allow what is asked for, all of it at once; or
+            the caller's Unix user may not run jobs.
     """
-    subject = Subject(rights.caller.name, spec.queue)
+    asked, subject = spec, Subject(rights.caller.name, spec.queue)
     require(rights, JOB_RUN, subject)
     refused = problems(rights, spec, subject)
     if spec.user is None and not rights.is_open and not pooled:
@@ -104,7 +107,23 @@ def admit(rights: Rights, spec: JobSpec, *, pooled: bool) -> JobSpec:
         refused += more
     if refused:
         raise over_limits(rights, refused)
+    if unable := of_own_user(permits, asked, spec):
+        raise invalid(*unable)
     return spec
+
+
+def of_own_user(permits: Permits, asked: JobSpec, spec: JobSpec) -> list[Problem]:
+    """Return why the Unix user that a job was given may not run jobs; nothing if the job named its user itself.
+
+    Args:
+        permits: What the operator permits.
+        asked: The job as it was asked for.
+        spec: The job with the user of its owner.
+    """
+    if asked.user is not None or spec.user is None:
+        return []
+    why = permits.problem_of_user(spec.user, has_image=spec.image is not None)
+    return [Problem("/user", f"the job would run as {spec.user}, as it names no user: {why}")] if why else []
 
 
 def with_own_user(rights: Rights, spec: JobSpec, subject: Subject) -> tuple[JobSpec, list[Problem]]:

@@ -254,6 +254,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: line.Queue},
         query=(_number(asked.MOST_QUEUED, "so many jobs at most"),),
     ),
+    ("POST", "/v1/plan/jobs"): Operation(
+        "plan_job",
+        "What would become of a job that is submitted now; nothing is changed",
+        {200: shapes.JobPlan},
+        (429,),
+        body=bodies.JobRequest,
+        examples=_JOBS,
+    ),
     ("POST", "/v1/plan/defrag"): Operation(
         "plan_for_request",
         "The fewest moves that make room for a request; nothing is changed",

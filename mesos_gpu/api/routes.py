@@ -122,6 +122,7 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, keeps: Keeps, plans: Plans, audit: Au
         route("/v1/arrays/{id}", GET=judged(JOB_SEE, jobs.array)),
         route("/v1/why/{id}", GET=judged(JOB_SEE, jobs.why)),
         route("/v1/queue", GET=judged(QUEUE_SEE, jobs.queue)),
+        route("/v1/plan/jobs", POST=judged(JOB_RUN, jobs.plan)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
         route("/v1/plan/defrag/{id}", GET=needs(PLAN_SEE, plans.for_job)),
     ]

@@ -95,6 +95,6 @@ class System:
             return RedirectResponse("login", 303)
         name = request.path_params.get("name", "index.html")
         if name not in _files() or name == _LOGIN:
-            raise NotFound(f"there is no /static/{name}", remedy="see docs/reference/rest.md for the routes")
+            raise NotFound(f"there is no /static/{name}", remedy="see /v1/openapi.json for the routes")
         body = files("mesos_gpu.web").joinpath(name).read_bytes()
         return Response(body, media_type=_files()[name], headers={"Cache-Control": "no-cache"})

@@ -18,35 +18,46 @@ from mesos_gpu.wire.plain import clean_lines
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("mesos_gpu.cli.jobs.run", "Run a command as a job and stay with it."),
     "submit": ("mesos_gpu.cli.jobs.submit", "Submit the jobs of a file."),
-    "ps": ("mesos_gpu.cli.jobs.listing", "List jobs: what runs before what waits."),
-    "show": ("mesos_gpu.cli.jobs.commands", "Show all there is to know about one job."),
-    "why": ("mesos_gpu.cli.jobs.commands", "Say why a job waits, and what comes nearest."),
-    "queue": (
-        "mesos_gpu.cli.queues.commands",
-        "List the jobs that wait, in the order in which they are tried.",
-    ),
-    "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
-    "exec": ("mesos_gpu.cli.channel.commands:exec_", "Run a command in a running job, as the job runs."),
     "uploads": ("mesos_gpu.cli.code.uploads", "The archives of code that the scheduler keeps of you."),
-    "attach": ("mesos_gpu.cli.sessions.attach", "Stay with a job that runs, as run does."),
     "notebook": (
         "mesos_gpu.cli.sessions.notebook",
         "Run a notebook server as a job, and reach it from here.",
     ),
-    "port-forward": (
-        "mesos_gpu.cli.channel.ports:port_forward",
-        "Reach ports of a running job from this machine.",
-    ),
+    "ps": ("mesos_gpu.cli.jobs.listing", "List jobs: what runs before what waits."),
+    "show": ("mesos_gpu.cli.jobs.commands", "Show all there is to know about one job."),
+    "why": ("mesos_gpu.cli.jobs.commands", "Say why a job waits, and what comes nearest."),
+    "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
+    "attach": ("mesos_gpu.cli.sessions.attach", "Stay with a job that runs, as run does."),
+    "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
+    "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
+    "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
+    "keep": ("mesos_gpu.cli.queues.keep", "Keep a job from being ended for GPUs that do nothing."),
+    "exec": ("mesos_gpu.cli.channel.commands:exec_", "Run a command in a running job, as the job runs."),
     "cp": ("mesos_gpu.cli.files.commands", "Copy files and directories from a job and to it."),
     "ls": (
         "mesos_gpu.cli.files.commands",
         "List the files of a job: what is in its sandbox, or at a path.",
     ),
     "cat": ("mesos_gpu.cli.files.commands", "Print files of a job."),
-    "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
-    "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
-    "keep": ("mesos_gpu.cli.queues.keep", "Keep a job from being ended for GPUs that do nothing."),
-    "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
+    "port-forward": (
+        "mesos_gpu.cli.channel.ports:port_forward",
+        "Reach ports of a running job from this machine.",
+    ),
+    "app": ("mesos_gpu.cli.apps.commands:app_group", "Apps: services that are kept up, and how they change."),
+    "deployment": ("mesos_gpu.cli.apps.deployments", "Deployments: changes of apps that are under way."),
+    "diff": ("mesos_gpu.cli.apps.diff", "Say what a file of apps would change; nothing is changed."),
+    "service": ("mesos_gpu.cli.apps.service", "Services: names whose requests are split over apps."),
+    "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),
+    "queue": (
+        "mesos_gpu.cli.queues.commands",
+        "List the jobs that wait, in the order in which they are tried.",
+    ),
+    "budget": ("mesos_gpu.cli.records.budget", "Budgets: GPU hours of a period, by what each GPU costs."),
+    "reserve": (
+        "mesos_gpu.cli.bookings.commands",
+        "Book GPUs for a queue, from one time to another.",
+    ),
+    "report": ("mesos_gpu.cli.records.report", "Reports of what was used, who waited, and who was served."),
     "status": ("mesos_gpu.cli.cluster.overview", "Show the scheduler and a summary of the cluster."),
     "top": (
         "mesos_gpu.cli.top.command",
@@ -62,11 +73,16 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "tasks": ("mesos_gpu.cli.cluster.tasks", "Tasks that run, and that the scheduler's state does not know."),
     "plan": ("mesos_gpu.cli.cluster.plan", "What an operator could do to make room; nothing is changed."),
     "volume": ("mesos_gpu.cli.host.volume", "Driver volumes: the NVIDIA libraries of this host, for tasks."),
-    "app": ("mesos_gpu.cli.apps.commands:app_group", "Apps: services that are kept up, and how they change."),
-    "deployment": ("mesos_gpu.cli.apps.deployments", "Deployments: changes of apps that are under way."),
-    "diff": ("mesos_gpu.cli.apps.diff", "Say what a file of apps would change; nothing is changed."),
-    "service": ("mesos_gpu.cli.apps.service", "Services: names whose requests are split over apps."),
-    "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),
+    "events": (
+        "mesos_gpu.cli.records.events",
+        "Tell what has happened of late; the newest last.",
+    ),
+    "history": (
+        "mesos_gpu.cli.records.history",
+        "List jobs that have ended, also long ago; the newest first.",
+    ),
+    "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
+    "webhook": ("mesos_gpu.cli.records.webhook", "Webhooks: addresses that are told what happens."),
     "login": (
         "mesos_gpu.cli.login.commands",
         "Prove who you are to the scheduler, for the commands that follow.",
@@ -79,22 +95,17 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.access.token",
         "Tokens: what proves a name to the scheduler, for programs.",
     ),
-    "report": ("mesos_gpu.cli.records.report", "Reports of what was used, who waited, and who was served."),
-    "events": (
-        "mesos_gpu.cli.records.events",
-        "Tell what has happened of late; the newest last.",
+    "up": (
+        "mesos_gpu.cli.dev.up",
+        "Start Mesos, agents with simulated GPUs and the scheduler on this machine.",
     ),
-    "webhook": ("mesos_gpu.cli.records.webhook", "Webhooks: addresses that are told what happens."),
-    "history": (
-        "mesos_gpu.cli.records.history",
-        "List jobs that have ended, also long ago; the newest first.",
+    "down": ("mesos_gpu.cli.dev.up", "Stop what `mesos-gpu up` started, and remove its traces."),
+    "demo": (
+        "mesos_gpu.cli.demo.command",
+        "Show it all on this machine: start, run jobs of every kind, check, stop.",
     ),
-    "reserve": (
-        "mesos_gpu.cli.bookings.commands",
-        "Book GPUs for a queue, from one time to another.",
-    ),
-    "budget": ("mesos_gpu.cli.records.budget", "Budgets: GPU hours of a period, by what each GPU costs."),
-    "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
+    "simulate": ("mesos_gpu.cli.dev.simulate", "The real policies and the real engine, on a virtual clock."),
+    "bench": ("mesos_gpu.cli.bench.commands", "Measure the platform on this machine."),
     "install": (
         "mesos_gpu.cli.host.install",
         "Make or print what a real cluster's hosts need; nothing is installed.",
@@ -114,29 +125,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Show which of several schedulers leads, and how far the others are.",
     ),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
-    "upgrade": (
-        "mesos_gpu.cli.upgrade.commands",
-        "Upgrades: what runs now, and what this program would do in its place.",
-    ),
     "restore": (
         "mesos_gpu.cli.cluster.backup",
         "Put a backup in place of the scheduler's state, while no scheduler runs on it.",
+    ),
+    "upgrade": (
+        "mesos_gpu.cli.upgrade.commands",
+        "Upgrades: what runs now, and what this program would do in its place.",
     ),
     "teardown": (
         "mesos_gpu.cli.host.teardown",
         "End a framework at the master: all its tasks end, and its id is never taken again.",
     ),
-    "up": (
-        "mesos_gpu.cli.dev.up",
-        "Start Mesos, agents with simulated GPUs and the scheduler on this machine.",
-    ),
-    "down": ("mesos_gpu.cli.dev.up", "Stop what `mesos-gpu up` started, and remove its traces."),
-    "demo": (
-        "mesos_gpu.cli.demo.command",
-        "Show it all on this machine: start, run jobs of every kind, check, stop.",
-    ),
-    "simulate": ("mesos_gpu.cli.dev.simulate", "The real policies and the real engine, on a virtual clock."),
-    "bench": ("mesos_gpu.cli.bench.commands", "Measure the platform on this machine."),
     "help": ("mesos_gpu.cli.completion:help_command", "Print what a command does."),
     "completion": ("mesos_gpu.cli.completion", "Print the completion script of a shell."),
 }
@@ -144,14 +144,29 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 # What the commands of --help are about, each from the command on that is named here.
 HEADINGS: Final[dict[str, str]] = {
     "run": "Jobs",
-    "status": "GPUs and nodes",
+    "exec": "In a running job",
     "app": "Apps and services",
+    "queue": "Queues and budgets",
+    "status": "GPUs and nodes",
+    "events": "What happened",
     "login": "Who may do what",
-    "report": "What was used and done",
-    "install": "A real cluster",
     "up": "On this machine",
+    "install": "A real cluster",
     "help": "Help",
 }
+
+# What `mesos-gpu` alone prints: the commands of the first weeks, below what they are for.
+FIRST: Final[dict[str, tuple[str, ...]]] = {
+    "Run a job": ("run", "submit", "kill"),
+    "See what it does": ("ps", "why", "logs", "exec", "cp"),
+    "Keep a service up": ("app",),
+    "See the cluster": ("top", "nodes", "queue"),
+}
+_MORE: Final = (
+    ("mesos-gpu help COMMAND", "what a command does, with examples"),
+    ("mesos-gpu --help", f"all {len(COMMANDS)} commands"),
+    ("mesos-gpu up", "a cluster with simulated GPUs on this machine, to try all of it"),
+)
 
 # What other systems call a command, and what it is called here.
 WORDS: Final[dict[str, str]] = {
@@ -212,6 +227,11 @@ class Group(Table):
     headings = HEADINGS
     words = WORDS
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, and the options below them."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Tell the exit codes."""
         with formatter.section("Exit codes"):
@@ -242,7 +262,7 @@ class Group(Table):
             ctx.exit(74)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @url_option
 @context_options
 @tls_options
@@ -259,3 +279,17 @@ def main(ctx: click.Context) -> None:
     that the job was given.
     """
     ctx.ensure_object(App)
+    if ctx.invoked_subcommand is None:
+        click.echo(_first_words(ctx))
+
+
+def _first_words(ctx: click.Context) -> str:
+    """Return what is printed where no command is named: the first commands, and where the others are."""
+    formatter = ctx.make_formatter()
+    formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...")
+    width = max(len(name) for name, _ in _MORE)
+    sections = {title: [(name, COMMANDS[name][1]) for name in names] for title, names in FIRST.items()}
+    for title, rows in {**sections, "More": list(_MORE)}.items():
+        with formatter.section(title):
+            formatter.write_dl([(name.ljust(width), line) for name, line in rows])
+    return formatter.getvalue().rstrip("\n")

@@ -4,28 +4,26 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from urllib.parse import quote
 
-import msgspec
 import requests
 
-from mesos_gpu.adapters.tls.session import verify_by
-from mesos_gpu.adapters.tls.trust import Trust, client_context
-from mesos_gpu.api.spec.shapes import Gpu, Job, Jobs, Logs, Node, Status, Task, Tasks, Why
-from mesos_gpu.cli.reach.answers import decoded
+from mesos_gpu.cli.reach.answers import Kind, decoded, read
 from mesos_gpu.cli.reach.failures import BadAnswer as BadAnswer
 from mesos_gpu.cli.reach.failures import Unreachable as Unreachable
 from mesos_gpu.cli.reach.pages import every_gpu, every_node
 from mesos_gpu.cli.reach.patience import unhurried
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.cli.reach.refusals import Refused as Refused
-from mesos_gpu.cli.reach.refusals import error_of, not_ours
-from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
+from mesos_gpu.cli.reach.refusals import not_ours
 from mesos_gpu.cli.reach.why import reason_of, unanswered
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.cli.waiting import PATIENCE_S as PATIENCE_S
+from mesos_gpu.cli.waiting import ended as ended
 
-PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Gpu, Job, Jobs, Logs, Node, Status, Task, Tasks, Why
+
 LONG_POLL_S: Final = 30.0  # the interface allows 60
 _CONNECT_S: Final = 5.0
 _RETRY_S: Final = 0.5
@@ -33,6 +31,12 @@ _LATEST: Final = {"Cache-Control": "no-cache"}  # asks a standby for what its le
 _PIECE: Final = 1 << 17  # bytes of an answer that is read as it comes
 NO_FILTERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _T = TypeVar("_T")
+_JOB: "Final[Kind[Job]]" = Kind("Job")
+_JOBS: "Final[Kind[Jobs]]" = Kind("Jobs")
+_LOGS: "Final[Kind[Logs]]" = Kind("Logs")
+_STATUS: "Final[Kind[Status]]" = Kind("Status")
+_TASKS: "Final[Kind[Tasks]]" = Kind("Tasks")
+_WHY: "Final[Kind[Why]]" = Kind("Why")
 
 
 class Client:
@@ -68,10 +72,16 @@ class Client:
         self._session = requests.Session()
         self._session.trust_env = not self.reach.is_here  # no proxy
         self._session.auth = self._proved  # else passwords of ~/.netrc are sent, also in the clear
-        self._base = BASE if self.reach.socket else self.url
+        self._base = self.url
         if self.reach.socket:
+            from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
+
+            self._base = BASE
             self._session.mount(BASE, UnixAdapter(self.reach.socket))
         if self.reach.is_tls:
+            from mesos_gpu.adapters.tls.session import verify_by
+            from mesos_gpu.adapters.tls.trust import Trust, client_context
+
             context = client_context(Trust(self.reach.cacert, self.reach.cert, self.reach.key))
             verify_by(self._session, context)
 
@@ -83,7 +93,7 @@ class Client:
     ) -> None:
         self._session.close()
 
-    def jobs(self, *, states: Sequence[str] = (), limit: int | None = None) -> list[Job]:
+    def jobs(self, *, states: Sequence[str] = (), limit: int | None = None) -> "list[Job]":
         """Jobs, newest first; `active` as a state means: not ended."""
         return self.listed(states=states, limit=limit, order=None)["jobs"]
 
@@ -94,10 +104,10 @@ class Client:
         limit: int | None,
         order: str | None,
         filters: Mapping[str, Sequence[str]] = NO_FILTERS,
-    ) -> Jobs:
+    ) -> "Jobs":
         """The first jobs in an order (None: newest first), and how many there are; `filters` as the query has them."""
         query = {**filters, "state": list(states), "limit": limit, "order": order}
-        return self.get("/v1/jobs", Jobs, query)
+        return self.get("/v1/jobs", _JOBS, query)
 
     def job(
         self,
@@ -106,14 +116,14 @@ class Client:
         after_version: int | None = None,
         timeout_s: float = 0.0,
         show_env: bool = False,
-    ) -> Job:
+    ) -> "Job":
         """Read a job; with `after_version`, as it is when it has changed or `timeout_s` has passed."""
         query: dict[str, Any] = {"show_env": "true"} if show_env else {}
         if after_version is not None:
             query |= {"after_version": after_version, "timeout_s": round(timeout_s, 3)}
-        return self.get(path_of("jobs", job_id), Job, query, wait_s=timeout_s)
+        return self.get(path_of("jobs", job_id), _JOB, query, wait_s=timeout_s)
 
-    def follow(self, job: Job, *, deadline: float | None = None) -> Iterator[Job]:
+    def follow(self, job: "Job", *, deadline: float | None = None) -> "Iterator[Job]":
         """The job after each change until it has ended, or `deadline` (`time.monotonic()`) has passed."""
         while not ended(job):
             left_s = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
@@ -124,50 +134,57 @@ class Client:
                 yield newer
             job = newer
 
-    def tasks(self, job_id: str) -> list[Task]:
+    def tasks(self, job_id: str) -> "list[Task]":
         """Every launch of a job, oldest first."""
-        return self.get(path_of("jobs", job_id, "tasks"), Tasks)["tasks"]
+        return self.get(path_of("jobs", job_id, "tasks"), _TASKS)["tasks"]
 
-    def logs(self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None = None) -> Logs:
+    def logs(
+        self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None = None
+    ) -> "Logs":
         """Up to `length` bytes (at most 1 MiB) of a launch's `stdout` or `stderr`; offset -N: the last N."""
         query = {"stream": stream, "offset": offset, "length": length, "task_id": task_id}
-        return self.get(path_of("jobs", job_id, "logs"), Logs, query)
+        return self.get(path_of("jobs", job_id, "logs"), _LOGS, query)
 
-    def why(self, job_id: str) -> Why:
+    def why(self, job_id: str) -> "Why":
         """Why a job waits."""
-        return self.get(path_of("why", job_id), Why)
+        return self.get(path_of("why", job_id), _WHY)
 
-    def gpus(self, nodes: Sequence[str] = ()) -> list[Gpu]:
+    def gpus(self, nodes: Sequence[str] = ()) -> "list[Gpu]":
         """Every GPU of every node, or of those nodes: by their names, the first part of one, with `*`."""
         return every_gpu(self.get, nodes)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> "list[Node]":
         """Every agent."""
         return every_node(self.get)
 
-    def status(self) -> Status:
+    def status(self) -> "Status":
         """The scheduler."""
-        return self.get("/v1/status", Status)
+        return self.get("/v1/status", _STATUS)
 
     def get(
-        self, path: str, kind: type[_T], query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
+        self,
+        path: str,
+        kind: type[_T] | Kind[_T],
+        query: Mapping[str, Any] | None = None,
+        *,
+        wait_s: float = 0.0,
     ) -> _T:
         """Read any route; `wait_s` is how long the scheduler may take for its answer, beside the time of any answer."""
         return self._patiently("GET", path, kind, query, wait_s)
 
-    def submit(self, request: Mapping[str, object]) -> Job:
+    def submit(self, request: Mapping[str, object]) -> "Job":
         """A new job. Never repeated: a second copy would run."""
-        return self._once("POST", "/v1/jobs", Job, body=request)
+        return self._once("POST", "/v1/jobs", _JOB, body=request)
 
-    def kill(self, job_id: str) -> Job:
+    def kill(self, job_id: str) -> "Job":
         """Ask for the end of a job; it returns before the job has ended."""
-        return self._patiently("DELETE", path_of("jobs", job_id), Job)
+        return self._patiently("DELETE", path_of("jobs", job_id), _JOB)
 
     def call(
         self,
         verb: str,
         path: str,
-        kind: type[_T],
+        kind: type[_T] | Kind[_T],
         query: Mapping[str, Any] | None = None,
         *,
         body: object = None,
@@ -197,6 +214,8 @@ class Client:
         try:
             with self._asked("GET", path, query, self._read_timeout_s, {"stream": True}) as response:
                 if not response.ok:
+                    from mesos_gpu.cli.reach.said import error_of
+
                     raise error_of(response, self.url)
                 yield from response.iter_content(_PIECE)
         except requests.RequestException as err:
@@ -207,7 +226,7 @@ class Client:
         self,
         verb: str,
         path: str,
-        kind: type[_T],
+        kind: type[_T] | Kind[_T],
         query: Mapping[str, Any] | None = None,
         wait_s: float = 0.0,
         body: object = None,
@@ -256,7 +275,7 @@ class Client:
         self,
         verb: str,
         path: str,
-        kind: type[_T],
+        kind: type[_T] | Kind[_T],
         *,
         query: Mapping[str, Any] | None = None,
         wait_s: float = 0.0,
@@ -267,13 +286,17 @@ class Client:
             sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}
         response = self._asked(verb, path, query, self._read_timeout_s + wait_s, sent)
         if not response.ok:
+            from mesos_gpu.cli.reach.said import error_of
+
             raise error_of(response, self.url)
+        if isinstance(kind, Kind):
+            return read(response.content, kind, lambda error: not_ours(self.url, str(error)))
         empty = b"null" if kind is type(None) else b""
         if kind is bytes:
             return cast(_T, response.content)
         try:
             return decoded(response.content or empty, kind)
-        except msgspec.DecodeError as err:
+        except ValueError as err:
             raise not_ours(self.url, str(err)) from err
 
     def _asked(
@@ -317,8 +340,3 @@ class Client:
 def path_of(*parts: str) -> str:
     """Return the path of a route below /v1; `parts` are quoted."""
     return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
-
-
-def ended(job: Job) -> bool:
-    """Whether nothing will change any more."""
-    return JobState(job["state"]).ended

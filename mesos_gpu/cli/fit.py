@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from rich.cells import cell_len
-
 GAP: Final = 2  # blanks between columns
 LEAST: Final = 12  # a column that may be cut keeps so many characters, or its header
 LONG: Final = (
@@ -50,6 +48,8 @@ class Column:
     @property
     def natural(self) -> int:
         """The width that nothing of it is cut in."""
+        from rich.cells import cell_len  # of tables on terminals alone
+
         return max(map(cell_len, (self.header, *self.cells)))
 
     @property

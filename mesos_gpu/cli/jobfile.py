@@ -36,7 +36,8 @@ def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
         line_of = lines_of(text)
         lines = "\n".join(f"  {placed(line_of, each.path, each.reason)}" for each in problems)
         raise BadFile(
-            f"{name} was not submitted:\n{lines}", remedy="correct the file; docs/reference/rest.md"
+            f"{name} was not submitted:\n{lines}",
+            remedy="correct the file; its fields: mesos-gpu help submit",
         )
     return requests
 

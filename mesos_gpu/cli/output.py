@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mesos_gpu.cli.fit import Fit
 
+OURS: Final = "mesos-gpu: "  # before each of our lines among those of a job
 # What a word means, as a colour on a terminal.
 _STYLES: Final = {
     "running": "green",
@@ -89,7 +90,7 @@ def remark(text: str) -> None:
 def note(text: str) -> None:
     """Print a line on stderr, marked as ours: it stands between a job's own lines."""
     status_line.clear()
-    click.echo(f"mesos-gpu: {clean(text)}", err=True)
+    click.echo(f"{OURS}{clean(text)}", err=True)
 
 
 def error(failure: Exception) -> None:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import click
 from click.exceptions import NoSuchCommand
+from click.shell_completion import CompletionItem
 
 
 class Lines(click.Group):
@@ -44,6 +45,15 @@ class Table(click.Group):
         command = getattr(import_module(module), function or cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands without importing them, and options."""
+        named = [
+            CompletionItem(name, help=line)
+            for name, (_, line) in self.table.items()
+            if name.startswith(incomplete)
+        ]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

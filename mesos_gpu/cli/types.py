@@ -1,9 +1,11 @@
-"""Option values: text to numbers with units, with usage errors that show the form expected."""
+"""Option values: text to numbers with units, with usage errors that show the form expected.
+
+Every start imports this module, and few use one of its types: a type imports what it checks by when it is used.
+"""
 
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,18 +14,17 @@ from click.shell_completion import CompletionItem
 from mesos_gpu.cli.locate import normal_urls
 from mesos_gpu.cli.reach.reach import Files, find_reach
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.jobs.permits import Control
-from mesos_gpu.model.nodes.driver import MINIMUM
-from mesos_gpu.model.nodes.gpu import CAPABILITY
-from mesos_gpu.model.shares.units import milli_of, number_of
-from mesos_gpu.wire.marathon.moments import moment, stamp
-from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
-_MIB: Final = {"": 1, "m": 1, "mib": 1, "g": 1024, "gib": 1024, "t": 1024 * 1024, "tib": 1024 * 1024}
+_MIB: Final = {
+    f"{unit}{end}": mib
+    for unit, mib in {"m": 1, "g": 1024, "t": 1024 * 1024}.items()
+    for end in ("", "i", "ib")
+} | {"": 1}
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+|\d+(?:\.\d+)?")
 
 
@@ -35,6 +36,8 @@ def mib_of(text: str) -> int:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     unit = _MIB.get(match[2]) if match else None
+    if match and match[2] in ("mb", "gb", "tb"):
+        raise ValueError(f"{text!r} is in decimal units; write {match[1]}{match[2][0].upper()}iB")
     if not match or unit is None:
         raise ValueError(f"{text!r} is not a memory size; write MiB, as 512, or a unit, as 2GiB")
     mib = float(match[1]) * unit
@@ -79,6 +82,8 @@ class GpuNumber(click.ParamType[float]):
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | int:
         """`0`, `8`, `8.0`, `0.25`; parts are in thousandths."""
+        from mesos_gpu.model.shares.units import milli_of, number_of
+
         text = str(value).strip()
         if re.fullmatch(r"\d{1,9}|[1-9]\d{0,8}\.0+", text, re.ASCII):
             return int(text.partition(".")[0])
@@ -120,6 +125,8 @@ class Past(click.ParamType[float]):
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """`2h`, `90s`: so long ago; `2027-03-01T08:00`, here unless it says where, as with Z or +01:00."""
+        from datetime import datetime
+
         if isinstance(value, int | float):
             return value
         text = value.strip()
@@ -165,6 +172,8 @@ class Controls(click.ParamType[list[str]]):
         self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
         """`api`, `api,master`; the same as a list."""
+        from mesos_gpu.model.jobs.permits import Control
+
         known = [control.value for control in Control]
         words = value if isinstance(value, list) else value.split(",")
         if not set(words) <= set(known):
@@ -290,15 +299,27 @@ class Ref(click.ParamType[str]):
     """What the scheduler knows: a GPU, a node, a driver's version."""
 
     def __init__(
-        self, name: str, pattern: str, form: str, completed: Callable[["Client"], list[str]]
+        self,
+        name: str,
+        pattern: str | Callable[[], str],
+        form: str,
+        completed: Callable[["Client"], list[str]],
     ) -> None:
-        """`pattern` is what can be one, `form` says it; `completed` lists those that there are."""
+        """Describe it.
+
+        Args:
+            name: What it is called in --help.
+            pattern: Regular expression of what can be one, or a function that returns it.
+            form: That form in words.
+            completed: Function that lists those that there are.
+        """
         self.name = name
-        self._pattern, self._form, self._completed = re.compile(pattern), form, completed
+        self._pattern, self._form, self._completed = pattern, form, completed
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse what can be none, before it becomes part of an address."""
-        if not self._pattern.fullmatch(value):
+        pattern = self._pattern if isinstance(self._pattern, str) else self._pattern()
+        if not re.fullmatch(pattern, value):
             self.fail(f"{value!r} is not {self._form}", param, ctx)
         return value
 
@@ -325,6 +346,8 @@ class AppRef(Ref):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Absolute: `shop/db` is `/shop/db`."""
+        from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
+
         id = absolute(value.strip())
         if id == ROOT or problem_of(id):
             words = "small letters, digits, - and . between slashes"
@@ -339,6 +362,8 @@ class Version(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Read a version as Marathon writes it."""
+        from mesos_gpu.wire.marathon.moments import moment, stamp
+
         try:
             return stamp(moment(value))
         except (ValueError, OverflowError, OSError):
@@ -389,6 +414,18 @@ def _upwards(ctx: click.Context | None) -> list[click.Context]:
     return [] if ctx is None else [ctx, *_upwards(ctx.parent)]
 
 
+def _driver() -> str:
+    from mesos_gpu.model.nodes.driver import MINIMUM
+
+    return MINIMUM.pattern
+
+
+def _capability() -> str:
+    from mesos_gpu.model.nodes.gpu import CAPABILITY
+
+    return CAPABILITY.pattern
+
+
 MEMORY: Final = Memory()
 GPUS: Final = GpuNumber()
 DURATION: Final = Duration()
@@ -406,32 +443,30 @@ ACTIVE_JOB: Final = JobRef(active=True)
 APP: Final = AppRef()
 VERSION: Final = Version()
 JOB_OR_APP: Final = JobOrAppRef(active=True)
-DEPLOYMENT: Final = Ref(
-    "id", r"[A-Za-z0-9][A-Za-z0-9._-]*", "a deployment's id, nor the start of one", _deployments
-)
+DEPLOYMENT: Final = Ref("id", _WORD, "a deployment's id, nor the start of one", _deployments)
 GPU: Final = Ref(
     "gpu",
-    r"[A-Za-z0-9][A-Za-z0-9._-]*(?::[0-9]+)?",
+    rf"{_WORD}(?::[0-9]+)?",
     "a GPU: its UUID, the start of one, or HOST:MINOR",
     lambda client: [gpu["uuid"] for gpu in client.gpus()],
 )
 NODE: Final = Ref(
     "node",
-    r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    _WORD,
     "a node: its host name or the ID of its agent",
     lambda client: sorted({node["hostname"] for node in client.nodes()}),
 )
 DRIVER: Final = Ref(
     "version",
-    MINIMUM.pattern,
+    _driver,
     "a driver version, as 535 or 535.104.05",
     lambda client: sorted(
-        {v for node in client.nodes() if MINIMUM.fullmatch(v := node["driver_version"] or "")}
+        {v for node in client.nodes() if re.fullmatch(_driver(), v := node["driver_version"] or "")}
     ),
 )
 COMPUTE_CAPABILITY: Final = Ref(
     "version",
-    CAPABILITY.pattern,
+    _capability,
     "a compute capability, as 8.0",
     lambda client: sorted({known for gpu in client.gpus() if (known := gpu["compute_capability"])}),
 )

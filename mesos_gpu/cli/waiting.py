@@ -3,19 +3,24 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
-from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
-from mesos_gpu.cli.client import PATIENCE_S, Client
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.job_state import JobState
 
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Job
+    from mesos_gpu.cli.client import Client
+
+PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
 INTERRUPTED, KILLED, NO_EXIT_CODE = 130, 143, 125
 UNSURE = "interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted"
 _MOST_ASKED = 20  # jobs that are asked about after they were submitted: one request each
 _LOOKS = 2  # the first is at once: every job waits then
 
 
-def exit_code_of(job: Job) -> int:
+def exit_code_of(job: "Job") -> int:
     """The exit code for a job that has ended: its own, or one that says why it has none."""
     if job["state"] == "killed":
         return KILLED
@@ -24,22 +29,27 @@ def exit_code_of(job: Job) -> int:
     return job["exit_code"] or NO_EXIT_CODE
 
 
-def outcome(job: Job) -> str:
+def outcome(job: "Job") -> str:
     """How a job ended, in words."""
     code = "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
     why = f": {job['message']}" if job["message"] else ""
     return f"job {job['id']} {job['state']}{code}{why}"
 
 
-def be_patient(client: Client) -> None:
+def ended(job: "Job") -> bool:
+    """Whether nothing will change any more."""
+    return JobState(job["state"]).ended
+
+
+def be_patient(client: "Client") -> None:
     """Outlive a restart of the scheduler from now on: it has answered once."""
     client.patience_s = PATIENCE_S
 
 
-def status_of_waiting(client: Client) -> Callable[[Job], None]:
+def status_of_waiting(client: "Client") -> "Callable[[Job], None]":
     """Shows why a job waits while it does, for `Follower.follow`."""
 
-    def show(job: Job) -> None:
+    def show(job: "Job") -> None:
         if not output.status_line.live:
             return
         reason = f"is {job['state']}" + (f" on {job['hostname']}" if job["hostname"] else "")
@@ -50,11 +60,11 @@ def status_of_waiting(client: Client) -> Callable[[Job], None]:
     return show
 
 
-def note_of_waiting(client: Client) -> Callable[[Job], None]:
+def note_of_waiting(client: "Client") -> "Callable[[Job], None]":
     """Says once which job waits and why, if it does not start at once; for `Follower.follow`."""
     looks = 0
 
-    def say(job: Job) -> None:
+    def say(job: "Job") -> None:
         nonlocal looks
         looks += 1
         if looks == _LOOKS and job["state"] == "pending" and not job["launches"]:
@@ -63,7 +73,7 @@ def note_of_waiting(client: Client) -> Callable[[Job], None]:
     return say
 
 
-def warn_of_never(client: Client, jobs: Sequence[Job]) -> None:
+def warn_of_never(client: "Client", jobs: "Sequence[Job]") -> None:
     """Tell which of some new jobs can never run on the nodes that are there now, and why; they wait all the same, as
     nodes may come."""
     from mesos_gpu.cli.fit import short_gpus  # brings rich
@@ -76,10 +86,14 @@ def warn_of_never(client: Client, jobs: Sequence[Job]) -> None:
                 output.note(f"{job['id']} can never run on the nodes that are there now: {said}")
 
 
-def _why(client: Client, job: Job) -> str:
+def _why(client: "Client", job: "Job") -> str:
     from mesos_gpu.cli.fit import short_gpus  # brings rich
 
     try:
-        return short_gpus(client.why(job["id"])["summary"])
+        why = client.why(job["id"])
     except MesosGpuError:
         return "waits"  # only a comfort: the call that matters follows, and speaks up
+    never = (
+        "" if why["can_ever_run"] else "it can never run on the nodes that are there now, Ctrl-C ends it: "
+    )
+    return never + short_gpus(why["summary"])

@@ -9,7 +9,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -289,8 +289,11 @@ class Cluster:
             record.entries += [agent.name for agent in agents]
             record.cgroup_roots += [agent.cgroup_root for agent in agents]
 
-    def start(self) -> Self:
+    def start(self, tell: Callable[[str], None] = lambda _: None) -> Self:
         """Clean up after an earlier owner, start everything, wait until all agents are registered.
+
+        Args:
+            tell: Function that is called with what is waited for next, in words.
 
         Raises:
             Conflict: The directory is another living cluster's.
@@ -306,16 +309,20 @@ class Cluster:
             self._note(*self.agents)
             if self.network:
                 self.network.open()
+            if self.zookeepers:
+                tell("ZooKeeper")
             for server in self.zookeepers:
                 server.start()
             for server in self.zookeepers:
                 server.wait()
+            tell("the Mesos master")
             for master in self.masters:
                 master.start()
             self.await_leader()
             for agent in self.agents:
                 agent.start()
-            for agent in self.agents:
+            for number, agent in enumerate(self.agents, 1):
+                tell(f"agent {number} of {len(self.agents)}")
                 agent.wait()
         except BaseException:
             self.stop(grace_s=0)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -363,8 +363,11 @@ class Stack:
         """The inventory file of a node, counted from 1: edit it to change the health of its GPUs."""
         return self.directory / "gpus" / f"node{number}.json"
 
-    def start(self) -> Self:
+    def start(self, tell: Callable[[str], None] = lambda _: None) -> Self:
         """Clean up after an earlier run, start everything, wait until the scheduler is connected.
+
+        Args:
+            tell: Function that is called with what is waited for next, in words.
 
         Raises:
             Conflict: The directory is in use by a living one.
@@ -387,9 +390,10 @@ class Stack:
                 use=with_scripts(spec.scripts),
             )
         try:
-            self.cluster.start()
+            self.cluster.start(tell)
             if self._several:
                 self._write_meeting()
+            tell("the scheduler")
             for each in self.schedulers:  # the first leads
                 each.start().wait()
         except BaseException:

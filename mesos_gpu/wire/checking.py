@@ -53,6 +53,13 @@ def object_of(body: bytes) -> dict[str, Any]:
     return value
 
 
+#: What other systems call a field, and what it is called here.
+_MEANT: Final = {
+    "memory": ("mem", "mem_mib"), "ram": ("mem", "mem_mib"), "cmd": ("command",), "cpu": ("cpus",), "gpu": ("gpus",),
+    "environment": ("env",), "timeout": ("timeout_s",), "replicas": ("tasks",),
+}  # fmt: skip
+
+
 class Check:
     """Collects problems of one object; each method gives a usable value even where it found one.
 
@@ -64,10 +71,13 @@ class Check:
         self.given = {key: item for key, item in value.items() if item is not None}
         self.problems: list[Problem] = []
         self.failed: set[str] = set()
+        self.meant: set[str] = set()  # fields that unknown ones may be
         fields, listed = tuple(known), False
         for key in value:
             if key not in fields:
-                near = difflib.get_close_matches(str(key).lower(), fields, n=2)
+                near = [each for each in _MEANT.get(str(key).lower(), ()) if each in fields]
+                near = near or difflib.get_close_matches(str(key).lower(), fields, n=2)
+                self.meant.update(near)
                 more = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(fields)}"
                 self.problem(escaped(key), "unknown field" + ("" if listed and not near else f"; {more}"))
                 listed = listed or not near  # once is enough

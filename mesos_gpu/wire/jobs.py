@@ -69,7 +69,7 @@ def spec_from_mapping(
 def _report_what_runs(check: Check) -> None:
     command, argv = (key in check.given for key in ("command", "argv"))
     its_own = not command and not argv and isinstance(check.given.get("image"), str)  # the image's entrypoint
-    if command == argv and not its_own:
+    if command == argv and not its_own and not {"command", "argv"} & check.meant:
         check.problem("", "needs exactly one of command (for /bin/sh -c) and argv (a list)")
 
 

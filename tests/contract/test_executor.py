@@ -88,7 +88,12 @@ def test_argv_needs_no_shell(one: Host) -> None:
             "cannot start '/no/such/program': No such file or directory on this host; an --image brings its own",
             127,
         ),
-        (("/etc/passwd",), "cannot start '/etc/passwd': Permission denied", 126),
+        (
+            ("/etc/passwd",),
+            f"cannot start '/etc/passwd': Permission denied: uid {os.geteuid()} may not execute /etc/passwd "
+            "(mode 0644, owner uid 0)",
+            126,
+        ),
         ((), "the task has neither a command nor an argv", None),
     ],
 )
@@ -188,7 +193,9 @@ def test_a_program_whose_interpreter_is_not_there(one: Host) -> None:
     (one.sandbox / "train.sh").write_text("#!/no/such/python\n")
     (one.sandbox / "train.sh").chmod(0o755)
     one.launch(command=None, argv=("./train.sh",))
-    assert one.end("TASK_FAILED")[0].endswith("directory: what its first line names is not there")
+    assert one.end("TASK_FAILED")[0].endswith(
+        "directory: its first line names /no/such/python, which is not there"
+    )
 
 
 def test_a_program_that_no_directory_has(one: Host) -> None:
@@ -229,7 +236,13 @@ def test_a_command_runs_as_another_user_in_a_session_of_its_own(one: Host) -> No
 
 def test_an_unknown_user_is_the_jobs_fault(one: Host) -> None:
     one.launch("true", user="no-such-user", gpus=GPUS)
-    assert one.end("TASK_FAILED") == ("the user 'no-such-user' does not exist on this host", Outcome())
+    message, outcome = one.end("TASK_FAILED")
+    assert outcome == Outcome()
+    assert message.startswith(
+        "the user 'no-such-user' does not exist on this host; name a user that they have"
+    )
+    for remedy in ("--user", "unix_users", "--user-pool"):
+        assert remedy in message
 
 
 @as_root

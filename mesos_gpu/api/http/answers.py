@@ -64,10 +64,12 @@ def code_of(status: int) -> str:
     return _CODES.get(status) or _OF_OTHERS.get(status, "failed")
 
 
+_EVERY_FIELD: Final = "correct what is listed; /v1/openapi.json describes every field"
+
+
 def invalid(*problems: Problem) -> Refusal:
     """A request that is wrong in one or more places: all of them at once."""
-    remedy = "mend every problem that is listed"
-    return Refusal(422, "invalid", "the request is not valid", remedy=remedy, problems=list(problems))
+    return Refusal(422, "invalid", "the request is not valid", remedy=_EVERY_FIELD, problems=list(problems))
 
 
 def valid(decoded: T | list[Problem]) -> T:

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.access.decide import Rights
 from mesos_gpu.api.asking import apps_change
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer
@@ -69,6 +70,10 @@ class Core:
         """Return what `fn` finds in a copy of the state, on another thread than the engine."""
         return await result_of(self.scheduler.read_copy(fn))
 
+    def _consent(self, rights: Rights, splits: Sequence[TrafficSplit], queues: Tree) -> Consent:
+        pooled = self._settings.has_user_pool
+        return Consent(rights, self._settings.permits, pooled=pooled, splits=splits, tree=queues)
+
     async def change(
         self,
         request: Request,
@@ -89,7 +94,7 @@ class Core:
         for _ in range(_ATTEMPTS):
             seen, under_way, splits, queues = await self._seen()
             # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
-            may = Consent(rights, pooled=self._settings.has_user_pool, splits=splits, tree=queues)
+            may = self._consent(rights, splits, queues)
             given = partial(may.given, seen, restarts=restarts, kills=kill)
             wanted = await in_turn(request, partial(self._wanted, _both(target, given), seen, under_way))
             with suppress(_Overtaken), ExitStack() as held:
@@ -171,7 +176,7 @@ class Core:
         """
         seen, under_way, splits, queues = await self._seen()
         rights = rights_of(request)
-        may = Consent(rights, pooled=self._settings.has_user_pool, splits=splits, tree=queues)
+        may = self._consent(rights, splits, queues)
         sight = AppSight(rights)
 
         def foreseen() -> tuple[Json, Json]:

@@ -20,6 +20,8 @@ from mesos_gpu.wire.export.prometheus import Column
 
 #: As DCGM's exporter has them; `gpu` is the minor number.
 LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION")
+#: As of `LABELS`; no label of our own families is in camelCase.
+OWN_LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "model", "Hostname", "DCGM_FI_DRIVER_VERSION")
 _HELD: Final = ("task", "job", "queue", "user", "app", "UUID")
 _USED: Final = ("task", "UUID")
 _MILLI: Final = 1000
@@ -275,7 +277,10 @@ CARDS: Final = (
         Family(f"DCGM_FI_DEV_{name}", kind, about, gpus_of, _meter(value), LABELS)
         for name, kind, about, value in _DCGM
     ),
-    *(Family(name, kind, about, gpus_of, _of_use(value), LABELS) for name, kind, about, value in _OF_CARDS),
+    *(
+        Family(name, kind, about, gpus_of, _of_use(value), LABELS if name.startswith("DCGM_") else OWN_LABELS)
+        for name, kind, about, value in _OF_CARDS
+    ),
     Family(
         "mesos_gpu_mig_instance_memory_mib",
         "gauge",

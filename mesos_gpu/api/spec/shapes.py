@@ -12,7 +12,7 @@ from mesos_gpu.api.spec.gpus.use import GpuUse, JobUse
 from mesos_gpu.api.spec.job_fields import ArrayCounts, Count, Mib, answered
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.jobs.why import Stage, Verdict
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
 from mesos_gpu.model.shares.share import Method
@@ -510,6 +510,28 @@ class Why(TypedDict):
     nodes: list[NodeReasons]
     nearest: Nearest | None
     estimate: Estimate | None
+
+
+class Relief(TypedDict):
+    """A change of one field of a request by which a job that can never run could run."""
+
+    field: str
+    value: (
+        Annotated[int, says(minimum=1, description="the most that it may be; null: leave the field out")]
+        | None
+    )
+
+
+class JobPlan(TypedDict):
+    """What would become of a job that is submitted now; of an array, of its first task."""
+
+    verdict: Annotated[str, one_of(*Verdict)]
+    hostnames: Annotated[
+        list[str],
+        says(description="nodes that have room for it now, or for a task of it; empty unless it fits"),
+    ]
+    reliefs: Annotated[list[Relief], says(description="empty unless it can never run")]
+    why: Why
 
 
 Move = TypedDict(

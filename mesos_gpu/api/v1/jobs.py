@@ -42,6 +42,7 @@ from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.engine.reading.jobs import explain_job, queue_uses, round_of, tasks_of, waiting_jobs
 from mesos_gpu.engine.reading.nodes import largest_for_shares
+from mesos_gpu.engine.reading.trials import plan_job
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.arrays.indexes import count, each_of
@@ -91,15 +92,7 @@ class Jobs:
 
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
-        body = await body_of(request)
-        spec = await decoded_by(request, body, self._decoded)
-        if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
-            most_mib = await self._read(largest_for_shares)
-            spec = await decoded_by(request, body, partial(self._decoded, most_mib=most_mib))
-        sight = Sight.of(request)  # what he may when all of the body is there
-        spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
-        if unheard := wrong_receivers(self._settings.hooks, self._settings.sender, spec.notify):
-            raise invalid(*unheard)
+        spec, sight = await self._admitted(request)
         async with self.uploads.held(spec, sight.rights.caller.name):
             try:
                 job = await result_of(self._scheduler.request(new_job(spec, sight.rights.caller.name)))
@@ -109,6 +102,38 @@ class Jobs:
         note.about("job", job.id)
         answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))
         return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})
+
+    async def plan(self, request: Request) -> Response:
+        """POST /v1/plan/jobs: what would become of a job; nothing is changed."""
+        spec, sight = await self._admitted(request)
+        job = new_job(spec, sight.rights.caller.name)
+
+        def planned(view: View) -> shapes.JobPlan:
+            return views.job_plan(view, plan_job(view, job), sight)
+
+        async with self.uploads.held(spec, sight.rights.caller.name):
+            try:
+                return json_answer(await self._read_copy(planned))
+            except NotAccepted as error:
+                raise told_of(sight.rights, error, spec.queue) from None
+
+    async def _admitted(self, request: Request) -> tuple[JobSpec, Sight]:
+        """Return what a body asks for, as its sender may have it, and what the sender may see.
+
+        Raises:
+            Refusal: The body is wrong, or its sender may not submit it.
+        """
+        body = await body_of(request)
+        spec = await decoded_by(request, body, self._decoded)
+        if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
+            most_mib = await self._read(largest_for_shares)
+            spec = await decoded_by(request, body, partial(self._decoded, most_mib=most_mib))
+        sight = Sight.of(request)  # the rights of the moment when all of the body is there
+        permits, pooled = self._settings.permits, self._settings.has_user_pool
+        spec = admit(sight.rights, valid(spec), permits, pooled=pooled)
+        if unheard := wrong_receivers(self._settings.hooks, self._settings.sender, spec.notify):
+            raise invalid(*unheard)
+        return spec, sight
 
     def _anew(self) -> None:
         """Let who has changed the line see it."""

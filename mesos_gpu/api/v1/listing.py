@@ -156,7 +156,7 @@ def of_nodes(request: Request) -> Callable[[str], bool]:
 
 def _values(view: View, job: Job) -> Values:
     return {
-        By.NAME: (job.spec.name,),
+        By.NAME: (job.spec.name,) if job.array is None else (job.spec.name, job.spec.name.rpartition(".")[0]),
         By.USER: (owner_of(job),),
         By.QUEUE: (job.spec.queue,),
         By.APP: (job.spec.app,) if job.spec.app else (),

@@ -22,7 +22,7 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.jobs.quota import owner_of
-from mesos_gpu.model.jobs.why import Why
+from mesos_gpu.model.jobs.why import JobPlan, Why
 from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
 from mesos_gpu.model.nodes.node import GpuStatus, Node
@@ -503,6 +503,16 @@ def why(view: View, why: Why, sight: Sight) -> shapes.Why:
         "estimate": estimate(why.estimate) if why.estimate else None,
     }
     return cast("shapes.Why", sight.veiled(view, shown))
+
+
+def job_plan(view: View, plan: JobPlan, sight: Sight) -> shapes.JobPlan:
+    """What would become of a job that is submitted now."""
+    return {
+        "verdict": plan.verdict.value,
+        "hostnames": list(plan.hostnames),
+        "reliefs": [{"field": relief.key, "value": relief.value} for relief in plan.reliefs],
+        "why": why(view, plan.why, sight),
+    }
 
 
 def estimate(estimate: Estimate) -> shapes.Estimate:

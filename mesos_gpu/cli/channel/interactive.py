@@ -96,12 +96,14 @@ def with_job(
                 kept = ": what it writes comes here, and is not in its logs" if is_session(job) else ""
                 output.note(f"job {job['id']}{kept}")
             job = running(client, job, status_of_waiting(client))
+            output.status_line.clear()  # the job's own output may follow on this terminal
             return told_end(job) if ended(job) else serve(job)
         except KeyboardInterrupt as signal:
             end_job(client, job)
             return KILLED if isinstance(signal, Terminated) else INTERRUPTED
         except BaseException:
-            end_job(client, job)
+            if job is not None:  # else the error says what became of the submission
+                end_job(client, job)
             raise
         finally:
             output.status_line.clear()

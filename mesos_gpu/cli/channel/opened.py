@@ -100,7 +100,7 @@ def _failure(url: str, path: str, answer: _Answer) -> MesosGpuError:
     """What the client says of an answer that it did not ask for itself."""
     import requests
 
-    from mesos_gpu.cli.reach.refusals import error_of
+    from mesos_gpu.cli.reach.said import error_of
 
     seen = requests.Response()
     seen.status_code, seen.reason, seen.url = answer.status, answer.reason, f"{url}{path}"

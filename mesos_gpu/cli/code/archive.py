@@ -17,13 +17,11 @@ from typing import BinaryIO, Final
 from pathspec import GitIgnoreSpec
 
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.jobs.artifact import TAKEN
+from mesos_gpu.model.jobs.artifact import SENT_AT, TAKEN
 
 IGNORES: Final = (".gitignore", ".mesosgpuignore")  # the later one has the last word
 MOST_FILES: Final = 100_000
 _NEVER: Final = frozenset({".git", ".hg", ".svn"})
-#: Of each file: 2000-01-01. Zip archives cannot hold 1970, and `make` is not led astray by one time for all.
-_MTIME: Final = 946_684_800
 _LARGEST: Final = 5  # that are named if it is too large
 
 
@@ -136,7 +134,7 @@ def in_mib(size: int) -> str:
 
 def _add(tar: tarfile.TarFile, entry: Entry) -> None:
     info = tarfile.TarInfo(entry.name)
-    info.mtime, info.mode = _MTIME, 0o755 if entry.runs else 0o644
+    info.mtime, info.mode = SENT_AT, 0o755 if entry.runs else 0o644
     if entry.link:
         info.type, info.linkname, info.mode = tarfile.SYMTYPE, entry.link, 0o777
         tar.addfile(info)

@@ -15,7 +15,7 @@ from mesos_gpu.engine.apps.deploying import SHOWN as OF_JOB
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.rollout import ActionKind, InstanceState
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.job_state import JobState
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.health import CardHealth, Reading
 from mesos_gpu.model.tasks.task import ENDED, LIVE, TABLE, Action, TaskState

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 
@@ -35,7 +35,9 @@ LOOK_S: Final = 0.5
 REVIVE_S: Final = 1.0  # a part that ends at once must not be started without a pause
 START_S: Final = 120.0  # the first start downloads Mesos
 STOP_S: Final = 60.0
+USER_POOL: Final = "60000-60999"
 MODEL: Final = "NVIDIA A100-SXM4-80GB"
+_STEP: Final = "waiting for "  # what a line of a step begins with
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z0-9_.-]+")  # a name or a value
 
 
@@ -194,6 +196,7 @@ def up(
     ]
     arguments = [word for receiver in webhook_to for word in ("--webhook-to", receiver)]
     arguments += ["--topology", topology] if topology else []
+    arguments += _of_users(pooled=secure and images is None)
     if detach:
         _start_detached()
         return
@@ -215,11 +218,18 @@ def up(
     _run(stack)
 
 
+def _of_users(*, pooled: bool) -> list[str]:
+    """Return the scheduler's options for users: all hosts are this machine. `pooled`: whether jobs that name no user
+    get a uid each, so that whoever has a token can run jobs; Mesos runs images as users with an account only."""
+    return ["--same-accounts", *(["--user-pool", USER_POOL] if pooled and os.geteuid() == 0 else [])]
+
+
 def _run(stack: Stack) -> None:
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.__setitem__(0, True))
-    stack.start()
+    stack.start(_tell_step)
+    output.status_line.clear()
     try:
         _write_up_file(stack)
         _say_where(stack)
@@ -232,6 +242,14 @@ def _run(stack: Stack) -> None:
             stack.stop()
         finally:
             up_file().unlink(missing_ok=True)
+
+
+def _tell_step(what: str) -> None:
+    """Say what the start waits for: on a terminal in place of the step before, elsewhere a line."""
+    if output.status_line.live:
+        output.status_line.show(f"{_STEP}{what}")
+    else:
+        output.note(f"{_STEP}{what}")
 
 
 def _refuse_second() -> None:
@@ -337,16 +355,44 @@ def _start_detached() -> None:
             stderr=file,
             start_new_session=True,
         )
-    deadline = time.monotonic() + START_S
-    while running() is None:
-        if process.poll() is not None:
-            text = log.read_text(errors="replace").strip()
-            raise MesosGpuError(f"it did not come up:\n{text}", remedy="mend what it says")
-        if time.monotonic() > deadline:
-            process.terminate()
-            raise Unavailable(f"not up within {START_S:g} s", remedy=f"look into {log}")
-        time.sleep(0.1)
-    output.verbatim(log.read_bytes().rstrip(b"\n"))
+    with log.open("rb") as written:
+        told = _Told(written)
+        deadline = time.monotonic() + START_S
+        while running() is None:
+            told.follow()
+            if process.poll() is not None:
+                told.follow()
+                raise MesosGpuError(f"it did not come up:\n{told.text()}", remedy="correct what it says")
+            if time.monotonic() > deadline:
+                process.terminate()
+                raise Unavailable(f"not up within {START_S:g} s", remedy=f"look into {log}")
+            time.sleep(0.1)
+        told.follow()
+    output.verbatim(told.text().encode())
+
+
+class _Told:
+    """The log of `up` in the background: its notes are shown as they come, the rest is kept."""
+
+    def __init__(self, log: IO[bytes]) -> None:
+        self._file, self._part, self._kept = log, b"", list[str]()
+
+    def follow(self) -> None:
+        """Show the notes that came since the last call; of a step only while it lasts, on a terminal."""
+        *lines, self._part = (self._part + self._file.read()).split(b"\n")
+        for line in (each.decode(errors="replace") for each in lines):
+            words = line.removeprefix(output.OURS)
+            if words == line:
+                self._kept.append(line)
+            elif words.startswith(_STEP):
+                _tell_step(words.removeprefix(_STEP))
+            else:
+                output.note(words)
+
+    def text(self) -> str:
+        """Return what is no note, and clear the status line, after which it is printed."""
+        output.status_line.clear()
+        return "\n".join([*self._kept, self._part.decode(errors="replace")]).strip()
 
 
 @click.command()

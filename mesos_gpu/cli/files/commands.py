@@ -19,6 +19,8 @@ from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
+from mesos_gpu.model.jobs.artifact import SENT_AT
+from mesos_gpu.wire.mesos.cuts import TIMES
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.files.stream import Channelled, Source
@@ -35,7 +37,7 @@ FILES: Final[Listing[Row, Row]] = Listing(
         Col("UID", lambda row: row["uid"]),
         Col("GID", lambda row: row["gid"], wide=True),
         Col("SIZE", lambda row: row["size"]),
-        aged("CHANGED", lambda row: row["changed_at"]),
+        aged("CHANGED", lambda row: None if row["changed_at"] == SENT_AT else row["changed_at"]),
         Col("NAME", lambda row: _shown(row)),
     ),
     id=lambda row: str(row["name"]),
@@ -211,6 +213,7 @@ def _listed(files: _Files, place: Place) -> list[Row]:
                 root = record.what
     if root is not None and root.kind != "dir":
         return [_row(root, place.path)]
+    rows = [row for row in rows if place.path or row["name"] != TIMES]  # a file of ours, in the sandbox
     return sorted(rows, key=lambda row: str(row["name"]))
 
 

@@ -5,18 +5,19 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.cli import output
-from mesos_gpu.cli.client import Refused, ended
 from mesos_gpu.cli.interrupt import Terminated
-from mesos_gpu.cli.waiting import INTERRUPTED, KILLED, be_patient, exit_code_of, outcome
-from mesos_gpu.model.arrays.array import EXIT_FAILED
+from mesos_gpu.cli.reach.answers import Kind
+from mesos_gpu.cli.reach.refusals import Refused
+from mesos_gpu.cli.waiting import INTERRUPTED, KILLED, be_patient, ended, exit_code_of, outcome
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
+    from mesos_gpu.api.spec.tasks.array import Array
     from mesos_gpu.cli.client import Client
 
 _MOST: Final = 1_000_000  # jobs of an array
+_ARRAY: "Final[Kind[Array]]" = Kind("Array", "mesos_gpu.api.spec.tasks.array")
 _SEVERAL: Final = "several-tasks"
 
 
@@ -33,9 +34,9 @@ def progress(job: "Job") -> str:
     return f"{job['state']} {counts['finished'] + counts['failed'] + counts['killed']}/{counts['tasks']}"
 
 
-def array_of(client: "Client", wanted: str) -> Array:
+def array_of(client: "Client", wanted: str) -> "Array":
     """A job array, or some of its tasks, with the jobs that there are of these."""
-    return client.get(f"/v1/arrays/{quote(wanted, safe='')}?limit={_MOST}", Array)
+    return client.get(f"/v1/arrays/{quote(wanted, safe='')}?limit={_MOST}", _ARRAY)
 
 
 def lines_of(client: "Client", job: "Job") -> list[tuple[str, object]]:
@@ -114,6 +115,8 @@ class Awaited:
         if self.some["waiting"] or self.some["running"]:
             return None
         if self.some["failed"]:
+            from mesos_gpu.model.arrays.array import EXIT_FAILED
+
             return "failed", EXIT_FAILED
         return ("killed", KILLED) if self.some["killed"] else ("finished", 0)
 

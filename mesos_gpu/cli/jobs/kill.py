@@ -13,7 +13,7 @@ from mesos_gpu.cli.jobs.listing import JOBS, gpus_of, query_of
 from mesos_gpu.cli.lists.options import filter_options, filters_of
 from mesos_gpu.cli.types import ACTIVE_JOB
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.job_state import JobState
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.listing.filters import By, passes
 
@@ -138,5 +138,8 @@ def _tell(job: "Job", which: str) -> None:
     if which:
         output.line(f"{named(job)} killing {which}: {job['message']}")
         return
-    ended = JobState(job["state"]).ended
-    output.line(f"{job['id']} {'had ended: ' + job['state'] if ended else 'killing'}")
+    state = JobState(job["state"])
+    words = f"had ended: {state.value}" if state.ended else "killing"
+    if state is JobState.KILLED and not job["launches"]:
+        words = "killed: it had not started"
+    output.line(f"{job['id']} {words}")

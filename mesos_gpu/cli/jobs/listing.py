@@ -1,5 +1,6 @@
 """`mesos-gpu ps`: lists of jobs."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,13 +11,12 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.jobs.arrays import named, progress
-from mesos_gpu.cli.jobs.show import command_line
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import gpus_counted, gpus_of_tasks
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.job_state import JobState
 from mesos_gpu.model.tasks.idle import IdleState
 from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.wire.listing.filters import By, labels_of
@@ -73,8 +73,20 @@ def _used_order(job: "Job") -> float | None:
     return -use["idle_s"] if use["idle_s"] is not None else use["busy_pct"]
 
 
+def _names(job: "Job") -> tuple[str, ...]:
+    """Return the name of a job; of a task of an array, that of the array, too."""
+    whole, dot, index = job["id"].rpartition(".")
+    of_array = bool(whole and dot) and index.isdigit() and job["name"].endswith(f".{index}")
+    return (job["name"], job["name"].rpartition(".")[0]) if of_array else (job["name"],)
+
+
 def _labels(job: "Job") -> list[str]:
     return labels_of(job["labels"])  # type: ignore[typeddict-item]
+
+
+def command_line(job: "Job") -> str:
+    """The command that a job runs, in one line; "": its image's own."""
+    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())
 
 
 JOBS: Final[Listing["Job", "Job"]] = Listing(
@@ -105,7 +117,7 @@ JOBS: Final[Listing["Job", "Job"]] = Listing(
     filters={
         By.STATE: lambda job: (job["state"],),
         By.USER: lambda job: (job["owner"] or "",),
-        By.NAME: lambda job: (job["name"],),
+        By.NAME: _names,
         By.LABEL: _labels,
         By.QUEUE: lambda job: (job["queue"],),
         By.APP: lambda job: (job["app"] or "",),

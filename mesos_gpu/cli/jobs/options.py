@@ -87,6 +87,13 @@ upload_option: Final = click.option(
 )
 
 
+dry_run_option: Final = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Submit nothing: say whether it fits now, what it would wait for, or why never.",
+)
+
+
 def _option(field: Field, option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     told = dict(entry(_TOLD, field.kind)(field.kind))
     if option.metavar is not None:

@@ -9,7 +9,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.jobs.groups import Grouped
-from mesos_gpu.cli.jobs.options import by_options, job_options, request_of, upload_option
+from mesos_gpu.cli.jobs.options import by_options, dry_run_option, job_options, request_of, upload_option
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @upload_option
 @click.option("-i", "--stdin", is_flag=True, help="Give the command this stdin; the job ends with it.")
 @click.option("-t", "--tty", is_flag=True, help="Give it a terminal of this one's size; with -i for a shell.")
+@dry_run_option
 @json_option
 @click.argument("cmd", metavar="[CMD...]", nargs=-1, type=click.UNPROCESSED)
 @api_command
@@ -32,6 +33,7 @@ def run(
     upload: Path | None,
     stdin: bool,
     tty: bool,
+    dry_run: bool,
     as_json: bool,
     cmd: tuple[str, ...],
     **options: Any,
@@ -45,11 +47,15 @@ def run(
     With -i or -t the command is run in the job as `exec` does: signals and keys go to it, what it writes is written
     here and not kept, and the job ends with it, or when the connection is lost.
 
+    With --dry-run nothing is submitted or sent along; the exit code is 1 if the job can never run on the nodes that are
+    there now, else 0.
+
     Of a job array it waits for all, and shows how many are how far; `mesos-gpu logs` has their output.
 
     \b
       mesos-gpu run --upload --gpus 1 --mem 4GiB -- python3 train.py --epochs 3
       mesos-gpu run --gpus 2 --gpu-model A100 --gpu-model V100 --shell -- 'nvidia-smi -L | wc -l'
+      mesos-gpu run --dry-run --tasks 4 --gpus 8 -- train.sh
       mesos-gpu run --gpus 0.25 --image pytorch/pytorch -- python3 serve.py
       mesos-gpu run --gpus 1 --image pytorch/pytorch -it -- bash
       mesos-gpu run --tasks 4 --gpus 8 --queue research -d -- torchrun train.py
@@ -59,16 +65,23 @@ def run(
     from mesos_gpu.cli.stdin import refuse_stdin
     from mesos_gpu.cli.waiting import warn_of_never
 
-    if as_json and not detach:
-        raise click.UsageError("--json needs --detach: without it, stdout is the job's own")
+    if as_json and not (detach or dry_run):
+        raise click.UsageError("--json needs --detach or --dry-run: without them, stdout is the job's own")
+    _refuse_unit(cmd)
     request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
     if not cmd and (shell or "image" not in request):
         raise click.UsageError("Missing argument 'CMD...'.")
     if stdin or tty:
         _see_session(request, detach=detach, stdin=stdin, tty=tty)
-    else:
+    elif not dry_run:
         refuse_stdin()
     client = app.client()
+    if dry_run:
+        from mesos_gpu.cli.jobs.planned import tell_plans
+
+        with by_options():
+            code = tell_plans(client, [request], as_json=as_json, of_options=True)
+        click.get_current_context().exit(code)
     _bring(client, request, upload)
     if not detach:
         click.get_current_context().exit(_stay(app, client, request, stdin=stdin, tty=tty))
@@ -76,6 +89,14 @@ def run(
         job = client.submit(request)
         output.document(job) if as_json else output.line(job["id"])
         warn_of_never(client, [job])
+
+
+def _refuse_unit(cmd: tuple[str, ...]) -> None:
+    """Refuse a command that is the unit of an amount before it, as of `--mem 4 GB -- true`."""
+    if len(cmd) > 1 and cmd[1] == "--" and cmd[0].lower() in ("mb", "mib", "gb", "gib", "tb", "tib"):
+        raise click.UsageError(
+            f"{cmd[0]} would be the program: write the amount and its unit in one word, as --mem 4GiB"
+        )
 
 
 def _stay(app: App, client: "Client", request: dict[str, Any], *, stdin: bool, tty: bool) -> int:

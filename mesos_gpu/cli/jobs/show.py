@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mesos_gpu.cli import output
+from mesos_gpu.cli.jobs.listing import command_line
 from mesos_gpu.cli.lists.spark import spark
 from mesos_gpu.cli.share import amount, burst, used, words
 from mesos_gpu.model.jobs import fields as of
@@ -168,11 +169,6 @@ def _told(field: Field, job: "Job") -> object:
         return _TOGETHER[field.name](job)
     asked: Mapping[str, Any] = job
     return entry(_TEXTS, field.kind)(asked[field.key])
-
-
-def command_line(job: "Job") -> str:
-    """The command that a job runs, in one line; "": its image's own."""
-    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())
 
 
 # --- fields by their kinds

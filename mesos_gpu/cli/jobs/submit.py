@@ -9,6 +9,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.jobs.groups import GROUPS
+from mesos_gpu.cli.jobs.options import dry_run_option
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.job_fields import KNOWN
 
@@ -20,8 +21,12 @@ FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with 
 Of a job, `workdir` names a directory that is sent along, as `run --upload` does; its path begins in the file's own
 directory.
 
+With --dry-run nothing is submitted or sent along; the exit code is 1 if a job can never run on the nodes that are there
+now, else 0.
+
 \b
   mesos-gpu submit train.yaml
+  mesos-gpu submit train.yaml --dry-run
   mesos-gpu submit train.yaml --array 0-99%8
 """
 
@@ -47,13 +52,14 @@ class _OfFiles(click.Command):
     metavar="INDEXES",
     help="Make a job array of its only job, in place of what the file says, as 0-99%8: 8 at once.",
 )
+@dry_run_option
 @json_option
 @api_command
-def submit(app: App, file: str, array: str | None, as_json: bool) -> None:
+def submit(app: App, file: str, array: str | None, dry_run: bool, as_json: bool) -> None:
     """See `_HELP`."""
     from mesos_gpu.cli.code.workdir import with_code
     from mesos_gpu.cli.interrupt import held_interrupt
-    from mesos_gpu.cli.jobfile import read_jobs
+    from mesos_gpu.cli.jobfile import WORKDIR, read_jobs
     from mesos_gpu.cli.waiting import warn_of_never
 
     with click.open_file(file, "rb") as stream:
@@ -62,6 +68,11 @@ def submit(app: App, file: str, array: str | None, as_json: bool) -> None:
     if array is not None:
         read = [_as_array(read, array)]
     client = app.client()
+    if dry_run:
+        from mesos_gpu.cli.jobs.planned import tell_plans
+
+        unsent = [{key: value for key, value in job.items() if key != WORKDIR} for job in read]
+        click.get_current_context().exit(tell_plans(client, unsent, as_json=as_json, of_options=False))
     requests = with_code(client, read, Path() if file == "-" else Path(file).parent)
     jobs = []
     for request in requests:

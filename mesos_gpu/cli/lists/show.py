@@ -1,5 +1,6 @@
 """A list as it was asked for: a table, a document, names; once."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,8 @@ def _print_yaml(_asked: Asked[T, R], seen: Seen[T], records: Sequence[T], _wide:
     import yaml
 
     # What is not ASCII is escaped, also what would command a terminal.
-    click.echo(yaml.safe_dump(seen.document(records), sort_keys=False, width=1000), nl=False)
+    plain = json.loads(json.dumps(seen.document(records)))  # objects of answers are no plain dicts
+    click.echo(yaml.safe_dump(plain, sort_keys=False, width=1000), nl=False)
 
 
 def _print_names(asked: Asked[T, R], _seen: Seen[T], records: Sequence[T], _wide: bool) -> None:

@@ -19,7 +19,7 @@ from mesos_gpu.cli.reach import contexts as kept
 from mesos_gpu.cli.reach import logins, private
 from mesos_gpu.cli.reach.contexts import Context, Contexts
 from mesos_gpu.cli.reach.origins import origin_of
-from mesos_gpu.cli.reach.reach import Choice
+from mesos_gpu.cli.reach.reach import CONTEXT, Choice
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Conflict
 from mesos_gpu.wire.listing.filters import By
@@ -182,7 +182,7 @@ def show(app: App, as_json: bool) -> None:
 def _said_by(choice: Choice, context: str) -> str:
     """What says where the scheduler is, for people. `context`: the one that it is of; "": of none."""
     if context:
-        variable = f"{kept.CONTEXT}={context}" if os.environ.get(kept.CONTEXT) else "the current context"
+        variable = f"{CONTEXT}={context}" if os.environ.get(CONTEXT) else "the current context"
         return "--context" if choice.context else variable
     if choice.url or os.environ.get("MESOS_GPU_URL"):
         return "--url" if choice.url else "MESOS_GPU_URL"

@@ -1,12 +1,92 @@
-"""Answers as types, also those of a scheduler of an earlier release, which does not say what is new since."""
+"""Answers as types, also those of a scheduler of an earlier release, which does not say what is new since.
 
-import types
+The types of all answers take longer to import than most commands take. So an answer of a `Kind` is held against its
+type only when a field is asked for that it lacks.
+"""
+
+import json
 import typing
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, Generic, NoReturn, TypeVar, cast
 
 _T = TypeVar("_T")
+_SHAPES: Final = "mesos_gpu.api.spec.shapes"
+
+
+class Kind(Generic[_T]):
+    """A type of answers, a JSON object, that is imported when it is needed."""
+
+    def __init__(self, name: str, module: str = _SHAPES) -> None:
+        """Name the type and its module."""
+        self._name, self._module = name, module
+
+    def load(self) -> type[_T]:
+        """Return the type."""
+        return cast("type[_T]", getattr(import_module(self._module), self._name))
+
+
+class _Record(dict[str, Any]):
+    """An object of an answer, which knows how its missing fields are found out."""
+
+    __slots__ = ("complete",)
+
+    def __init__(self, fields: dict[str, Any], complete: Callable[[], None]) -> None:
+        super().__init__(fields)
+        self.complete = complete
+
+    def __missing__(self, key: str) -> Any:
+        self.complete()
+        if key in self:
+            return self[key]
+        raise KeyError(key)
+
+
+def read(content: bytes, kind: Kind[_T], fails: Callable[[ValueError], Exception]) -> _T:
+    """Return an answer. A field that it lacks is None, if it may be.
+
+    Args:
+        content: JSON text.
+        kind: Type of the answer.
+        fails: Function that makes an exception of what is wrong; raised here, or by a field that is missing.
+    """
+    whole: list[Any] = []
+
+    def complete() -> None:
+        try:
+            _overlay(whole[0], decoded(content, kind.load()))
+        except ValueError as error:
+            raise fails(error) from error
+
+    try:
+        whole.append(
+            json.loads(content, object_hook=lambda fields: _Record(fields, complete), parse_constant=_no)
+        )
+        if not isinstance(whole[0], dict):
+            return decoded(content, kind.load())
+    except (ValueError, RecursionError):
+        try:
+            return decoded(content, kind.load())  # which says what is wrong
+        except ValueError as error:
+            raise fails(error) from error
+    return cast("_T", whole[0])
+
+
+def _no(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _overlay(had: Any, checked: Any) -> None:
+    """Add the fields of a checked answer to the answer as it came."""
+    if isinstance(had, dict) and isinstance(checked, dict):
+        for key, value in checked.items():
+            if key in had:
+                _overlay(had[key], value)
+            else:
+                had[key] = value
+    elif isinstance(had, list) and isinstance(checked, list):
+        for mine, other in zip(had, checked, strict=True):
+            _overlay(mine, other)
 
 
 def decoded(content: bytes, kind: type[_T]) -> _T:
@@ -15,6 +95,8 @@ def decoded(content: bytes, kind: type[_T]) -> _T:
     Raises:
         msgspec.DecodeError: It is none of that kind.
     """
+    import msgspec
+
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
@@ -26,6 +108,8 @@ def decoded(content: bytes, kind: type[_T]) -> _T:
 
 def _filled(value: Any, kind: Any) -> Any:
     """The value with None for each key that an object lacks and that may be None."""
+    import types
+
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         fitting = [each for each in inner if each is not type(None)]

@@ -1,18 +1,14 @@
 """Schedulers by names of one's own: `mesos-gpu context`."""
 
-import os
 import re
 from typing import Final
 
 import msgspec
 
-from mesos_gpu.cli.locate import running
 from mesos_gpu.cli.reach import private
-from mesos_gpu.errors import BadConfiguration, Damaged, NotFound
+from mesos_gpu.errors import Damaged, NotFound
 
-CONTEXT: Final = "MESOS_GPU_CONTEXT"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_FILE: Final = "contexts.json"
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -53,7 +49,7 @@ def load() -> Contexts:
         BadConfiguration: Others may have read or changed the file.
         Damaged: It is not what `mesos-gpu context` writes.
     """
-    path = private.config_home() / _FILE
+    path = private.config_home() / private.CONTEXTS
     data = private.read(path)
     if data is None:
         return Contexts()
@@ -68,28 +64,4 @@ def load() -> Contexts:
 def save(contexts: Contexts) -> None:
     """Write them. The caller has `private.locked`."""
     data = msgspec.json.format(msgspec.json.encode(contexts), indent=2)
-    private.write(private.config_home() / _FILE, data + b"\n")
-
-
-def chosen(url: str | None, named: str | None) -> tuple[str, Context] | None:
-    """The context that is to be used, and its name; None: none is, but an address.
-
-    In this order: --url (none) or --context, MESOS_GPU_URL (none), MESOS_GPU_CONTEXT, the running `up` of the directory
-    that --home or MESOS_GPU_HOME names (none), and the current one.
-
-    Raises:
-        BadConfiguration, NotFound, Damaged: The files, the name, or both options.
-    """
-    if url and named:
-        raise BadConfiguration("--url and --context both say where the scheduler is", remedy="leave one out")
-    if url:
-        return None
-    if not named:
-        if os.environ.get("MESOS_GPU_URL"):
-            return None
-        named = os.environ.get(CONTEXT)
-        if not named and os.environ.get("MESOS_GPU_HOME") and running():
-            return None
-    contexts = load()
-    named = named or contexts.current
-    return (named, contexts.find(named)) if named else None
+    private.write(private.config_home() / private.CONTEXTS, data + b"\n")

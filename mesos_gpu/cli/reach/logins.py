@@ -13,7 +13,6 @@ from mesos_gpu.errors import Damaged, MesosGpuError
 if TYPE_CHECKING:
     from mesos_gpu.adapters.oidc.grants import Granted
 
-_FILE: Final = "logins.json"
 MARGIN_S: Final = 30.0  # before its end that a token is renewed
 
 
@@ -83,7 +82,7 @@ def load() -> dict[str, Login]:
         BadConfiguration: Others may have read the file.
         Damaged: It is not what `mesos-gpu login` writes.
     """
-    path = private.config_home() / _FILE
+    path = private.config_home() / private.LOGINS
     data = private.read(path)
     if data is None:
         return {}
@@ -121,7 +120,7 @@ def find(context: str, origin: str) -> tuple[str, Login] | None:
 
 
 def _save(each: dict[str, Login]) -> None:
-    private.write(private.config_home() / _FILE, msgspec.json.encode(Logins(each)) + b"\n")
+    private.write(private.config_home() / private.LOGINS, msgspec.json.encode(Logins(each)) + b"\n")
 
 
 class Renewed:

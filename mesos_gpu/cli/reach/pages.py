@@ -1,32 +1,36 @@
 """Long lists, which are asked for page by page: no request holds the scheduler for long."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from mesos_gpu.api.spec.cluster.lists import GpuPage, NodePage
-from mesos_gpu.api.spec.shapes import Gpu, Node
+from mesos_gpu.cli.reach.answers import Kind
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.cluster.lists import GpuPage, NodePage
+    from mesos_gpu.api.spec.shapes import Gpu, Node
 
 _T = TypeVar("_T")
 _Get = Callable[[str, Any, dict[str, Any]], Any]  # the answer of a path as a type, to a query
+_LISTS: Final = "mesos_gpu.api.spec.cluster.lists"
 PAGE: Final = 2000  # cards, or nodes
 
 
-def every_gpu(get: _Get, nodes: Sequence[str]) -> list[Gpu]:
+def every_gpu(get: _Get, nodes: Sequence[str]) -> "list[Gpu]":
     """All cards, or those of some nodes: names and patterns."""
     query = {"node": list(nodes)} if nodes else {}
 
-    def page(skip: int) -> tuple[list[Gpu], int | None]:
-        answer: GpuPage = get("/v1/gpus", GpuPage, {**query, "skip": skip, "limit": PAGE})
+    def page(skip: int) -> "tuple[list[Gpu], int | None]":
+        answer: GpuPage = get("/v1/gpus", Kind("GpuPage", _LISTS), {**query, "skip": skip, "limit": PAGE})
         return answer["gpus"], answer["total"]
 
     return whole(page, lambda gpu: gpu["uuid"])
 
 
-def every_node(get: _Get) -> list[Node]:
+def every_node(get: _Get) -> "list[Node]":
     """All agents."""
 
-    def page(skip: int) -> tuple[list[Node], int | None]:
-        answer: NodePage = get("/v1/nodes", NodePage, {"skip": skip, "limit": PAGE})
+    def page(skip: int) -> "tuple[list[Node], int | None]":
+        answer: NodePage = get("/v1/nodes", Kind("NodePage", _LISTS), {"skip": skip, "limit": PAGE})
         return answer["nodes"], answer["total"]
 
     return whole(page, lambda node: f"{node['hostname']} {node['agent_id']}")

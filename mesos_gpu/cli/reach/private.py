@@ -11,6 +11,8 @@ from mesos_gpu.adapters.files import private as files
 from mesos_gpu.errors import BadConfiguration
 
 CONFIG: Final = "MESOS_GPU_CONFIG"
+CONTEXTS: Final = "contexts.json"
+LOGINS: Final = "logins.json"
 
 
 def config_home() -> Path:
@@ -21,6 +23,11 @@ def config_home() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_config_dir("mesos-gpu"))
+
+
+def is_there(name: str) -> bool:
+    """Whether the user has a file of that name, whatever is in it."""
+    return os.path.lexists(config_home() / name)
 
 
 def read(path: Path) -> bytes | None:

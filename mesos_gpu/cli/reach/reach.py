@@ -5,13 +5,20 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.cli.locate import UNIX, find_url, normal_urls, running
+from mesos_gpu.cli.reach import private
 from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.addresses import is_loopback_host
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.reach.contexts import Context
+
+CONTEXT: Final = "MESOS_GPU_CONTEXT"
 
 _TRY_S = 2.0  # for a connection to one of several
 TOKEN, TOKEN_FILE = "MESOS_GPU_TOKEN", "MESOS_GPU_TOKEN_FILE"
@@ -126,8 +133,6 @@ def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, sh
         Unavailable, BadConfiguration, NotFound, Damaged: What `find_url` and `chosen` raise; or a token would be sent
             where others read it.
     """
-    from mesos_gpu.cli.reach.contexts import chosen
-
     choice = choice if isinstance(choice, Choice) else Choice(choice)
     in_use = chosen(choice.url, choice.context)
     if in_use is not None:
@@ -154,6 +159,34 @@ def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, sh
     if others:
         reach = _answering(replace(reach, others=tuple(others), known_as=first))
     return _with_proof(reach) if shows else reach
+
+
+def chosen(url: str | None, named: str | None) -> "tuple[str, Context] | None":
+    """The context that is to be used, and its name; None: none is, but an address.
+
+    In this order: --url (none) or --context, MESOS_GPU_URL (none), MESOS_GPU_CONTEXT, the running `up` of the directory
+    that --home or MESOS_GPU_HOME names (none), and the current one.
+
+    Raises:
+        BadConfiguration, NotFound, Damaged: The files, the name, or both options.
+    """
+    if url and named:
+        raise BadConfiguration("--url and --context both say where the scheduler is", remedy="leave one out")
+    if url:
+        return None
+    if not named:
+        if os.environ.get("MESOS_GPU_URL"):
+            return None
+        named = os.environ.get(CONTEXT)
+        if not named and os.environ.get("MESOS_GPU_HOME") and running():
+            return None
+    if not named and not private.is_there(private.CONTEXTS):
+        return None
+    from mesos_gpu.cli.reach.contexts import load  # brings msgspec
+
+    contexts = load()
+    named = named or contexts.current
+    return (named, contexts.find(named)) if named else None
 
 
 def _answering(reach: Reach) -> Reach:
@@ -187,10 +220,10 @@ def check_secrecy(reach: Reach) -> None:
 
 
 def _with_proof(reach: Reach) -> Reach:
-    from mesos_gpu.cli.reach.logins import Renewed, find
-
     token, renew = _token_for(reach.url), None
-    if not token:
+    if not token and private.is_there(private.LOGINS):
+        from mesos_gpu.cli.reach.logins import Renewed, find  # brings msgspec
+
         login = find(reach.context, reach.origin)
         renew = Renewed(*login) if login else None
     if token or renew:

@@ -1,44 +1,26 @@
-"""Errors that a scheduler answers, of its own interface and of Marathon's, as exceptions."""
+"""Errors of a scheduler's answers, as exceptions; `said` reads them."""
 
 from collections.abc import Sequence
-from typing import Final
-from urllib.parse import urlsplit
-
-import msgspec
-import requests
+from typing import TYPE_CHECKING, Final
 
 from mesos_gpu.adapters.files.places import Lines, placed
-from mesos_gpu.api.spec.shapes import Problem
 from mesos_gpu.cli.locate import REMEDY
-from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
+from mesos_gpu.cli.reach.failures import BadAnswer
 from mesos_gpu.errors import MesosGpuError
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Problem
 
 _EXIT_CODES: Final = {
     400: 65, 401: 77, 403: 77, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 429: 75, 503: 69, 507: 74,
 }  # fmt: skip
-_LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_TOKEN or MESOS_GPU_TOKEN_FILE"
-_REMEDIES: Final = {  # where Marathon's interface says none
-    404: "see what there is with `mesos-gpu app list`",
-    409: "change what is there with `mesos-gpu app update`, or take another id",
-    422: "correct what is listed; docs/reference/marathon.md",
-}
-_PLAY: Final = {  # the codes that Marathon has for types, in words
-    "error.path.missing": "is missing",
-    "error.expected.jsstring": "must be a string",
-    "error.expected.jsnumber": "must be a number",
-    "error.expected.int": "must be a whole number",
-    "error.expected.jsboolean": "must be true or false",
-    "error.expected.jsarray": "must be a list",
-    "error.expected.jsobject": "must be an object",
-    "error.unknown.enum.literal": "is no allowed value",
-}
 
 
 class Refused(MesosGpuError):
     """The scheduler refused a request; `problems` holds all that is wrong with its data."""
 
     def __init__(
-        self, status: int, code: str, what: str, remedy: str, problems: Sequence[Problem] = ()
+        self, status: int, code: str, what: str, remedy: str, problems: "Sequence[Problem]" = ()
     ) -> None:
         """`status` is the HTTP status, `code` the interface's word for the error."""
         super().__init__(what, remedy=remedy)
@@ -58,83 +40,6 @@ class Refused(MesosGpuError):
         else:
             lines = [self.what, *(f"  {line}" for line in places)]
         return "\n".join([*lines, *([f"To fix: {self.remedy}"] if self.remedy else [])])
-
-
-class Said(msgspec.Struct):
-    """An error: its code, its message, what to do, and the problems of fields."""
-
-    code: str
-    message: str
-    remedy: str | None = None
-    problems: list[Problem] | None = None
-
-
-class _Failure(msgspec.Struct):
-    error: Said
-
-
-class _Named(msgspec.Struct):
-    id: str
-
-
-class _Detail(msgspec.Struct):
-    path: str
-    errors: list[str]
-
-
-class _MarathonFailure(msgspec.Struct):
-    """The failure of a route below /v2."""
-
-    message: str
-    details: str | list[_Detail] | None = None
-    deployments: list[_Named] = []  # that lock an app
-    remedy: str | None = None
-
-
-def said(response: requests.Response) -> Said:
-    """Return the error of an answer.
-
-    Raises:
-        msgspec.DecodeError: The answer is no error of a scheduler.
-    """
-    if "/v2/" not in urlsplit(response.url).path:
-        return msgspec.json.decode(response.content, type=_Failure).error
-    failure = msgspec.json.decode(response.content, type=_MarathonFailure)
-    what, details = failure.message, failure.details
-    if isinstance(details, str):
-        what = f"{what}: {details}"
-    problems: list[Problem] = [
-        {"path": each.path, "reason": _PLAY.get(why, why)}
-        for each in (details if isinstance(details, list) else ())
-        for why in each.errors
-    ]
-    if failure.deployments:
-        ids = [each.id for each in failure.deployments]
-        what = f"locked by deployment {', '.join(ids)}"
-        remedy = f"wait for its end (mesos-gpu deployment show {ids[0]}), or end it first with --force"
-    else:
-        remedy = failure.remedy or _REMEDIES.get(response.status_code, "")
-    code = "unavailable" if response.status_code == 503 else "refused"
-    return Said(code, what, remedy, problems)
-
-
-def error_of(response: requests.Response, url: str) -> MesosGpuError:
-    """Return what an answer means that is not a success; `url` is the address of the scheduler."""
-    try:
-        error = said(response)
-    except msgspec.DecodeError:
-        if response.content.startswith(b"This port speaks HTTPS"):
-            return not_ours(url, f"it speaks https; name it as {url.replace('http', 'https', 1)}")
-        if response.status_code in (502, 503, 504):  # a proxy whose scheduler is away
-            return Unreachable(
-                f"the scheduler at {url} does not answer ({response.status_code})", remedy=REMEDY
-            )
-        return not_ours(url, f"it says {response.status_code} {response.reason}")
-    if error.code == "unavailable" and "/logs" not in (response.url or ""):
-        return Unreachable(error.message, remedy=error.remedy or REMEDY)
-    has_proof = "Authorization" in response.request.headers  # then the proof is wrong, or the error says more
-    remedy = _LOGIN if response.status_code == 401 and not has_proof else error.remedy or ""
-    return Refused(response.status_code, error.code, error.message, remedy, error.problems or [])
 
 
 def not_ours(url: str, why: str) -> BadAnswer:

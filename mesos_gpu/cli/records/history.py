@@ -14,7 +14,7 @@ from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import gpus_of_tasks
 from mesos_gpu.cli.types import PAST
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.job_state import JobState
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.wire.listing.filters import By, labels_of
 

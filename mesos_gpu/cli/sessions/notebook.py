@@ -26,6 +26,7 @@ _AT: Final = "--ip=127.0.0.1 --port=$PORT0 --ServerApp.port_retries=0 --ServerAp
 JUPYTER: Final = f"exec jupyter lab --no-browser {_AT}"
 _ASK_S: Final = 0.3
 _PATIENCE_S: Final = 20.0  # without an answer, before it is told that none comes
+_NOT_FOUND: Final = 127  # exit code of a shell for a program that is not there
 _NOT_YET: Final = "Connection refused"  # text of ECONNREFUSED from a host
 _END_S: Final = 10.0  # for the news that it has ended, which its connection brings first
 
@@ -108,7 +109,13 @@ def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_j
         threading.Thread(target=teller.run, name="url", daemon=True).start()
         return told_end(_reached(app, client, job, (listener, port), teller.refused))
 
-    return with_job(client, request, serve, names_it=True)
+    code = with_job(client, request, serve, names_it=True)
+    if is_jupyter and code == _NOT_FOUND:
+        output.note(
+            "Jupyter is not there: name an --image that has it, as quay.io/jupyter/base-notebook, or the directory of "
+            "one of the hosts with --env PATH=DIR:/usr/bin:/bin"
+        )
+    return code
 
 
 def _reached(

@@ -35,7 +35,7 @@ from mesos_gpu.policy.calendar.book import (
 from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, times, written
 
 _LIST: Final = "see what is booked with: mesos-gpu reserve list"
-_MEND: Final = "mend every problem that is listed"
+_MEND: Final = "see the bookings and the queues: mesos-gpu reserve list, mesos-gpu queue show"
 _LATE_S: Final = 60  # greatest age of the begin of a new booking: a request takes a while
 
 

@@ -13,6 +13,7 @@ from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, Reclaim
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.explain.hurdles import clock
+from mesos_gpu.policy.explain.why import state_words
 from mesos_gpu.policy.tenancy.tree import Tree
 
 _IF: Final = {IdlePolicy.PRESSURE: " if somebody waits for them", IdlePolicy.ALWAYS: ""}
@@ -29,7 +30,7 @@ def with_idle(answer: Why, state: State, settings: Settings, job: Job, now: floa
     known, rules = shown
     words = _standing(state, job, known, rules, now)
     # From the warning on, and while it is kept, the job's message is of that, and as it was then.
-    before = answer.summary if known.state is IdleState.SUSPECT else f"it is {job.state.value}"
+    before = answer.summary if known.state is IdleState.SUSPECT else state_words(job.state)
     return replace(answer, summary=f"{before}; {words}")
 
 

@@ -15,7 +15,7 @@ from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import seat
-from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.engine.tenancy.shares import Shares, standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job, JobSpec
@@ -45,9 +45,7 @@ class Trial:
         for job in state.work.jobs.values():
             if job.spared_until > now:
                 trial.put(replace(job, spared_until=now))
-        standing = standing_of(trial, settings, now)
-        backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
-        trial.quota.seats_given = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated).given
+        standing = give_seats(trial, settings, now)
         self._coming = Coming(trial, settings, now)
         self._forecast = Forecast(trial, settings, now, standing, self._coming)
 
@@ -105,3 +103,20 @@ def _refusal(state: State, settings: Settings, spec: JobSpec) -> str:
     except (NotAccepted, TooMuch) as error:
         return error.what
     return ""
+
+
+def give_seats(trial: State, settings: Settings, now: float) -> Shares:
+    """Give the seats of guarantees on a copy of the state, as the next match does.
+
+    Args:
+        trial: The copy, which is changed.
+        settings: The operator's.
+        now: Seconds since the epoch.
+
+    Returns:
+        The standing of queues by which they were given.
+    """
+    standing = standing_of(trial, settings, now)
+    backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
+    trial.quota.seats_given = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated).given
+    return standing

@@ -45,7 +45,7 @@ def on_undrain(turn: Turn, event: UndrainRequested) -> None:
         if place and turn.state.cluster.drain_of(place[0].hostname):
             what = f"{event.name} is drained with its node {place[0].hostname}"
             raise Conflict(what, remedy=f"give the node back: mesos-gpu node undrain {place[0].hostname}")
-        raise NotFound(f"{event.name} is not drained", remedy="see: mesos-gpu gpu list")
+        raise NotFound(f"{event.name} is not drained", remedy=f"see: mesos-gpu {event.target.value} list")
     turn.drop_drain(drain)
     what = "its node is undrained" if event.target is Target.NODE else "undrained"
     words = what + (f" by {event.by}" if event.by else "")

@@ -56,7 +56,7 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
     cost = _cheapest(state, tree, spec)
     wrong = [(each.path, each.reason) for each in faults(tree, spec, user, cost)]
     if wrong and not _may_in_other_hours(state, tree, spec, user, cost):
-        remedy = "mend every problem that is listed; the queues and their limits: mesos-gpu queue show"
+        remedy = "see the queues and their limits: mesos-gpu queue show"
         raise NotAccepted(wrong, remedy=remedy)
     others = 0 if spec.array is None else parsed(spec.array).count - 1
     full = too_many_submitted(

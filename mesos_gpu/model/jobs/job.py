@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
+from mesos_gpu.model.job_state import JobState as JobState
 from mesos_gpu.model.jobs.artifact import UPLOAD, Artifact
 from mesos_gpu.model.jobs.constraint import Constraint, Topology
 from mesos_gpu.model.jobs.docker_options import DockerOptions
@@ -513,27 +514,6 @@ _ORDER: Final = (
     "topology", "segment", "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
-
-
-class JobState(Enum):
-    """What a user sees of a job."""
-
-    PENDING = "pending"  # waits for resources, or for its next attempt
-    STARTING = "starting"  # launched; its command does not run yet
-    RUNNING = "running"
-    UNREACHABLE = "unreachable"  # its agent is cut off; it may still run there
-    KILLING = "killing"
-    FINISHED = "finished"
-    FAILED = "failed"
-    KILLED = "killed"
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing will change any more."""
-        return self in _ENDED
-
-
-_ENDED: Final = (JobState.FINISHED, JobState.FAILED, JobState.KILLED)
 
 
 @dataclass(frozen=True, slots=True)

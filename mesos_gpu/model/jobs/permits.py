@@ -24,6 +24,11 @@ class Root(Enum):
     HOST = "host"  # on the host's file system, too: root of the host but for capabilities and devices
 
 
+#: What the owner of a job does whose user has no account.
+HAVE_ACCOUNT: Final = (
+    "name a user that they have (--user), have your name mapped to one below unix_users (mesos-gpu access apply), or "
+    "have the operator give each job a user of its own (mesos-gpu scheduler --user-pool)"
+)
 ROOTS: Final = (Root.IMAGE.value, Root.HOST.value)  # what an operator may say
 
 
@@ -38,6 +43,7 @@ class Permits:
     users: Users = field(default_factory=Users)
     account_of: Accounts = nobody_known  # on the scheduler's host; agents look for themselves
     secrets: bool = False  # whether there is a store of them
+    same_accounts: bool = False  # whether all hosts have the accounts of the scheduler's host, and no others
 
     def controls_of(self, name: str, user: str | None) -> frozenset[Control]:
         """What jobs of that name, or an app of that id, may reach as `user`."""
@@ -70,6 +76,8 @@ class Permits:
         account = None if user is None else self.account_of(user)
         if user == "root" or (account is not None and account.uid == 0):
             return self._problem_of_root(has_image=has_image)
+        if user not in (None, self.default_user) and account is None and self.same_accounts:
+            return f"the hosts have no user {user}; {HAVE_ACCOUNT}"
         if account is not None and account.mighty:
             return f"{account.mighty}; name another user"
         if user in (None, self.default_user) or self.users.may_have(

@@ -148,3 +148,41 @@ class Why:
     tasks_fit: int | None = (
         None  # how many tasks of a job of several there is room for; None: it has one task
     )
+
+
+class Verdict(Enum):
+    """What would become of a job that is submitted now."""
+
+    FITS = "fits"  # the next match would launch it
+    WAITS = "waits"
+    NEVER = "never"  # on the nodes that there are
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """A change of one field by which a job that can never run could run.
+
+    Attributes:
+        key: Name of the field in JSON.
+        value: The most that it may be; None if it has to be left out.
+    """
+
+    key: str
+    value: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What would become of a job that is submitted now; of an array, of its first task.
+
+    Attributes:
+        verdict: Whether it fits now, waits, or can never run.
+        why: The answer to "why does it not run" right after the submission.
+        hostnames: Nodes that have room for it now, or for a task of it; empty unless it fits.
+        reliefs: Changes of one field each by which it could run; empty unless it can never run.
+    """
+
+    verdict: Verdict
+    why: Why
+    hostnames: tuple[str, ...] = ()
+    reliefs: tuple[Relief, ...] = ()

@@ -18,6 +18,12 @@ from mesos_gpu.policy.explain.levels import NeededLevel, most_room, never_at
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
 from mesos_gpu.policy.explain.owed import owed_words, room_words
 
+_ENDS: Final = {
+    JobState.FINISHED: "it has finished",
+    JobState.FAILED: "it has failed",
+    JobState.KILLED: "it was killed",
+    JobState.KILLING: "it is being killed",
+}
 _OF_QUEUE: Final = (Stage.QUEUE_LIMIT, Stage.HOLD)
 
 
@@ -112,7 +118,12 @@ def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate
 
 def _not_pending(job: Job) -> str:
     said = job.message and job.message != job.state.value
-    return f"it is {job.state.value}" + (f": {job.message}" if said else "")
+    return state_words(job.state) + (f": {job.message}" if said else "")
+
+
+def state_words(state: JobState) -> str:
+    """Say in what state a job is that does not wait."""
+    return _ENDS.get(state) or f"it is {state.value}"
 
 
 def _words(passage: Passage) -> tuple[str, ...]:

@@ -27,6 +27,12 @@ OPTIONS: Decorators = (
         "sudo and the like, nor root.",
     ),
     click.option(
+        "--same-accounts",
+        is_flag=True,
+        help="All hosts have the accounts of this host: a job of a user that has none here is refused at once, and "
+        "does not fail where it starts.",
+    ),
+    click.option(
         "--control-access",
         multiple=True,
         metavar="NAME[@USER]=LIST",

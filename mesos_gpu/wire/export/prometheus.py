@@ -65,14 +65,17 @@ def rendered(metrics: Iterable[Metric], texts: "Texts") -> Iterator[str]:
         metrics: The families.
         texts: Labels as they were written for the page before: most are those of cards, which stay.
     """
-    columns: dict[int, tuple[Column, list[str]]] = {}  # by which list of labels, which the column keeps there
+    columns: dict[
+        tuple[int, tuple[str, ...]], tuple[Column, list[str]]
+    ] = {}  # the column keeps its list of labels
     for metric in metrics:
         name, rows, of = metric.name, metric.rows, texts.of(metric.labels)
         head = f"# HELP {name} {_escaped_help(metric.help)}\n# TYPE {name} {metric.kind}\n"
         if isinstance(rows, Column):
-            if id(rows.labels) not in columns:
-                columns[id(rows.labels)] = (rows, of.all(rows.labels))
-            yield head + "".join(_numbers(name, columns[id(rows.labels)][1], rows.numbers))
+            key = id(rows.labels), metric.labels
+            if key not in columns:
+                columns[key] = (rows, of.all(rows.labels))
+            yield head + "".join(_numbers(name, columns[key][1], rows.numbers))
         else:
             kept = rows if isinstance(rows, Sequence) else tuple(rows)
             written = of.all([values for values, _ in kept])

@@ -252,6 +252,7 @@ V1: Final = (
     Row("/v1/queue-versions", "GET", "-x--xx", _to("/v1/queue-versions")),
     Row("/v1/queue-versions/{version}", "GET", "-x--xx", _queue_version),
     Row("/v1/plan/queues", "POST", "----xx", _queues_planned),
+    Row("/v1/plan/jobs", "POST", "---x-x", _to("/v1/plan/jobs", json=_JOB)),
     Row("/v1/plan/defrag", "POST", "-xxxxx", _to("/v1/plan/defrag", json={"gpus": 1})),
     Row("/v1/plan/defrag/{id}", "GET", "-x-xxx", _job(before="/v1/plan/defrag/")),
     Row("/v1/gpus", "GET", "-xxxxx", _to("/v1/gpus"), "whose jobs they hold: of those that one may see"),

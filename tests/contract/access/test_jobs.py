@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.model.jobs.users import Account
 from tests.contract.access.named import JOB, Rig
+from tests.contract.access.rig import AccessRig
 
 
 @pytest.fixture
@@ -157,3 +160,44 @@ def test_operators_are_named_by_what_is_proved(rig: Rig) -> None:
     assert rig.call("ann", "POST", "/v1/nodes/h/drain", json={}).status_code == 403
     response = rig.call("otto", "POST", "/v1/nodes/h/drain", json={"by": "boss", "reason": "x"})
     assert response.status_code == 404  # no such node; the right is there
+
+
+@pytest.fixture
+def alike() -> Iterator[AccessRig]:
+    """A scheduler whose hosts have the accounts of its own host, where bob has one and ann has none."""
+    known = {"bob": Account("bob", 2000), "dora": Account("dora", 2001, frozenset({"docker"}))}
+    rig = AccessRig(permits=Permits(account_of=known.get, same_accounts=True))
+    names = ["ann", "bob", "carl", "dora"]
+    rig.bind(
+        {"names": names, "roles": ["user"]},
+        {"names": ["boss"], "roles": ["admin"]},
+        unix_users={"carl": "bob"},
+    )
+    yield rig
+    rig.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/plan/jobs"])
+def test_job_whose_owner_has_no_account_is_refused_with_all_remedies(alike: AccessRig, path: str) -> None:
+    request = {"command": "true", "queue": "default"}
+    response = alike.call("ann", "POST", path, json=request)
+    assert response.status_code == 422
+    (problem,) = response.json()["error"]["problems"]
+    assert problem["path"] == "/user"
+    assert problem["reason"].startswith(
+        "the job would run as ann, as it names no user: the hosts have no user ann; name a user that they have (--user)"
+    )
+    assert "unix_users" in problem["reason"]
+    assert "--user-pool" in problem["reason"]
+    refused = alike.call("dora", "POST", path, json=request)
+    assert "dora is in the group docker" in refused.json()["error"]["problems"][0]["reason"]
+    for name in ("bob", "carl"):
+        assert alike.call(name, "POST", path, json=request).ok
+
+
+def test_app_whose_owner_has_no_account_is_refused_with_all_remedies(alike: AccessRig) -> None:
+    definition = {"id": "/ann/web", "cmd": "true", "cpus": 0.1, "mem": 32}
+    response = alike.call("ann", "POST", "/v2/apps", json=definition)
+    assert not response.ok
+    assert "/ann/web/user" in response.text
+    assert "the hosts have no user ann" in response.text

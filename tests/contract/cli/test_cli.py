@@ -270,6 +270,39 @@ def test_kill_goes_on_after_a_wrong_id(rest: FakeRest) -> None:
     assert got.stderr.startswith("Error: 0 jobs begin with none\nTo fix: ")
 
 
+def test_kill_of_a_job_that_waits_says_that_it_had_not_started(rest: FakeRest) -> None:
+    job = rest.add("one")
+    rest.end(job, "killed", None, "killed before it was launched")
+    assert call("kill", job).stdout == f"{job} killed: it had not started\n"
+
+
+def test_list_by_the_name_of_an_array_has_its_tasks(rest: FakeRest) -> None:
+    rest.add("sweep.7", id="sweep-00000000.7")
+    rest.add("m.7")
+    got = call("ps", "--name", "sweep", "--expand", "--columns", "name")
+    assert got.stdout.split() == ["NAME", "sweep.7"]
+
+
+def test_run_refuses_a_unit_as_its_program(rest: FakeRest) -> None:
+    got = call("run", "--mem", "4", "GB", "--", "true")
+    assert got.exit_code == 2
+    assert "GB would be the program: write the amount and its unit in one word, as --mem 4GiB" in got.stderr
+    assert not rest.jobs
+
+
+def test_run_of_what_can_never_run_says_so(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/why/job-00000000"] = (200, {**why("job-00000000"), "can_ever_run": False})
+    with started("run", "x") as process:
+        job = rest.submitted()
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        rest.end(job, "killed", None, "")
+        process.wait(60)
+    assert said.startswith(
+        f"mesos-gpu: job {job}: it can never run on the nodes that are there now, Ctrl-C ends it: "
+    )
+
+
 def test_wait_takes_the_first_bad_exit_code(rest: FakeRest) -> None:
     one, two, three = rest.add("one"), rest.add("two"), rest.add("three")
     for job, code in ((one, 0), (three, 9)):

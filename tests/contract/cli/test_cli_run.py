@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.testing.fake_rest import FakeRest
-from tests.contract.cli.cli_rig import call, finish, launch_two, read_until, started, why
+from tests.contract.cli.cli_rig import call, finish, launch_two, on_a_terminal, read_until, started, why
 
 
 def test_run_streams_both_and_takes_the_exit_code(rest: FakeRest) -> None:
@@ -277,3 +277,32 @@ def test_a_detached_run_as_json(rest: FakeRest) -> None:
     wrong = call("run", "--json", "--", "true")
     assert wrong.exit_code == 2
     assert "--json needs --detach" in wrong.stderr
+
+
+@pytest.mark.parametrize("words", [("-i",), ()])
+def test_refused_run_says_nothing_of_an_interruption(rest: FakeRest, words: tuple[str, ...]) -> None:
+    problems = [{"path": "/user", "reason": "root is not allowed"}]
+    error = {"code": "invalid", "message": "the request is not valid", "remedy": "ask", "problems": problems}
+    rest.fixed["POST /v1/jobs"] = (422, {"error": error})
+    got = call("run", *words, "--user", "root", "--", "cat")
+    assert got.exit_code == 65
+    assert got.stderr.startswith("Error: ")
+    assert "interrupted" not in got.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_run_with_a_terminal_ends_its_status_line_first(rest: FakeRest, columns: int) -> None:
+    rest.fixed["GET /v1/why/job-00000000"] = (200, why("job-00000000"))
+    rest.fixed["POST /v1/jobs/job-00000000/exec"] = (
+        409,
+        {"error": {"code": "conflict", "message": "no channel in this test", "remedy": "none"}},
+    )
+    with on_a_terminal("run", "-it", "sh", columns=columns) as (process, keys):
+        seen = read_until(keys, b"2 more free")
+        rest.launch(rest.submitted())
+        seen += read_until(keys, b"no channel in this test")
+        assert process.wait(60) == 73
+    text = seen.decode()
+    lines = text[: text.index("Error: ")].split("\r\n")
+    assert lines[-1].endswith("\r\x1b[K"), "what follows begins in the first column of an empty line"
+    assert max(len(shown) for line in lines for shown in line.split("\r\x1b[K")) < columns

@@ -102,7 +102,7 @@ def test_an_earlier_scheduler_answers_with_all_at_once(rig: Rig) -> None:
         asked.append(query)
         answer = rig.call("GET", path).json()
         del answer["total"]
-        return decoded(json.dumps(answer).encode(), kind)
+        return decoded(json.dumps(answer).encode(), kind.load())
 
     assert len(pages.every_node(get)) == NODES
     assert len(pages.every_gpu(get, [])) == NODES * CARDS

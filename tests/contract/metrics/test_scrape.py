@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mesos_gpu.api.metrics.families import metrics, snapshot
+from mesos_gpu.api.metrics.families import FAMILIES, metrics, snapshot
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.reading.jobs import round_of
 from mesos_gpu.model.ids import AgentId, GpuId
@@ -18,6 +18,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.testing.builders import gpu
+from mesos_gpu.wire.export.prometheus import Metric, render
 from tests.contract.marathon.test_marathon_api import Marathon
 
 HOSTILE: Final = 'A"1\\0{}0,\tß'
@@ -159,10 +160,13 @@ def test_cards_have_the_names_of_dcgm_and_exactly_what_was_reported(rig: Maratho
         "DCGM_FI_DEV_GPU_TEMP": 61,
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total": 123_456_789_012,
         "DCGM_FI_DEV_XID_ERRORS": 31,
+    }, "what is unknown has no sample, and half of what NVLink carries is not all of it"
+    own = frozenset({("model", "A100"), *(pair for pair in where.items() if pair[0] != "modelName")})
+    assert {name: number for (name, labels), number in page.items() if labels == own} == {
         "mesos_gpu_gpu_busy_seconds_total": 1.5,
         "mesos_gpu_gpu_seen_seconds_total": 4,
         "mesos_gpu_gpu_processes": 2,
-    }, "what is unknown has no sample, and half of what NVLink carries is not all of it"
+    }
     whose = {"task": task.id, "job": job["id"], "queue": "vision", "user": "ann", "app": "", "UUID": held}
     assert value(page, "task_gpus", **whose) == 1
     assert value(page, "task_used_memory_mib", task=task.id, UUID=held) == 4096
@@ -205,6 +209,20 @@ def test_jobs_that_wait_are_counted_by_reason(rig: Marathon) -> None:
     rig.status(f"{running['id']}.1", "TASK_LOST", "a2")
     page = page_of(rig)
     assert [value(page, "waiting_jobs", reason=reason) for reason in ("room", "back-off")] == [2, 1]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
+def test_promtool_likes_each_of_our_names_whether_there_are_samples_or_not() -> None:
+    made = [
+        Metric(each.name, each.kind, each.help, each.labels, [(("x",) * len(each.labels), 1.0)])
+        for each in FAMILIES
+    ]
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=render(made), text=True, capture_output=True, timeout=60
+    )
+    assert [
+        line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("DCGM_FI_")
+    ] == []
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")

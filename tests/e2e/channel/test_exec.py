@@ -180,7 +180,8 @@ def test_a_terminal_has_the_clients_size_and_hears_of_its_changes(stack: Stack, 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 132, 0, 0))
     script = (
-        "stty size; trap 'stty size' WINCH; echo $TERM; test -t 0 && echo tty; while :; do sleep 0.05; done"
+        "t=$(tty); echo $t; test -O $t && stat -c %a $t; stty size; trap 'stty size' WINCH; echo $TERM; "
+        "test -t 0 && echo tty; while :; do sleep 0.05; done"
     )
     environment = {**os.environ, "TERM": "tmux-256color"}
     ran = subprocess.Popen(
@@ -190,6 +191,9 @@ def test_a_terminal_has_the_clients_size_and_hears_of_its_changes(stack: Stack, 
     os.close(theirs)
     try:
         seen = until(ours, b"tty\r\n")
+        assert re.search(rb"/dev/pts/\d+\r\n600\r\n", seen), (
+            "it has a name in the task, and is its user's alone"
+        )
         assert b"50 132\r\ntmux-256color\r\n" in seen
         fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 61, 0, 0))
         ran.send_signal(signal.SIGWINCH)  # as the kernel does for the foreground of a terminal's own session

@@ -28,7 +28,7 @@ pytestmark = [
     ),
 ]
 MODE = "cgroup2"  # of version 1 are the host's in other tests
-APPLETS = ["sh", "cat", "echo", "id", "ls", "sleep", "httpd", "grep", "test", "mkdir"]
+APPLETS = ["sh", "cat", "echo", "id", "ls", "sleep", "httpd", "grep", "test", "mkdir", "tty"]
 
 
 @pytest.fixture(scope="module")
@@ -187,8 +187,8 @@ def test_a_job_with_an_image_has_this_terminal(stack: Stack, form: str) -> None:
     options = ("--image", "plain:1", "--container-engine", form, "--cpus", "0.1", "--mem", "64MiB")
     with terminal(words(stack, "run", "--name", "tty", *options, "-it", "--", "sh")) as (keys, ran):
         until(keys, b"$ ")
-        os.write(keys, b"test -t 0 && echo terminal-$((40 + 2)); exit 6\n")
-        until(keys, b"terminal-42\r\n")
+        os.write(keys, b"test -t 0 && tty && echo terminal-$((40 + 2)); exit 6\n")
+        assert b"\n/dev/pts/0\r\n" in until(keys, b"terminal-42\r\n")
         assert ran.wait(60) == 6
     with Client(stack.url) as client:
         jobs = [each for each in client.jobs() if each["name"] == "tty"]

@@ -69,12 +69,14 @@ def terminal(argv: list[str]) -> "Iterator[tuple[int, subprocess.Popen[bytes]]]"
 def test_run_with_a_terminal_ends_with_its_shell(stack: Stack) -> None:
     argv = words(stack, "run", "--name", "shell", "--gpus", "1", *SMALL, "-it", "--", "sh")
     with terminal(argv) as (keys, ran):
-        assert b"what it writes comes here, and is not in its logs" in until(keys, b"$ ")
+        seen = until(keys, b"$ ")
+        assert b"what it writes comes here, and is not in its logs" in seen
+        assert seen.endswith((b"\n$ ", b"\r\x1b[K$ ")), "the prompt begins in the first column"
         os.write(
             keys,
-            f"test -t 0 && echo cards: $(ls /dev | grep -c 'nvidia[0-9]'); sleep {nap(86410)}\n".encode(),
+            f"test -t 0 && tty && echo cards: $(ls /dev | grep -c 'nvidia[0-9]'); sleep {nap(86410)}\n".encode(),
         )
-        until(keys, b"cards: 1\r\n")
+        assert re.search(rb"\n/dev/pts/\d+\r\n", until(keys, b"cards: 1\r\n"))
         wait_until("it sleeps", lambda: of_this(nap(86410)))
         os.write(keys, b"\x03")  # of the sleep, not of the shell, the job or the client
         wait_until("it sleeps no more", lambda: not of_this(nap(86410)))

@@ -62,6 +62,11 @@ def up(home: Path, *words: str) -> str:
     done = mesos_gpu(home, "up", "--detach", "--agents", "1", "--gpus", "2", "--port", str(port), *words)
     assert done.returncode == 0, done.stderr
     assert f"http://127.0.0.1:{port}" in done.stdout
+    steps = [line for line in done.stderr.splitlines() if line.startswith("mesos-gpu: waiting for ")]
+    assert [step.split(" for ")[1] for step in steps][:: len(steps) - 1] == [
+        "the Mesos master",
+        "the scheduler",
+    ]
     return f"http://127.0.0.1:{port}"
 
 
@@ -114,6 +119,18 @@ def test_up_secure_authenticates_callers_and_serves_its_user(home: Path) -> None
     job = mesos_gpu(home, "run", "--gpus", "1", "--", "echo", "mine")
     assert (job.returncode, job.stdout) == (0, "mine\n"), job.stderr
     assert requests.get(f"{url}/v1/jobs", timeout=60).status_code == 401
+    (home / "access.yaml").write_text("bindings: [{names: [ann], roles: [user]}]\n")
+    assert mesos_gpu(home, "access", "apply", str(home / "access.yaml"), "--yes").returncode == 0
+    made = mesos_gpu(home, "token", "create", "--name", "ann")
+    assert made.returncode == 0, made.stderr
+    env = {**os.environ, "MESOS_GPU_HOME": str(home), "MESOS_GPU_TOKEN": made.stdout.split()[-1]}
+    command = [sys.executable, "-m", "mesos_gpu", "--url", url, "run", "--", "id", "-u"]
+    hers = subprocess.run(command, capture_output=True, text=True, timeout=90, env=env)
+    if os.geteuid() == 0:  # each job has a user of its own
+        assert (hers.returncode, 60000 <= int(hers.stdout) <= 60999) == (0, True), hers.stderr
+    else:
+        assert (hers.returncode, "the hosts have no user ann" in hers.stderr) == (65, True)
+    (home / "access.yaml").unlink()
     inside = mesos_gpu(
         home, "run", "--", "sh", "-c", f"{sys.executable} -m mesos_gpu --url {url} ps; echo ended"
     )

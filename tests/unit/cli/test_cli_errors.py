@@ -50,7 +50,7 @@ def test_refused_request_prints_every_problem(rest: FakeRest) -> None:
     ("words", "message"),
     [
         (["run"], "Missing argument 'CMD...'"),
-        (["run", "--mem", "2GB", "x"], "Invalid value for '--mem': '2GB' is not a memory size; write MiB"),
+        (["run", "--mem", "2GB", "x"], "Invalid value for '--mem': '2GB' is in decimal units; write 2GiB"),
         (["run", "--env", "A", "x"], "Invalid value for '--env': 'A' is not of the form KEY=VALUE"),
         (["run", "--timeout", "soon", "x"], "Invalid value for '--timeout': 'soon' is not a time span"),
         (["run", "--cpus", "-1", "x"], "Invalid value for '--cpus'"),

@@ -26,7 +26,8 @@ from mesos_gpu.scheduler.options.parse import NumberRange
 
 
 @pytest.mark.parametrize(
-    ("text", "mib"), [("512", 512), ("2GiB", 2048), ("2g", 2048), ("1.5 GiB", 1536), ("1T", 1 << 20)]
+    ("text", "mib"),
+    [("512", 512), ("2GiB", 2048), ("2g", 2048), ("1.5 GiB", 1536), ("1T", 1 << 20), ("4Gi", 4096)],
 )
 def test_memory_is_read_in_mib(text: str, mib: int) -> None:
     assert MEMORY.convert(text, None, None) == mib
@@ -34,7 +35,10 @@ def test_memory_is_read_in_mib(text: str, mib: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "2GB", "-1", "0", "1.5", "GiB", "1e3", "2 gib x"])
 def test_bad_memory_shows_the_form(text: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"write MiB, as 512, or a unit, as 2GiB|whole, positive"):
+    with pytest.raises(
+        click.BadParameter,
+        match=r"write MiB, as 512, or a unit, as 2GiB|whole, positive|decimal units; write 2GiB",
+    ):
         MEMORY.convert(text, None, None)
 
 

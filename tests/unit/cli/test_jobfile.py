@@ -114,7 +114,7 @@ def test_units_are_written_as_options_have_them(written: dict[str, object], read
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("mem: 16GB", "line 2, /mem: '16GB' is not a memory size; write MiB, as 512, or a unit, as 2GiB"),
+        ("mem: 16GB", "line 2, /mem: '16GB' is in decimal units; write 16GiB"),
         ("timeout: soon", "line 2, /timeout: 'soon' is not a time span"),
         ("gpu_compute: some", "line 2, /gpu_compute: 'some' is not a percentage"),
         ("mem_mib: 16GiB", 'line 2, /mem_mib: must be a number, got "16GiB": with a unit it is called mem'),
@@ -122,6 +122,7 @@ def test_units_are_written_as_options_have_them(written: dict[str, object], read
         ("mem: 0", "line 2, /mem: must be a positive integer"),
         ("mem: true", "line 2, /mem: must be a positive integer"),
         ("memm: 5GiB", "line 2, /memm: unknown field; did you mean"),
+        ("memory: 5GiB", "line 2, /memory: unknown field; did you mean mem_mib?"),
         (
             "health_checks: [{protocol: COMMAND, command: x, delay: x}]",
             "line 2, /health_checks/0/delay: 'x' is not a",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mesos_gpu.cli import main
+from mesos_gpu.cli import main, output
 from mesos_gpu.cli.dev import up
 from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -65,3 +65,59 @@ def test_up_script_that_is_malformed_is_a_usage_error(tmp_path: Path, text: str,
     done = CliRunner().invoke(main, ["up", "--use", str(path)])
     assert done.exit_code == 2
     assert words in done.output
+
+
+def test_up_shows_notes_and_steps_of_its_log_and_keeps_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "up.log"
+    log.write_text("mesos-gpu: starting Mesos with 2 agents\nmesos-gpu: waiting for agent 1 of 2\ndash")
+    with log.open("rb") as written:
+        told = up._Told(written)
+        told.follow()
+        assert capsys.readouterr().err.splitlines() == [
+            "mesos-gpu: starting Mesos with 2 agents",
+            "mesos-gpu: waiting for agent 1 of 2",
+        ]
+        with log.open("a") as file:
+            file.write("board  http://x\nmesos-gpu: waiting for the scheduler\nlogs  y\n")
+        told.follow()
+    assert capsys.readouterr().err == "mesos-gpu: waiting for the scheduler\n"
+    assert told.text() == "dashboard  http://x\nlogs  y"
+
+
+def test_up_step_is_one_line_on_a_terminal_and_a_line_of_its_own_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up._tell_step("the scheduler")
+    assert capsys.readouterr().err == "mesos-gpu: waiting for the scheduler\n"
+    monkeypatch.setattr("mesos_gpu.cli.output.is_terminal", lambda _: True)
+    up._tell_step("agent 1 of 2")
+    up._tell_step("the scheduler")
+    output.status_line.clear()
+    shown = "\r\x1b[Kwaiting for agent 1 of 2\r\x1b[Kwaiting for the scheduler\r\x1b[K"
+    assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize(
+    ("uid", "words", "pool"),
+    [
+        (0, ["--secure"], True),
+        (0, [], False),
+        (1001, ["--secure"], False),
+        (0, ["--secure", "--images", "."], False),
+    ],
+)
+def test_up_secure_gives_jobs_users_of_their_own_where_it_can(
+    uid: int, words: list[str], pool: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Stack] = []
+    monkeypatch.setattr(up, "_run", lambda stack, with_page: made.append(stack))
+    monkeypatch.setattr(up, "_refuse_closed", lambda _: None)
+    monkeypatch.setattr(up, "Stack", lambda *_, **options: options)
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    done = CliRunner().invoke(main, ["up", "--port", str(free_port()), *words])
+    assert done.exit_code == 0, done.output
+    (options,) = made
+    given = options["scheduler_arguments"]  # type: ignore[index]
+    assert ("--same-accounts" in given, f"--user-pool {up.USER_POOL}" in " ".join(given)) == (True, pool)

@@ -93,6 +93,18 @@ def test_job_or_an_app_of_a_user_who_is_not_on_the_list_is_refused(
     assert [(reason.field, reason.why) for reason in reasons] == [("user", problems[0].reason)]
 
 
+def test_user_without_an_account_is_refused_where_all_hosts_have_the_accounts_of_this_one() -> None:
+    here = Permits(default_user="gpu", account_of=KNOWN.get, same_accounts=True)
+    why = here.problem_of_user("stranger", has_image=False)
+    assert why is not None
+    assert why.startswith("the hosts have no user stranger; name a user that they have (--user)")
+    assert all(remedy in why for remedy in ("unix_users", "mesos-gpu access apply", "--user-pool"))
+    for user in ("alice", "gpu", None):
+        assert here.problem_of_user(user, has_image=False) is None
+    elsewhere = Permits(default_user="gpu", account_of=KNOWN.get)
+    assert elsewhere.problem_of_user("stranger", has_image=False) is None, "agents may know it"
+
+
 def test_account_of_this_host_has_its_uid_and_groups() -> None:
     own = account_of(pwd.getpwuid(os.geteuid()).pw_name)
     assert own is not None

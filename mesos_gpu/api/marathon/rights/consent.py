@@ -20,6 +20,7 @@ from mesos_gpu.api.sight.hosts import Others, wanted_by
 from mesos_gpu.model.apps.app import App, Group, SecretRef, same_but_scale
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
+from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.policy.admission.limits import queue_of_app
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.policy.tenancy.tree import Tree
@@ -39,6 +40,7 @@ class Consent:
     def __init__(
         self,
         rights: Rights,
+        permits: Permits,
         *,
         pooled: bool,
         splits: Sequence[TrafficSplit],
@@ -48,11 +50,12 @@ class Consent:
 
         Args:
             rights: Of the caller.
+            permits: What the operator permits.
             pooled: Whether tasks that name no user get one each on their host.
             splits: All services.
             tree: Tree of queues.
         """
-        self._tree = tree
+        self._tree, self._permits = tree, permits
         self._rights, self._sight, self._pooled, self._splits = rights, AppSight(rights), pooled, splits
 
     def given(
@@ -152,8 +155,9 @@ class Consent:
         details += self._of_queue(app)
         said = admission.problems(self._rights, spec, subject_of(app))
         if spec.user is None and not self._pooled:
-            spec, more = admission.with_own_user(self._rights, spec, subject_of(app))
-            said += more
+            asked = spec
+            spec, more = admission.with_own_user(self._rights, asked, subject_of(app))
+            said += [*more, *admission.of_own_user(self._permits, asked, spec)]
         for each in said:
             head, slash, rest = each.path[1:].partition("/")
             details.append(

@@ -89,7 +89,9 @@ def test_explanation_of_a_limit_for_ever_is_that_it_never_runs() -> None:
     [
         (JobState.RUNNING, "", "it is running"),
         (JobState.RUNNING, "running", "it is running"),
-        (JobState.FAILED, "exit 1", "it is failed: exit 1"),
+        (JobState.FAILED, "exit 1", "it has failed: exit 1"),
+        (JobState.KILLED, "over time", "it was killed: over time"),
+        (JobState.FINISHED, "", "it has finished"),
     ],
 )
 def test_explanation_of_a_job_that_ended_has_its_message(state: JobState, message: str, words: str) -> None:

@@ -125,7 +125,7 @@ def test_explanation_of_a_running_job_names_its_idle_time() -> None:
     assert rig.state() is IdleState.RETURNED
     assert "it is being ended for that since" in why(rig)
     ended(rig)
-    assert why(rig).startswith("it is killed: its GPUs have done nothing for")
+    assert why(rig).startswith("it was killed: its GPUs have done nothing for")
 
 
 def test_explanation_names_idle_time_that_is_only_reported() -> None:

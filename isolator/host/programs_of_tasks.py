@@ -1,0 +1,172 @@
+"""Why a task's program cannot be executed on the host: which file is missing or closed to the task's user.
+
+It is looked for after the start has failed, from outside of the task: the words help, and decide nothing.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isolator.devices.view import PRIVATE
+from isolator.host.sandbox import Sandbox
+
+MOST_NAMES: Final = 12  # of files of the sandbox
+_LONGEST_LINE: Final = 256  # bytes of a first line that the kernel reads (BINPRM_BUF_SIZE)
+_MOST_LINKS: Final = 40  # MAXSYMLINKS of the kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A start that failed.
+
+    Attributes:
+        program: First word of the command.
+        sandbox: Directory of the task.
+        env: Environment of the task.
+        user: uid, gid and supplementary groups of the task.
+    """
+
+    program: str
+    sandbox: str
+    env: Mapping[str, str]
+    user: tuple[int, int, tuple[int, ...]]
+
+    @property
+    def path(self) -> str:
+        """The PATH of the task."""
+        return self.env.get("PATH", os.defpath)
+
+    def candidates(self, program: str) -> Iterator[str]:
+        """Yield the paths that are tried for a program, in their order."""
+        for directory in [""] if "/" in program else self.path.split(":"):
+            yield os.path.join(self.sandbox, directory, program)
+
+
+def why_absent(start: Start) -> str:
+    """Return where a program was looked for, and how it gets there; the words follow the kernel's."""
+    if closed := next(_private(start), None):
+        return (
+            f": {closed} of the host is not the task's, which has a {_private_place(closed)} of its own; send files "
+            "along with --upload [DIR], or name their directory with --volume"
+        )
+    if "/" not in start.program:
+        other = f"{start.program}3"
+        found = any(os.access(path, os.X_OK) for path in start.candidates(other))
+        return f" in PATH, which is {start.path}" + (f"; there is {other}" if found else "")
+    if start.program.startswith("/"):
+        there = os.path.lexists(start.program)
+        return f": {_interpreter_words(start)}" if there else " on this host; an --image brings its own"
+    with Sandbox(start.sandbox) as place:
+        names = place.names()
+    if start.program.removeprefix("./") in names:
+        return f": {_interpreter_words(start)}"
+    held = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    return (
+        f"; looked in the sandbox {start.sandbox}, which holds {held}. Files of yours come there by --upload [DIR] or "
+        "--fetch URI, and paths of the host by --volume"
+    )
+
+
+def why_denied(start: Start) -> str:
+    """Return which file or directory keeps the task's user from the program; "" if none is found that does."""
+    path = next(filter(os.path.lexists, start.candidates(start.program)), None)
+    if path is None:
+        return ""
+    if words := _closed(path, start):
+        return f": {words}"
+    interpreter = _interpreter(path)
+    words = _closed(interpreter, start) if interpreter else ""
+    return f": its first line names {interpreter}, and {words}" if words else ""
+
+
+def _private(start: Start) -> Iterator[str]:
+    """Yield the paths of the program that are there on the host, in a directory that a task has of its own."""
+    for path in start.candidates(start.program):
+        if _private_place(path) and not path.startswith(f"{start.sandbox}/") and os.path.lexists(path):
+            yield path
+
+
+def _private_place(path: str) -> str:
+    return next((place for place in PRIVATE if path.startswith(f"{place}/")), "")
+
+
+def _interpreter_words(start: Start) -> str:
+    interpreter = next(filter(None, map(_interpreter, start.candidates(start.program))), "")
+    return f"its first line names {interpreter or 'a program'}, which is not there"
+
+
+def _interpreter(path: str) -> str:
+    """Return the program that the first line of a script names; "" if it is no script, or cannot be read."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        line = os.read(file, _LONGEST_LINE).partition(b"\n")[0]
+    except OSError:  # a directory
+        return ""
+    finally:
+        os.close(file)
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words else ""
+
+
+def _closed(path: str, start: Start) -> str:
+    """Return what keeps the user from executing a file: its mode, or a directory on the way; "" if nothing is found."""
+    for place in _way(path):
+        try:
+            status = os.stat(place, follow_symlinks=False)
+        except OSError as error:
+            return f"{place}: {error.strerror}"
+        if stat.S_ISLNK(status.st_mode):
+            continue
+        is_last = place == os.path.realpath(path)
+        if is_last and stat.S_ISDIR(status.st_mode):
+            return f"{place} is a directory"
+        if not _may_execute(status, start.user):
+            mode = f"mode {stat.S_IMODE(status.st_mode):04o}, owner uid {status.st_uid}"
+            what = "execute" if is_last else "pass"
+            return f"uid {start.user[0]} may not {what} {place} ({mode})"
+    return ""
+
+
+def _way(path: str) -> Iterator[str]:
+    """Yield the directories, links and the file that the kernel passes on a path, in their order."""
+    left, done, links = path.split("/"), "", 0
+    while left:
+        name = left.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            done = os.path.dirname(done)
+            continue
+        done = f"{done}/{name}"
+        yield done
+        if os.path.islink(done):
+            links += 1
+            if links > _MOST_LINKS:
+                return
+            target = os.readlink(done)
+            left = [*target.split("/"), *left]
+            done = "" if target.startswith("/") else os.path.dirname(done)
+
+
+def _may_execute(status: os.stat_result, user: tuple[int, int, tuple[int, ...]]) -> bool:
+    uid, gid, groups = user
+    if uid == 0:
+        return stat.S_ISDIR(status.st_mode) or bool(status.st_mode & 0o111)
+    if status.st_uid == uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    if status.st_gid in (gid, *groups):
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)
+
+
+def words_of(number: int | None, start: Start) -> str:
+    """Return what is known of a start that failed with an error of execve(2), to follow the kernel's words."""
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return why_absent(start)
+    return why_denied(start) if number == errno.EACCES else ""
