@@ -22,13 +22,17 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.task_ids import instance_of_job
+from mesos_gpu.policy.apps.workload import without_effect
 from mesos_gpu.wire.marathon.app import app_to_json
 from mesos_gpu.wire.marathon.group import enforced_to_json
 from mesos_gpu.wire.marathon.moments import stamp
+from mesos_gpu.wire.marathon.options import gpu_options
+from mesos_gpu.wire.marathon.problems import Report
+from mesos_gpu.wire.marathon.rules import report_others
 
 COUNTS, TASKS, DEPLOYMENTS = "counts", "tasks", "deployments"
 LAST_FAILURE, FAILURES, READINESS, STATS = "lastTaskFailure", "failures", "readiness", "taskStats"
-ENDS = "ends"  # ours
+ENDS, WARNINGS = "ends", "warnings"  # ours
 STATES: Final = {
     TaskState.ABSENT: "TASK_UNKNOWN",
     TaskState.LAUNCHED: "TASK_STAGING",
@@ -353,6 +357,29 @@ def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
         for id in ids
         if before.get(id) != after.get(id)
     ]
+
+
+def warnings_json(old: Group, new: Group) -> list[dict[str, str]]:
+    """Return what is accepted and has no effect, of each app and group that is new or another in `new`: the id of the
+    app or group, the path of the field, and what holds instead."""
+    before = {app.id: app for app in old.all_apps()}
+    changed = (app for app in new.all_apps() if before.get(app.id) != app)
+    return [*(each for app in changed for each in _warnings_of(app)), *_warnings_of_groups(old, new)]
+
+
+def _warnings_of(app: App) -> Iterator[dict[str, str]]:
+    report = Report()
+    report_others(report, ((each.field, each.why) for each in without_effect(app, gpu_options(app))))
+    for path, errors in report.found:
+        yield from ({"id": app.id, "path": path, "message": error} for error in errors)
+
+
+def _warnings_of_groups(old: Group | None, new: Group) -> Iterator[dict[str, str]]:
+    if new.enforce_role and not (old and old.enforce_role):
+        yield {"id": new.id, "path": "/enforceRole", "message": "all apps have the scheduler's role"}
+    before = {group.id: group for group in old.groups} if old else {}
+    for group in new.groups:
+        yield from _warnings_of_groups(before.get(group.id), group)
 
 
 def current_launches(view: View, deployment: Deployment, sight: AppSight) -> dict[str, Sequence[Launch]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mesos_gpu.engine.apps import delays, splits
+from mesos_gpu.engine.apps import delays, history, splits
 from mesos_gpu.engine.apps.deploying import check_change
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App
@@ -24,7 +24,12 @@ def check_apps(view: View, change: Plan) -> None:
 
 
 def past_versions(view: View, app_id: str) -> Sequence[tuple[float, App]]:
-    """Return all versions of an app, oldest first."""
+    """Return all versions of an app since it was made, oldest first."""
+    return [(version.version, version.app) for version in history.versions_of(view.state, app_id)]
+
+
+def known_versions(view: View, app_id: str) -> Sequence[tuple[float, App]]:
+    """Return all known versions of apps of an id, also of one that was deleted before, oldest first."""
     return [(version.version, version.app) for version in view.state.apps.app_versions.get(app_id, ())]
 
 

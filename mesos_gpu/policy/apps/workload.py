@@ -6,11 +6,10 @@ Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `
 `portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
 `env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
 
-Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. Of no
-effect are `executor` and `executorResources`, as every task has mesos_gpu's executor. Labels and protocols of ports
-are told to Mesos, for those who look services up there.
+Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. Labels
+and protocols of ports are told to Mesos, for those who look services up there.
 
-All else is refused by `unsupported`: what a user relies on is there, or is missed at once.
+All else is refused by `unsupported`, or named by `without_effect` if an app runs without it as its user expects.
 """
 
 import math
@@ -36,7 +35,7 @@ from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.resources import AMOUNTS
-from mesos_gpu.policy.apps.docker_options import options_of
+from mesos_gpu.policy.apps.docker_options import CHOOSES_GPUS, GPUS_HOLD, GPUS_INSTEAD, read_parameters
 from mesos_gpu.policy.apps.ports import wishes_of
 from mesos_gpu.policy.apps.secrets import problems_of, uses_of
 from mesos_gpu.policy.apps.task_env import app_env, own_env
@@ -44,11 +43,24 @@ from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
 
 KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
 ANY_ROLE: Final = "*"
+_PARAMETERS: Final = "container.docker.parameters"
+_HADOOP: Final = (
+    "hdfs://",
+    "hftp://",
+    "s3://",
+    "s3n://",
+    "s3a://",
+)  # schemes of `hadoop fs`, which Mesos' fetcher runs
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Something of an app that is not run here. `field` is as in Marathon's JSON, with dots; `why` has the remedy."""
+    """Something of an app that is not run here, or has no effect.
+
+    Attributes:
+        field: Its path in Marathon's JSON, with dots, as "container.volumes.0".
+        why: The reason, with the remedy if there is one.
+    """
 
     field: str
     why: str
@@ -75,12 +87,26 @@ def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) ->
     """All that stands in the way of running an app. Arguments as of `job_of`."""
     parts = _Parts(app, gpu)
     problems = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
-    if parts.wrong_option:
-        problems.append(Unsupported("container.docker.parameters", parts.wrong_option))
-    problems += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
+    problems += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.refused)
+    problems += (Unsupported(f"container.volumes.{parts.mounted[i]}", why) for i, why in unfit(parts.mounts))
     problems += (Unsupported(field, why) for field, why in problems_of(app))
-    problems += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
+    problems += (Unsupported(f"fetch.{i}", each.problem) for i, each in enumerate(app.fetch) if each.problem)
     return tuple(problems) if permits is None else (*problems, *_unpermitted(parts, permits))
+
+
+def without_effect(app: App, gpu: GpuOptions) -> tuple[Unsupported, ...]:
+    """Return what of an app is accepted and changes nothing; arguments as of `job_of`."""
+    parts = _Parts(app, gpu)
+    found = [Unsupported(field, why) for field, asked, why in _WITHOUT_EFFECT if asked(parts)]
+    has_gpus = GPUS_HOLD if app.gpus else GPUS_INSTEAD
+    found += (Unsupported(f"env.{name}", has_gpus) for name in CHOOSES_GPUS if name in app.env)
+    found += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.without_effect)
+    found += (
+        Unsupported(f"fetch.{i}", "an agent without Hadoop's client cannot fetch it; the launch fails there")
+        for i, each in enumerate(app.fetch)
+        if each.uri.lower().startswith(_HADOOP)
+    )
+    return tuple(found)
 
 
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
@@ -149,9 +175,9 @@ class _Parts:
         self.docker = self.container.docker or DockerImage("")
         self.image = self.docker.image or None
         self.linux = self.container.linux_info or LinuxInfo()
-        read = options_of(self.docker.parameters)
-        self.wrong_option = read if isinstance(read, str) else ""
-        self.options = DockerOptions() if isinstance(read, str) else read
+        network = "bridge" if self.has_network(NetworkMode.BRIDGE) else "host"
+        self.parameters = read_parameters(self.docker.parameters, has_gpus=app.gpus > 0, network=network)
+        self.options: DockerOptions = self.parameters.options
         self.limits = app.resource_limits or ResourceLimits()
 
     @property
@@ -162,6 +188,11 @@ class _Parts:
             for each in self.container.volumes
             if each.host_path is not None
         )
+
+    @property
+    def mounted(self) -> tuple[int, ...]:
+        """The index of the volume of each of `mounts`."""
+        return tuple(i for i, each in enumerate(self.container.volumes) if each.host_path is not None)
 
     @property
     def cuda(self) -> str:
@@ -239,11 +270,6 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "a privileged container could use every GPU of its host; leave it out",
     ),
     (
-        "container.docker.pullConfig",
-        lambda p: p.docker.pull_config is not None,
-        "images are fetched with the login of the agent; leave it out, and give the agent that login",
-    ),
-    (
         "container.linuxInfo.seccomp",
         lambda p: p.linux.seccomp is not None,
         "profiles are not passed on; leave it out",
@@ -259,11 +285,6 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "a task gets what it asks for and no more; leave it out, and ask for the most it needs by cpus and mem",
     ),
     (
-        "acceptedResourceRoles",
-        lambda p: p.leaves_out_a_role,
-        "all that is offered is used, reserved or not; leave it out",
-    ),
-    (
         "check",
         lambda p: p.app.check is not None,
         "nothing would be told of it; leave it out, and use healthChecks or readinessChecks",
@@ -273,5 +294,27 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         f"labels.{CUDA_LABEL}",
         lambda p: bool(p.cuda) and branch_for(p.cuda) is None,
         "is no CUDA version whose driver is known here; set gpu.min_driver, or leave it out",
+    ),
+)
+_WITHOUT_EFFECT: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
+    (
+        "acceptedResourceRoles",
+        lambda p: p.leaves_out_a_role,
+        "all that Mesos offers to the scheduler's role is used; choose agents with constraints",
+    ),
+    (
+        "container.docker.pullConfig",
+        lambda p: p.docker.pull_config is not None,
+        "images are fetched with the login of the agent: give the agent that login",
+    ),
+    (
+        "executorResources",
+        lambda p: p.app.executor_resources is not None,
+        "every task has mesos-gpu's executor, which needs no resources of its own",
+    ),
+    (
+        "role",
+        lambda p: p.app.role not in (None, ANY_ROLE),
+        "all apps have the scheduler's role: mesos-gpu scheduler --role",
     ),
 )
