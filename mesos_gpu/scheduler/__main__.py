@@ -407,6 +407,7 @@ def scheduler(
     allow_root: str | None,
     control_access: Mapping[str, tuple[Control, ...]],
     users: Users,
+    host_networks: tuple[str, ...],
     **rest: Any,
 ) -> None:
     """Run the scheduler framework against a Mesos master."""
@@ -414,7 +415,12 @@ def scheduler(
     context = click.get_current_context()
     options = Options(
         permits=Permits(
-            Root(allow_root or Root.NOWHERE), control_access, rest["default_user"], users, account_of
+            Root(allow_root or Root.NOWHERE),
+            control_access,
+            rest["default_user"],
+            users,
+            account_of,
+            host_networks=host_networks,
         ),
         flags=tuple(flags_of(context.command, context)),
         **taken(SECTIONS, rest | _commands(executor_archive, rest)),

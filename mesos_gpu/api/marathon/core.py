@@ -65,7 +65,12 @@ class Core:
 
         To read a definition by it may wait for the engine: not on the thread that answers all requests.
         """
-        return Allowed(secrets=self._settings.permits.secrets, also=lambda app: self._in_the_way(app, root))
+        permits = self._settings.permits
+        return Allowed(
+            secrets=permits.secrets,
+            default_network=next(iter(permits.host_networks), None),
+            also=lambda app: self._in_the_way(app, root),
+        )
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""

@@ -36,13 +36,18 @@ from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.resources import AMOUNTS
 from mesos_gpu.policy.apps.docker_options import CHOOSES_GPUS, GPUS_HOLD, GPUS_INSTEAD, read_parameters
-from mesos_gpu.policy.apps.ports import wishes_of
+from mesos_gpu.policy.apps.ports import networks_as_host, wishes_of
 from mesos_gpu.policy.apps.secrets import problems_of, uses_of
 from mesos_gpu.policy.apps.task_env import app_env, own_env
 from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
 
 KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
 ANY_ROLE: Final = "*"
+_NOT_JOINED: Final = (
+    'the network {0} is not joined; set [{{"mode": "container/bridge"}}] with a container of type DOCKER and an '
+    'image, or [{{"mode": "host"}}] and portDefinitions for portMappings, or have the operator start the scheduler '
+    "with --network-as-host {0}"
+)
 _PARAMETERS: Final = "container.docker.parameters"
 _HADOOP: Final = (
     "hdfs://",
@@ -111,6 +116,9 @@ def without_effect(app: App, gpu: GpuOptions) -> tuple[Unsupported, ...]:
 
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
     app = parts.app
+    for name in dict.fromkeys(networks_as_host(app)):
+        if name not in permits.host_networks:
+            yield Unsupported("networks", _NOT_JOINED.format(name))
     for field, why in (
         ("user", permits.problem_of_user(app.user, has_image=parts.image is not None)),
         ("gpu.control_access", permits.problem_of_controls(parts.gpu.control_access, app.id, app.user)),
@@ -143,7 +151,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         ports=wishes_of(app),
         fetch=app.fetch,
         mounts=parts.mounts,
-        bridge=parts.has_network(NetworkMode.BRIDGE),
+        bridge=parts.on_bridge,
         docker=parts.options,
         pull=parts.pull,
         secrets=tuple(use.secret for use in uses_of(app)),
@@ -175,7 +183,7 @@ class _Parts:
         self.docker = self.container.docker or DockerImage("")
         self.image = self.docker.image or None
         self.linux = self.container.linux_info or LinuxInfo()
-        network = "bridge" if self.has_network(NetworkMode.BRIDGE) else "host"
+        network = "bridge" if self.on_bridge else "host"
         self.parameters = read_parameters(self.docker.parameters, has_gpus=app.gpus > 0, network=network)
         self.options: DockerOptions = self.parameters.options
         self.limits = app.resource_limits or ResourceLimits()
@@ -210,16 +218,17 @@ class _Parts:
         """Whether the Docker Engine runs it."""
         return self.image is not None and self.container.type is EngineType.DOCKER
 
-    def has_network(self, mode: NetworkMode) -> bool:
-        """Whether it asks for one of that kind."""
-        return any(each.mode is mode for each in self.app.networks)
+    @property
+    def on_bridge(self) -> bool:
+        """Whether it is on the bridge of the Docker Engine."""
+        return self.on_docker and any(each.mode is NetworkMode.BRIDGE for each in self.app.networks)
 
     @property
     def checks_a_port_inside(self) -> bool:
         """Whether an executor's check names a port of the container that cannot be reached from its host."""
         mapped = {each.container_port for each in self.container.port_mappings or ()}
         asked = {each.port for each in self.app.health_checks if each.protocol.by_executor} - {None}
-        return self.has_network(NetworkMode.BRIDGE) and not asked <= mapped
+        return self.on_bridge and not asked <= mapped
 
     @property
     def leaves_out_a_role(self) -> bool:
@@ -239,18 +248,6 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "cmd",
         lambda p: not (p.app.cmd or p.app.args or p.image),
         "there is nothing to run; set cmd, args or container.docker.image",
-    ),
-    (
-        "networks",
-        lambda p: p.has_network(NetworkMode.CONTAINER),
-        'networks with a name are not joined; set [{"mode": "container/bridge"}] with a container of type DOCKER, '
-        'or [{"mode": "host"}] and portDefinitions for portMappings',
-    ),
-    (
-        "networks",
-        lambda p: p.has_network(NetworkMode.BRIDGE) and not p.on_docker,
-        "only the Docker Engine has a bridge here: give the container the type DOCKER and an image; or set "
-        '[{"mode": "host"}], and portDefinitions for portMappings',
     ),
     (
         "healthChecks",
@@ -306,6 +303,11 @@ _WITHOUT_EFFECT: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = 
         "container.docker.pullConfig",
         lambda p: p.docker.pull_config is not None,
         "images are fetched with the login of the agent: give the agent that login",
+    ),
+    (
+        "networks",
+        lambda p: bool(networks_as_host(p.app)),
+        "the tasks are in the host's network instead, with the ports of portMappings: --network-as-host",
     ),
     (
         "executorResources",

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.model.jobs.permits import Permits
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
 
@@ -201,6 +205,31 @@ def test_fields_without_effect_are_warnings_for_those_who_ask(rig: Marathon) -> 
     rig.settled()
     assert rig.ask("PUT", "/v2/apps/a?embed=warnings", json={"env": {}})["warnings"][0]["path"] != "/env"
     assert "warnings" not in rig.create("/b", **sent)
+
+
+def test_app_of_a_container_network_runs_in_that_of_the_host_if_the_operator_says_so(rig: Marathon) -> None:
+    sent: dict[str, Any] = {
+        "container": {
+            "type": "DOCKER",
+            "docker": {
+                "image": "nginx",
+                "network": "USER",
+                "portMappings": [{"containerPort": 31005}, {"containerPort": 0, "hostPort": 0}],
+            },
+        }
+    }
+    assert [each["path"] for each in rig.create("/a", 422, **sent)["details"]] == ["/networks"]
+    named: dict[str, Any] = {**sent, "ipAddress": {"networkName": "dcos"}}
+    (detail,) = rig.create("/a", 422, **named)["details"]
+    assert "--network-as-host dcos" in detail["errors"][0]
+    rig.server.stop()
+    settings = ApiSettings("http://w", "0.1.0", permits=Permits(host_networks=("dcos",)))
+    rig.server = serve(create_app(rig.daemon, settings), "127.0.0.1", 0)
+    rig.url = rig.server.url
+    assert rig.create("/a", **sent)["networks"] == [{"mode": "container", "name": "dcos"}]
+    rig.create("/b", 422, **sent, ipAddress={"networkName": "other"})
+    (task,) = rig.tasks("/a", 1)
+    assert (task["ports"][0], len(task["ports"])) == (31005, 2)
 
 
 def test_marathon_leader_plugins_and_page_are_answered(rig: Marathon) -> None:

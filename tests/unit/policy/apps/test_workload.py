@@ -307,6 +307,24 @@ def test_control_access_is_for_apps_on_the_list(how: dict[str, Any]) -> None:
     assert unsupported(replace(app, user="bob"), gpu_options(app), permits=allowed)
 
 
+def test_app_of_a_network_that_the_operator_names_is_in_the_network_of_the_host() -> None:
+    allowed = Permits(host_networks=("dcos", "mesos-bridge"))
+    mappings = (PortMapping(8080, None, name="web"), PortMapping(0, 0), PortMapping(80, 9000, name="old"))
+    for network, container in (
+        (Network(NetworkMode.CONTAINER, "dcos"), in_docker()),
+        (Network(NetworkMode.CONTAINER, "dcos"), Container(EngineType.MESOS)),
+        (Network(NetworkMode.BRIDGE), in_image()),
+    ):
+        app = replace(PLAIN, container=replace(container, port_mappings=mappings), networks=(network,))
+        made = job(app, permits=allowed)
+        assert ([each.host_port for each in made.ports], made.bridge) == ([8080, 0, 9000], False)
+        assert [each.field for each in without_effect(app, NO_GPU)] == ["networks"]
+        other = replace(app, networks=(Network(NetworkMode.CONTAINER, "other"),))
+        (problem,) = unsupported(other, NO_GPU, permits=allowed)
+        assert (problem.field, "--network-as-host other" in problem.why) == ("networks", True)
+    assert job(replace(PLAIN, **BRIDGED), permits=allowed).bridge is True
+
+
 def test_app_refusal_gives_all_reasons_and_an_operator_may_allow_root() -> None:
     app = replace(PLAIN, env={"A": SecretRef("s")}, secrets={"s": "x"}, tty=True, user="root")
     said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
