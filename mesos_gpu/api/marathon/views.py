@@ -11,13 +11,20 @@ from typing import Any, Final
 
 from mesos_gpu.access.rights import APP_READ
 from mesos_gpu.api.sight.apps import AppSight
-from mesos_gpu.engine.reading.apps import check_results, ends_of, instances_of, last_failures, readiness_of
+from mesos_gpu.engine.reading.apps import (
+    check_results,
+    checked_of,
+    ends_of,
+    instances_of,
+    last_failures,
+    readiness_of,
+)
 from mesos_gpu.engine.reading.jobs import round_of
 from mesos_gpu.engine.reading.view import View
-from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.app import App, Check, Group
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
-from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
+from mesos_gpu.model.jobs.healthcheck import Answer, Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -59,6 +66,7 @@ class Launch:
     task: Task
     healths: Sequence[CheckHealth] = ()  # of each check that the scheduler makes
     readiness: Readiness | None = None  # what was found last
+    checked: Checked | None = None  # the latest result of the check that is only shown
 
     @property
     def state(self) -> str:
@@ -120,7 +128,10 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
     if not sight.may(APP_READ, app):
         return tuple(Launch(job, task) for job, task in tasks)
     return tuple(
-        Launch(job, task, check_results(view, task.id), readiness_of(view, task.id)) for job, task in tasks
+        Launch(
+            job, task, check_results(view, task.id), readiness_of(view, task.id), checked_of(view, task.id)
+        )
+        for job, task in tasks
     )
 
 
@@ -239,7 +250,17 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         instance = instance_of_job(job.id)
         of_task = {"taskId": task.id, "instanceId": instance}
         body["healthCheckResults"] = [each | of_task for each in _results_json(app, launch)]
+    if app.check is not None and launch.checked is not None:
+        body["checkResult"] = _checked_json(app.check, launch.checked)
     return body
+
+
+def _checked_json(check: Check, checked: Checked) -> dict[str, Any]:
+    """Return the latest result of an app's `check` in Marathon's form; a status or an exit code may be missing."""
+    if check.tcp is not None:
+        return {"tcp": {"succeeded": checked.ok}}
+    kind, name = ("http", "statusCode") if check.http is not None else ("command", "exitCode")
+    return {kind: {} if checked.code is None else {name: checked.code}}
 
 
 def _results_json(app: App, launch: Launch) -> Iterator[dict[str, Any]]:

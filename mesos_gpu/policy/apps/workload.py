@@ -30,6 +30,7 @@ from mesos_gpu.model.apps.app import (
     VolumeMode,
 )
 from mesos_gpu.model.jobs.docker_options import DockerOptions
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import Engine, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.permits import Permits
@@ -38,6 +39,7 @@ from mesos_gpu.model.resources import AMOUNTS
 from mesos_gpu.policy.apps.docker_options import CHOOSES_GPUS, GPUS_HOLD, GPUS_INSTEAD, read_parameters
 from mesos_gpu.policy.apps.ports import networks_as_host, wishes_of
 from mesos_gpu.policy.apps.secrets import problems_of, uses_of
+from mesos_gpu.policy.apps.shown_check import shown_check
 from mesos_gpu.policy.apps.task_env import app_env, own_env
 from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
 
@@ -223,11 +225,10 @@ class _Parts:
         """Whether it is on the bridge of the Docker Engine."""
         return self.on_docker and any(each.mode is NetworkMode.BRIDGE for each in self.app.networks)
 
-    @property
-    def checks_a_port_inside(self) -> bool:
+    def checks_inside(self, *checks: HealthCheck | None) -> bool:
         """Whether an executor's check names a port of the container that cannot be reached from its host."""
         mapped = {each.container_port for each in self.container.port_mappings or ()}
-        asked = {each.port for each in self.app.health_checks if each.protocol.by_executor} - {None}
+        asked = {each.port for each in checks if each is not None and each.protocol.by_executor} - {None}
         return self.on_bridge and not asked <= mapped
 
     @property
@@ -251,7 +252,7 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     ),
     (
         "healthChecks",
-        lambda p: p.checks_a_port_inside,
+        lambda p: p.checks_inside(*p.app.health_checks),
         "one of a type that begins with MESOS_ has a port of the container that no portMapping leads to; set its "
         "portIndex",
     ),
@@ -283,8 +284,8 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     ),
     (
         "check",
-        lambda p: p.app.check is not None,
-        "nothing would be told of it; leave it out, and use healthChecks or readinessChecks",
+        lambda p: p.checks_inside(shown_check(p.app)),
+        "its port of the container is one that no portMapping leads to; set its portIndex",
     ),
     ("tty", lambda p: p.app.tty is True, "tasks have no terminal; leave it out"),
     (

@@ -1,5 +1,7 @@
 """What clients of Marathon ask for besides apps: groups' versions, roles, plugins, statistics."""
 
+import base64
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +10,9 @@ import pytest
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.model.jobs.healthcheck import Checked
 from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.wire.hosts.checked import encode_checked
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
 
@@ -80,9 +84,32 @@ def test_roles_of_groups_are_kept_and_have_no_effect_which_is_said(rig: Marathon
     rig.ask("PATCH", "/v2/groups/g", 422, json={"enforceRole": "yes"})
 
 
-def test_a_check_without_effect_and_an_image_without_a_name_are_refused(rig: Marathon) -> None:
-    body = rig.create("/a", 422, check={"tcp": {"portIndex": 0}})
-    assert (body["details"][0]["path"], "healthChecks" in str(body)) == ("/check", True)
+def test_result_of_a_check_is_shown_in_tasks(rig: Marathon) -> None:
+    for id, check, said, want in (
+        ("/tcp", {"tcp": {"portIndex": 0}}, Checked(True), {"tcp": {"succeeded": True}}),
+        ("/http", {"http": {"path": "/up"}}, Checked(False, 503), {"http": {"statusCode": 503}}),
+        ("/sh", {"exec": {"command": {"shell": "true"}}}, Checked(True, 0), {"command": {"exitCode": 0}}),
+        ("/late", {"exec": {"command": {"argv": ["a"]}}}, Checked(False), {"command": {}}),
+    ):
+        rig.create(id, check=check)
+        (task,) = rig.tasks(id, 1)
+        assert "checkResult" not in task
+        (data,) = [
+            json.loads(base64.b64decode(info["data"]))
+            for name, call in list(rig.driver.calls) if name == "accept"
+            for info in call[1] if info["task_id"]["value"] == task["id"]
+        ]  # fmt: skip
+        (made,) = json.loads(data["check"])
+        assert (made["max_consecutive_failures"], made["port"]) == (
+            0, None if "exec" in check else task["ports"][0]
+        )  # fmt: skip
+        rig.status(task["id"], "TASK_RUNNING", data=encode_checked(said))
+        shown = wait_until("its result", lambda id=id: rig.shown(id)["tasks"][0].get("checkResult"))  # type: ignore[misc]
+        assert shown == want
+        assert rig.shown(id)["tasks"][0]["healthCheckResults"] == []
+
+
+def test_an_image_without_a_name_is_refused(rig: Marathon) -> None:
     body = rig.create("/a", 422, container={"type": "DOCKER", "docker": {"image": "/x:latest"}})
     assert (body["details"][0]["path"], "begins with '/'" in str(body)) == ("/container/docker/image", True)
 
