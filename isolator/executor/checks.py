@@ -1,4 +1,4 @@
-"""Health checks made by the executor.
+"""Health checks made by the executor, and the check whose result is only shown.
 
 COMMAND checks run in the task. MESOS_HTTP(S) and MESOS_TCP checks connect to the host's loopback address, or to the
 address of a container on a bridge, and send data only to servers that are proved to be the task's.
@@ -14,11 +14,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from isolator.confinement.listeners import NOBODY, Listeners
+from isolator.executor.life import Event, Kind
 from isolator.host import processes
 from isolator.runs.joining import Place, Running
 from mesos_gpu.adapters.prober import NOTHING, READ, Attempt, Prober, dial
-from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.healthcheck import Checked, HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s
+from mesos_gpu.wire.hosts.checked import encode_checked
 
 if TYPE_CHECKING:
     from isolator.confinement.inner_calls import Inner
@@ -41,6 +43,8 @@ class Checker:
         now: Callable[[], float] = time.time,
         denied: Collection[int] = (),
         inner: "Inner | None" = None,
+        shown: Sequence[HealthCheck] = (),
+        post: Callable[[Event], None] | None = None,
     ) -> None:
         """See where the task is; nothing is checked yet. Up to two seconds go by until its program runs.
 
@@ -53,14 +57,17 @@ class Checker:
             now: Seconds, on any clock.
             denied: Ports that the task must not reach, by its checks neither.
             inner: Inner process of the task, from which commands are forked; None if the task has none.
+            shown: The check whose result is only shown, with its port; empty if there is none.
+            post: Takes an event CHECKED, on another thread, when that result is another.
         """
         self._report, self._now, self._denied, self._listeners = report, now, denied, listeners
-        self._health = TaskHealth.begin(checks, now())
+        self._health, self._shown, self._post = TaskHealth.begin(checks, now()), tuple(shown), post
+        self._checked: Checked | None = None
         self._prober: Prober | None = None
         self._place: Place | None = None
         self._commands: dict[int, Command] = {}  # the last of each check
         self._why = "its process cannot be seen from here"
-        if pid is not None and any(check.protocol is Protocol.COMMAND for check in checks):
+        if pid is not None and any(check.protocol is Protocol.COMMAND for check in (*checks, *shown)):
             try:
                 self._place = Place(pid, task, inner.session if inner is not None else None)
             except OSError as error:
@@ -69,7 +76,7 @@ class Checker:
     def start(self) -> None:
         """Begin; once."""
         self._prober = Prober()
-        for index, check in enumerate(self._health.checks):
+        for index, check in enumerate((*self._health.checks, *self._shown)):
             self._prober.add(
                 index,
                 check,
@@ -107,10 +114,19 @@ class Checker:
             return dial(check, ip, ip, inner, lambda line: listeners.prove(line, port))
 
     def _found(self, index: int, finding: Finding) -> None:
+        if index >= len(self._health.checks):
+            self._show(finding)
+            return
         before = self._health
         self._health = before.after(index, finding, self._now())
         if self._health.differs(before):
             self._report(self._health)
+
+    def _show(self, finding: Finding) -> None:
+        checked = Checked(finding.ok is not False, finding.code)
+        if checked != self._checked and self._post is not None:
+            self._checked = checked
+            self._post(Event(Kind.CHECKED, message=finding.cause, payload=encode_checked(checked)))
 
 
 class Command:
@@ -141,10 +157,10 @@ class Command:
             return None
         self._hear()
         if code == 0:
-            return Finding(True)
+            return Finding(True, code=0)
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
         said = self._said.decode(errors="replace").strip()
-        return Finding(False, f"{how}: {said}" if said else how)
+        return Finding(False, f"{how}: {said}" if said else how, code if code > 0 else None)
 
     def _hear(self) -> None:
         while self.wants == READ:

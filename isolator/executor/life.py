@@ -56,6 +56,7 @@ class Kind(Enum):
     NOTICE = "notice"  # the scheduler says that it is to end, or that it goes on
     NOTICED = "noticed"  # the task can read that
     LISTENING = "listening"  # the set of ports at which the task is proved to listen has changed
+    CHECKED = "checked"  # another result of the check that is only shown
     CHANNEL = "channel"  # the scheduler calls for a command in the task
     CHECKPOINT = "checkpoint"  # the task says that it has kept its work
     OVER_DISK = "over_disk"  # its sandbox holds more than was asked for
@@ -87,6 +88,7 @@ class Action(Enum):
     NOTICE = "notice"  # have the task read it
     SAY_NOTICED = "say_noticed"
     SAY_LISTENING = "say_listening"
+    SAY_CHECKED = "say_checked"
     OPEN_CHANNEL = "open_channel"  # go to where the command waits
     SAY_CHECKPOINT = "say_checkpoint"
     SAY_KILLING = "say_killing"
@@ -253,6 +255,7 @@ _RUNS: Final = (
     K.RESIZED,
     K.NOTICED,
     K.LISTENING,
+    K.CHECKED,
     K.CHECKPOINT,
     K.UNHEALTHY,
     K.OVER_DISK,
@@ -363,7 +366,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             ASKED_AGAIN: (K.RESIZE, K.NOTICE),
             NOT_RUNNING: (K.CHANNEL,),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING,
-                          K.UNHEALTHY, K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
+                          K.CHECKED, K.UNHEALTHY, K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
         },
     ),
     S.ABORTING: (
@@ -379,7 +382,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.OVER_DISK, K.CHECKPOINT),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING,
-                          K.UNHEALTHY, K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS),
+                          K.CHECKED, K.UNHEALTHY, K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS),
         },
     ),
     S.RUNNING: (
@@ -395,6 +398,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.NOTICE: Move(S.RUNNING, (A.NOTICE,)),
             K.NOTICED: Move(S.RUNNING, (A.SAY_NOTICED,)),
             K.LISTENING: Move(S.RUNNING, (A.SAY_LISTENING,)),
+            K.CHECKED: Move(S.RUNNING, (A.SAY_CHECKED,)),
             K.CHANNEL: Move(S.RUNNING, (A.OPEN_CHANNEL,)),
             K.CHECKPOINT: Move(S.RUNNING, (A.SAY_CHECKPOINT,)),
             K.UNHEALTHY: Move(S.KILLING, (A.SAY_KILLING, A.TERMINATE)),
@@ -422,7 +426,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING),
+            OVER: (K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED, K.UNDONE, K.DEATH_OVERDUE),
         },
     ),
@@ -440,7 +444,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING),
+            OVER: (K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, K.TERMINATED, K.UNDONE),
         },
     ),
@@ -455,8 +459,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKPOINT, K.ENDED,
-                   K.TERMINATED, K.DEATH_OVERDUE),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKED, K.CHECKPOINT,
+                   K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED),
         },
     ),
@@ -471,8 +475,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKPOINT, K.ENDED,
-                   K.TERMINATED, K.DEATH_OVERDUE),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKED, K.CHECKPOINT,
+                   K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
             NOT_AT_WORK: (*_PREPARES, K.STARTED, K.UNDONE, K.OVERDUE),
         },
     ),

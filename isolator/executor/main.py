@@ -268,6 +268,7 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     ),
     Action.SAY_NOTICED: Executor._say_data,
     Action.SAY_LISTENING: Executor._say_data,
+    Action.SAY_CHECKED: Executor._say_data,
     Action.OPEN_CHANNEL: lambda self, effect: self._aside_if_possible(
         lambda: self._at.open_channel(effect.event.payload)
     ),

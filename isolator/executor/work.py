@@ -60,12 +60,12 @@ DEAD_S: Final = 10.0  # what is left of a dead executor's task has so long to di
 
 
 class Prepared(NamedTuple):
-    """What `Work.prepare` has found out. `denied`: ports that health checks do not go to, on whichever address.
-    `fetch`: None if there is nothing to fetch."""
+    """What `Work.prepare` has found out. `checks`: of its health, and that which is only shown. `denied`: ports that
+    these do not go to, on whichever address. `fetch`: None if there is nothing to fetch."""
 
     launch: Launch
     run: Run
-    checks: "Sequence[HealthCheck]"
+    checks: "tuple[Sequence[HealthCheck], Sequence[HealthCheck]]"
     denied: frozenset[int]
     log_limit_mib: int
     fetch: "Fetch | None"
@@ -385,18 +385,18 @@ class Work:
         self._ready.run.abort()
 
     def watch(self) -> None:
-        """Watch until the command has ended. Posts CHECKS_READY if it has health checks, and ENDED.
+        """Watch until the command has ended. Posts CHECKS_READY if it has checks, and ENDED.
 
         Raises:
             MesosGpuError, OSError: The checks cannot be made.
         """
-        checks, run = self._ready.checks, self._ready.run
-        if checks:
+        (checks, shown), run = self._ready.checks, self._ready.run
+        if checks or shown:
             from isolator.executor.checks import Checker
 
             pid, denied, inner = run.pid(), self._ready.denied, run.inner()
-            listeners = self._listeners_of(pid)
-            checker = Checker(checks, self._task_id, pid, self._hear, listeners, denied=denied, inner=inner)
+            of_task = (checks, self._task_id, pid, self._hear, self._listeners_of(pid))
+            checker = Checker(*of_task, denied=denied, inner=inner, shown=shown, post=self._post)
             self._post(Event(Kind.CHECKS_READY, payload=checker))
         try:
             ended = self._explained(run.wait())
@@ -572,14 +572,14 @@ def _makes_instance(plan: Assignment) -> bool:
     return plan.share is not None and "@" in plan.share.instance
 
 
-def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":
+def _decoded(data: str) -> "tuple[Assignment, tuple[Sequence[HealthCheck], Sequence[HealthCheck]]]":
     try:
         plan = wire.decode_assignment(a2b_base64(data))
-        if not plan.checks:
-            return plan, ()
+        if not (plan.checks or plan.check):
+            return plan, ((), ())
         from mesos_gpu.wire.mesos.checks import decode
 
-        return plan, decode(plan.checks)
+        return plan, (decode(plan.checks), decode(plan.check))
     except wire.OtherWire as error:
         raise NotStarted(str(error), Outcome(infrastructure=True)) from error
     except ValueError as error:

@@ -1,6 +1,7 @@
 """What Prometheus reads: metrics, and where there are more of them."""
 
 import re
+import time
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
@@ -13,6 +14,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import json_answer, pieces_answer
 from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.metrics import marathon
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.api.metrics.hooks import HookFigures
 from mesos_gpu.api.metrics.peers import PeerFigures
@@ -35,7 +37,7 @@ class Scrape:
 
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
         """Serve a scheduler. What is counted is in a registry of its own: nothing of other libraries gets in."""
-        self._scheduler, self._settings = scheduler, settings
+        self._scheduler, self._settings, self._began_at = scheduler, settings, time.monotonic()
         self._registry, self._texts = CollectorRegistry(), prometheus.Texts()
         for collector in (scheduler.meter, settings.figures):
             self._registry.register(collector)
@@ -46,11 +48,20 @@ class Scrape:
         ProcessCollector(registry=self._registry)
 
     async def metrics(self, request: Request) -> Response:
-        """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
+        """GET /metrics: JSON under Marathon's names, unless text is asked for, as Prometheus does."""
         if prometheus.asks_for_text(request.headers.get("accept", "")):
             return await self.prometheus(request)
-        measured = await result_of(self._scheduler.read_copy(snapshot))
-        return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(measured))))
+        measured, counts = await result_of(
+            self._scheduler.read_copy(lambda view: (snapshot(view), marathon.counts(view)))
+        )
+
+        def rendered() -> dict[str, Any]:
+            uptime_s = time.monotonic() - self._began_at
+            return dropwizard.render(
+                chain(marathon.metrics(counts, self._scheduler.meter, uptime_s), metrics(measured))
+            )
+
+        return json_answer(await run_in_threadpool(rendered))
 
     async def prometheus(self, _request: Request) -> Response:
         """GET /metrics/prometheus."""

@@ -8,6 +8,7 @@ from mesos_gpu.cli.client import Client, Refused
 
 Json = dict[str, Any]
 _GONE: Final = 404
+_WARNINGS: Final = "warnings"  # for `embed`
 
 
 class Named(TypedDict):
@@ -42,11 +43,20 @@ class Deployment(TypedDict):
     waiting: dict[str, str]
 
 
+class Warned(TypedDict):
+    """Something of an app or a group that is accepted and has no effect."""
+
+    id: str
+    path: str
+    message: str
+
+
 class Change(TypedDict):
     """The answer to a change."""
 
     version: str
     deploymentId: str
+    warnings: NotRequired[list[Warned]]
 
 
 class Difference(TypedDict):
@@ -62,6 +72,7 @@ class Preview(TypedDict):
 
     steps: list[Step]
     changes: list[Difference]
+    warnings: list[Warned]
 
 
 class Blocked(TypedDict):
@@ -110,11 +121,11 @@ class Marathon:
 
     def create(self, app: Json, *, force: bool) -> Json:
         """A new app."""
-        return self.client.call("POST", "/v2/apps", Json, {"force": force}, body=app)
+        return self.client.call("POST", "/v2/apps", Json, {"force": force, "embed": _WARNINGS}, body=app)
 
     def change(self, verb: str, path: str, body: object = None, **flags: bool) -> Change:
         """Ask for a change; `flags` are of the query."""
-        return self.client.call(verb, path, Change, _query(flags), body=body)
+        return self.client.call(verb, path, Change, {**_query(flags), "embed": _WARNINGS}, body=body)
 
     def preview(self, verb: str, path: str, body: object, **flags: bool) -> Preview:
         """What a PUT or PATCH would do."""

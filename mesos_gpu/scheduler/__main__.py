@@ -408,6 +408,7 @@ def scheduler(
     control_access: Mapping[str, tuple[Control, ...]],
     users: Users,
     same_accounts: bool,
+    host_networks: tuple[str, ...],
     **rest: Any,
 ) -> None:
     """Run the scheduler framework against a Mesos master."""
@@ -421,6 +422,7 @@ def scheduler(
             users,
             account_of,
             same_accounts=same_accounts,
+            host_networks=host_networks,
         ),
         flags=tuple(flags_of(context.command, context)),
         **taken(SECTIONS, rest | _commands(executor_archive, rest)),

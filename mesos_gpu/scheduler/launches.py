@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from mesos_gpu.adapters.secrets.deliveries import NO_SECRETS, Sealed
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.control import ControlPort
@@ -38,6 +39,7 @@ def to_task_info(
     control_ports: Sequence[ControlPort] = (),
     key: bytes = b"",
     sealed: Sealed = NO_SECRETS,
+    check: HealthCheck | None = None,
 ) -> dict[str, Any]:
     """The TaskInfo of a job's launch, of a node monitor, or of a task that covers a shared card.
 
@@ -47,6 +49,7 @@ def to_task_info(
         control_ports: Of the cluster.
         key: What the secrets of sealed launches are made of.
         sealed: The values of the job's secrets.
+        check: The check of its app whose result is only shown.
     """
     task, spec = launch.task, launch.spec
     secret = secret_for(key, task.id) if task.sealed else ""
@@ -54,7 +57,9 @@ def to_task_info(
         return _cover(launch, task.covers, secret)
     if spec is None:
         return _monitor(launch, settings, secret)
-    assigned = _assignment(launch, spec, settings, secret, control_ports, sealed)
+    assigned = replace(
+        _assignment(launch, spec, settings, secret, control_ports, sealed), check=_check(launch, spec, check)
+    )
     return task_info(
         task_id=task.id,
         agent_id=task.agent_id,
@@ -144,6 +149,14 @@ def _assignment(
         listens=launch.listens,
         wire=launch.wire,
     )
+
+
+def _check(launch: LaunchTask, spec: JobSpec, check: HealthCheck | None) -> str:
+    """Encode the check whose result is only shown, with the port that it has on this task."""
+    if check is None:
+        return ""
+    ports = launch.task.ports
+    return checks.encode(of_executor((check,), ports, bindings_of(spec.ports, ports) if spec.bridge else ()))
 
 
 def _labels(launch: LaunchTask, spec: JobSpec, settings: Settings) -> dict[str, str]:

@@ -14,7 +14,9 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.model import saves
 from mesos_gpu.model.ids import OfferId, TaskId
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.policy.apps.shown_check import shown_check
 from mesos_gpu.ports import Driver, SecretStore
 from mesos_gpu.scheduler.control import ClusterPorts
 from mesos_gpu.scheduler.launches import to_task_info
@@ -228,7 +230,14 @@ class Calls:
     def _launch(self, effect: fx.Launch) -> None:
         known = self._ports.now()
         infos = [
-            to_task_info(task, self._settings, control_ports=known, key=self._key, sealed=self._sealed(task))
+            to_task_info(
+                task,
+                self._settings,
+                control_ports=known,
+                key=self._key,
+                sealed=self._sealed(task),
+                check=self._check(task),
+            )
             for task in effect.tasks
         ]
         self._driver.accept(
@@ -238,6 +247,12 @@ class Calls:
             reserve=resources_to_json(effect.reserve),
             unreserve=resources_to_json(effect.unreserve),
         )
+
+    def _check(self, launch: fx.LaunchTask) -> HealthCheck | None:
+        """Return the check of a task's app whose result is only shown."""
+        known = self._state.apps.app_versions.get(launch.spec.app or "", ()) if launch.spec else ()
+        app = next((each.app for each in known if each.version == launch.app_version), None)
+        return shown_check(app) if app is not None else None
 
     def _sealed(self, launch: fx.LaunchTask) -> Sealed:
         """Return the secrets of a task that has some."""

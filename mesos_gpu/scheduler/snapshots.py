@@ -22,7 +22,7 @@ from mesos_gpu.policy.gpus.use_series import UseHistory
 USE_S: Final = 60.0  # so often at most a token's use is kept
 _SEEN: Final = (
     "connected", "master_url", "registered_at", "disbelieved", "offers", "unused", "healths", "check_results",
-    "readiness",
+    "readiness", "checked",
 )  # fmt: skip
 
 

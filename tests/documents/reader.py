@@ -1,11 +1,13 @@
 """Somebody who follows a document: types its commands in their order, in a directory and a cluster of his own."""
 
+import http.server
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,12 +28,31 @@ _WAITS: Final = re.compile(r"^mesos-gpu: job \S+: waits for .*\n", re.M)
 _PATIENCE_S: Final = 60.0
 
 
-class Reader:
-    """Has a directory for `up`, and one in it to work in."""
+class _Groups(http.server.BaseHTTPRequestHandler):
+    """Answer of a Marathon to GET /v2/groups."""
 
-    def __init__(self, home: Path) -> None:
+    def do_GET(self) -> None:
+        body = (ROOT / "tests/data/marathon/groups.json").read_bytes()
+        self.send_response(200 if self.path == "/v2/groups" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write nothing."""
+
+
+class Reader:
+    """Has a directory for `up`, and one in it to work in.
+
+    Args:
+        home: That directory.
+        marathon: URL of a Marathon from which apps are moved, for documents that name it as $MARATHON.
+    """
+
+    def __init__(self, home: Path, marathon: str = "") -> None:
         """Has the examples and the data of simulations where a clone has them."""
-        self.home = home
+        self.home, self._marathon = home, marathon
         self.work = home / "work"
         shutil.copytree(ROOT / "docs/examples", self.work / "docs/examples")
         (self.work / "tests").mkdir()
@@ -42,6 +63,7 @@ class Reader:
         streams are one, as on a terminal."""
         environment = {
             **os.environ,
+            "MARATHON": self._marathon,
             "MESOS_GPU_CONFIG": str(self.home / "settings"),
             "MESOS_GPU_HOME": str(self.home),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -94,9 +116,12 @@ def reading(parent: Path) -> Iterator[Reader]:
     """A reader whose cluster ends with him."""
     home = Path(tempfile.mkdtemp(dir=parent))
     home.chmod(0o755)
-    reader = Reader(home)
-    try:
-        yield reader
-    finally:
-        reader.type("mesos-gpu down")
-        shutil.rmtree(home)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Groups) as marathon:
+        threading.Thread(target=marathon.serve_forever, daemon=True).start()
+        reader = Reader(home, f"http://127.0.0.1:{marathon.server_port}")
+        try:
+            yield reader
+        finally:
+            reader.type("mesos-gpu down")
+            shutil.rmtree(home)
+            marathon.shutdown()

@@ -16,12 +16,14 @@ from isolator.confinement.listeners import Listeners
 from isolator.devices.cgroups import mounted_with
 from isolator.executor import checks as checks_module
 from isolator.executor.checks import Checker
+from isolator.executor.life import Event, Kind
 from isolator.host.processes import descendants
 from isolator.runs import joining
 from mesos_gpu.adapters import prober as prober_module
-from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.healthcheck import Checked, HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from mesos_gpu.wire.hosts.checked import encode_checked
 from tests.answers import answering, closed_port, hangs, server_context, status
 from tests.conftest import wait_until
 from tests.hosts import GPUS, TASK, Host, host
@@ -62,9 +64,14 @@ def command(text: str, **more: int) -> HealthCheck:
 class Watch:
     """A checker that runs, and what it reported."""
 
-    def __init__(self, checks: tuple[HealthCheck, ...], pid: int | None) -> None:
+    def __init__(
+        self, checks: tuple[HealthCheck, ...], pid: int | None, shown: tuple[HealthCheck, ...] = ()
+    ) -> None:
         self.reports: list[TaskHealth] = []
-        self.checker = Checker(checks, TASK, pid, self.reports.append, Listeners(None))
+        self.shown: list[Event] = []
+        self.checker = Checker(
+            checks, TASK, pid, self.reports.append, Listeners(None), shown=shown, post=self.shown.append
+        )
         self.checker.start()
 
     def first(self) -> TaskHealth:
@@ -79,8 +86,8 @@ def watch() -> Iterator[Callable[..., Watch]]:
     files, threads = set(os.listdir("/proc/self/fd")), threading.active_count()
     watches: list[Watch] = []
 
-    def begin(*checks: HealthCheck, pid: int | None = None) -> Watch:
-        watches.append(Watch(checks, pid))
+    def begin(*checks: HealthCheck, pid: int | None = None, shown: tuple[HealthCheck, ...] = ()) -> Watch:
+        watches.append(Watch(checks, pid, shown))
         return watches[-1]
 
     yield begin
@@ -107,6 +114,25 @@ def test_the_exit_code_of_a_command_is_its_verdict(start: Start, watch: Begin, t
     (tmp_path / "up").unlink()
     wait_until("it is to be killed", lambda: seen.reports[-1].kill)
     assert seen.reports[-1].kill == "COMMAND check failed 3 times: exit code 3: it is down"
+
+
+def test_result_of_a_shown_check_is_told_when_it_changes_and_is_no_health(
+    start: Start, watch: Begin, tmp_path: Path
+) -> None:
+    task = start("sleep", "60")
+    shown = command(f"test -e {tmp_path}/up || {{ echo it is down; exit 3; }}", max_consecutive_failures=0)
+    seen = watch(command("true"), pid=task.pid, shown=(shown,))
+    assert seen.first().healthy is True
+
+    def told(count: int) -> list[tuple[Kind, str, bytes]]:
+        wait_until("the result", lambda: len(seen.shown) == count)
+        return [(each.kind, each.message, each.payload) for each in seen.shown]
+
+    down = Kind.CHECKED, "exit code 3: it is down", encode_checked(Checked(False, 3))
+    assert told(1) == [down]
+    (tmp_path / "up").touch()
+    assert told(2) == [down, (Kind.CHECKED, "", encode_checked(Checked(True, 0)))]
+    assert all(len(report.healths) == 1 and report.healthy for report in seen.reports)
 
 
 def test_check_has_the_tasks_environment_and_directory(start: Start, watch: Begin, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """/v2/apps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -9,8 +8,8 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
-from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body, json_read
-from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
+from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
+from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result, warnings_of
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.apps import past_versions
@@ -90,21 +89,25 @@ class Apps:
 
     async def create(self, request: Request, _place: Place) -> Response:
         """POST /v2/apps."""
-        app = _read(await json_read(request, partial(app_of, allowed=self._core.allowed)))
-        AppSight.of(request).require_place(app.id)
+        value = await json_body(request)
+        sight = AppSight.of(request)
+        ids: list[str] = []
 
         def target(root: Group) -> Group:
-            self._core.check([("", app)], root)
+            app = _read(app_of(value, allowed=self._core.allowed(root)))
+            sight.require_place(app.id)
             if tree.app_at(root, app.id) is not None:
                 raise Refused(409, f"An app with id [{app.id}] already exists.")
+            ids[:] = [app.id]
             return _with(root, [app])
 
         made = await self._core.change(request, target, force=flag(request, "force"))
-        sight = AppSight.of(request)
-        facts = await self._core.read(lambda view: facts_at(view, app.id, sight))
-        await self._core.posted(request, [app.id])
-        headers = {"Location": f"/v2/apps{app.id}", DEPLOYMENT_ID: made.id}
-        return json_answer(views.app_info(facts, _OF_ALL | {views.TASKS}), 201, headers)
+        (id,) = ids
+        facts = await self._core.read(lambda view: facts_at(view, id, sight))
+        await self._core.posted(request, ids)
+        headers = {"Location": f"/v2/apps{id}", DEPLOYMENT_ID: made.id}
+        body = views.app_info(facts, _OF_ALL | {views.TASKS}) | warnings_of(request, made)
+        return json_answer(body, 201, headers)
 
     async def put(self, request: Request, place: Place) -> Response:
         """PUT /v2/apps/{id}: an update, or the whole with partialUpdate=false; what is not there is created."""
@@ -144,7 +147,7 @@ class Apps:
         sight = AppSight.of(request)
 
         def target(root: Group) -> Group:
-            apps: list[tuple[str, App]] = []
+            apps: list[App] = []
             wrong: list[tuple[str, Problems]] = []
             created.clear()
             for id, value, place in asked:
@@ -156,7 +159,7 @@ class Apps:
                     raise no_app(id)
                 if now is None:
                     created.append(id)
-                allowed = self._core.allowed
+                allowed = self._core.allowed(root)
                 meant = (
                     app_of(value, id_from_path=id, allowed=allowed)
                     if now is None or whole
@@ -165,21 +168,22 @@ class Apps:
                 if isinstance(meant, Rollback):
                     meant = _version(id, meant.version, past[id])[1]
                     sight.require_whole(meant)
+                    self._core.check(place, meant, root)
                 if isinstance(meant, Problems):
                     wrong.append((place, meant))
                 else:
-                    apps.append((place, meant))
+                    apps.append(meant)
             if wrong:
                 raise all_refused(wrong)
-            self._core.check(apps, root)
-            return _with(root, [app for _, app in apps])
+            return _with(root, apps)
 
         if flag(request, "dryRun"):
-            steps, changes = await self._core.preview(request, target)
-            return json_answer({"steps": steps, "changes": changes})
+            return json_answer(await self._core.preview(request, target))
         made = await self._core.change(request, target, force=flag(request, "force"))
         await self._core.posted(request, [id for id, _, _ in asked])
-        return result(made, 201, {"Location": location}) if location and created else result(made)
+        if location and created:
+            return result(made, 201, {"Location": location}, request=request)
+        return result(made, request=request)
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}: with force, unless it says force=false."""

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -18,7 +18,8 @@ from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import in_turn, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.marathon import tree, views
-from mesos_gpu.api.marathon.errors import Refused, not_valid
+from mesos_gpu.api.marathon.asked import embeds
+from mesos_gpu.api.marathon.errors import Refused, all_refused, not_valid
 from mesos_gpu.api.marathon.events import Events, client_of
 from mesos_gpu.api.marathon.rights.consent import Consent
 from mesos_gpu.api.scheduler_api import SchedulerApi
@@ -34,7 +35,6 @@ from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Plan
 from mesos_gpu.model.apps.split import TrafficSplit
-from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given
 from mesos_gpu.policy.apps.workload import unsupported
@@ -42,8 +42,8 @@ from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.wire.image import problem
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import asked_of, gpu_options
-from mesos_gpu.wire.marathon.problems import Detail
-from mesos_gpu.wire.marathon.rules import Allowed
+from mesos_gpu.wire.marathon.problems import Detail, Report
+from mesos_gpu.wire.marathon.rules import Allowed, report_others
 from mesos_gpu.wire.shares import OF_APPS, share_problems
 
 T = TypeVar("T")
@@ -60,7 +60,18 @@ class Core:
     def __init__(self, scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> None:
         """Serve a scheduler."""
         self.scheduler, self.events, self._settings = scheduler, events, settings
-        self.allowed = Allowed(secrets=settings.permits.secrets)  # in definitions
+
+    def allowed(self, root: Group) -> Allowed:
+        """Return what definitions may ask for where `root` is the tree of apps.
+
+        To read a definition by it may wait for the engine: not on the thread that answers all requests.
+        """
+        permits = self._settings.permits
+        return Allowed(
+            secrets=permits.secrets,
+            default_network=next(iter(permits.host_networks), None),
+            also=lambda app: self._in_the_way(app, root),
+        )
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""
@@ -103,7 +114,7 @@ class Core:
                     apps_change(partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill)
                 )
                 try:
-                    made = await result_of(change) or self._over(seen)
+                    made = await result_of(change) or self._over(seen, wanted)
                 except NotAccepted as error:
                     raise told_of(rights, error, "what it names") from None
                 _note(made)
@@ -148,9 +159,9 @@ class Core:
         if details:
             raise not_valid(details)
 
-    def _over(self, root: Group) -> Deployment:
+    def _over(self, seen: Group, wanted: Group) -> Deployment:
         """Make a deployment where nothing is to be done, as Marathon does: clients wait for its end, or its event."""
-        made = Deployment(str(uuid.uuid4()), time.time(), Plan(root, root, ()))
+        made = Deployment(str(uuid.uuid4()), time.time(), Plan(seen, wanted, ()))
         self.events.tell(DeploymentMoved(Stage.DONE, made))
         return made
 
@@ -168,8 +179,9 @@ class Core:
         for app, info in definitions:
             self.events.tell(AppPosted(client_of(request), request.url.path, app, info))
 
-    async def preview(self, request: Request, target: Callable[[Group], Group]) -> tuple[Json, Json]:
-        """The steps that a change would take, and each app that would be another, as it is and as it would be.
+    async def preview(self, request: Request, target: Callable[[Group], Group]) -> dict[str, Json]:
+        """Return what a change would do: its `steps`, its `changes` (each app that would be another, as it is and as it
+        would be) and `warnings`.
 
         Raises:
             BadConfiguration, Refused, TooMuch: It cannot be.
@@ -179,54 +191,57 @@ class Core:
         may = self._consent(rights, splits, queues)
         sight = AppSight(rights)
 
-        def foreseen() -> tuple[Json, Json]:
+        def foreseen() -> dict[str, Json]:
             wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
             made = plan(seen, wanted)
             self.scheduler.read(lambda view: check_apps(view, made)).result()
-            steps = sight.actions(made.steps)
-            return views.steps_json(steps), views.changes_json(sight.tree(seen), sight.tree(wanted))
+            before, after = sight.tree(seen), sight.tree(wanted)
+            return {
+                "steps": views.steps_json(sight.actions(made.steps)),
+                "changes": views.changes_json(before, after),
+                "warnings": views.warnings_json(before, after),
+            }
 
         try:
             return await in_turn(request, foreseen)
         except NotAccepted as error:
             raise told_of(rights, error, "what it names") from None
 
-    def check(self, apps: Iterable[tuple[str, App]], root: Group) -> None:
-        """Refuse what cannot be run here; each app comes with its place in the request, as "/apps(0)".
+    def check(self, place: str, app: App, root: Group) -> None:
+        """Refuse an earlier version of an app that cannot be run here any more; see `_in_the_way`.
 
-        What GPUs are large enough for changes with the nodes: only what an app of the tree at `root` has not asked
-        for until now is refused for that, so that what is there can be scaled.
-
-        It may wait for the engine: not to be called on the thread that answers all requests.
+        Args:
+            place: Where in the request it is asked for, as "(0)".
+            app: The version.
+            root: The tree of apps.
 
         Raises:
             Refused: With everything that is in the way.
         """
-        placed = list(apps)
-        details = [detail for place, app in placed for detail in self._unfit(place, app)]
-        details += self._beyond_models(
-            [(place, asked_of(app)) for place, app in placed if _asks_anew(app, root)]
-        )
-        if details:
-            raise not_valid(details)
+        report = Report()
+        report_others(report, self._in_the_way(app, root))
+        if (problems := report.problems()) is not None:
+            raise all_refused([(place, problems)])
 
-    def _beyond_models(self, asked: Iterable[tuple[str, JobSpec]]) -> Iterable[Detail]:
-        """What no GPU of the models that a share names can ever have."""
-        named = [(place, spec) for place, spec in asked if spec.is_share and spec.gpu_model]
-        most_mib = self.scheduler.read(largest_for_shares).result() if named else {}
-        for place, spec in named:
-            for name, why in share_problems(spec, OF_APPS, most_mib=most_mib):
-                yield Detail(f"{place}/{OF_APPS[name].replace('.', '/')}", (why,))
+    def _in_the_way(self, app: App, root: Group) -> Iterator[tuple[str, str]]:
+        """Yield what stands in the way of running an app: the field, as in `Unsupported`, and why.
 
-    def _unfit(self, place: str, app: App) -> Iterable[Detail]:
+        What GPUs are large enough for changes with the nodes: only what an app of the tree at `root` has not asked
+        for until now is refused for that, so that what is there can be scaled.
+        """
         for each in unsupported(app, gpu_options(app), permits=self._settings.permits):
-            field, dot, label = each.field.partition("labels.")
-            path = f"labels/{label}" if dot and not field else each.field.replace(".", "/")
-            yield Detail(f"{place}/{path}", (each.why,))
+            yield each.field, each.why
         docker = app.container.docker if app.container else None
-        wrong = problem(docker.image) if docker else None
-        if wrong is not None:
-            yield Detail(f"{place}/container/docker/image", (wrong,))
+        if docker and (wrong := problem(docker.image)) is not None:
+            yield "container.docker.image", wrong
+        spec = asked_of(app)
+        if spec.is_share and spec.gpu_model and _asks_anew(app, root):
+            # What no GPU of the models that it names can ever have.
+            most_mib = self.scheduler.read(largest_for_shares).result()
+            known = {name for name, _ in share_problems(spec, OF_APPS)}
+            for name, why in share_problems(spec, OF_APPS, most_mib=most_mib):
+                if name not in known:
+                    yield OF_APPS[name], why
 
 
 def _asks_anew(app: App, root: Group) -> bool:
@@ -272,11 +287,30 @@ def _if_still(seen: Group, wanted: Group, root: Group) -> Group:
 
 
 def result(
-    deployment: Deployment | None, status: int = 200, headers: Mapping[str, str] | None = None
+    deployment: Deployment | None,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    *,
+    request: Request | None = None,
 ) -> Response:
-    """The answer to a change; None: what was to be undone had changed nothing."""
+    """Answer a change, with its warnings if `request` asks for them.
+
+    Args:
+        deployment: That the change began; None if what was to be undone had changed nothing.
+        status: Of HTTP.
+        headers: Others than Marathon-Deployment-Id.
+        request: That asked for the change.
+    """
     id = deployment.id if deployment else str(uuid.uuid4())
     version = stamp(deployment.version if deployment else time.time())
-    return json_answer(
-        {"version": version, "deploymentId": id}, status, {DEPLOYMENT_ID: id, **(headers or {})}
-    )
+    body: dict[str, Any] = {"version": version, "deploymentId": id}
+    if deployment is not None and request is not None:
+        body |= warnings_of(request, deployment)
+    return json_answer(body, status, {DEPLOYMENT_ID: id, **(headers or {})})
+
+
+def warnings_of(request: Request, deployment: Deployment) -> dict[str, Any]:
+    """Return `warnings` of a change, which is ours, if a request asks for them with `embed=warnings`."""
+    if views.WARNINGS not in embeds(request):
+        return {}
+    return {views.WARNINGS: views.warnings_json(deployment.plan.original, deployment.plan.target)}

@@ -125,7 +125,7 @@ class Events:
                 remedy="end some",
                 headers={"Retry-After": "10"},
             )
-        wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") != "full", caller)
+        wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") == "light", caller)
         return _Stream(self, _Listener(wish, client_of(request)))
 
     def _count_of(self, name: str) -> int:

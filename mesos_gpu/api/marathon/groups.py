@@ -1,7 +1,7 @@
 """/v2/groups."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self
@@ -16,7 +16,7 @@ from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
 from mesos_gpu.api.sight.apps import AppSight
-from mesos_gpu.engine.reading.apps import past_versions
+from mesos_gpu.engine.reading.apps import known_versions
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import GroupShape
@@ -61,7 +61,7 @@ class Groups:
 
         def target(root: Group) -> Group:
             # What is wrong, and what may not be, is said before what is there.
-            _refuse_unseen(root, id, _meant(value, id, None, self._core.allowed), AppSight.of(request))
+            _refuse_unseen(root, id, _meant(value, id, None, self._core.allowed(root)), AppSight.of(request))
             if tree.app_at(root, id) is not None:
                 raise Refused(409, f"An app with the path {id} already exists.")
             if tree.group_at(root, id) is not None:
@@ -69,7 +69,7 @@ class Groups:
             return self._changed(root, id, value, None, AppSight.of(request))
 
         made = await self._core.change(request, target, force=flag(request, "force"))
-        return result(made, 201, {"Location": f"/v2/groups{id}"})
+        return result(made, 201, {"Location": f"/v2/groups{id}"}, request=request)
 
     async def put(self, request: Request, place: Place) -> Response:
         """PUT /v2/groups/{id}: the group as it shall be; with dryRun=true the steps that would lead there."""
@@ -79,17 +79,17 @@ class Groups:
         sight = AppSight.of(request)
         past = await self._core.read(lambda view: _Past.seen(view, id, sight)) if back else None
         if flag(request, "dryRun"):
-            steps, changes = await self._core.preview(
+            preview = await self._core.preview(
                 request, lambda root: self._changed(root, id, value, past, AppSight.of(request))
             )
-            ours = {"changes": changes} if "changes" in embeds(request) else {}
-            return json_answer({"steps": steps, **ours})
+            ours = () if "changes" in embeds(request) else ("changes", "warnings")
+            return json_answer({key: item for key, item in preview.items() if key not in ours})
         made = await self._core.change(
             request,
             lambda root: self._changed(root, id, value, past, AppSight.of(request)),
             force=flag(request, "force"),
         )
-        return result(made)
+        return result(made, request=request)
 
     async def patch(self, request: Request, place: Place) -> Response:
         """PATCH /v2/groups/{id}: of a group below the root, whether its role is enforced. It makes no deployment."""
@@ -102,14 +102,11 @@ class Groups:
             raise refused(problems)
 
         def target(root: Group) -> Group:
-            group = replace(
-                _seen(root, place.id, AppSight.of(request)), enforce_role=role.get("enforce_role", False)
-            )
-            _refuse_enforced(group, "")
-            return tree.with_group(root, group)
+            seen = _seen(root, place.id, AppSight.of(request))
+            return tree.with_group(root, replace(seen, enforce_role=role.get("enforce_role", False)))
 
-        await self._core.change(request, target, force=True)  # it touches no app
-        return Response()
+        made = await self._core.change(request, target, force=True)  # it touches no app
+        return result(made, request=request) if "warnings" in embeds(request) else Response()
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/groups/{id}: with all that is below it."""
@@ -134,7 +131,7 @@ class Groups:
 
     def _changed(self, root: Group, id: str, value: Any, past: "_Past | None", sight: AppSight) -> Group:
         seen = tree.group_at(root, id) if _is_seen(root, id, sight) else None
-        meant = _meant(value, id, seen, self._core.allowed)
+        meant = _meant(value, id, seen, self._core.allowed(root))
         if isinstance(meant, GroupRollback):
             if past is None:
                 raise Refused(409, "a group that is to be created has no earlier version")
@@ -146,7 +143,6 @@ class Groups:
         if isinstance(meant, Scale):
             whole = _seen(root, id, sight)
             return tree.with_group(root, tree.map_apps(whole, partial(_scaled, by=meant.by)))
-        self._core.check(_placed(meant, ""), root)
         _refuse_unseen(root, id, meant, sight)
         root = tree.with_group(root, meant)
         refuse_clash(root, [id, *(app.id for app in meant.all_apps())])
@@ -157,17 +153,7 @@ def _meant(value: Any, id: str, current: Group | None, allowed: Allowed) -> Grou
     meant = group_of(value, id_from_path=id, current=current, allowed=allowed)
     if isinstance(meant, Problems):
         raise refused(meant)
-    if isinstance(meant, Group):
-        _refuse_enforced(meant, "")
     return meant
-
-
-def _refuse_enforced(group: Group, place: str) -> None:
-    if group.enforce_role:
-        why = "all apps have the scheduler's role; leave it out, and start a scheduler for each role with --role"
-        raise not_valid([Detail(f"{place}/enforceRole", (why,))])
-    for i, each in enumerate(group.groups):
-        _refuse_enforced(each, f"{place}/groups({i})")
 
 
 def _there(root: Group, id: str) -> Group:
@@ -222,7 +208,7 @@ class _Past:
         if not shapes:
             raise no_group(id)
         ids = {app_id for shape in shapes.values() for app_id, _ in apps_of(shape)}
-        return cls(id, shapes, {(each, at): app for each in ids for at, app in past_versions(view, each)})
+        return cls(id, shapes, {(each, at): app for each in ids for at, app in known_versions(view, each)})
 
     @classmethod
     def seen(cls, view: View, id: str, sight: AppSight) -> Self:
@@ -258,11 +244,3 @@ def _scaled(app: App, by: float) -> App:
     if not instances <= LARGEST_INTEGER:
         raise not_valid([Detail("/scaleBy", (f"{app.id} would have more than {LARGEST_INTEGER} instances",))])
     return replace(app, instances=math.ceil(instances))
-
-
-def _placed(group: Group, place: str) -> Iterator[tuple[str, App]]:
-    """Every app with its place in the body."""
-    for i, app in enumerate(group.apps):
-        yield f"{place}/apps({i})", app
-    for i, each in enumerate(group.groups):
-        yield from _placed(each, f"{place}/groups({i})")

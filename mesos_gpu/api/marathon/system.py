@@ -19,6 +19,7 @@ class System:
     def __init__(self, core: Core, settings: ApiSettings) -> None:
         """Serve a scheduler."""
         self._core, self._webui_url, self._version = core, settings.webui_url, settings.version
+        self._features = ["gpu_resources", *(["secrets"] if settings.permits.secrets else [])]
         self._peers, self._own_url = settings.peers, settings.leader_url or settings.webui_url
 
     async def ping(self, request: Request, _place: Place) -> Response:
@@ -63,7 +64,7 @@ class System:
             "leader": self._leader,
             "frameworkId": view.framework_id,
             "marathon_config": {
-                "features": [],
+                "features": self._features,
                 "hostname": urlsplit(self._webui_url).hostname,
                 "master": view.master_url,
                 "mesos_leader_ui_url": view.master_url,

@@ -11,24 +11,35 @@ from typing import Any, Final
 
 from mesos_gpu.access.rights import APP_READ
 from mesos_gpu.api.sight.apps import AppSight
-from mesos_gpu.engine.reading.apps import check_results, ends_of, instances_of, last_failures, readiness_of
+from mesos_gpu.engine.reading.apps import (
+    check_results,
+    checked_of,
+    ends_of,
+    instances_of,
+    last_failures,
+    readiness_of,
+)
 from mesos_gpu.engine.reading.jobs import round_of
 from mesos_gpu.engine.reading.view import View
-from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.app import App, Check, Group
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
-from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
+from mesos_gpu.model.jobs.healthcheck import Answer, Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.task_ids import instance_of_job
+from mesos_gpu.policy.apps.workload import without_effect
 from mesos_gpu.wire.marathon.app import app_to_json
 from mesos_gpu.wire.marathon.group import enforced_to_json
 from mesos_gpu.wire.marathon.moments import stamp
+from mesos_gpu.wire.marathon.options import gpu_options
+from mesos_gpu.wire.marathon.problems import Report
+from mesos_gpu.wire.marathon.rules import report_others
 
 COUNTS, TASKS, DEPLOYMENTS = "counts", "tasks", "deployments"
 LAST_FAILURE, FAILURES, READINESS, STATS = "lastTaskFailure", "failures", "readiness", "taskStats"
-ENDS = "ends"  # ours
+ENDS, WARNINGS = "ends", "warnings"  # ours
 STATES: Final = {
     TaskState.ABSENT: "TASK_UNKNOWN",
     TaskState.LAUNCHED: "TASK_STAGING",
@@ -55,6 +66,7 @@ class Launch:
     task: Task
     healths: Sequence[CheckHealth] = ()  # of each check that the scheduler makes
     readiness: Readiness | None = None  # what was found last
+    checked: Checked | None = None  # the latest result of the check that is only shown
 
     @property
     def state(self) -> str:
@@ -116,7 +128,10 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
     if not sight.may(APP_READ, app):
         return tuple(Launch(job, task) for job, task in tasks)
     return tuple(
-        Launch(job, task, check_results(view, task.id), readiness_of(view, task.id)) for job, task in tasks
+        Launch(
+            job, task, check_results(view, task.id), readiness_of(view, task.id), checked_of(view, task.id)
+        )
+        for job, task in tasks
     )
 
 
@@ -235,7 +250,17 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         instance = instance_of_job(job.id)
         of_task = {"taskId": task.id, "instanceId": instance}
         body["healthCheckResults"] = [each | of_task for each in _results_json(app, launch)]
+    if app.check is not None and launch.checked is not None:
+        body["checkResult"] = _checked_json(app.check, launch.checked)
     return body
+
+
+def _checked_json(check: Check, checked: Checked) -> dict[str, Any]:
+    """Return the latest result of an app's `check` in Marathon's form; a status or an exit code may be missing."""
+    if check.tcp is not None:
+        return {"tcp": {"succeeded": checked.ok}}
+    kind, name = ("http", "statusCode") if check.http is not None else ("command", "exitCode")
+    return {kind: {} if checked.code is None else {name: checked.code}}
 
 
 def _results_json(app: App, launch: Launch) -> Iterator[dict[str, Any]]:
@@ -353,6 +378,29 @@ def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
         for id in ids
         if before.get(id) != after.get(id)
     ]
+
+
+def warnings_json(old: Group, new: Group) -> list[dict[str, str]]:
+    """Return what is accepted and has no effect, of each app and group that is new or another in `new`: the id of the
+    app or group, the path of the field, and what holds instead."""
+    before = {app.id: app for app in old.all_apps()}
+    changed = (app for app in new.all_apps() if before.get(app.id) != app)
+    return [*(each for app in changed for each in _warnings_of(app)), *_warnings_of_groups(old, new)]
+
+
+def _warnings_of(app: App) -> Iterator[dict[str, str]]:
+    report = Report()
+    report_others(report, ((each.field, each.why) for each in without_effect(app, gpu_options(app))))
+    for path, errors in report.found:
+        yield from ({"id": app.id, "path": path, "message": error} for error in errors)
+
+
+def _warnings_of_groups(old: Group | None, new: Group) -> Iterator[dict[str, str]]:
+    if new.enforce_role and not (old and old.enforce_role):
+        yield {"id": new.id, "path": "/enforceRole", "message": "all apps have the scheduler's role"}
+    before = {group.id: group for group in old.groups} if old else {}
+    for group in new.groups:
+        yield from _warnings_of_groups(before.get(group.id), group)
 
 
 def current_launches(view: View, deployment: Deployment, sight: AppSight) -> dict[str, Sequence[Launch]]:

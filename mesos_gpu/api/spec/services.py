@@ -51,6 +51,13 @@ class Service(TypedDict):
     servers: list[ServiceServer]
     asked: Annotated[ServiceAsked | None, says(description="null: only labels of apps ask for it")]
     problems: list[str]
+    path: Annotated[str | None, says(description="What paths of requests begin with; null: any")]
+    login: Annotated[bool, says(description="Whether clients need a name and a password")]
+    https_only: Annotated[bool, says(description="Whether a request without TLS is redirected")]
+    left_out: Annotated[str | None, says(description="Why no export has it; null: each has it")]
+    left_out_of_traefik: Annotated[
+        str | None, says(description="Why the export for Traefik lacks it; null: it has it")
+    ]
 
 
 class Services(TypedDict):

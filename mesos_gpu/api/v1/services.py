@@ -26,9 +26,11 @@ from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import Backend, TrafficSplit
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.apps import backends
+from mesos_gpu.policy.apps.service_labels import limits_service
 from mesos_gpu.wire import split
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.export import haproxy, traefik
+from mesos_gpu.wire.job_fields import HIDDEN
 
 T = TypeVar("T")
 JSON, HAPROXY, TRAEFIK = "json", "haproxy", "traefik"
@@ -105,11 +107,22 @@ def _facts(view: View, splits: Any, sight: AppSight, *, everything: bool = False
     splits = tuple(part for each in splits if (part := _part_of(each, known, sight)))
     wanted = {id for each in splits for id in each.weights}
     apps = {
-        app.id: sight.shown(app)
+        app.id: _shown(app, sight)
         for app in view.catalog.root.all_apps()
         if (everything or app.id in wanted) and sight.sees(app)
     }
     return _Facts(splits, apps, {id: [_address(task) for task in serving_tasks(view, id)] for id in apps})
+
+
+def _shown(app: App, sight: AppSight) -> App:
+    """Return an app as it is seen.
+
+    Hidden labels that limit who uses its services stay, without their values: no export has these services then.
+    """
+    shown = sight.shown(app)
+    hidden = (label for label in app.labels if label not in shown.labels)
+    limits = {label: HIDDEN for label in hidden if limits_service(label)}
+    return replace(shown, labels={**shown.labels, **limits}) if limits else shown
 
 
 def _address(task: Task) -> backends.Address:
@@ -249,6 +262,11 @@ def _json(backend: Backend, wanted: TrafficSplit | None, facts: _Facts) -> dict[
         ],
         "asked": split.encode(wanted) if wanted else None,
         "problems": list(backend.problems),
+        "path": backend.path or None,
+        "login": backend.login is not None,
+        "https_only": backend.https_only,
+        "left_out": backend.left_out or None,
+        "left_out_of_traefik": traefik.why_left_out(backend) or None,
     }
 
 

@@ -23,11 +23,12 @@ WORKDIR: Final = "workdir"
 #: What Marathon's interface adds to a definition when it prints one: what was shown can be sent back.
 PRINTED: Final = frozenset(
     ("version", "versionInfo", "tasks", "tasksStaged", "tasksRunning", "tasksHealthy", "tasksUnhealthy",
-     "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats", "ends")
+     "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats", "ends", "warnings")
 )  # fmt: skip
 
 
 _INDEX: Final = re.compile(r"\((\d+)\)")  # of a list, in paths of Marathon's interface
+_NO_PODS: Final = "pods are not offered: make an app of each container, or a job of several tasks"
 
 
 class BadAppFile(BadFile):
@@ -40,12 +41,20 @@ def _no_line(_pointer: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a file says: an app, several of them, or a group. A group's lists are all that it shall have."""
+    """What a file says: an app, several of them, or a group. A group's lists are all that it shall have.
+
+    The root group of a file, as `GET /v2/groups` of Marathon prints it, is read as the list of its apps: other apps of
+    the cluster stay.
+    """
 
     apps: Sequence[Json] = ()
     group: Json | None = None
     single: bool = False  # one app, not in a list
     line_of: Lines = _no_line  # of the file, by JSON pointers to what it says
+    places: Sequence[
+        str
+    ] = ()  # JSON pointer of each app in the root group of the file; empty for other files
+    pods: Sequence[str] = ()  # ids of pods, which are left out
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -53,8 +62,24 @@ class Wanted:
         try:
             yield
         except Refused as error:
-            error.line_of = lambda path: self.line_of(_INDEX.sub(r"/\1", path))
+            error.problems = tuple(
+                {"path": self._named(each["path"]), "reason": each["reason"]} for each in error.problems
+            )
+            error.line_of = lambda path: self.line_of(self._pointer(path))
             raise
+
+    def _named(self, path: str) -> str:
+        """Return the path of a problem with the app's id in place of its index, for an app of the root group."""
+        if self.places and (match := _INDEX.match(path)):
+            return f"{self.ids[int(match[1])]}: {path[match.end() :] or '/'}"
+        return path
+
+    def _pointer(self, path: str) -> str:
+        """Return the JSON pointer of a path that `_named` returned."""
+        id, colon, inner = path.partition(": ")
+        if self.places and colon and id in self.ids:
+            path = self.places[self.ids.index(id)] + inner
+        return _INDEX.sub(r"/\1", path)
 
     def with_code(self, sent: Callable[[Path], str], file: str) -> None:
         """In place of each directory of an app its archive; what `sent` says of it stands there.
@@ -92,7 +117,7 @@ class Wanted:
     @property
     def names(self) -> str:
         """The names in words."""
-        return self.group_id if self.group else " ".join(self.ids)
+        return self.group_id if self.group or self.places else " ".join(self.ids)
 
     @property
     def group_id(self) -> str:
@@ -101,7 +126,7 @@ class Wanted:
 
 
 def read_file(file: str) -> Wanted:
-    """What a file holds, JSON or YAML; `-` is stdin. What is no field of an app is noted on stderr.
+    """What a file holds, JSON or YAML; `-` is stdin. Pods, and what is no field of an app, are noted on stderr.
 
     Raises:
         BadAppFile: It holds no apps.
@@ -112,6 +137,8 @@ def read_file(file: str) -> Wanted:
     value, line_of = parse(text, name), lines_of(text)
     before = _before(value)
     apps = replace(wanted(value, name), line_of=lambda pointer: line_of(before + pointer))
+    for pod in apps.pods:
+        output.note(f"{name}: pod {pod} is left out: {_NO_PODS}")
     for app in (*apps.apps, *_apps_of(apps.group)):
         if unknown := unknown_fields({key: value for key, value in app.items() if key != WORKDIR}):
             output.note(
@@ -138,7 +165,10 @@ def wanted(value: Any, name: str) -> Wanted:
     if before := _before(value):  # an answer of GET /v2/apps/{id}, or of GET /v2/apps
         value = value[before[1:]]
     if isinstance(value, dict) and ("apps" in value or "groups" in value):
-        return Wanted(group=_group(_with_id(value, "", name)))
+        if isinstance(value.get("id"), str) and absolute(value["id"]) == ROOT:
+            return _of_root(value, name)
+        pods = [absolute(pod, base) for base, pod in _pods_of(_with_id(value, "", name))]
+        return Wanted(group=_group(value), pods=pods)
     each = value if isinstance(value, list) else [value]
     if not each:
         raise BadAppFile(f"{name} holds no app", remedy="write an app, a list of apps, or a group")
@@ -153,12 +183,63 @@ def _with_id(value: Any, place: str, name: str) -> Json:
         what = f"{name} holds no app{' at ' + place if place else ''}, but {held}"
         raise BadAppFile(what, remedy="write an app, a list of apps, or a group, each an object")
     if isinstance(value.get("containers"), list):
-        raise BadAppFile(f"{name}: {place}/ is a pod, and pods are not offered", remedy="write an app")
+        raise BadAppFile(f"{name}: {place}/ is a pod, and {_NO_PODS}", remedy="write an app")
     if not isinstance(value.get("id"), str) or not value["id"].strip("/ "):
         raise BadAppFile(f"{name}: {place}/id: is missing", remedy='write the id, as "id": "/shop/db"')
     if ".." in steps_of(id := absolute(value["id"])):
         raise BadAppFile(f"{name}: {place}/id: {problem_of(id)}", remedy='write the id, as "id": "/shop/db"')
     return value
+
+
+def _of_root(group: Json, name: str) -> Wanted:
+    """Read the apps of a root group; those of an empty one are none.
+
+    Raises:
+        BadAppFile: A group or an app of it has no id, or there is no app.
+    """
+    found = list(_below(group, ROOT, "", (), name))
+    pods = [absolute(pod, base) for base, pod in _pods_of(group)]
+    if not found:
+        raise BadAppFile(f"{name} holds no app", remedy="write an app, a list of apps, or a group")
+    return Wanted([app for _, app in found], places=[place for place, _ in found], pods=pods)
+
+
+def _below(group: Json, id: str, place: str, needed: Sequence[str], name: str) -> Iterator[tuple[str, Json]]:
+    """Yield each app of a group with its JSON pointer: its ids are absolute, and it needs what its groups need."""
+    needed = [*needed, *_absolute_all(group.get("dependencies"), id)]
+    for i, app in enumerate(_list_of(group, "apps", place, name)):
+        at = f"{place}/apps/{i}"
+        own = definition(_with_id(app, at, name))
+        if depends := [*_absolute_all(own.get("dependencies"), id), *needed]:
+            own["dependencies"] = list(dict.fromkeys(depends))
+        yield at, {**own, "id": absolute(own["id"], id)}
+    for i, inner in enumerate(_list_of(group, "groups", place, name)):
+        at = f"{place}/groups/{i}"
+        yield from _below(inner, absolute(_with_id(inner, at, name)["id"], id), at, needed, name)
+
+
+def _list_of(group: Json, key: str, place: str, name: str) -> list[Any]:
+    inner = group.get(key) or []
+    if not isinstance(inner, list):
+        raise BadAppFile(f"{name}: {place}/{key}: must be a list", remedy="write a list")
+    return inner
+
+
+def _absolute_all(paths: Any, base: str) -> list[Any]:
+    """Return the ids of a list as absolute ones; what is no text stays, and the scheduler refuses it."""
+    listed = paths if isinstance(paths, list) else [] if paths is None else [paths]
+    return [absolute(path, base) if isinstance(path, str) else path for path in listed]
+
+
+def _pods_of(group: Any, base: str = ROOT) -> Iterator[tuple[str, str]]:
+    """Yield each pod of a group and of those below it: its group's id, and its own."""
+    if not isinstance(group, dict):
+        return
+    id = absolute(str(group.get("id") or ""), base)
+    for pod in group.get("pods") or ():
+        yield id, str(pod.get("id", "?") if isinstance(pod, dict) else pod)
+    for inner in group.get("groups") or ():
+        yield from _pods_of(inner, id)
 
 
 def _apps_of(group: Any) -> Iterator[Json]:
@@ -175,8 +256,8 @@ def definition(value: Json) -> Json:
 
 
 def _group(value: Json) -> Json:
-    """The group without what is printed, also in what is below it."""
-    group = {key: item for key, item in value.items() if key != "version"}
+    """The group without its pods and what is printed, also in what is below it."""
+    group = {key: item for key, item in value.items() if key not in ("version", "pods")}
     for key, inner in (("apps", definition), ("groups", _group)):
         if isinstance(group.get(key), list):
             group[key] = [inner(each) if isinstance(each, dict) else each for each in group[key]]

@@ -81,8 +81,11 @@ def create(app: App, manner: Manner, file: str) -> None:
 
 
 def _told(manner: Manner, marathon: "Marathon", names: str, change: Any, answer: Any) -> None:
+    from mesos_gpu.cli.apps.diff import tell_warnings
+
     if manner.as_json:
         output.document(answer)
+    tell_warnings(answer.get("warnings", ()))
     manner.tell(marathon, names, change)
 
 

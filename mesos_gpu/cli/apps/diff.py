@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.marathon import Difference, Preview
+    from mesos_gpu.cli.marathon import Difference, Preview, Warned
 
 _DIFFERENT, _TROUBLE = 1, 2
 _MOST: Final = 1 << 40  # bytes of an archive; how many may be sent, the scheduler says when they are
@@ -48,7 +48,14 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
         output.error(err)
         ctx.exit(_TROUBLE)
     output.document(preview) if as_json else _show(preview)
+    tell_warnings(preview["warnings"])
     ctx.exit(_DIFFERENT if preview["changes"] else 0)
+
+
+def tell_warnings(warnings: "Iterable[Warned]") -> None:
+    """Note on stderr what of apps and groups is accepted and has no effect."""
+    for each in warnings:
+        output.note(f"{each['id']}: {each['path']} has no effect: {each['message']}")
 
 
 def _digest_of(directory: Path) -> str:

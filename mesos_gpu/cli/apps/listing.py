@@ -213,6 +213,16 @@ def _healthy(task: "Json") -> str | None:
     return _YES[healthy(task)]
 
 
+def _checked(task: "Json") -> str | None:
+    """Return the latest result of the app's check in words; None if there is none."""
+    for kind, values in task.get("checkResult", {}).items():
+        if kind == "tcp":
+            return "tcp connected" if values["succeeded"] else "tcp refused"
+        name = "status" if kind == "http" else "exit code"
+        return f"{kind} {name} {next(iter(values.values()))}" if values else f"{kind} without {name}"
+    return None
+
+
 def _state(task: "Json") -> str:
     return str(task["state"]).removeprefix("TASK_").lower()
 
@@ -227,6 +237,7 @@ _TASKS: Final[Listing["Json", "Json"]] = Listing(
         Col("TASK", lambda task: task["id"]),
         Col("STATE", _state),
         Col("HEALTHY", _healthy),
+        Col("CHECK", _checked, wide=True),
         Col("HOST", lambda task: task["host"]),
         Col("PORTS", lambda task: " ".join(map(str, task["ports"]))),
         aged("AGE", lambda task: _moment(task["stagedAt"])),

@@ -18,6 +18,8 @@ from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mesos_gpu.cli.apps.splits import Asked as SplitAsked
     from mesos_gpu.cli.apps.splits import Service, Services, Share
     from mesos_gpu.cli.client import Client
@@ -92,6 +94,7 @@ _SERVICES: Final[Listing["Service", "Service"]] = Listing(
         Col("HOSTS", lambda each: ",".join(each["hosts"])),
         Col("BALANCE", lambda each: each["balance"], wide=True),
         Col("SERVERS", lambda each: len(each["servers"])),
+        Col("EXPORT", lambda each: "left out" if each["left_out"] else "yes"),
         Col("APPS", lambda each: " ".join(f"{share['id']}={share['weight']}" for share in each["apps"])),
     ),
     id=lambda each: each["name"],
@@ -113,7 +116,21 @@ def list_services(app: App, groups: tuple[str, ...], asked: "Asked[Service, Serv
     services = _services(app)
     nothing = "There is no service; make one with: mesos-gpu service split NAME /app=100"
     empty = "No such service." if asked.filtered else nothing
-    show_list(asked, lambda: Seen(services.all(groups), empty, lambda listed: {"services": listed}))
+
+    def look() -> "Seen[Service]":
+        found = services.all(groups)
+        return Seen(found, empty, lambda listed: {"services": listed}, notes=left_out(found))
+
+    show_list(asked, look)
+
+
+def left_out(services: "Iterable[Service]", form: str = "") -> list[str]:
+    """Return which services are in no export, or not in that of a load balancer, `form`, and why."""
+    reasons = [
+        (each["name"], each["left_out"] or (each["left_out_of_traefik"] if form == "traefik" else None))
+        for each in services
+    ]
+    return [f"service {name} is left out of exports: {why}" for name, why in reasons if why]
 
 
 @click.command()
@@ -136,6 +153,8 @@ def _show(service: "Service", as_json: bool) -> None:
             ("port", service["port"]),
             ("hosts", ", ".join(service["hosts"])),
             ("balance", service["balance"] + (", sticky" if service["sticky"] else "")),
+            ("path", service["path"]),
+            ("clients", _clients(service)),
         ]
     )
     click.echo()
@@ -150,8 +169,15 @@ def _show(service: "Service", as_json: bool) -> None:
         [(each["task_id"], f"{each['host']}:{each['port']}", each["weight"]) for each in service["servers"]],
         empty="No task serves.",
     )
-    for problem in service["problems"]:
+    for problem in (*left_out([service]), *service["problems"]):
         output.note(problem)
+
+
+def _clients(service: "Service") -> str:
+    """Return what the load balancer asks of clients, in words; "" if nothing."""
+    asked = ["TLS"] if service["https_only"] else []
+    asked += ["a name and a password"] if service["login"] else []
+    return f"need {' and '.join(asked)}" if asked else ""
 
 
 def _row(share: "Share") -> tuple[object, ...]:

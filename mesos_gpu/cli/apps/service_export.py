@@ -10,7 +10,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
-from mesos_gpu.cli.apps.service import NAME
+from mesos_gpu.cli.apps.service import NAME, left_out
 from mesos_gpu.cli.types import DURATION
 from mesos_gpu.errors import MesosGpuError
 
@@ -74,8 +74,13 @@ def export(
     from mesos_gpu.cli.apps.splits import Services
 
     services = Services(app.client())
+    told: list[str] = []
 
     def read() -> bytes:
+        notes = left_out([services.one(name)] if name else services.all(groups), form)
+        for note in notes if notes != told else ():
+            output.note(note)
+        told[:] = notes
         return services.text(form, name, groups, http_port)
 
     if out is None:

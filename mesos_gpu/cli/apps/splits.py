@@ -51,6 +51,11 @@ class Service(TypedDict):
     servers: list[Server]
     asked: Asked | None
     problems: list[str]
+    path: str | None
+    login: bool
+    https_only: bool
+    left_out: str | None
+    left_out_of_traefik: str | None
 
 
 class _Listing(TypedDict):

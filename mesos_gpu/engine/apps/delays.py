@@ -12,6 +12,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay
+from mesos_gpu.policy.apps.rollout.history import made_after
 from mesos_gpu.policy.queueing.backoff import delay_s
 
 _STEADY_S: Final = 60.0  # an instance that ran so long was none of a row of failures
@@ -44,7 +45,7 @@ def _by_itself(state: State, job: Job) -> bool:
 
 
 def last_failures(state: State, app_ids: Collection[str]) -> dict[str, Job]:
-    """The latest instance of each app that failed, or was not healthy. Apps without one are left out."""
+    """The latest instance of each app that failed, or was not healthy, since the app was made; only apps with one."""
     last: dict[str, Job] = {}
     wanted = set(app_ids)
     for job in map(state.work.jobs.__getitem__, reversed(state.work.ended)):
@@ -52,7 +53,8 @@ def last_failures(state: State, app_ids: Collection[str]) -> dict[str, Job]:
             break
         if job.spec.app in wanted and _failed(state, job):
             wanted.remove(job.spec.app)
-            last[job.spec.app] = job
+            if (job.app_version or 0.0) > made_after(state.apps.roots, job.spec.app):
+                last[job.spec.app] = job
     return last
 
 

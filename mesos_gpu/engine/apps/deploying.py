@@ -136,10 +136,11 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     if not made.steps and made.original == made.target:
         return
     in_the_way = locks({d.id: d.plan.affected for d in state.apps.deployments.values()}, made.affected)
-    if in_the_way and not force:
-        raise AppLocked(in_the_way)
+    busy = [id for id in in_the_way if not _is_over(turn, state.apps.deployments[id])]
+    if busy and not force:
+        raise AppLocked(tuple(busy))
     for other in in_the_way:
-        _end(turn, other)
+        _end(turn, other, done=other not in busy)
     at = moment(turn)
     versions = versions_after(made, old.versions, at=at, known=undone.before if undone else None)
     remember(turn, made.target, dict(versions), at)
@@ -148,6 +149,17 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     if made.steps:
         state.apps.changed_apps.update(made.affected)
         turn.put(Deployment(id, at, made, dict(old.versions)))
+
+
+def _is_over(turn: Turn, deployment: Deployment) -> bool:
+    """Whether nothing of a deployment is left to do, so that the next tick would end it."""
+    versions = turn.state.apps.catalog.versions
+    for action in (action for step in deployment.plan.steps[deployment.step :] for action in step):
+        info = versions.get(action.app.id)
+        aim = _Aim(action, info.last_config_change_at if info else 0.0, deployment.version)
+        if action.kind is not ActionKind.START and not _next_moves(turn, aim)[1].done:
+            return False
+    return True
 
 
 def _end(turn: Turn, id: str, *, done: bool = False) -> None:
@@ -242,19 +254,25 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
     app, state = aim.action.app, turn.state
     if aim.action.kind is ActionKind.START:
         return None
+    _expunge(turn, app)
+    target, next_moves = _next_moves(turn, aim)
+    if next_moves.done:
+        state.apps.vacant.pop(app.id, None)
+        return None
+    return _do(turn, aim, target, next_moves)
+
+
+def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, Moves]:
+    """Return what an app is to become, and what is to be done for it now; nothing is changed."""
+    app, state = aim.action.app, turn.state
     target = moves.target(
         aim.action,
         version=aim.version,
         began_at=aim.began_at or turn.now,
         in_place=gpu_options(app).in_place,
     )
-    _expunge(turn, app)
     jobs = [state.work.jobs[id] for id in state.apps.instances.get(app.id, ())]
-    next_moves = moves.next_moves(target, [_instance(state, job, turn.now) for job in jobs], now=turn.now)
-    if next_moves.done:
-        state.apps.vacant.pop(app.id, None)
-        return None
-    return _do(turn, aim, target, next_moves)
+    return target, moves.next_moves(target, [_instance(state, job, turn.now) for job in jobs], now=turn.now)
 
 
 def _expunge(turn: Turn, app: App) -> None:

@@ -11,7 +11,7 @@ from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.policy.apps.rollout.history import apps_of, group_versions, shape_of
+from mesos_gpu.policy.apps.rollout.history import apps_of, group_versions, made_after, shape_of
 
 MOST_VERSIONS: Final = 50  # of an app; Marathon's --zk_max_versions
 MOST_VERSION_BYTES: Final = 1 << 20  # of all versions of an app but the latest
@@ -37,12 +37,28 @@ def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: fl
     turn.put(AppCatalog(target, versions, groups))
     turn.put(RootVersion(at, shape_of(target, versions)))
     for forgotten in state.apps.roots[:-MOST_ROOTS]:
+        _forget_versions_before(turn, forgotten)
         turn.drop(RootVersion, forgotten.version)
     for app in target.all_apps():
         if versions[app.id] != old.get(app.id):
             turn.put(AppVersion(versions[app.id].version, app))
             if old_ones := _old_versions(state.apps.app_versions[app.id]):
                 _forget_old_versions(turn, app.id, old_ones)
+
+
+def versions_of(state: State, app_id: str) -> Sequence[AppVersion]:
+    """Return the versions of an app since it was made, oldest first: not those of one of its id before."""
+    after = made_after(state.apps.roots, app_id)
+    return [each for each in state.apps.app_versions.get(app_id, ()) if each.version > after]
+
+
+def _forget_versions_before(turn: Turn, root: RootVersion) -> None:
+    """Forget versions of apps that are not in the oldest tree, as no later one tells when the present app was made."""
+    state = turn.state
+    for app_id in state.apps.app_versions.keys() - {id for id, _ in apps_of(root.root)}:
+        if made_after(state.apps.roots, app_id) == root.version:
+            old = [each for each in state.apps.app_versions[app_id] if each.version <= root.version]
+            _forget_old_versions(turn, app_id, old)
 
 
 def _old_versions(known: Sequence[AppVersion]) -> Sequence[AppVersion]:

@@ -7,7 +7,7 @@ from mesos_gpu.engine.parts.metadata import in_journal
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import JobId, TaskId
-from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.jobs.healthcheck import Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.queueing.queue import in_line_since
 
@@ -30,6 +30,7 @@ class AppPart:
         backoffs: Failures in a row and the end of the delay, by app and its `last_config_change_at`.
         healths: Health of tasks by the checks that the scheduler makes.
         check_results: Result of each of these checks.
+        checked: Result of each task's check that is only shown.
         readiness: Latest result of readiness checks.
         looked_at_apps: Time at which all apps were looked at.
     """
@@ -47,6 +48,7 @@ class AppPart:
     backoffs: dict[tuple[str, float], tuple[int, float]] = field(default_factory=dict)
     healths: dict[TaskId, bool | None] = field(default_factory=dict)
     check_results: dict[TaskId, tuple[CheckHealth, ...]] = field(default_factory=dict)
+    checked: dict[TaskId, Checked] = field(default_factory=dict)
     readiness: dict[TaskId, Readiness] = field(default_factory=dict)
     looked_at_apps: float = 0.0
 
@@ -69,6 +71,7 @@ class AppPart:
         """Remove results of checks of a task that has ended."""
         self.healths.pop(task_id, None)
         self.check_results.pop(task_id, None)
+        self.checked.pop(task_id, None)
         self.readiness.pop(task_id, None)
 
     def set_app_version(self, version: AppVersion) -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mesos_gpu.engine.apps import delays, splits
+from mesos_gpu.engine.apps import delays, history, splits
 from mesos_gpu.engine.apps.deploying import check_change
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import Plan
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.jobs.healthcheck import Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay
 from mesos_gpu.model.tasks.task import Task
@@ -24,7 +24,12 @@ def check_apps(view: View, change: Plan) -> None:
 
 
 def past_versions(view: View, app_id: str) -> Sequence[tuple[float, App]]:
-    """Return all versions of an app, oldest first."""
+    """Return all versions of an app since it was made, oldest first."""
+    return [(version.version, version.app) for version in history.versions_of(view.state, app_id)]
+
+
+def known_versions(view: View, app_id: str) -> Sequence[tuple[float, App]]:
+    """Return all known versions of apps of an id, also of one that was deleted before, oldest first."""
     return [(version.version, version.app) for version in view.state.apps.app_versions.get(app_id, ())]
 
 
@@ -58,6 +63,12 @@ def check_results(view: View, task_id: TaskId) -> Sequence[CheckHealth]:
     """Return the result of each check that the scheduler makes of a task, in its app's order; empty before the first
     result."""
     return view.state.apps.check_results.get(task_id, ())
+
+
+def checked_of(view: View, task_id: TaskId) -> Checked | None:
+    """Return the latest result of a task's check that is only shown, or None if there was none since the scheduler
+    started."""
+    return view.state.apps.checked.get(task_id)
 
 
 def readiness_of(view: View, task_id: TaskId) -> Readiness | None:

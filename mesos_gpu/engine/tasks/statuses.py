@@ -18,6 +18,7 @@ from mesos_gpu.engine.tasks.starting import on_first_word
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor, state_to_hold
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.jobs.healthcheck import Checked
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import ForgetTask
@@ -30,6 +31,7 @@ from mesos_gpu.policy.queueing.backoff import delay_s
 from mesos_gpu.policy.tasks.blame import next_state
 from mesos_gpu.policy.tasks.limits import in_words
 from mesos_gpu.policy.tasks.trust import doubt, is_echo, is_left_over
+from mesos_gpu.wire.hosts.checked import decode_checked
 from mesos_gpu.wire.hosts.listening import decode_listening
 from mesos_gpu.wire.hosts.program import decode_program
 from mesos_gpu.wire.mesos import assignment, report
@@ -99,6 +101,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         on_resized(turn, turn.state.work.tasks[task.id], status)
         on_told(turn, turn.state.work.tasks[task.id], status)
         _on_listening(turn, turn.state.work.tasks[task.id], status)
+        if (checked := _checked(status)) is not None:
+            turn.state.apps.checked[task.id] = checked
     if new in (TaskState.RUNNING, TaskState.KILLING) and status.data:
         on_checkpoint(turn, turn.state.work.tasks[task.id], status)
 
@@ -303,6 +307,13 @@ def _listening(status: Status) -> Listening | None:
     except ValueError:
         return None  # the data has another format: an executor of another project wrote it
     return None if listening is None else sound(listening)
+
+
+def _checked(status: Status) -> Checked | None:
+    try:
+        return decode_checked(status.data)
+    except ValueError:
+        return None  # the data has another format: an executor of another project wrote it
 
 
 def _on_listening(turn: Turn, task: Task, status: Status) -> None:

@@ -73,6 +73,15 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """A name and password that clients of a service need."""
+
+    realm: str
+    user: str
+    password: str  # hashed, as crypt(3) has it
+
+
+@dataclass(frozen=True, slots=True)
 class Backend:
     """A service as a load balancer shall serve it now."""
 
@@ -85,3 +94,7 @@ class Backend:
     servers: tuple[Server, ...] = ()
     shares: Mapping[str, int] = field(default_factory=dict)  # by app, of those that have servers: its weight
     problems: tuple[str, ...] = ()  # what was asked for and is not done, for people
+    path: str = ""  # what paths of its requests begin with; "" for any
+    login: Login | None = None
+    https_only: bool = False  # a request without TLS is redirected
+    left_out: str = ""  # why it is in no export; "" if it is in all

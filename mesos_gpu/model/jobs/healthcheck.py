@@ -52,6 +52,19 @@ class CheckHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """Latest result of a check that is only shown, and ends no task.
+
+    Attributes:
+        ok: Whether it succeeded.
+        code: HTTP status or exit code; None if there was none, as of TCP, or of a command that took too long.
+    """
+
+    ok: bool
+    code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An answer over HTTP, as it is shown to people; a long body is cut off."""
 

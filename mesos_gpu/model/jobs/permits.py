@@ -44,6 +44,7 @@ class Permits:
     account_of: Accounts = nobody_known  # on the scheduler's host; agents look for themselves
     secrets: bool = False  # whether there is a store of them
     same_accounts: bool = False  # whether all hosts have the accounts of the scheduler's host, and no others
+    host_networks: tuple[str, ...] = ()  # names of networks in whose place apps are in the host's
 
     def controls_of(self, name: str, user: str | None) -> frozenset[Control]:
         """What jobs of that name, or an app of that id, may reach as `user`."""

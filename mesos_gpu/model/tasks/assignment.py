@@ -38,6 +38,7 @@ class Assignment:
         str, ...
     ] = ()  # of a gang's members, by rank: it starts when it is told that all are in their places
     checks: str = ""  # health checks, as wire.checks has them; "": none
+    check: str = ""  # the check whose result is only shown, in the same form; "": none
     mounts: "tuple[Mount, ...]" = ()
     bindings: "tuple[PortBinding, ...] | None" = None  # of a container on a bridge; None: the host's network
     docker: DockerOptions = field(default_factory=DockerOptions)

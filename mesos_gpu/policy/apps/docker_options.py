@@ -5,7 +5,7 @@ Source: Docker's reference of `docker run` and its forms.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Final
 
@@ -22,6 +22,50 @@ _HOSTNAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 _DIRECTORY: Final = re.compile(r"/[^\x00]*")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEPT_HERE: Final = ("json-file", "local", "none")  # drivers that send nothing to a service of the host
+_SENT_AWAY: Final = ("awslogs", "fluentd", "gcplogs", "gelf", "journald", "logentries", "splunk", "syslog")
+_OUTPUT: Final = (
+    "the output of an instance is kept in its sandbox, and sent nowhere: collect it with mesos-gpu logs"
+)
+_BY_CPUS, _BY_MEM = "the app's cpus holds", "the app's mem holds"
+_BACKGROUND: Final = "an instance has no terminal, and its container is removed after its end"
+#: Keys without effect, which are accepted, and what holds instead.
+_WITHOUT_EFFECT: Final = {
+    **dict.fromkeys(("cpu-period", "cpu-quota", "cpu-shares", "cpus", "cpuset-cpus"), _BY_CPUS),
+    **dict.fromkeys(
+        ("memory", "memory-reservation", "memory-swap", "memory-swappiness", "oom-kill-disable"), _BY_MEM
+    ),
+    **dict.fromkeys(("attach", "detach", "interactive", "rm", "tty"), _BACKGROUND),
+    "expose": "the app's portMappings or portDefinitions hold",
+    "name": "the executor names the container; its label mesos_gpu.task is the id of the task",
+    "restart": "the scheduler starts an instance again after its end",
+}
+_BEYOND: Final = "it reaches beyond the container; leave it out"
+_VOLUMES: Final = "list it in container.volumes"
+_PUBLISH: Final = "list the port in container.portMappings"
+#: Keys that are refused, and what to write instead; another key is told what is passed on.
+_INSTEAD: Final = {
+    **dict.fromkeys(
+        ("cap-add", "device", "ipc", "pid", "privileged", "security-opt", "userns", "uts"), _BEYOND
+    ),
+    **dict.fromkeys(("mount", "tmpfs", "volume", "volumes-from"), _VOLUMES),
+    **dict.fromkeys(("publish", "publish-all"), _PUBLISH),
+    **dict.fromkeys(("net", "network"), 'set networks, as [{"mode": "host"}], or container.docker.network'),
+    "entrypoint": "set cmd, which takes the place of the entrypoint, or args, which are passed to it",
+    "env-file": "list the variables in env",
+    "user": "set the app's user",
+}
+#: Keys by which nvidia-docker is asked for GPUs, and the values that ask.
+_NVIDIA: Final = {
+    "device": re.compile(r"/dev/nvidia.*"),
+    "gpus": re.compile(r".*"),
+    "runtime": re.compile(r"nvidia.*"),
+    "volume": re.compile(r"nvidia_driver.*"),
+    "volume-driver": re.compile(r"nvidia.*"),
+}
+#: Variables that the executor sets by the GPUs of the task, whatever the app says.
+CHOOSES_GPUS: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+GPUS_INSTEAD: Final = "set gpus: N, the number of GPUs of an instance, and leave it out"
+GPUS_HOLD: Final = "an instance has the GPUs that its gpus asks for, and no others"
 _LOG_SIZES: Final = re.compile(r"\d{1,6}[kmg]")
 _LOG_OPTIONS: Final = {
     "max-size": _LOG_SIZES,
@@ -32,24 +76,82 @@ _MOST_LOG: Final = 1 << 30  # bytes: they are on the engine's disk, which no lim
 _LOG_BOUNDS: Final = {"max-size": "10m", "max-file": "1"}  # else they fill the engine's disk
 
 
-def options_of(parameters: Sequence[DockerParameter]) -> DockerOptions | str:
-    """What they come to; a string says, for people, what cannot be passed on."""
-    options = DockerOptions()
-    for each in parameters:
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What an app's parameters of `docker run` come to.
+
+    Attributes:
+        options: Those that are passed on.
+        refused: Index and reason of each parameter that is not accepted.
+        without_effect: Index and reason of each that is accepted and changes nothing.
+    """
+
+    options: DockerOptions
+    refused: tuple[tuple[int, str], ...] = ()
+    without_effect: tuple[tuple[int, str], ...] = ()
+
+
+def read_parameters(
+    parameters: Sequence[DockerParameter], *, has_gpus: bool = False, network: str = ""
+) -> Parameters:
+    """Read the parameters of `docker run` of an app.
+
+    Args:
+        parameters: The app's.
+        has_gpus: Whether the app asks for GPUs.
+        network: The network of its container, as `docker run --network` names it: "host" or "bridge".
+    """
+    options, refused, without_effect = DockerOptions(), list[tuple[int, str]](), list[tuple[int, str]]()
+    is_sent_away = any(each.key == "log-driver" and each.value in _SENT_AWAY for each in parameters)
+    for index, each in enumerate(parameters):
+        if why := _why_without_effect(each, has_gpus, network, is_sent_away=is_sent_away):
+            without_effect.append((index, why))
+            continue
         read = _READ.get(each.key)
-        if read is None:
-            return f"{each.key!r} is not passed on, only {', '.join(_READ)}; leave it out"
-        after = read(options, each.value)
+        after = read(options, each.value) if read else None
         if after is None:
-            return f"{each.key} cannot be {each.value!r}; write it as docker run has it"
-        options = after
-    if not (options.log_driver or options.log_options):
-        return options
-    driver = options.log_driver or "json-file"
-    bounded = {} if driver == "none" else {**_LOG_BOUNDS, **options.log_options}
-    if bounded and _kept(bounded["max-size"], bounded["max-file"]) > _MOST_LOG:
-        return "log-opt: max-size times max-file is more than 1 GiB; ask for less"
-    return replace(options, log_driver=driver, log_options=bounded)
+            refused.append((index, _why_refused(each)))
+        else:
+            options = after
+    if options.log_driver or options.log_options:
+        options = replace(options, log_driver=options.log_driver or "json-file")
+        if options.log_driver == "none":
+            options = replace(options, log_options={})
+        else:
+            options = replace(options, log_options={**_LOG_BOUNDS, **options.log_options})
+            if _kept(options.log_options["max-size"], options.log_options["max-file"]) > _MOST_LOG:
+                last = max(i for i, each in enumerate(parameters) if each.key.startswith("log-"))
+                refused.append((last, "log-opt: max-size times max-file is more than 1 GiB; ask for less"))
+    return Parameters(options, tuple(refused), tuple(without_effect))
+
+
+def _why_without_effect(each: DockerParameter, has_gpus: bool, network: str, *, is_sent_away: bool) -> str:
+    """Return what holds in place of a parameter that changes nothing; "" for others."""
+    if has_gpus and _asks_nvidia_docker(each):
+        return f"{each.key}: {GPUS_HOLD}"
+    if each.key == "env" and each.value.partition("=")[0] in CHOOSES_GPUS:
+        return f"{each.value.partition('=')[0]}: {GPUS_HOLD if has_gpus else GPUS_INSTEAD}"
+    if each.key in ("log-driver", "log-opt") and is_sent_away:
+        return f"{each.key}: {_OUTPUT}"
+    if each.key in ("net", "network") and each.value == network:
+        return f"{each.key}: the app's network is {network}"
+    why = _WITHOUT_EFFECT.get(each.key, "")
+    return f"{each.key}: {why}" if why else ""
+
+
+def _why_refused(each: DockerParameter) -> str:
+    if _asks_nvidia_docker(each):
+        return f"{each.key}={each.value}: {GPUS_INSTEAD}"
+    if each.key in _READ:
+        return f"{each.key} cannot be {each.value!r}; write it as docker run has it"
+    if each.key in _INSTEAD:
+        return f"{each.key!r} is not passed on: {_INSTEAD[each.key]}"
+    return f"{each.key!r} is not passed on, only {', '.join(_READ)}; leave it out"
+
+
+def _asks_nvidia_docker(each: DockerParameter) -> bool:
+    form = _NVIDIA.get(each.key)
+    return form is not None and form.fullmatch(each.value) is not None
 
 
 def _kept(size: str, files: str) -> int:

@@ -19,10 +19,17 @@ TIMEOUT_S: Final = 20.0  # instead of 0, which would let one check hang for ever
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one attempt found, `cause` if it is bad. `ok` None: neither (an HTTP 1xx that is to be ignored)."""
+    """What one attempt found.
+
+    Attributes:
+        ok: None: neither good nor bad (an HTTP 1xx that is to be ignored).
+        cause: Why it is bad.
+        code: HTTP status or exit code; None if there was none.
+    """
 
     ok: bool | None
     cause: str = ""
+    code: int | None = None
 
 
 def first_after_s(check: HealthCheck) -> float:
@@ -72,8 +79,8 @@ def of_scheduler(checks: Sequence[HealthCheck]) -> tuple[HealthCheck, ...]:
 def judge(status: int, *, ignore_1xx: bool) -> Finding:
     """What a final status means: 200 to 399 is healthy (a redirect is not followed, as in Marathon)."""
     if 200 <= status < 400:
-        return Finding(True)
-    return Finding(None if status < 200 and ignore_1xx else False, f"HTTP status {status}")
+        return Finding(True, code=status)
+    return Finding(None if status < 200 and ignore_1xx else False, f"HTTP status {status}", status)
 
 
 def unanswered(why: str, *, interim: bool, ignore_1xx: bool) -> Finding:

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from mesos_gpu.model.apps.app import App, PortDefinition, PortMapping
+from mesos_gpu.model.apps.app import App, EngineType, NetworkMode, PortDefinition, PortMapping
 from mesos_gpu.model.jobs.port import PortBinding, PortWish
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 
+MESOS_BRIDGE: Final = (
+    "mesos-bridge"  # Marathon's name of the network of container/bridge without the Docker Engine
+)
 _NONE_FREED: Final[Mapping[int, float]] = {}
 
 
@@ -31,12 +34,38 @@ class Chosen:
     taken: tuple[PortRange, ...]
 
 
+def networks_as_host(app: App) -> tuple[str, ...]:
+    """Return the names of an app's networks that are not joined: its tasks are in the host's network instead."""
+    container = app.container
+    has_bridge = (
+        container is not None and container.type is EngineType.DOCKER and container.docker is not None
+    )
+    return tuple(
+        each.name or MESOS_BRIDGE
+        for each in app.networks
+        if each.mode is NetworkMode.CONTAINER or (each.mode is NetworkMode.BRIDGE and not has_bridge)
+    )
+
+
 def wishes_of(app: App) -> tuple[PortWish, ...]:
     """The ports that an app asks for: its mappings, or without any its definitions.
 
-    A definition of port 0 is of any port even with `require_ports`: it was given no service port yet.
+    A definition of port 0 is of any port even with `require_ports`: it was given no service port yet. Where the host's
+    network takes the place of a container's, a mapping without a host port is of the container's port, at which the
+    task listens.
     """
     mappings = app.container.port_mappings if app.container else None
+    if mappings and networks_as_host(app):
+        return tuple(
+            PortWish(
+                each.name,
+                each.container_port,
+                each.host_port or each.container_port,
+                _protocols(each),
+                _sorted({**each.labels, "network-scope": "host"}),
+            )
+            for each in mappings
+        )
     if mappings:
         return tuple(
             PortWish(each.name, each.container_port, each.host_port, _protocols(each), _scoped(each))

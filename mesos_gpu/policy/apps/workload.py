@@ -6,11 +6,10 @@ Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `
 `portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
 `env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
 
-Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. Of no
-effect are `executor` and `executorResources`, as every task has mesos_gpu's executor. Labels and protocols of ports
-are told to Mesos, for those who look services up there.
+Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. Labels
+and protocols of ports are told to Mesos, for those who look services up there.
 
-All else is refused by `unsupported`: what a user relies on is there, or is missed at once.
+All else is refused by `unsupported`, or named by `without_effect` if an app runs without it as its user expects.
 """
 
 import math
@@ -31,24 +30,44 @@ from mesos_gpu.model.apps.app import (
     VolumeMode,
 )
 from mesos_gpu.model.jobs.docker_options import DockerOptions
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import Engine, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.resources import AMOUNTS
-from mesos_gpu.policy.apps.docker_options import options_of
-from mesos_gpu.policy.apps.ports import wishes_of
+from mesos_gpu.policy.apps.docker_options import CHOOSES_GPUS, GPUS_HOLD, GPUS_INSTEAD, read_parameters
+from mesos_gpu.policy.apps.ports import networks_as_host, wishes_of
 from mesos_gpu.policy.apps.secrets import problems_of, uses_of
+from mesos_gpu.policy.apps.shown_check import shown_check
 from mesos_gpu.policy.apps.task_env import app_env, own_env
 from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
 
 KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
 ANY_ROLE: Final = "*"
+_NOT_JOINED: Final = (
+    'the network {0} is not joined; set [{{"mode": "container/bridge"}}] with a container of type DOCKER and an '
+    'image, or [{{"mode": "host"}}] and portDefinitions for portMappings, or have the operator start the scheduler '
+    "with --network-as-host {0}"
+)
+_PARAMETERS: Final = "container.docker.parameters"
+_HADOOP: Final = (
+    "hdfs://",
+    "hftp://",
+    "s3://",
+    "s3n://",
+    "s3a://",
+)  # schemes of `hadoop fs`, which Mesos' fetcher runs
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Something of an app that is not run here. `field` is as in Marathon's JSON, with dots; `why` has the remedy."""
+    """Something of an app that is not run here, or has no effect.
+
+    Attributes:
+        field: Its path in Marathon's JSON, with dots, as "container.volumes.0".
+        why: The reason, with the remedy if there is one.
+    """
 
     field: str
     why: str
@@ -75,16 +94,33 @@ def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) ->
     """All that stands in the way of running an app. Arguments as of `job_of`."""
     parts = _Parts(app, gpu)
     problems = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
-    if parts.wrong_option:
-        problems.append(Unsupported("container.docker.parameters", parts.wrong_option))
-    problems += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
+    problems += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.refused)
+    problems += (Unsupported(f"container.volumes.{parts.mounted[i]}", why) for i, why in unfit(parts.mounts))
     problems += (Unsupported(field, why) for field, why in problems_of(app))
-    problems += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
+    problems += (Unsupported(f"fetch.{i}", each.problem) for i, each in enumerate(app.fetch) if each.problem)
     return tuple(problems) if permits is None else (*problems, *_unpermitted(parts, permits))
+
+
+def without_effect(app: App, gpu: GpuOptions) -> tuple[Unsupported, ...]:
+    """Return what of an app is accepted and changes nothing; arguments as of `job_of`."""
+    parts = _Parts(app, gpu)
+    found = [Unsupported(field, why) for field, asked, why in _WITHOUT_EFFECT if asked(parts)]
+    has_gpus = GPUS_HOLD if app.gpus else GPUS_INSTEAD
+    found += (Unsupported(f"env.{name}", has_gpus) for name in CHOOSES_GPUS if name in app.env)
+    found += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.without_effect)
+    found += (
+        Unsupported(f"fetch.{i}", "an agent without Hadoop's client cannot fetch it; the launch fails there")
+        for i, each in enumerate(app.fetch)
+        if each.uri.lower().startswith(_HADOOP)
+    )
+    return tuple(found)
 
 
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
     app = parts.app
+    for name in dict.fromkeys(networks_as_host(app)):
+        if name not in permits.host_networks:
+            yield Unsupported("networks", _NOT_JOINED.format(name))
     for field, why in (
         ("user", permits.problem_of_user(app.user, has_image=parts.image is not None)),
         ("gpu.control_access", permits.problem_of_controls(parts.gpu.control_access, app.id, app.user)),
@@ -117,7 +153,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         ports=wishes_of(app),
         fetch=app.fetch,
         mounts=parts.mounts,
-        bridge=parts.has_network(NetworkMode.BRIDGE),
+        bridge=parts.on_bridge,
         docker=parts.options,
         pull=parts.pull,
         secrets=tuple(use.secret for use in uses_of(app)),
@@ -149,9 +185,9 @@ class _Parts:
         self.docker = self.container.docker or DockerImage("")
         self.image = self.docker.image or None
         self.linux = self.container.linux_info or LinuxInfo()
-        read = options_of(self.docker.parameters)
-        self.wrong_option = read if isinstance(read, str) else ""
-        self.options = DockerOptions() if isinstance(read, str) else read
+        network = "bridge" if self.on_bridge else "host"
+        self.parameters = read_parameters(self.docker.parameters, has_gpus=app.gpus > 0, network=network)
+        self.options: DockerOptions = self.parameters.options
         self.limits = app.resource_limits or ResourceLimits()
 
     @property
@@ -162,6 +198,11 @@ class _Parts:
             for each in self.container.volumes
             if each.host_path is not None
         )
+
+    @property
+    def mounted(self) -> tuple[int, ...]:
+        """The index of the volume of each of `mounts`."""
+        return tuple(i for i, each in enumerate(self.container.volumes) if each.host_path is not None)
 
     @property
     def cuda(self) -> str:
@@ -179,16 +220,16 @@ class _Parts:
         """Whether the Docker Engine runs it."""
         return self.image is not None and self.container.type is EngineType.DOCKER
 
-    def has_network(self, mode: NetworkMode) -> bool:
-        """Whether it asks for one of that kind."""
-        return any(each.mode is mode for each in self.app.networks)
-
     @property
-    def checks_a_port_inside(self) -> bool:
+    def on_bridge(self) -> bool:
+        """Whether it is on the bridge of the Docker Engine."""
+        return self.on_docker and any(each.mode is NetworkMode.BRIDGE for each in self.app.networks)
+
+    def checks_inside(self, *checks: HealthCheck | None) -> bool:
         """Whether an executor's check names a port of the container that cannot be reached from its host."""
         mapped = {each.container_port for each in self.container.port_mappings or ()}
-        asked = {each.port for each in self.app.health_checks if each.protocol.by_executor} - {None}
-        return self.has_network(NetworkMode.BRIDGE) and not asked <= mapped
+        asked = {each.port for each in checks if each is not None and each.protocol.by_executor} - {None}
+        return self.on_bridge and not asked <= mapped
 
     @property
     def leaves_out_a_role(self) -> bool:
@@ -210,20 +251,8 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "there is nothing to run; set cmd, args or container.docker.image",
     ),
     (
-        "networks",
-        lambda p: p.has_network(NetworkMode.CONTAINER),
-        'networks with a name are not joined; set [{"mode": "container/bridge"}] with a container of type DOCKER, '
-        'or [{"mode": "host"}] and portDefinitions for portMappings',
-    ),
-    (
-        "networks",
-        lambda p: p.has_network(NetworkMode.BRIDGE) and not p.on_docker,
-        "only the Docker Engine has a bridge here: give the container the type DOCKER and an image; or set "
-        '[{"mode": "host"}], and portDefinitions for portMappings',
-    ),
-    (
         "healthChecks",
-        lambda p: p.checks_a_port_inside,
+        lambda p: p.checks_inside(*p.app.health_checks),
         "one of a type that begins with MESOS_ has a port of the container that no portMapping leads to; set its "
         "portIndex",
     ),
@@ -237,11 +266,6 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "container.docker.privileged",
         lambda p: p.docker.privileged,
         "a privileged container could use every GPU of its host; leave it out",
-    ),
-    (
-        "container.docker.pullConfig",
-        lambda p: p.docker.pull_config is not None,
-        "images are fetched with the login of the agent; leave it out, and give the agent that login",
     ),
     (
         "container.linuxInfo.seccomp",
@@ -259,19 +283,41 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "a task gets what it asks for and no more; leave it out, and ask for the most it needs by cpus and mem",
     ),
     (
-        "acceptedResourceRoles",
-        lambda p: p.leaves_out_a_role,
-        "all that is offered is used, reserved or not; leave it out",
-    ),
-    (
         "check",
-        lambda p: p.app.check is not None,
-        "nothing would be told of it; leave it out, and use healthChecks or readinessChecks",
+        lambda p: p.checks_inside(shown_check(p.app)),
+        "its port of the container is one that no portMapping leads to; set its portIndex",
     ),
     ("tty", lambda p: p.app.tty is True, "tasks have no terminal; leave it out"),
     (
         f"labels.{CUDA_LABEL}",
         lambda p: bool(p.cuda) and branch_for(p.cuda) is None,
         "is no CUDA version whose driver is known here; set gpu.min_driver, or leave it out",
+    ),
+)
+_WITHOUT_EFFECT: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
+    (
+        "acceptedResourceRoles",
+        lambda p: p.leaves_out_a_role,
+        "all that Mesos offers to the scheduler's role is used; choose agents with constraints",
+    ),
+    (
+        "container.docker.pullConfig",
+        lambda p: p.docker.pull_config is not None,
+        "images are fetched with the login of the agent: give the agent that login",
+    ),
+    (
+        "networks",
+        lambda p: bool(networks_as_host(p.app)),
+        "the tasks are in the host's network instead, with the ports of portMappings: --network-as-host",
+    ),
+    (
+        "executorResources",
+        lambda p: p.app.executor_resources is not None,
+        "every task has mesos-gpu's executor, which needs no resources of its own",
+    ),
+    (
+        "role",
+        lambda p: p.app.role not in (None, ANY_ROLE),
+        "all apps have the scheduler's role: mesos-gpu scheduler --role",
     ),
 )

@@ -33,6 +33,14 @@ OPTIONS: Decorators = (
         "does not fail where it starts.",
     ),
     click.option(
+        "--network-as-host",
+        "host_networks",
+        multiple=True,
+        metavar="NAME",
+        help="Run apps of this container network in the host's network, with the ports of their portMappings; "
+        "mesos-bridge is that of container/bridge without Docker; may be repeated.",
+    ),
+    click.option(
         "--control-access",
         multiple=True,
         metavar="NAME[@USER]=LIST",

@@ -26,18 +26,20 @@ def render(backends: Sequence[Backend], *, http_port: int, sections: bool = True
     """The text of a configuration file.
 
     Args:
-        backends: No two share a name, port or host.
+        backends: No two share a name, a port, or a host and a path. Of one that is left out only the reason is written.
         http_port: Where requests are sorted by their host.
         sections: Whether defaults and frontends come first; else there are backends only.
     """
-    parts = [_problems(backends)]
+    parts, shown = [_problems(backends)], [each for each in backends if not each.left_out]
     if sections:
-        parts += [_HEAD, *map(_frontend, backends), _by_host(backends, http_port)]
-    return "\n".join(part for part in (*parts, *map(_backend, backends)) if part)
+        parts += [_HEAD, *map(_frontend, shown), _by_host(shown, http_port)]
+    return "\n".join(part for part in (*parts, *map(_users, shown), *map(_backend, shown)) if part)
 
 
 def _problems(backends: Iterable[Backend]) -> str:
-    return "".join(f"# {_one_line(problem)}\n" for each in backends for problem in each.problems)
+    left_out = [f"{each.name} is left out: {each.left_out}" for each in backends if each.left_out]
+    problems = [*left_out, *(problem for each in backends for problem in each.problems)]
+    return "".join(f"# {_one_line(problem)}\n" for problem in problems)
 
 
 def _one_line(text: str) -> str:
@@ -48,7 +50,14 @@ def _frontend(backend: Backend) -> str:
     if backend.port is None:
         return ""
     mode = _HTTP if backend.mode is Mode.HTTP else "  mode tcp\n"
-    return f"{_bind(backend.name, backend.port)}{mode}  default_backend {backend.name}\n"
+    to = f"default_backend {backend.name}"
+    if backend.path:
+        to = f"use_backend {backend.name} if {_has_path(backend)}"
+    return f"{_bind(backend.name, backend.port)}{mode}  {to}\n"
+
+
+def _has_path(backend: Backend) -> str:
+    return f"{{ path_beg {backend.path} }}"
 
 
 def _bind(name: str, port: int) -> str:
@@ -56,14 +65,27 @@ def _bind(name: str, port: int) -> str:
 
 
 def _by_host(backends: Iterable[Backend], port: int) -> str:
+    sorted_out = [each for each in backends if each.hosts and each.mode is Mode.HTTP]
     rules = [
         f"  use_backend {each.name} if {{ req.hdr(host),field(1,:),lower -m str {' '.join(each.hosts)} }}"
-        for each in backends
-        if each.hosts and each.mode is Mode.HTTP
+        + (f" {_has_path(each)}" if each.path else "")
+        for each in sorted(sorted_out, key=lambda each: -len(each.path))
     ]
     if not rules:
         return ""
     return _bind(HOSTS_FRONTEND, port) + _HTTP + "\n".join(rules) + "\n"
+
+
+def _users(backend: Backend) -> str:
+    """Return the section with the name and password of a service; "" if it needs none."""
+    if backend.login is None:
+        return ""
+    name = _users_of(backend)
+    return f"userlist {name}\n  user {backend.login.user} password {backend.login.password}\n"
+
+
+def _users_of(backend: Backend) -> str:
+    return f"{backend.name}_users"
 
 
 def _backend(backend: Backend) -> str:
@@ -77,6 +99,11 @@ def _lines(backend: Backend) -> Iterator[str]:
     yield f"  balance {backend.balance}"
     if http:
         yield "  option forwardfor"
+    if backend.https_only:
+        yield "  http-request redirect scheme https code 301 unless { ssl_fc }"
+    if backend.login is not None:
+        needs = f"unless {{ http_auth({_users_of(backend)}) }}"
+        yield f'  http-request auth realm "{backend.login.realm}" {needs}'
     if http and backend.sticky:
         yield "  cookie mesos_gpu_server insert indirect nocache httponly"
     for server in backend.servers:

@@ -94,11 +94,6 @@ def _numbers(name: str, texts: Iterable[str], numbers: Sequence[float | None]) -
     ]
 
 
-def sample_name(metric: Metric, labels: Mapping[str, str]) -> str:
-    """The name of a sample, with its labels, if it has any."""
-    return metric.name + Texts().of(tuple(labels))[tuple(labels.values())]
-
-
 class Texts:
     """Label values as they are written, kept from one page to the next; as many as twice those of a page."""
 

@@ -1,19 +1,23 @@
 """Services as Traefik's HTTP provider reads them: its dynamic configuration, versions 2 and 3. Pure."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.model.apps.split import Backend, Mode, Server
+
+_HASHES: Final = ("$2a$", "$2b$", "$2y$", "$apr1$")  # what its middleware basicAuth compares
 
 
 def render(backends: Iterable[Backend]) -> dict[str, Any]:
     """The document; what would be empty is left out, as Traefik refuses it."""
-    every = list(backends)
+    every = [each for each in backends if not each.left_out and not why_left_out(each)]
     http, tcp = ([each for each in every if each.mode is mode] for mode in (Mode.HTTP, Mode.TCP))
     routers = {each.name: _router(each) for each in http if each.hosts}
+    middlewares = {name: body for each in http for name, body in _middlewares(each).items()}
     services = {name: body for each in http for name, body in _services(each).items()}
     tcp_services = {name: body for each in tcp for name, body in _services(each).items()}
-    document = {"http": _filled(routers=routers, services=services), "tcp": _filled(services=tcp_services)}
+    of_http = _filled(routers=routers, services=services, middlewares=middlewares)
+    document = {"http": of_http, "tcp": _filled(services=tcp_services)}
     return _filled(**document)
 
 
@@ -21,8 +25,32 @@ def _filled(**parts: dict[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part}
 
 
+def why_left_out(backend: Backend) -> str:
+    """Return why Traefik cannot limit who uses a service, so that it does not get it; "" if it can."""
+    if backend.login is not None and not backend.login.password.startswith(_HASHES):
+        return "Traefik needs the password of HAPROXY_n_AUTH hashed by bcrypt ($2y$) or apr1"
+    if (backend.path or backend.login or backend.https_only) and not backend.hosts:
+        return "Traefik limits who uses a service in its router, and it has no HAPROXY_n_VHOST"
+    return ""
+
+
 def _router(backend: Backend) -> dict[str, Any]:
-    return {"rule": " || ".join(f"Host(`{host}`)" for host in backend.hosts), "service": backend.name}
+    rule = " || ".join(f"Host(`{host}`)" for host in backend.hosts)
+    if backend.path:
+        rule = f"({rule}) && PathPrefix(`{backend.path}`)"
+    names = list(_middlewares(backend))
+    return {"rule": rule, "service": backend.name, **({"middlewares": names} if names else {})}
+
+
+def _middlewares(backend: Backend) -> dict[str, Any]:
+    """Return what a request passes before the service, in this order, by name."""
+    middlewares: dict[str, Any] = {}
+    if backend.https_only:
+        middlewares[f"{backend.name}__https"] = {"redirectScheme": {"scheme": "https", "permanent": True}}
+    if (login := backend.login) is not None:
+        users = [f"{login.user}:{login.password}"]
+        middlewares[f"{backend.name}__login"] = {"basicAuth": {"realm": login.realm, "users": users}}
+    return middlewares
 
 
 def _services(backend: Backend) -> dict[str, Any]:

@@ -13,6 +13,18 @@ from mesos_gpu.wire.marathon.settle import settled
 from mesos_gpu.wire.marathon.shapes import APP, Strategy
 
 _ALLOWED: Final = Allowed()
+_GIVE_PORTS: Final = frozenset(("container", "ipAddress", "networks", "portDefinitions", "ports"))
+#: Fields whose problems may follow from a value of a wrong type in others; "": problems of the whole app.
+_FOLLOWS: Final = {
+    "": _GIVE_PORTS | {"args", "cmd", "id", "instances", "labels"},
+    "cmd": frozenset(("args", "container")),
+    "check": _GIVE_PORTS,
+    "gpu": frozenset(("gpus",)),
+    "healthChecks": _GIVE_PORTS,
+    "networks": _GIVE_PORTS,
+    "readinessChecks": _GIVE_PORTS,
+    "resourceLimits": frozenset(("cpus", "mem")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +77,28 @@ def read_app(
     base: str = ROOT,
     allowed: Allowed = _ALLOWED,
 ) -> App | None:
-    """The app, reporting all that is wrong; None if its types are."""
+    """Read an app and report all that is wrong with it; None if a value has a wrong type."""
     if isinstance(value, dict) and id_from_path is not None:
         value = {**value, "id": id_from_path}
     sent = APP.read(value, report)
-    if sent is None or report.ill_formed:
+    if sent is None:
         return None
+    rest = Report() if report.ill_formed else report
     if "dependencies" in sent:
         needed = (absolute(path, base) for path in sent["dependencies"])
         sent["dependencies"] = tuple(dict.fromkeys(needed))
     app = settled(
         sent,
         absolute(sent.get("id", ""), base),
-        report,
+        rest,
         role=allowed.role,
         default_network=allowed.default_network,
     )
-    check(app, allowed, report)
-    return app
+    check(app, allowed, rest)
+    if not report.ill_formed:
+        return app
+    report.adopt_others(rest, _FOLLOWS)
+    return None
 
 
 def app_to_json(app: App) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import difflib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.wire.marathon.kinds import (
     Choice,
@@ -21,6 +21,13 @@ from mesos_gpu.wire.marathon.kinds import (
 )
 from mesos_gpu.wire.marathon.problems import NOT_VALID, Report
 from mesos_gpu.wire.marathon.shapes import APP
+
+_SAYS_NOTHING: Final[tuple[object, ...]] = (
+    None,
+    [],
+    {},
+    "",
+)  # values of a field that Marathon printed and has no more
 
 
 class WrongAssignment(ValueError):
@@ -76,7 +83,7 @@ def unknown_fields(value: object, kind: Kind = APP, path: str = "") -> list[str]
     for key, item in value.items():
         if key in fields:
             unknown += unknown_fields(item, fields[key], f"{path}{key}.")
-        else:
+        elif item not in _SAYS_NOTHING:
             unknown.append(f"{path}{key}" + "".join(f" ({near}?)" for near in _near(key, fields)))
     return unknown
 

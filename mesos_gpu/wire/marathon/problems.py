@@ -1,6 +1,6 @@
 """What is wrong with a request, as Marathon 1.11 answers it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -39,7 +39,7 @@ class Report:
     def __init__(self) -> None:
         self._steps: list[str] = []
         self._found: dict[str, dict[str, None]] = {}
-        self._mistyped = False
+        self._mistyped: list[str] = []
 
     @contextmanager
     def at(self, *steps: str | int) -> Iterator[None]:
@@ -57,15 +57,30 @@ class Report:
 
     def mistyped(self, error: str, *steps: str | int) -> None:
         """The value is not even of its type; `error` is Play's code, as "error.expected.jsstring"."""
-        self._mistyped = True
-        self.wrong(error, *steps)
+        with self.at(*steps):
+            self._mistyped.append("".join(self._steps))
+            self.wrong(error)
 
     def adopt(self, other: "Report") -> None:
         """Add what another one found, below where this one is."""
         here = "".join(self._steps)
         for path, errors in other._found.items():
             self._found.setdefault(here + path if path != "/" else here or path, {}).update(errors)
-        self._mistyped = self._mistyped or other._mistyped
+        self._mistyped += [here + path for path in other._mistyped]
+
+    def adopt_others(self, other: "Report", follows: Mapping[str, frozenset[str]]) -> None:
+        """Add what another report found in the rest of an object with values of a wrong type.
+
+        Args:
+            other: The report of the object without those values.
+            follows: By a field at the top of the object, "" for the whole, the fields that its problems may follow
+                from: they are left out if one of these has a wrong type.
+        """
+        wrong_fields = {_top(path) for path in self._mistyped}
+        for path, errors in other._found.items():
+            is_consequence = not wrong_fields.isdisjoint(follows.get(_top(path), frozenset()))
+            if not is_consequence and not any(_meet(path, wrong) for wrong in self._mistyped):
+                self._found.setdefault(path, {}).update(errors)
 
     def doubts(self, *steps: str | int) -> bool:
         """Whether the value is known to be wrong."""
@@ -75,11 +90,31 @@ class Report:
     @property
     def ill_formed(self) -> bool:
         """Whether a type is wrong: then the rules, which need the values, are not looked at."""
-        return self._mistyped
+        return bool(self._mistyped)
+
+    @property
+    def found(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Each place with all that was found there."""
+        return ((path, tuple(errors)) for path, errors in self._found.items())
 
     def problems(self) -> Problems | None:
-        """What was found; None: nothing."""
+        """Return what was found; None if nothing was."""
         if not self._found:
             return None
-        details = tuple(Detail(path, tuple(errors)) for path, errors in self._found.items())
+        details = tuple(Detail(path, errors) for path, errors in self.found)
         return Problems(INVALID_JSON if self._mistyped else NOT_VALID, details)
+
+
+def _top(path: str) -> str:
+    """Return the first name of a path, as "container" of "/container/volumes(0)"."""
+    return path.removeprefix("/").partition("/")[0].partition("(")[0]
+
+
+def _meet(path: str, wrong: str) -> bool:
+    """Whether a problem is at a value of a wrong type, in the list that has it, or around it."""
+    listed = wrong.rpartition("(")[0] or wrong
+    return path != "/" and (_is_below(path, listed) or _is_below(wrong, path))
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith((f"{top}/", f"{top}("))

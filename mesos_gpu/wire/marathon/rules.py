@@ -35,13 +35,26 @@ _URI_WITH_FRAGMENT: Final = re.compile(rf"{_URI.pattern}(#{_URI.pattern})?")
 _NO_SECRETS: Final = "secrets are not enabled here: the scheduler needs --secrets-dir or --vault-url"
 
 
+def _nothing(_app: App) -> Iterable[tuple[str, str]]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an operator has decided. `role` is the framework's; every app has it."""
+    """What definitions may ask for.
+
+    Attributes:
+        secrets: Whether the scheduler has a store of secrets.
+        role: The role of apps that name none.
+        default_network: Name of networks of mode container that have none.
+        also: Function that returns what else stands in the way of an app, each with its field, as
+            "container.volumes.0", so that one answer has all of it.
+    """
 
     secrets: bool = False
     role: str = ANY_ROLE
-    default_network: str | None = None  # of networks of mode container that have no name
+    default_network: str | None = None
+    also: Callable[[App], Iterable[tuple[str, str]]] = _nothing
 
 
 def check(app: App, allowed: Allowed, report: Report) -> None:
@@ -49,8 +62,23 @@ def check(app: App, allowed: Allowed, report: Report) -> None:
     report_labels(app, report)
     for rule in _RULES:
         rule(app, report)
-    _roles(app, allowed, report)
     _secrets(app, allowed, report)
+    # Of secrets `_secrets` has said it.
+    report_others(report, (each for each in allowed.also(app) if each[0] != "secrets" or allowed.secrets))
+
+
+def report_others(report: Report, problems: Iterable[tuple[str, str]]) -> None:
+    """Report problems as `Allowed.also` returns them."""
+    for field, why in problems:
+        report.wrong(why, *_steps(field))
+
+
+def _steps(field: str) -> list[str | int]:
+    """Return the steps to a field of `Allowed.also`: a number is an index; names in env and labels may have dots."""
+    top, _, rest = field.partition(".")
+    if top in ("env", "labels") and rest:
+        return [top, rest]
+    return [int(step) if step.isdecimal() else step for step in field.split(".")]
 
 
 def _id(app: App, report: Report) -> None:
@@ -256,15 +284,11 @@ def _environment(app: App, report: Report) -> None:
             report.wrong("a variable needs a name without '='", "env", name)
 
 
-def _roles(app: App, allowed: Allowed, report: Report) -> None:
-    if app.role not in (None, allowed.role):
-        report.wrong(f"got {app.role}, expected one of: {allowed.role}", "role")
-    for i, role in enumerate(app.accepted_resource_roles):
+def _roles(app: App, report: Report) -> None:
+    roles = [(("acceptedResourceRoles", i), role) for i, role in enumerate(app.accepted_resource_roles)]
+    for steps, role in [(("role",), app.role or ANY_ROLE), *roles]:
         if role in ("", ".", "..") or role.startswith("-") or _ROLE_UNFIT.search(role):
-            report.wrong("is no name of a role", "acceptedResourceRoles", i)
-    known = sorted({ANY_ROLE, app.role or allowed.role})
-    if not set(app.accepted_resource_roles) <= set(known):
-        report.wrong(f"acceptedResourceRoles can only contain {' and '.join(known)}", "acceptedResourceRoles")
+            report.wrong("is no name of a role", *steps)
 
 
 def _secrets(app: App, allowed: Allowed, report: Report) -> None:
@@ -331,4 +355,5 @@ _RULES: Final[tuple[Callable[[App, Report], None], ...]] = (
     _gpu,
     _share,
     _constraints,
+    _roles,
 )

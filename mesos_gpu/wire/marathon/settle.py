@@ -76,8 +76,9 @@ def _look_at_legacy(sent: Draft, report: Report) -> None:
     """Old fields must not be mixed with those that took their place."""
     address, ports = sent.get("ip_address"), sent.get("ports")
     docker = sent.get("container", {}).get("docker", {})
-    if sent.get("uris") and sent.get("fetch"):
-        report.wrong("may not be set in conjunction with fetch", "uris")
+    uris = sorted(sent.get("uris", ()))
+    if uris and sent.get("fetch") and uris != sorted(each.uri for each in sent["fetch"]):
+        report.wrong("may not be set in conjunction with fetch", "uris")  # Marathon before 1.5 prints both
     if "network" in docker and sent.get("networks"):
         report.wrong("must not specify both container.docker.network and networks")
     if address is not None and sent.get("networks"):
@@ -143,7 +144,8 @@ def _image(docker: Draft | None, engine: EngineType, report: Report) -> DockerIm
         return None
     old = ["credential"]
     if engine is EngineType.MESOS:
-        old += ["network", "parameters", "port_mappings"]
+        old += ["parameters", "port_mappings"]
+        old += ["network"] if docker.get("network") is not DockerNetwork.HOST else []
     keys = {"port_mappings": "portMappings"}
     for name in old:
         if docker.get(name):

@@ -398,8 +398,8 @@ _EXECUTOR_RESOURCES: Final = Record(
 )
 _UPGRADE: Final = Record(
     (
-        Field("maximumOverCapacity", "maximum_over_capacity", _SHARE, required=True),
-        Field("minimumHealthCapacity", "minimum_health_capacity", _SHARE, required=True),
+        Field("maximumOverCapacity", "maximum_over_capacity", _SHARE),
+        Field("minimumHealthCapacity", "minimum_health_capacity", _SHARE),
     ),
     UpgradeStrategy,
 )

@@ -31,8 +31,9 @@ class OtherWire(ValueError):
 def encode(value: Assignment | Outcome) -> bytes:
     """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
     said: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
-    if not said.get("listens"):  # written by a release without this field
-        said.pop("listens", None)
+    for name in ("check", "listens"):  # as written by a release without these fields
+        if not said.get(name):
+            said.pop(name, None)
     if said.get("wire") == SILENT:
         del said["wire"]
     said = {"version": VERSION, "kind": type(value).__name__, **said}

@@ -200,7 +200,13 @@ def test_metrics_are_json_for_clients_of_marathon_and_text_for_prometheus(rig: R
     rig.submit(gpus=1)
     for accept in ("application/json", "*/*"):
         families = rig.call("GET", "/metrics", headers={"Accept": accept}).json()
-        assert families["gauges"]['mesos_gpu_jobs{state="starting"}'] == {"value": 1}
+        assert families["gauges"]["mesos_gpu_gpus_used"] == {"value": 1}
+        assert families["gauges"]["marathon.apps.active.gauge"] == {"value": 0}
+        assert all(
+            re.fullmatch(r"[A-Za-z_.0-9-]+", name)
+            for kind in ("gauges", "counters")
+            for name in families[kind]
+        )
         assert all(set(each) == {"count"} for each in families["counters"].values())
         assert set(families) == {"version", "gauges", "counters", "histograms", "meters", "timers"}
     for path, accept in (

@@ -125,7 +125,8 @@ def _of_apps(now: float) -> dict[str, Any]:
     service = {
         "name": "web", "mode": "http", "port": 8080, "hosts": ["shop.example.com", "www.shop.example.com"],
         "balance": "leastconn", "sticky": False, "apps": [share, {**share, "id": "/shop/web-canary", "weight": 10}],
-        "servers": [server], "asked": None, "problems": [],
+        "servers": [server], "asked": None, "problems": [], "path": None, "login": False, "https_only": False,
+        "left_out": None, "left_out_of_traefik": None,
     }  # fmt: skip
     upload = {"sha256": "0a1b2c3d4e5f" + "0" * 52, "received_bytes": 3 << 20, "used_at": now - 59}
     kept = [{**upload, "complete": True, "jobs": ["train-1a2b3c4d", "/shop/web"]}]

@@ -24,6 +24,7 @@ from tests.conftest import wait_until
 from tests.contract.played import Played
 
 APP = {"cmd": "sleep 1000", "cpus": 0.1, "mem": 16}
+DUMP = Path(__file__).parents[2] / "data/marathon/groups.json"
 DEPLOYMENT = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
@@ -179,6 +180,68 @@ def test_lists_and_groups(rig: Played) -> None:
     assert error.count("does not exist") == 2
     rig.settled()
     assert good("app", "list").count("\n") == 1
+
+
+def dump() -> Any:
+    """GET /v2/groups of a Marathon 1.4."""
+    return json.loads(DUMP.read_text())
+
+
+def test_dump_of_marathons_groups_is_shown_created_and_leaves_other_apps_alone(rig: Played) -> None:
+    made("/other")
+    Path("all.json").write_bytes(DUMP.read_bytes())
+    got = call("diff", "all.json")
+    new = [
+        f"{id} would be new, with 1 instance"
+        for id in ("/shop/front/ui", "/shop/store/db", "/shop/web", "/top")
+    ]
+    assert (got.exit_code, got.stdout.splitlines()) == (1, new)
+    told = got.stderr.splitlines()
+    assert told[0].startswith(
+        "mesos-gpu: all.json: pod /shop/front/sidecar is left out: pods are not offered"
+    )
+    assert "no field of an app" not in got.stderr, "what Marathon prints of old fields is no mistake"
+    assert sum("/shop/web: /role has no effect" in line for line in told) == 1
+    got = call("app", "create", "all.json", "--wait")
+    assert (got.exit_code, got.stdout.splitlines()[-1]) == (0, "/: done")
+    assert "pod /shop/front/sidecar is left out" in got.stderr
+    assert "/shop/web: /acceptedResourceRoles has no effect" in got.stderr
+    assert sorted(app["id"] for app in json.loads(good("app", "list", "--json"))) == [
+        "/other", "/shop/front/ui", "/shop/store/db", "/shop/web", "/top"
+    ]  # fmt: skip
+    assert rig.shown("/shop/front/ui")["dependencies"] == ["/shop/web", "/shop/store"]
+    assert rig.shown("/top")["portDefinitions"][0]["port"] == 10001
+    assert call("diff", "all.json").exit_code == 0
+    assert "there already: /shop/front/ui" in bad(73, "app", "create", "all.json")
+    changed = dump()
+    changed["apps"][0]["mem"] = 17
+    assert good("app", "update", "-", "--wait", stdin=changed).splitlines()[-1] == "/: done"
+    assert [rig.shown(id)["mem"] for id in ("/top", "/other")] == [17, 16]
+
+
+def test_dump_of_marathons_groups_with_problems_names_each_app_and_line(rig: Played) -> None:
+    wrong = dump()
+    wrong["groups"][0]["groups"][0]["apps"][0] |= {"mem": -1, "residency": {}}
+    wrong["groups"][0]["apps"][0]["cpus"] = "x"
+    Path("all.json").write_text(json.dumps(wrong, indent=1))
+    error = bad(65, "app", "create", "all.json")
+    lines = {line.partition(", ")[2] for line in error.splitlines() if line.startswith("  line ")}
+    assert "/shop/web: /cpus: must be a number" in lines
+    assert "/shop/store/db: /mem: is less than 0" in lines
+    assert any(line.startswith("/shop/store/db: /residency: resident tasks") for line in lines)
+    number = next(int(line.split()[1].rstrip(",")) for line in error.splitlines() if "/mem" in line)
+    assert '"mem": -1' in Path("all.json").read_text().splitlines()[number - 1]
+    assert json.loads(good("app", "list", "--json")) == []
+    del wrong["apps"][0]["id"]
+    assert "stdin: /apps/0/id: is missing" in bad(65, "app", "create", "-", stdin=wrong)
+    assert "holds no app" in bad(65, "app", "create", "-", stdin={"id": "/", "apps": [], "groups": []})
+
+
+def test_pods_of_a_group_are_left_out_and_named(rig: Played) -> None:
+    group = {"id": "/team", "apps": [{"id": "a", **APP}], "pods": [{"id": "p", "containers": []}]}
+    got = call("app", "create", "-", "--wait", stdin=group)
+    assert (got.exit_code, "pod /team/p is left out" in got.stderr) == (0, True)
+    assert len(json.loads(good("app", "list", "--json"))) == 1
 
 
 def test_an_update_creates_nothing_and_replaces_only_what_it_is_told_to(rig: Played) -> None:
@@ -394,7 +457,7 @@ def test_json_goes_to_stdout_and_progress_to_stderr(rig: Played) -> None:
     assert json.loads(got.stdout)["id"] == "/a"
     assert all(line.startswith("mesos-gpu: step ") for line in got.stderr.splitlines())
     made_by = json.loads(good("app", "scale", "a", "1", "--json"))
-    assert set(made_by) == {"version", "deploymentId"}
+    assert set(made_by) == {"version", "deploymentId", "warnings"}
 
 
 def test_a_bar_on_a_terminal(rig: Played) -> None:

@@ -1,5 +1,6 @@
 """Health checks as the executor makes them beside its task, against a scripted agent."""
 
+import base64
 import os
 import time
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from isolator.host.processes import descendants
-from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.healthcheck import Checked, HealthCheck, Protocol
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from mesos_gpu.wire.hosts.checked import decode_checked
 from mesos_gpu.wire.mesos.checks import encode
 from tests.answers import answering, status
 from tests.conftest import wait_until
@@ -43,6 +45,22 @@ def test_health_check_failures_are_told_and_the_last_ends_the_task(one: Host, ag
         ("TASK_KILLED", False, ""),
     ]
     assert agent.updates[-3]["message"] == "exit code 3: it is down"
+
+
+def test_result_of_a_shown_check_is_told_and_ends_nothing(one: Host, agent: ScriptedAgent) -> None:
+    one.launch("sleep 60", check=command("test -e up || exit 3"))
+
+    def results() -> list[Checked]:
+        seen = {status["uuid"]: status for status in agent.updates}.values()
+        said = (decode_checked(base64.b64decode(status.get("data", ""))) for status in seen)
+        return [each for each in said if each is not None]
+
+    agent.wait_for(lambda: results() == [Checked(False, 3)])
+    (one.sandbox / "up").touch()
+    agent.wait_for(lambda: results() == [Checked(False, 3), Checked(True, 0)])
+    assert {health for _, health, _ in told(agent)} == {None}
+    one.kill(grace_s=0)
+    one.end("TASK_KILLED")
 
 
 def test_an_end_stops_a_check_and_nothing_says_running_after_it(one: Host, agent: ScriptedAgent) -> None:

@@ -349,7 +349,7 @@ def test_a_dry_run_says_what_would_change(rig: Marathon) -> None:
     assert [step["actions"][0]["action"] for step in dry["steps"]] == ["StartApplication", "ScaleApplication"]
     rig.ask("PATCH", "/v2/apps/b?dryRun=true", 404, json={"mem": 1})
     same = rig.ask("PUT", "/v2/apps/a?dryRun=true", json={"mem": 16})
-    assert same == {"steps": [], "changes": []}
+    assert same == {"steps": [], "changes": [], "warnings": []}
     rig.ask("PUT", "/v2/apps/a?dryRun=true", 422, json={"mem": -1})
     rig.ask("PUT", "/v2/apps/a?dryRun=true", 422, json={"instances": 20_001})
     dry = rig.ask("PUT", "/v2/groups/?dryRun=true&embed=changes", json={"apps": []})

@@ -40,10 +40,6 @@ def heard(marathon: Any) -> Iterator[list[Any]]:
     events: list[Any] = []
     ended = threading.Event()
 
-    marathon.sse_session.params = {
-        "plan-format": "full"
-    }  # it fails on plans without, as Marathon's since 1.8 are
-
     def listen() -> None:
         for event in marathon.event_stream():
             events.append(event)

@@ -1,10 +1,20 @@
 """What clients of Marathon ask for besides apps: groups' versions, roles, plugins, statistics."""
 
+import base64
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.contract.marathon.test_marathon_api import Marathon
+from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.model.jobs.healthcheck import Checked
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.wire.hosts.checked import encode_checked
+from tests.conftest import wait_until
+from tests.contract.marathon.test_marathon_api import CMD, Marathon
 
 
 @pytest.fixture
@@ -47,7 +57,7 @@ def test_the_version_of_a_group_never_goes_back(rig: Marathon) -> None:
     assert seen == sorted(set(seen))
 
 
-def test_roles_of_groups_are_not_enforced_and_that_is_said(rig: Marathon) -> None:
+def test_roles_of_groups_are_kept_and_have_no_effect_which_is_said(rig: Marathon) -> None:
     rig.ask("POST", "/v2/groups", 201, json={"id": "/g", "groups": [{"id": "h"}], "enforceRole": False})
     group = rig.ask("GET", "/v2/groups/g")
     assert group["enforceRole"] is False
@@ -57,29 +67,196 @@ def test_roles_of_groups_are_not_enforced_and_that_is_said(rig: Marathon) -> Non
     rig.ask("PUT", "/v2/groups/g", json=group | {"version": None})
     assert rig.ask("PATCH", "/v2/groups/g", json={"enforceRole": False}) is None
     assert version(rig, "/g") == before, "what holds anyway is no change"
-    for verb, path, body in (
-        ("PATCH", "/v2/groups/g", {"enforceRole": True}),
-        ("PUT", "/v2/groups/g", {"enforceRole": True}),
-        ("POST", "/v2/groups", {"id": "/g", "enforceRole": True}),  # and not 409: what is wrong comes first
-        ("POST", "/v2/groups", {"id": "/new", "enforceRole": True}),
+    warning = {"path": "/enforceRole", "message": "all apps have the scheduler's role"}
+    for verb, path, status, id, body in (
+        ("PATCH", "/v2/groups/g", 200, "/g", {"enforceRole": True}),
+        ("POST", "/v2/groups", 201, "/new", {"id": "/new", "enforceRole": True}),
+        ("PUT", "/v2/groups/other", 200, "/other", {"enforceRole": True}),
     ):
-        (detail,) = rig.ask(verb, path, 422, json=body)["details"]
-        assert detail["path"] == "/enforceRole"
-        assert "--role" in detail["errors"][0]
-    (detail,) = rig.ask("PUT", "/v2/groups", 422, json={"groups": [{"id": "a", "enforceRole": True}]})[
-        "details"
-    ]
-    assert detail["path"] == "/groups(0)/enforceRole"
+        answer = rig.ask(verb, f"{path}?embed=warnings", status, json=body)
+        assert answer["warnings"] == [{"id": id, **warning}]
+        assert rig.ask("GET", f"/v2/groups{id}")["enforceRole"] is True
+    assert rig.ask("PATCH", "/v2/groups/g", json={"enforceRole": False}) is None
+    assert rig.ask("GET", "/v2/groups/g")["enforceRole"] is False
+    assert "warnings" not in rig.ask("PUT", "/v2/groups/other", json={"enforceRole": True})
     rig.ask("PATCH", "/v2/groups/nobody", 404, json={})
     rig.ask("PATCH", "/v2/groups/g/h", 422, json={})
     rig.ask("PATCH", "/v2/groups/g", 422, json={"enforceRole": "yes"})
 
 
-def test_a_check_without_effect_and_an_image_without_a_name_are_refused(rig: Marathon) -> None:
-    body = rig.create("/a", 422, check={"tcp": {"portIndex": 0}})
-    assert (body["details"][0]["path"], "healthChecks" in str(body)) == ("/check", True)
+def test_result_of_a_check_is_shown_in_tasks(rig: Marathon) -> None:
+    for id, check, said, want in (
+        ("/tcp", {"tcp": {"portIndex": 0}}, Checked(True), {"tcp": {"succeeded": True}}),
+        ("/http", {"http": {"path": "/up"}}, Checked(False, 503), {"http": {"statusCode": 503}}),
+        ("/sh", {"exec": {"command": {"shell": "true"}}}, Checked(True, 0), {"command": {"exitCode": 0}}),
+        ("/late", {"exec": {"command": {"argv": ["a"]}}}, Checked(False), {"command": {}}),
+    ):
+        rig.create(id, check=check)
+        (task,) = rig.tasks(id, 1)
+        assert "checkResult" not in task
+        (data,) = [
+            json.loads(base64.b64decode(info["data"]))
+            for name, call in list(rig.driver.calls) if name == "accept"
+            for info in call[1] if info["task_id"]["value"] == task["id"]
+        ]  # fmt: skip
+        (made,) = json.loads(data["check"])
+        assert (made["max_consecutive_failures"], made["port"]) == (
+            0, None if "exec" in check else task["ports"][0]
+        )  # fmt: skip
+        rig.status(task["id"], "TASK_RUNNING", data=encode_checked(said))
+        shown = wait_until("its result", lambda id=id: rig.shown(id)["tasks"][0].get("checkResult"))  # type: ignore[misc]
+        assert shown == want
+        assert rig.shown(id)["tasks"][0]["healthCheckResults"] == []
+
+
+def test_an_image_without_a_name_is_refused(rig: Marathon) -> None:
     body = rig.create("/a", 422, container={"type": "DOCKER", "docker": {"image": "/x:latest"}})
     assert (body["details"][0]["path"], "begins with '/'" in str(body)) == ("/container/docker/image", True)
+
+
+def test_an_update_right_after_the_creation_of_an_app_without_instances_is_accepted(rig: Marathon) -> None:
+    rig.create("/a", instances=0)
+    rig.ask("PUT", "/v2/apps/a", json={"mem": 17})
+    rig.ask("PATCH", "/v2/apps/a", json={"instances": 1})
+    rig.ask("PUT", "/v2/apps/a", 409, json={"mem": 18})
+    rig.tasks("/a", 1)
+    rig.ask("PUT", "/v2/apps/a", json={"instances": 1, "mem": 17})
+    assert rig.shown("/a")["mem"] == 17
+
+
+def fails(rig: Marathon, id: str) -> None:
+    """Let the only task of an app fail."""
+    (task,) = rig.tasks(id, 1)
+    rig.settled()
+    rig.status(task["id"], "TASK_FAILED")
+    wait_until("its failure", lambda: "lastTaskFailure" in rig.shown(id))
+
+
+def test_versions_and_the_last_failure_end_with_the_app(rig: Marathon) -> None:
+    rig.create("/a")
+    fails(rig, "/a")
+    rig.ask("PATCH", "/v2/apps/a?force=true", json={"env": {"A": "1"}})
+    first = rig.ask("GET", "/v2/apps/a/versions")["versions"]
+    assert len(first) == 2
+    rig.ask("DELETE", "/v2/apps/a")
+    rig.settled()
+    made = rig.create("/a", instances=0)["version"]
+    assert rig.ask("GET", "/v2/apps/a/versions")["versions"] == [made]
+    rig.ask("GET", f"/v2/apps/a/versions/{first[0]}", 404)
+    rig.ask("PUT", "/v2/apps/a", 404, json={"version": first[0]})
+    assert "lastTaskFailure" not in rig.shown("/a")
+
+
+def test_versions_go_on_when_the_deletion_of_an_app_is_undone(rig: Marathon) -> None:
+    rig.create("/a")
+    fails(rig, "/a")
+    before = rig.ask("GET", "/v2/apps/a/versions")["versions"]
+    gone = rig.ask("DELETE", "/v2/apps/a")["deploymentId"]
+    rig.ask("DELETE", f"/v2/deployments/{gone}")
+    rig.ask("PATCH", "/v2/apps/a?force=true", json={"instances": 2})
+    assert rig.ask("GET", "/v2/apps/a/versions")["versions"][1:] == before
+    assert "lastTaskFailure" in rig.shown("/a")
+
+
+def test_versions_of_a_deleted_app_stay_hidden_when_its_trees_are_forgotten(rig: Marathon) -> None:
+    rig.create("/a", instances=0)
+    rig.settled()
+    rig.ask("DELETE", "/v2/apps/a")
+    rig.settled()
+    made = rig.create("/a", instances=0)["version"]
+    rig.create("/b", instances=0)
+    for i in range(30):  # more than versions of the tree are remembered
+        rig.ask("PATCH", "/v2/apps/b", json={"env": {"A": str(i)}})
+    assert rig.ask("GET", "/v2/apps/a/versions")["versions"] == [made]
+
+
+def test_info_names_the_features_that_clients_ask_for(rig: Marathon) -> None:
+    assert rig.ask("GET", "/v2/info")["marathon_config"]["features"] == ["gpu_resources"]
+
+
+def test_all_problems_of_a_definition_are_in_one_answer(rig: Marathon) -> None:
+    parameters = [("init", "true"), ("cap-add", "ALL"), ("device", "/dev/nvidia0"), ("ulimit", "x")]
+    sent: dict[str, Any] = {
+        "mem": -1,
+        "tty": True,
+        "user": "root",
+        "cpus": "one",
+        "healthChecks": [{"protocol": "HTTP", "portIndex": 7}],
+        "container": {
+            "type": "DOCKER",
+            "docker": {
+                "image": "Bad Image",
+                "privileged": True,
+                "parameters": [{"key": key, "value": value} for key, value in parameters],
+            },
+            "volumes": [{"containerPath": "/a", "hostPath": "../b", "mode": "RO"}],
+        },
+    }
+    told = {each["path"]: each["errors"] for each in rig.create("/a", 422, **sent)["details"]}
+    place = "/container/docker"
+    assert told.keys() == {
+        "/mem", "/tty", "/user", "/cpus", "/healthChecks(0)", f"{place}/image", f"{place}/privileged",
+        f"{place}/parameters(1)", f"{place}/parameters(2)", f"{place}/parameters(3)", "/container/volumes(0)",
+    }  # fmt: skip
+    assert "set gpus: N" in told[f"{place}/parameters(2)"][0]
+    sent["container"]["docker"] = {"image": "nginx"}
+    sent["container"]["volumes"] = []
+    rights: list[dict[str, Any]] = [
+        {"cpus": 1},
+        {"mem": 16},
+        {"tty": False},
+        {"user": None},
+        {"healthChecks": []},
+    ]
+    for right in rights:
+        left = rig.create("/a", 422, **sent)["details"]
+        sent |= right
+        assert {each["path"].partition("(")[0] for each in left} >= {f"/{next(iter(right))}"}
+    rig.create("/a", **sent)
+
+
+def test_fields_without_effect_are_warnings_for_those_who_ask(rig: Marathon) -> None:
+    sent: dict[str, Any] = {
+        "instances": 0,
+        "role": "slave_public",
+        "acceptedResourceRoles": ["slave_public"],
+        "env": {"NVIDIA_VISIBLE_DEVICES": "all"},
+        "executorResources": {"cpus": 0.1, "mem": 32, "disk": 10},
+    }
+    want = ["/acceptedResourceRoles", "/env/NVIDIA_VISIBLE_DEVICES", "/executorResources", "/role"]
+    path = "/v2/apps/a?dryRun=true"
+    assert sorted(each["path"] for each in rig.ask("PUT", path, json={**CMD, **sent})["warnings"]) == want
+    answer = rig.ask("POST", "/v2/apps?embed=warnings", 201, json={"id": "/a", **CMD, **sent})
+    assert sorted(each["path"] for each in answer["warnings"]) == want
+    assert {each["id"] for each in answer["warnings"]} == {"/a"}
+    rig.settled()
+    assert rig.ask("PUT", "/v2/apps/a?embed=warnings", json={"env": {}})["warnings"][0]["path"] != "/env"
+    assert "warnings" not in rig.create("/b", **sent)
+
+
+def test_app_of_a_container_network_runs_in_that_of_the_host_if_the_operator_says_so(rig: Marathon) -> None:
+    sent: dict[str, Any] = {
+        "container": {
+            "type": "DOCKER",
+            "docker": {
+                "image": "nginx",
+                "network": "USER",
+                "portMappings": [{"containerPort": 31005}, {"containerPort": 0, "hostPort": 0}],
+            },
+        }
+    }
+    assert [each["path"] for each in rig.create("/a", 422, **sent)["details"]] == ["/networks"]
+    named: dict[str, Any] = {**sent, "ipAddress": {"networkName": "dcos"}}
+    (detail,) = rig.create("/a", 422, **named)["details"]
+    assert "--network-as-host dcos" in detail["errors"][0]
+    rig.server.stop()
+    settings = ApiSettings("http://w", "0.1.0", permits=Permits(host_networks=("dcos",)))
+    rig.server = serve(create_app(rig.daemon, settings), "127.0.0.1", 0)
+    rig.url = rig.server.url
+    assert rig.create("/a", **sent)["networks"] == [{"mode": "container", "name": "dcos"}]
+    rig.create("/b", 422, **sent, ipAddress={"networkName": "other"})
+    (task,) = rig.tasks("/a", 1)
+    assert (task["ports"][0], len(task["ports"])) == (31005, 2)
 
 
 def test_marathon_leader_plugins_and_page_are_answered(rig: Marathon) -> None:

@@ -98,7 +98,7 @@ def test_an_apps_life(rig: Marathon, ears: Ears) -> None:
     (id,) = made["deployments"]
     done = ears.wait("deployment_success")
     assert (done["id"], done["plan"]["id"], len(done["plan"]["steps"])) == (id["id"], id["id"], 2)
-    assert set(done["plan"]) == {"id", "version", "steps"}
+    assert set(done["plan"]) == {"id", "version", "steps", "original", "target"}
     assert len(ears.all("deployment_step_success")) == 2
 
     instance = task["id"].removesuffix("._app.1")
@@ -229,7 +229,7 @@ def test_the_scheduler_and_strangers(rig: Marathon, ears: Ears) -> None:
 
 
 def test_filters_and_plans_with_all_of_their_apps(rig: Marathon) -> None:
-    query = "?event_type=deployment_info&event_type=deployment_success&plan-format=full"
+    query = "?event_type=deployment_info&event_type=deployment_success"
     with closing(Ears(rig.url, query)) as some, closing(Ears(rig.url, "?plan-format=light")) as light:
         rig.create("/a", instances=0, labels={"a": "b"})
         rig.settled()

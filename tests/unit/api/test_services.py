@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.model.apps.app import App, PortDefinition
-from mesos_gpu.model.apps.split import Backend, Mode, Server, TrafficSplit
+from mesos_gpu.model.apps.split import Backend, Login, Mode, Server, TrafficSplit
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.policy.apps.backends import Address, Serving, labelled, named, without_clashes
 from mesos_gpu.wire.export import haproxy, traefik
@@ -116,8 +116,9 @@ def test_service_label_of_another_form_is_omitted_and_named(label: str, value: s
 
 
 def test_service_label_without_effect_is_named() -> None:
-    backend = named(TrafficSplit("web", {"/a": 1}), apps(app("/a", {"HAPROXY_0_PATH": "/x"})), tasks())
-    assert backend.problems == ("/a: HAPROXY_0_PATH is of no effect here",)
+    labels = {"HAPROXY_0_BACKEND_WEIGHT": "3"}
+    backend = named(TrafficSplit("web", {"/a": 1}), apps(app("/a", labels)), tasks())
+    assert backend.problems == ("/a: HAPROXY_0_BACKEND_WEIGHT is of no effect here",)
 
 
 # --- apps by their labels
@@ -278,7 +279,9 @@ def test_traffic_split_gives_unproved_addresses_no_share() -> None:
 def test_haproxy_accepts_the_export(tmp_path: Path) -> None:
     file = tmp_path / "haproxy.cfg"
     named_host = Backend("raw", Mode.TCP, 9000, servers=(Server("c.1", "/c", "localhost", 31000, 256),))
-    file.write_text(haproxy.render([WEB, named_host, NOBODY], http_port=8080))
+    login = Login("Our realm", "ann", "$5$salt$qYlHpTfTnNkVD4Ch2S1hNq3fPp5FYwVVxPB9GvJZ7u0")
+    limited = Backend("api", port=9001, hosts=("shop.example",), path="/api", login=login, https_only=True)
+    file.write_text(haproxy.render([WEB, named_host, NOBODY, limited], http_port=8080))
     done = subprocess.run([str(HAPROXY), "-c", "-f", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "ALERT" not in done.stderr

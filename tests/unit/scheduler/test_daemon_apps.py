@@ -9,7 +9,7 @@ import pytest
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api.asking import apps_change, deployment_undo
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.reading.apps import past_versions
+from mesos_gpu.engine.reading.apps import known_versions
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import AppLocked, BadConfiguration, Conflict, NotFound
 from mesos_gpu.model.apps.app import App, Group, SecretRef
@@ -93,6 +93,6 @@ def test_daemon_apps_and_deployments_survive_a_restart(path: Path) -> None:
             lambda view: (view.catalog.root, dict(view.catalog.versions), dict(view.deployments))
         ).result(60)
         assert after == before
-        assert again.read(lambda view: [app for _, app in past_versions(view, "/web")]).result(60) == [WEB]
+        assert again.read(lambda view: [app for _, app in known_versions(view, "/web")]).result(60) == [WEB]
     finally:
         again.stop()

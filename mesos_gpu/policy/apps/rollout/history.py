@@ -1,6 +1,7 @@
 """Groups as they were: which apps, in which versions. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from math import inf
 
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import GroupShape, RootVersion
@@ -62,6 +63,26 @@ def group_versions(
 
     look(before, after)
     return changed_at
+
+
+def made_after(roots: Sequence[RootVersion], app_id: str) -> float:
+    """Return when the tree was last without an app, seconds since the epoch; 0.0 if no tree of `roots` is.
+
+    A deletion that was undone does not count: the versions from before it go on.
+    """
+    oldest = inf
+    for each in reversed(roots):
+        version = _version_in(each.root, app_id)
+        if version is not None:
+            oldest = min(oldest, version)
+        elif each.version < oldest:
+            return each.version
+    return 0.0
+
+
+def _version_in(shape: GroupShape, app_id: str) -> float | None:
+    group = _at(shape, app_id.rpartition("/")[0] or "/")
+    return dict(group.apps).get(app_id) if group else None
 
 
 def apps_of(shape: GroupShape) -> Iterator[tuple[str, float]]:

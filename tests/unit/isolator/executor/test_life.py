@@ -55,6 +55,7 @@ SAID: Final[dict[tuple[State, Kind], tuple[Action, ...]]] = {
     (S.RUNNING, K.RESIZED): (A.SAY_RESIZED,),
     (S.RUNNING, K.NOTICED): (A.SAY_NOTICED,),
     (S.RUNNING, K.LISTENING): (A.SAY_LISTENING,),
+    (S.RUNNING, K.CHECKED): (A.SAY_CHECKED,),
     **{(state, K.CHECKPOINT): (A.SAY_CHECKPOINT,) for state in (S.RUNNING, S.KILLING, S.DYING)},
     (S.UNDOING, K.UNDONE): (A.SAY_END,),
 }

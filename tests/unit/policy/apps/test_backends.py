@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.model.apps.app import App, PortDefinition
-from mesos_gpu.model.apps.split import Backend, Mode, Server, TrafficSplit
+from mesos_gpu.model.apps.split import Backend, Login, Mode, Server, TrafficSplit
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.policy.apps.backends import Address, Serving, labelled, named, without_clashes
+from mesos_gpu.wire.export import haproxy, traefik
 
 GROUP = {"HAPROXY_GROUP": "x"}
 
@@ -27,7 +28,7 @@ def app(id: str, labels: Mapping[str, str], *service_ports: int, **fields: objec
 
 
 def test_first_wish_of_any_app_completes_a_split() -> None:
-    first = app("/a", {"HAPROXY_0_BALANCE": "source", "HAPROXY_0_PATH": "/x"})
+    first = app("/a", {"HAPROXY_0_BALANCE": "source", "HAPROXY_0_BACKEND_WEIGHT": "3"})
     second = app("/b", {"HAPROXY_0_PORT": "8000", "HAPROXY_0_VHOST": "b.example", "HAPROXY_0_MODE": "tcp",
                         "HAPROXY_0_BALANCE": "first", "HAPROXY_0_STICKY": "TRUE"})  # fmt: skip
     third = app("/c", {"HAPROXY_0_PORT": "9000", "HAPROXY_0_VHOST": "c.example", "HAPROXY_0_STICKY": "false"})
@@ -39,7 +40,7 @@ def test_first_wish_of_any_app_completes_a_split() -> None:
         servers=(Server("a.1", "/a", "h1", 1000, 256), Server("b.2", "/b", "h1", 1001, 256)),
         shares={"/a": 1, "/b": 1},
         problems=(
-            "/a: HAPROXY_0_PATH is of no effect here",
+            "/a: HAPROXY_0_BACKEND_WEIGHT is of no effect here",
             "b.1: nothing that listens at its port is proved to be the task, and it is left out",
         ),
     )  # fmt: skip
@@ -53,9 +54,9 @@ def test_first_wish_of_any_app_completes_a_split() -> None:
     [
         ({"OTHER": "x"}, []),
         ({"HAPROXY_0_PORT": "1", "HAPROXY_9_MODE": "tcp"}, []),
-        ({"HAPROXY_DEPLOYMENT_GROUP": "", "HAPROXY_DEPLOYMENT_ALT_PORT": "1", "HAPROXY_0_DEPLOYMENT_X": "1"},
-         ["HAPROXY_0_DEPLOYMENT_X"]),
-        ({"HAPROXY_APP_ID": "x", "HAPROXY_0_APP_ID": "x"}, ["HAPROXY_0_APP_ID"]),
+        ({"HAPROXY_DEPLOYMENT_GROUP": "", "HAPROXY_DEPLOYMENT_ALT_PORT": "1", "HAPROXY_9_AUTH": "x"}, []),
+        ({"HAPROXY_APP_ID": "x", "HAPROXY_0_USE_HSTS": "true"}, ["HAPROXY_0_USE_HSTS"]),
+        ({"HAPROXY_AUTH": "x"}, ["HAPROXY_AUTH"]),
         ({"HAPROXY_HTTP_FRONTEND_HEAD": "x", "HAPROXY_1_GROUP": "x"}, ["HAPROXY_HTTP_FRONTEND_HEAD"]),
     ],
 )  # fmt: skip
@@ -218,3 +219,116 @@ def test_new_one_of_a_group_is_by_its_start_and_then_its_name() -> None:
 )
 def test_clash_of_services_is_said_to_the_later_one(backends: list[Backend], wanted: list[Backend]) -> None:
     assert without_clashes(backends, 80) == wanted
+
+
+# --- who may use a service
+
+HASH = "$5$salt$qYlHpTfTnNkVD4Ch2S1hNq3fPp5FYwVVxPB9GvJZ7u0"
+LOGIN = Login("Our realm", "ann", HASH)
+
+
+def limited(*labels: dict[str, str], mode: Mode | None = None) -> Backend:
+    """A service of apps with these labels of their first port, each with a task."""
+    apps = {
+        f"/{n}": app(f"/{n}", {f"HAPROXY_0_{name}": value for name, value in each.items()})
+        for n, each in enumerate(labels)
+    }
+    serve = serving(**{str(n): [task(f"{n}.1", 1000 + n)] for n in range(len(labels))})
+    return named(TrafficSplit("web", dict.fromkeys(apps, 1), mode=mode), apps, serve)
+
+
+def test_limits_of_a_service_are_those_of_its_labels() -> None:
+    made = limited({"PATH": "/api", "REDIRECT_TO_HTTPS": "true", "AUTH": f"Our realm:ann:{HASH}"})
+    assert (made.path, made.https_only, made.login, made.left_out) == ("/api", True, LOGIN, "")
+    assert made.problems == ()
+    open_to_all = limited({"PATH": "/", "REDIRECT_TO_HTTPS": "false", "ENABLED": "true", "AUTH": ""})
+    assert open_to_all == replace(limited({}), name="web")
+    one_of_two = limited({}, {"AUTH": f"Our realm:ann:{HASH}"})
+    assert (one_of_two.login, one_of_two.left_out) == (LOGIN, ""), "the tasks of both are behind it"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"BACKEND_NETWORK_ALLOWED_ACL": "10.0.0.0/8"},
+        {"TCP_BACKEND_ACL_ALLOW_DENY": "x"},
+        {"BACKEND_HEAD": "backend x"},
+        {"SSL_CERT": "/etc/a.pem"},
+        {"BIND_ADDR": "127.0.0.1"},
+        {"AUTH": "ann:secret"},
+        {"AUTH": "r:ann:plain"},
+        {"AUTH": f"r:ann:{HASH}\n  acl x"},
+        {"PATH": "api"},
+        {"PATH": "/a } or TRUE"},
+        {"ENABLED": "no"},
+        {"REDIRECT_TO_HTTPS": "1"},
+        {"ENABLED": "false"},
+        {"MODE": "tcp", "AUTH": f"r:ann:{HASH}"},
+        {"MODE": "tcp", "PATH": "/api"},
+        {"MODE": "tcp", "REDIRECT_TO_HTTPS": "true"},
+    ],
+)
+def test_service_with_a_limit_that_cannot_be_kept_is_in_no_export(labels: dict[str, str]) -> None:
+    made = limited(labels)
+    assert made.left_out
+    assert "HAPROXY_" in made.left_out
+    text = haproxy.render([made], http_port=80)
+    assert text.startswith(f"# web is left out: {made.left_out}".splitlines()[0][:40])
+    assert not [line for line in text.splitlines() if line.startswith(("frontend", "backend"))]
+    assert traefik.render([made]) == {}
+
+
+def test_service_of_apps_with_different_limits_is_in_no_export() -> None:
+    assert "several paths" in limited({"PATH": "/a"}, {"PATH": "/b"}).left_out
+    other = {"AUTH": f"Our realm:bob:{HASH}"}
+    assert "several values" in limited({"AUTH": f"Our realm:ann:{HASH}"}, other).left_out
+    assert "mode http" in limited({"PATH": "/a"}, mode=Mode.TCP).left_out
+
+
+def test_app_that_is_not_enabled_gives_its_share_to_the_others() -> None:
+    made = limited({"ENABLED": "false"}, {})
+    assert ([each.app_id for each in made.servers], made.left_out) == (["/1"], "")
+    assert made.problems == ("/0: its HAPROXY_0_ENABLED is false, so its tasks do not serve",)
+
+
+def test_limits_of_one_app_of_a_deployment_group_hold_for_all() -> None:
+    new, old = colour("/new", "2", 1), colour("/old", "1", 1)
+    new = replace(new, labels={**new.labels, "HAPROXY_0_AUTH": f"Our realm:ann:{HASH}"})
+    (made,) = labelled([old, new], serving(new=[task("n", 1)], old=[task("o", 2)]), ["x"])
+    assert (made.login, made.mode, made.left_out) == (LOGIN, Mode.HTTP, "")
+    off = replace(new, labels={**new.labels, "HAPROXY_0_ENABLED": "false"})
+    (made,) = labelled([old, off], serving(new=[task("n", 1)], old=[task("o", 2)]), ["x"])
+    assert [each.app_id for each in made.servers] == []
+
+
+def test_services_may_share_a_host_if_their_paths_differ() -> None:
+    made = without_clashes(
+        [
+            Backend("a", hosts=("h",), path="/a"),
+            Backend("b", hosts=("h",)),
+            Backend("c", hosts=("h",), path="/a"),
+            Backend("d", port=1, hosts=("i",), left_out="why"),
+            Backend("e", port=1, hosts=("i",)),
+        ],
+        80,
+    )
+    assert [each.hosts for each in made] == [("h",), ("h",), (), ("i",), ("i",)]
+    assert made[2].problems == ("h/a is that of a already, and left out",)
+    rules = [line for line in haproxy.render(made, http_port=80).splitlines() if "use_backend" in line]
+    assert [rule.split()[1] for rule in rules] == ["a", "b", "e"], "the longest path first"
+
+
+def test_traefik_limits_who_uses_a_service_or_does_not_get_it() -> None:
+    bcrypt = Login("r", "ann", "$2y$05$abcdefghijklmnopqrstuv")
+    made = Backend("web", hosts=("h", "i"), path="/api", https_only=True, login=bcrypt)
+    http = traefik.render([made])["http"]
+    assert http["routers"]["web"] == {
+        "rule": "(Host(`h`) || Host(`i`)) && PathPrefix(`/api`)",
+        "service": "web",
+        "middlewares": ["web__https", "web__login"],
+    }
+    assert http["middlewares"]["web__login"]["basicAuth"]["users"] == [f"ann:{bcrypt.password}"]
+    for changed in ({"hosts": ()}, {"login": LOGIN}):
+        lacks = replace(made, **changed)
+        assert traefik.render([lacks]) == {}
+        assert "Traefik" in traefik.why_left_out(lacks)

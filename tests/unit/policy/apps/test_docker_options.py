@@ -1,14 +1,26 @@
 """Options of docker run: what is passed on, and what is refused."""
 
+from typing import Any
+
 import pytest
 
 from mesos_gpu.model.apps.app import DockerParameter
 from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
-from mesos_gpu.policy.apps.docker_options import options_of
+from mesos_gpu.policy.apps.docker_options import Parameters, read_parameters
+
+
+def read(*pairs: tuple[str, str], **how: Any) -> Parameters:
+    return read_parameters([DockerParameter(key, value) for key, value in pairs], **how)
 
 
 def options(*pairs: tuple[str, str]) -> DockerOptions | str:
-    return options_of([DockerParameter(key, value) for key, value in pairs])
+    """The options that are passed on, or why the only parameter that is refused is."""
+    made = read(*pairs)
+    assert made.without_effect == ()
+    if not made.refused:
+        return made.options
+    ((_, why),) = made.refused
+    return why
 
 
 def test_docker_options_passed_on() -> None:
@@ -60,11 +72,68 @@ def test_sizes_are_read_as_docker_reads_them(text: str, size: int) -> None:
     assert options(("shm-size", text)) == DockerOptions(shm_bytes=size)
 
 
-def test_docker_options_not_passed_on_are_refused() -> None:
+def test_docker_options_not_passed_on_are_refused_with_a_remedy() -> None:
     known = "add-host, dns, env, hostname, init, label, log-driver, log-opt, shm-size, stop-timeout, ulimit, workdir"
-    for key in ("volume", "device", "privileged", "cap-add", "net", "pid", "runtime", "gpus", "mount"):
+    assert options(("lxc-conf", "x")) == f"'lxc-conf' is not passed on, only {known}; leave it out"
+    for key, remedy in (
+        ("volume", "list it in container.volumes"),
+        ("volumes-from", "list it in container.volumes"),
+        ("device", "leave it out"),
+        ("privileged", "leave it out"),
+        ("cap-add", "leave it out"),
+        ("pid", "leave it out"),
+        ("net", "set networks"),
+        ("publish", "container.portMappings"),
+        ("user", "set the app's user"),
+        ("entrypoint", "set cmd"),
+    ):
         refusal = options(("label", "a=b"), (key, "x"))
-        assert refusal == f"'{key}' is not passed on, only {known}; leave it out"
+        assert isinstance(refusal, str)
+        assert remedy in refusal, key
+
+
+def test_each_docker_parameter_that_is_refused_is_told_with_its_index() -> None:
+    made = read(("label", "a=b"), ("cap-add", "ALL"), ("shm-size", "x"), ("init", "true"), ("pid", "host"))
+    assert [index for index, _ in made.refused] == [1, 2, 4]
+    assert made.options == DockerOptions(labels={"a": "b"}, init=True)
+
+
+NVIDIA = (
+    ("device", "/dev/nvidia0"),
+    ("device", "/dev/nvidiactl"),
+    ("gpus", "all"),
+    ("runtime", "nvidia"),
+    ("volume", "nvidia_driver_384.90:/usr/local/nvidia:ro"),
+    ("volume-driver", "nvidia-docker"),
+)
+
+
+@pytest.mark.parametrize("pair", NVIDIA)
+def test_nvidia_docker_parameter_is_told_to_set_gpus(pair: tuple[str, str]) -> None:
+    ((index, why),) = read(("init", "true"), pair).refused
+    assert (index, "set gpus: N" in why) == (1, True)
+    made = read(("init", "true"), pair, has_gpus=True)
+    assert (made.refused, [index for index, _ in made.without_effect]) == ((), [1])
+
+
+def test_other_device_and_runtime_are_not_those_of_nvidia_docker() -> None:
+    for pair in (("device", "/dev/fuse"), ("runtime", "runc"), ("volume-driver", "rexray")):
+        ((_, why),) = read(pair, has_gpus=True).refused
+        assert "gpus" not in why
+
+
+def test_docker_parameters_without_effect_are_accepted_and_named() -> None:
+    pairs = (
+        ("name", "web"), ("restart", "always"), ("rm", "true"), ("memory-swap", "1g"), ("cpu-shares", "512"),
+        ("log-driver", "syslog"), ("log-opt", "syslog-address=udp://10.0.0.1:514"), ("net", "host"),
+        ("env", "NVIDIA_VISIBLE_DEVICES=all"),
+    )  # fmt: skip
+    made = read(*pairs, network="host")
+    assert (made.options, made.refused) == (DockerOptions(), ())
+    assert [index for index, _ in made.without_effect] == list(range(len(pairs)))
+    assert "set gpus: N" in made.without_effect[-1][1]
+    assert "mesos-gpu logs" in made.without_effect[5][1]
+    assert read(("net", "host"), network="bridge").refused
 
 
 def test_docker_options_with_impossible_values_are_refused() -> None:
@@ -79,7 +148,7 @@ def test_docker_options_with_impossible_values_are_refused() -> None:
         "env": ["HOME", "=x", "A B=c"],
         "init": ["yes"],
         "stop-timeout": ["-1"],
-        "log-driver": ["syslog", "gelf"],
+        "log-driver": ["syslogd", ""],
         "log-opt": ["tag=x", "max-size=-1"],
     }
     for key, value in ((key, value) for key, some in values.items() for value in some):

@@ -23,6 +23,7 @@ from mesos_gpu.model.apps.app import (
     LinuxInfo,
     Network,
     NetworkMode,
+    PortCheck,
     PortDefinition,
     PortMapping,
     PortProtocol,
@@ -44,7 +45,7 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import CUDA_LABEL
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.policy.apps.task_ids import MOST_OF_APP
-from mesos_gpu.policy.apps.workload import job_of, unsupported
+from mesos_gpu.policy.apps.workload import job_of, unsupported, without_effect
 from mesos_gpu.wire.marathon.app import app_of
 from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.marathon.rules import Allowed
@@ -192,8 +193,8 @@ def test_gpu_options_become_fields_of_the_job() -> None:
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "id": ("id", {"id": "/" + "a" * (MOST_OF_APP + 1)}),
     "nothing to run": ("cmd", {"cmd": ""}),
-    "fetch above the sandbox": ("fetch", {"fetch": (Artifact("http://x/y", dest_path="../y"),)}),
-    "fetch of no file": ("fetch", {"fetch": (Artifact("http://x/"),)}),
+    "fetch above the sandbox": ("fetch.0", {"fetch": (Artifact("http://x/y", dest_path="../y"),)}),
+    "fetch of no file": ("fetch.0", {"fetch": (Artifact("http://x/"),)}),
     "networks": ("networks", {"networks": (Network(NetworkMode.BRIDGE),)}),
     "a bridge by Mesos": ("networks", {"networks": (Network(NetworkMode.BRIDGE),), "container": in_image()}),
     "a check of a port that nothing leads to": ("healthChecks", {**BRIDGED, "health_checks": (INSIDE,)}),
@@ -202,18 +203,21 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "container.volumes",
         {"container": replace(in_image(), volumes=(Volume("/a", "b"),))},
     ),
-    "volumes of relative paths": ("container.volumes", {"container": with_volumes(Volume("/a", "../b"))}),
+    "volumes of relative paths": ("container.volumes.0", {"container": with_volumes(Volume("/a", "../b"))}),
     "volumes in one place": (
-        "container.volumes",
+        "container.volumes.1",
         {"container": with_volumes(Volume("a", "/b"), Volume("a/", "/c"))},
     ),
-    "volumes out of the sandbox": ("container.volumes", {"container": with_volumes(Volume("../a", "/b"))}),
+    "volumes out of the sandbox": ("container.volumes.0", {"container": with_volumes(Volume("../a", "/b"))}),
     "privileged": ("container.docker.privileged", {"container": in_image(privileged=True)}),
     "parameters": (
-        "container.docker.parameters",
-        {"container": in_docker(parameters=(DockerParameter("volume", "a"),))},
+        "container.docker.parameters.1",
+        {
+            "container": in_docker(
+                parameters=(DockerParameter("init", "true"), DockerParameter("volume", "a"))
+            )
+        },
     ),
-    "pull_config": ("container.docker.pullConfig", {"container": in_image(pull_config=SecretRef("key"))}),
     "seccomp": (
         "container.linuxInfo.seccomp",
         {"container": Container(EngineType.MESOS, linux_info=LinuxInfo(seccomp=Seccomp(unconfined=True)))},
@@ -224,16 +228,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "secrets": ("secrets", {"env": {"A": SecretRef("key")}, "secrets": {"key": "/path"}}),
     "resource_limits": ("resourceLimits", {"resource_limits": ResourceLimits(cpus=float("inf"))}),
-    "accepted_resource_roles": (
-        "acceptedResourceRoles",
-        {"role": "gpu", "accepted_resource_roles": ("gpu",)},
-    ),
-    "accepted_resource_roles without its own": (
-        "acceptedResourceRoles",
-        {"role": "gpu", "accepted_resource_roles": ("*",)},
-    ),
     "tty": ("tty", {"tty": True}),
-    "check": ("check", {"check": Check()}),
+    "a check of a port that is not mapped": ("check", {**BRIDGED, "check": Check(tcp=PortCheck(port=8080))}),
     "CUDA": (f"labels.{CUDA_LABEL}", {"gpus": 1, "labels": {CUDA_LABEL: "99.9"}}),
     "user": ("user", {"user": "root"}),
 }
@@ -312,6 +308,24 @@ def test_control_access_is_for_apps_on_the_list(how: dict[str, Any]) -> None:
     assert unsupported(replace(app, user="bob"), gpu_options(app), permits=allowed)
 
 
+def test_app_of_a_network_that_the_operator_names_is_in_the_network_of_the_host() -> None:
+    allowed = Permits(host_networks=("dcos", "mesos-bridge"))
+    mappings = (PortMapping(8080, None, name="web"), PortMapping(0, 0), PortMapping(80, 9000, name="old"))
+    for network, container in (
+        (Network(NetworkMode.CONTAINER, "dcos"), in_docker()),
+        (Network(NetworkMode.CONTAINER, "dcos"), Container(EngineType.MESOS)),
+        (Network(NetworkMode.BRIDGE), in_image()),
+    ):
+        app = replace(PLAIN, container=replace(container, port_mappings=mappings), networks=(network,))
+        made = job(app, permits=allowed)
+        assert ([each.host_port for each in made.ports], made.bridge) == ([8080, 0, 9000], False)
+        assert [each.field for each in without_effect(app, NO_GPU)] == ["networks"]
+        other = replace(app, networks=(Network(NetworkMode.CONTAINER, "other"),))
+        (problem,) = unsupported(other, NO_GPU, permits=allowed)
+        assert (problem.field, "--network-as-host other" in problem.why) == ("networks", True)
+    assert job(replace(PLAIN, **BRIDGED), permits=allowed).bridge is True
+
+
 def test_app_refusal_gives_all_reasons_and_an_operator_may_allow_root() -> None:
     app = replace(PLAIN, env={"A": SecretRef("s")}, secrets={"s": "x"}, tty=True, user="root")
     said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
@@ -335,6 +349,7 @@ ELSEWHERE = {
     "max_launch_delay_s": "controller",
     "dependencies": "controller",
     "readiness_checks": "controller",
+    "check": "launch",
     "port_definitions": "launch",
     "require_ports": "launch",
     "port_mappings": "launch",
@@ -343,14 +358,48 @@ ELSEWHERE = {
     "owner": "who may do what",
     "gpu_milli": "what `gpus` asks for of one",
     "executor": "mesos_gpu has one",
-    "executor_resources": "mesos_gpu has one",
 }
+
+WITHOUT_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
+    "accepted_resource_roles": (
+        "acceptedResourceRoles",
+        {"role": "gpu", "accepted_resource_roles": ("gpu",)},
+    ),
+    "accepted_resource_roles of others": (
+        "acceptedResourceRoles",
+        {"accepted_resource_roles": ("slave_public",)},
+    ),
+    "executor_resources": ("executorResources", {"executor_resources": ExecutorResources()}),
+    "pull_config": ("container.docker.pullConfig", {"container": in_image(pull_config=SecretRef("key"))}),
+    "role": ("role", {"role": "gpu"}),
+    "a variable of GPUs": ("env.NVIDIA_VISIBLE_DEVICES", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}),
+    "another variable of GPUs": (
+        "env.CUDA_VISIBLE_DEVICES",
+        {"gpus": 1, "env": {"CUDA_VISIBLE_DEVICES": "0"}},
+    ),
+    "parameters of Docker": (
+        "container.docker.parameters.1",
+        {"container": in_docker(parameters=(DockerParameter("init", "true"), DockerParameter("name", "a")))},
+    ),
+    "fetch by Hadoop": ("fetch.1", {"fetch": (Artifact("http://x/y"), Artifact("hdfs://n:8020/a/b.tgz"))}),
+}
+
+
+def test_app_field_without_effect_is_accepted_and_named() -> None:
+    for name, (field, asked) in WITHOUT_EFFECT.items():
+        app = replace(PLAIN, **asked)
+        found = {each.field: each.why for each in without_effect(app, NO_GPU)}
+        assert field in found, name
+        assert found.keys() - {field} <= {"role"}, name
+        assert isinstance(job_of(app, NO_GPU, version=VERSION, permits=NOTHING), JobSpec), name
+        assert "set gpus: N" in found[field] if "NVIDIA" in field else found[field], name
+    assert without_effect(PLAIN, NO_GPU) == ()
 
 
 def test_app_fields_are_all_accounted_for() -> None:
     names = {field.name for kind in (App, Container, DockerImage, LinuxInfo) for field in fields(kind)}
     inner = {"type": "container.type", "image": "container", "docker": "container", "linux_info": "seccomp"}
-    known = HONOURED.keys() | REFUSED.keys() | ELSEWHERE.keys()
+    known = HONOURED.keys() | REFUSED.keys() | ELSEWHERE.keys() | WITHOUT_EFFECT.keys()
     assert {name for name in names if inner.get(name, name) not in known} == set()
 
 

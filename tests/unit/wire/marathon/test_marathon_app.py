@@ -193,10 +193,6 @@ INVALID = {
         "/readinessChecks",
     ),
     "a check of two kinds": ({"check": {"tcp": {}, "http": {}}}, "/check"),
-    "half a strategy": (
-        {"upgradeStrategy": {"minimumHealthCapacity": 1}},
-        "/upgradeStrategy/maximumOverCapacity",
-    ),
     "inactive after it is gone": (
         {"unreachableStrategy": {"inactiveAfterSeconds": 2, "expungeAfterSeconds": 1}},
         "/unreachableStrategy/inactiveAfterSeconds",
@@ -210,8 +206,8 @@ INVALID = {
         },
         "/",
     ),
-    "a role of others": ({"role": "prod"}, "/role"),
-    "offers of others": ({"acceptedResourceRoles": ["prod"]}, "/acceptedResourceRoles"),
+    "no name of a role": ({"role": "a/b"}, "/role"),
+    "offers of no role": ({"acceptedResourceRoles": ["*", "-a"]}, "/acceptedResourceRoles(1)"),
     "no offers": ({"acceptedResourceRoles": []}, "/acceptedResourceRoles"),
     "a limit below the share": ({"resourceLimits": {"mem": 64}}, "/resourceLimits/mem"),
     "an executor": ({"executor": "/bin/mine"}, "/executor"),
@@ -273,6 +269,73 @@ INVALID = {
 @pytest.mark.parametrize(("sent", "path"), INVALID.values(), ids=INVALID)
 def test_marathon_app_field_that_is_invalid_is_named(sent: dict[str, Any], path: str) -> None:
     assert list(faults(**sent)) == [path]
+
+
+def test_marathon_app_with_a_wrong_type_tells_what_else_is_wrong() -> None:
+    sent = {
+        "cpus": "x",
+        "mem": -1,
+        "constraints": [["rack", "NEAR"]],
+        "portDefinitions": [{"port": 80}, {"port": 80}],
+        "container": {
+            "type": "MESOS",
+            "docker": {"image": "i", "credential": {"a": "b"}, "parameters": [{"key": "a", "value": 1}]},
+        },
+    }
+    assert faults(**sent) == {
+        "/cpus": ["error.expected.jsnumber"],
+        "/mem": ["is less than 0"],
+        "/constraints(0)": faults(constraints=[["rack", "NEAR"]])["/constraints(0)"],
+        "/portDefinitions": ["Ports must be unique."],
+        "/container/docker/parameters(0)/value": ["error.expected.jsstring"],
+        "/container/docker/credential": ["must be empty with a container of type MESOS"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("sent", "path"),
+    [
+        ({"cmd": 1}, "/cmd"),
+        ({"cmd": None, "container": "nginx"}, "/container"),
+        ({"container": {"docker": {"image": 1}}}, "/container/docker/image"),
+        ({"portDefinitions": {}, "healthChecks": [{"portIndex": 3}]}, "/portDefinitions"),
+        (
+            {"portDefinitions": [{"name": 1}], "readinessChecks": [{"portName": "a"}]},
+            "/portDefinitions(0)/name",
+        ),
+        ({"gpus": "1", "gpu": {"memory_mib": 1}}, "/gpus"),
+        ({"mem": "1g", "resourceLimits": {"mem": 64}}, "/mem"),
+    ],
+)
+def test_marathon_app_problem_that_follows_from_a_wrong_type_is_not_told(
+    sent: dict[str, Any], path: str
+) -> None:
+    assert list(faults(**sent)) == [path]
+
+
+def test_marathon_app_of_older_marathons_is_accepted() -> None:
+    half = app(upgradeStrategy={"minimumHealthCapacity": 0.5})
+    assert half.upgrade_strategy == UpgradeStrategy(0.5, 1.0)
+    both = app(
+        uris=["http://x/a.tgz", "http://x/b"], fetch=[{"uri": "http://x/b"}, {"uri": "http://x/a.tgz"}]
+    )
+    assert [each.uri for each in both.fetch] == ["http://x/b", "http://x/a.tgz"]
+    on_host = app(container={"type": "MESOS", "docker": {"image": "i", "network": "HOST"}})
+    assert on_host.networks == (Network(NetworkMode.HOST),)
+    public = app(role="slave_public", acceptedResourceRoles=["slave_public"])
+    assert (public.role, public.accepted_resource_roles) == ("slave_public", ("slave_public",))
+
+
+def test_marathon_app_problems_of_others_are_told_with_those_of_marathon() -> None:
+    allowed = Allowed(
+        also=lambda each: [("env.A.B", "no"), ("container.volumes.1", "nor this"), ("cmd", each.id)]
+    )
+    assert wrong({"id": "/a", "cmd": "sleep 1", "mem": -1}, allowed) == {
+        "/mem": ["is less than 0"],
+        "/env/A.B": ["no"],
+        "/container/volumes(1)": ["nor this"],
+        "/cmd": ["/a"],
+    }
 
 
 def test_marathon_volume_kinds_not_offered_name_the_alternative() -> None:

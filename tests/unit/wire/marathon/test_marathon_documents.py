@@ -22,7 +22,6 @@ APPS = [each for each in DOCUMENTS if each["kind"] == "app"]
 OTHERS = {each["file"]: each for each in DOCUMENTS if each["kind"] != "app"}
 
 VOLUMES = "volumes(0)/persistent"  # persistent volumes are refused
-ROLES = "acceptedResourceRoles"  # only the framework's own role and *: right where Marathon has that role
 # Valid in Marathon, or so it was derived, and refused here: a piece of the path that is named, with the reason above.
 REFUSED = {
     "docs/1.11__persistent-volumes.md_L193__6a7abb.json": VOLUMES,
@@ -37,16 +36,12 @@ REFUSED = {
     "files/1.11__tests__system__apps__resident-docker-app__00cd51.json": VOLUMES,
     "files/1.5__tests__system__apps__resident-docker-app__044964.json": VOLUMES,
     "files/1.11__tests__system__apps__external-volume-mesos-app__b50193.json": "volumes(0)/external",
-    "docs/1.11__multirole.md_L30__44e7e8.json": "/role",
-    "files/1.5__tests__scale__mom__768295.json": ROLES,
     # Marathon's sources refuse it since 1.5 (AppValidation: credential is empty); its RAML still has the field.
     "docs/1.4__native-docker.md_L320__6ffe3b.json": "/container/docker/credential",
 }
 # Groups and lists have no derived verdict; these are refused.
 REFUSED_OTHERS = {
     "docs/1.11__ip-per-task.md_L48__2dd8aa.json": "/groups(0)",  # an ipAddress, no group
-    "docs/1.4__rest-api.md_L600__7f12dd.json": "upgradeStrategy/maximumOverCapacity",  # needed since 1.5
-    "docs/1.4__rest-api.md_L669__6980cb.json": "upgradeStrategy/maximumOverCapacity",
     "docs/1.11__networking.md_L302__88d419.json": "/id",  # fragments of apps
     "docs/1.11__resource-limits.md_L26__af74cb.json": "/id",
     "files/1.11__rest-api__public__api__v2__examples__apps_patch__e9fb68.json": "/",  # patches: neither cmd nor args
@@ -79,15 +74,6 @@ def test_marathon_documents_of_apps_get_their_verdict(each: dict[str, Any]) -> N
         assert app_of(json.loads(json.dumps(printed)), allowed=allowed) == verdict
 
 
-def test_marathon_documents_of_the_role_of_the_framework_are_valid() -> None:
-    documents = {each["file"]: each["document"] for each in APPS}
-    for file, role in (
-        ("docs/1.11__multirole.md_L30__44e7e8.json", "slave_public"),
-        ("files/1.5__tests__scale__mom__768295.json", "slave_public"),
-    ):
-        assert not isinstance(app_of(documents[file], allowed=Allowed(role=role)), Problems)
-
-
 @pytest.mark.parametrize("file", OTHERS)
 def test_marathon_documents_of_groups_and_lists_get_their_verdict(file: str) -> None:
     document, kind = OTHERS[file]["document"], OTHERS[file]["kind"]
@@ -103,6 +89,6 @@ def test_marathon_documents_of_groups_and_lists_get_their_verdict(file: str) -> 
 def test_marathon_groups_are_printed_as_they_are_read() -> None:
     groups = [group_of(each["document"]) for each in OTHERS.values() if each["kind"] == "group"]
     read = [each for each in groups if not isinstance(each, Problems)]
-    assert len(read) == 12
+    assert len(read) == 14
     for group in read:
         assert group_of(json.loads(json.dumps(group_to_json(group)))) == group  # type: ignore[arg-type]
