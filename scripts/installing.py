@@ -20,7 +20,7 @@ _INSTALLS: Final = re.compile(rb"^Installing collected packages: (.*)$", re.MULT
 
 
 class Progress:
-    """What pip has done by the lines that it has printed, and by what is in the directory."""
+    """Progress of pip by the lines that it has printed, and by the packages in the directory."""
 
     def __init__(self, lock: Path, packages: Path) -> None:
         """Count the packages of a lock.

@@ -1,6 +1,6 @@
-"""Why a task's program cannot be executed on the host: which file is missing or closed to the task's user.
+"""Reasons why a task's program cannot be executed on the host: the file that is missing, or closed to the task's user.
 
-It is looked for after the start has failed, from outside of the task: the words help, and decide nothing.
+The program is looked for after the start has failed, from outside of the task: the words help, and decide nothing.
 """
 
 import errno
@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from isolator.devices.view import PRIVATE
 from isolator.host.sandbox import Sandbox
 
-MOST_NAMES: Final = 12  # of files of the sandbox
-_LONGEST_LINE: Final = 256  # bytes of a first line that the kernel reads (BINPRM_BUF_SIZE)
-_MOST_LINKS: Final = 40  # MAXSYMLINKS of the kernel
+MAX_NAMES: Final = 12  # of files of the sandbox
+_MAX_LINE: Final = 256  # bytes of a first line that the kernel reads (BINPRM_BUF_SIZE)
+_MAX_LINKS: Final = 40  # MAXSYMLINKS of the kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +26,23 @@ class Start:
         sandbox: Directory of the task.
         env: Environment of the task.
         user: uid, gid and supplementary groups of the task.
+        private: Directories of which tasks have their own.
     """
 
     program: str
     sandbox: str
     env: Mapping[str, str]
     user: tuple[int, int, tuple[int, ...]]
+    private: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
         """The PATH of the task."""
         return self.env.get("PATH", os.defpath)
+
+    def private_place(self, path: str) -> str:
+        """Return the private directory that contains a path; "" if none does."""
+        return next((place for place in self.private if path.startswith(f"{place}/")), "")
 
     def candidates(self, program: str) -> Iterator[str]:
         """Yield the paths that are tried for a program, in their order."""
@@ -49,13 +54,13 @@ def why_absent(start: Start) -> str:
     """Return where a program was looked for, and how it gets there; the words follow the kernel's."""
     if closed := next(_private(start), None):
         return (
-            f": {closed} of the host is not the task's, which has a {_private_place(closed)} of its own; send files "
-            "along with --upload [DIR], or name their directory with --volume"
+            f": {closed} of the host is not the task's, which has a {start.private_place(closed)} of its own; send "
+            "files along with --upload [DIR], or name their directory with --volume"
         )
     if "/" not in start.program:
         other = f"{start.program}3"
-        found = any(os.access(path, os.X_OK) for path in start.candidates(other))
-        return f" in PATH, which is {start.path}" + (f"; there is {other}" if found else "")
+        is_there = any(os.access(path, os.X_OK) for path in start.candidates(other))
+        return f" in PATH, which is {start.path}" + (f"; there is {other}" if is_there else "")
     if start.program.startswith("/"):
         there = os.path.lexists(start.program)
         return f": {_interpreter_words(start)}" if there else " on this host; an --image brings its own"
@@ -63,7 +68,7 @@ def why_absent(start: Start) -> str:
         names = place.names()
     if start.program.removeprefix("./") in names:
         return f": {_interpreter_words(start)}"
-    held = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    held = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
     return (
         f"; looked in the sandbox {start.sandbox}, which holds {held}. Files of yours come there by --upload [DIR] or "
         "--fetch URI, and paths of the host by --volume"
@@ -85,12 +90,8 @@ def why_denied(start: Start) -> str:
 def _private(start: Start) -> Iterator[str]:
     """Yield the paths of the program that are there on the host, in a directory that a task has of its own."""
     for path in start.candidates(start.program):
-        if _private_place(path) and not path.startswith(f"{start.sandbox}/") and os.path.lexists(path):
+        if start.private_place(path) and not path.startswith(f"{start.sandbox}/") and os.path.lexists(path):
             yield path
-
-
-def _private_place(path: str) -> str:
-    return next((place for place in PRIVATE if path.startswith(f"{place}/")), "")
 
 
 def _interpreter_words(start: Start) -> str:
@@ -105,7 +106,7 @@ def _interpreter(path: str) -> str:
     except OSError:
         return ""
     try:
-        line = os.read(file, _LONGEST_LINE).partition(b"\n")[0]
+        line = os.read(file, _MAX_LINE).partition(b"\n")[0]
     except OSError:  # a directory
         return ""
     finally:
@@ -147,7 +148,7 @@ def _way(path: str) -> Iterator[str]:
         yield done
         if os.path.islink(done):
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MAX_LINKS:
                 return
             target = os.readlink(done)
             left = [*target.split("/"), *left]

@@ -206,12 +206,13 @@ def _with_volume(order: Order, launch: Launch) -> Order:
 
 def _explained(error: LaunchFailed, program: str, sandbox: str, order: Order) -> NotStarted | MesosGpuError:
     if error.step == "exec":
-        from isolator.host.programs_of_tasks import Start, words_of  # of a failed start alone
+        from isolator.devices.view import PRIVATE  # of a failed start alone
+        from isolator.host.programs_of_tasks import Start, words_of
 
         # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
         status = 127 if error.errno == errno.ENOENT else 126
         user = order.user or (os.geteuid(), os.getegid(), tuple(os.getgroups()))
-        words = words_of(error.errno, Start(program, sandbox, order.env, user))
+        words = words_of(error.errno, Start(program, sandbox, order.env, user, PRIVATE))
         return NotStarted(f"cannot start {program!r}: {error.strerror}{words}", Outcome(exit_status=status))
     if error.step == "mounts":
         return NotStarted(f"a volume cannot be mounted: {error.strerror}")

@@ -46,14 +46,14 @@ def open_terminal(root: int) -> tuple[int, int]:
 
 def _open_master(root: int) -> int | None:
     try:
-        found = open_below_root("dev/ptmx", root, os.O_PATH)
+        ptmx = open_below_root("dev/ptmx", root, os.O_PATH)
     except OSError:
         return None
     try:
-        status = os.fstat(found)
+        status = os.fstat(ptmx)
         if not stat.S_ISCHR(status.st_mode) or status.st_rdev != _PTMX:
             return None
         # The kernel makes the pair in the devpts that the node is of, or that is mounted at pts beside it.
-        return os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        return os.open(f"/proc/self/fd/{ptmx}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     finally:
-        os.close(found)
+        os.close(ptmx)

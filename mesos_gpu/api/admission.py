@@ -92,7 +92,7 @@ def admit(rights: Rights, spec: JobSpec, permits: Permits, *, pooled: bool) -> J
     Args:
         rights: Of who asks.
         spec: What is asked for.
-        permits: What the operator permits.
+        permits: Permits of the operator.
         pooled: Whether a job that names no user gets one of its own on its host.
 
     Raises:
@@ -116,7 +116,7 @@ def of_own_user(permits: Permits, asked: JobSpec, spec: JobSpec) -> list[Problem
     """Return why the Unix user that a job was given may not run jobs; nothing if the job named its user itself.
 
     Args:
-        permits: What the operator permits.
+        permits: Permits of the operator.
         asked: The job as it was asked for.
         spec: The job with the user of its owner.
     """

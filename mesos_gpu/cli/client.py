@@ -9,7 +9,9 @@ from urllib.parse import quote
 
 import requests
 
+from mesos_gpu.cli.reach.answers import PATIENCE_S as PATIENCE_S
 from mesos_gpu.cli.reach.answers import Kind, decoded, read
+from mesos_gpu.cli.reach.answers import ended as ended
 from mesos_gpu.cli.reach.failures import BadAnswer as BadAnswer
 from mesos_gpu.cli.reach.failures import Unreachable as Unreachable
 from mesos_gpu.cli.reach.pages import every_gpu, every_node
@@ -18,8 +20,6 @@ from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.cli.reach.refusals import Refused as Refused
 from mesos_gpu.cli.reach.refusals import not_ours
 from mesos_gpu.cli.reach.why import reason_of, unanswered
-from mesos_gpu.cli.waiting import PATIENCE_S as PATIENCE_S
-from mesos_gpu.cli.waiting import ended as ended
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Job, Jobs, Logs, Node, Status, Task, Tasks, Why

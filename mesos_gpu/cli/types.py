@@ -308,9 +308,9 @@ class Ref(click.ParamType[str]):
         """Describe it.
 
         Args:
-            name: What it is called in --help.
+            name: Name of the value in --help.
             pattern: Regular expression of what can be one, or a function that returns it.
-            form: That form in words.
+            form: Words for what the pattern matches.
             completed: Function that lists those that there are.
         """
         self.name = name

@@ -3,17 +3,16 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mesos_gpu.cli import output
+from mesos_gpu.cli.reach.answers import PATIENCE_S
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.job_state import JobState
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
     from mesos_gpu.cli.client import Client
 
-PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
 INTERRUPTED, KILLED, NO_EXIT_CODE = 130, 143, 125
 UNSURE = "interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted"
 _MOST_ASKED = 20  # jobs that are asked about after they were submitted: one request each
@@ -34,11 +33,6 @@ def outcome(job: "Job") -> str:
     code = "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
     why = f": {job['message']}" if job["message"] else ""
     return f"job {job['id']} {job['state']}{code}{why}"
-
-
-def ended(job: "Job") -> bool:
-    """Whether nothing will change any more."""
-    return JobState(job["state"]).ended
 
 
 def be_patient(client: "Client") -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
-from mesos_gpu.model.past_use import PastUse
+from mesos_gpu.model.usage import PastUse
 
 Kind = tuple[
     str, tuple[str, ...], str | None

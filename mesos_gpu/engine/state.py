@@ -24,9 +24,9 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Card
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.tasks.events import remembered
 from mesos_gpu.policy.tenancy.tree import Tree
 

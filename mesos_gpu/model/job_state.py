@@ -5,7 +5,7 @@ from typing import Final
 
 
 class JobState(Enum):
-    """What a user sees of a job."""
+    """State of a job as a user sees it."""
 
     PENDING = "pending"  # waits for resources, or for its next attempt
     STARTING = "starting"  # launched; its command does not run yet

@@ -21,13 +21,12 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import PastJob
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.hook import KeptHooks, Sent
 from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.model.usage import BudgetUse, Closed, Span, SpanWork
+from mesos_gpu.model.usage import BudgetUse, Closed, PastUse, Span, SpanWork
 
 Key = tuple[Any, ...]
 

@@ -201,3 +201,22 @@ class BudgetUse:
     granted: int = 0
     carried: int = 0
     told_percent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """Use that decays by half-lives; `mesos_gpu.policy.tenancy.usage` computes its amount at a time.
+
+    Attributes:
+        queue: Path of a leaf.
+        user: Name of the user; "*" for all users of the leaf together, also those without a record of their own.
+        value: Amount at `since`, in thousandths of cost times seconds.
+        since: Microseconds since the epoch.
+        rate: Thousandths of cost that are charged since then.
+    """
+
+    queue: str
+    user: str
+    value: int = 0
+    since: int = 0
+    rate: int = 0

@@ -14,7 +14,6 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import Held, PastJob
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
     NOUNS,
@@ -39,7 +38,7 @@ from mesos_gpu.model.saves import (
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.model.usage import DAY_MS, MS, BudgetUse, Closed, Span, SpanEnd, SpanWork
+from mesos_gpu.model.usage import DAY_MS, MS, BudgetUse, Closed, PastUse, Span, SpanEnd, SpanWork
 from mesos_gpu.policy.accounts.sums import Row, rows
 
 

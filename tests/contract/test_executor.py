@@ -189,20 +189,6 @@ def test_a_program_that_is_not_in_the_sandbox(one: Host) -> None:
     assert outcome == Outcome(exit_status=127)
 
 
-def test_a_program_whose_interpreter_is_not_there(one: Host) -> None:
-    (one.sandbox / "train.sh").write_text("#!/no/such/python\n")
-    (one.sandbox / "train.sh").chmod(0o755)
-    one.launch(command=None, argv=("./train.sh",))
-    assert one.end("TASK_FAILED")[0].endswith(
-        "directory: its first line names /no/such/python, which is not there"
-    )
-
-
-def test_a_program_that_no_directory_has(one: Host) -> None:
-    one.launch(command=None, argv=("no-such-program",), env={"PATH": "/usr/bin:/bin"})
-    assert one.end("TASK_FAILED")[0].endswith("No such file or directory in PATH, which is /usr/bin:/bin")
-
-
 def test_task_without_gpus_sees_none(one: Host) -> None:
     one.launch('echo "$NVIDIA_VISIBLE_DEVICES|${CUDA_VISIBLE_DEVICES-unset}|$CUDA_DEVICE_ORDER"')
     one.end("TASK_FINISHED")

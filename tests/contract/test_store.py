@@ -34,7 +34,6 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu_use import Work
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import PastJob
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
@@ -43,7 +42,7 @@ from mesos_gpu.model.tasks.hook import Hook, HookVersion, KeptHooks, Sent
 from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
-from mesos_gpu.model.usage import BudgetUse, CardCount, Closed, Did, Part, Span, SpanEnd, SpanWork
+from mesos_gpu.model.usage import BudgetUse, CardCount, Closed, Did, Part, PastUse, Span, SpanEnd, SpanWork
 from mesos_gpu.ports import Store
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness

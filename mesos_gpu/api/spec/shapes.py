@@ -523,7 +523,7 @@ class Relief(TypedDict):
 
 
 class JobPlan(TypedDict):
-    """What would become of a job that is submitted now; of an array, of its first task."""
+    """Fate of a job that is submitted now; of an array, of its first task."""
 
     verdict: Annotated[str, one_of(*Verdict)]
     hostnames: Annotated[

@@ -506,7 +506,7 @@ def why(view: View, why: Why, sight: Sight) -> shapes.Why:
 
 
 def job_plan(view: View, plan: JobPlan, sight: Sight) -> shapes.JobPlan:
-    """What would become of a job that is submitted now."""
+    """Return the plan of a job as an answer."""
     return {
         "verdict": plan.verdict.value,
         "hostnames": list(plan.hostnames),

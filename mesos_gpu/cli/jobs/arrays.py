@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.interrupt import Terminated
-from mesos_gpu.cli.reach.answers import Kind
+from mesos_gpu.cli.reach.answers import Kind, ended
 from mesos_gpu.cli.reach.refusals import Refused
-from mesos_gpu.cli.waiting import INTERRUPTED, KILLED, be_patient, ended, exit_code_of, outcome
+from mesos_gpu.cli.waiting import INTERRUPTED, KILLED, be_patient, exit_code_of, outcome
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job

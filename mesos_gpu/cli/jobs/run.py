@@ -77,7 +77,7 @@ def run(
         refuse_stdin()
     client = app.client()
     if dry_run:
-        from mesos_gpu.cli.jobs.planned import tell_plans
+        from mesos_gpu.cli.jobs.commands import tell_plans
 
         with by_options():
             code = tell_plans(client, [request], as_json=as_json, of_options=True)

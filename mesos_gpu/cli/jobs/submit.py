@@ -69,7 +69,7 @@ def submit(app: App, file: str, array: str | None, dry_run: bool, as_json: bool)
         read = [_as_array(read, array)]
     client = app.client()
     if dry_run:
-        from mesos_gpu.cli.jobs.planned import tell_plans
+        from mesos_gpu.cli.jobs.commands import tell_plans
 
         unsent = [{key: value for key, value in job.items() if key != WORKDIR} for job in read]
         click.get_current_context().exit(tell_plans(client, unsent, as_json=as_json, of_options=False))

@@ -8,9 +8,15 @@ import json
 import typing
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
+
+from mesos_gpu.model.job_state import JobState
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Job
 
 _T = TypeVar("_T")
+PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
 _SHAPES: Final = "mesos_gpu.api.spec.shapes"
 
 
@@ -43,10 +49,10 @@ class _Record(dict[str, Any]):
 
 
 def read(content: bytes, kind: Kind[_T], fails: Callable[[ValueError], Exception]) -> _T:
-    """Return an answer. A field that it lacks is None, if it may be.
+    """Return an answer; fields that are missing and nullable are None.
 
     Args:
-        content: JSON text.
+        content: Body of the response, JSON.
         kind: Type of the answer.
         fails: Function that makes an exception of what is wrong; raised here, or by a field that is missing.
     """
@@ -70,6 +76,11 @@ def read(content: bytes, kind: Kind[_T], fails: Callable[[ValueError], Exception
         except ValueError as error:
             raise fails(error) from error
     return cast("_T", whole[0])
+
+
+def ended(job: "Job") -> bool:
+    """Whether nothing of a job will change any more."""
+    return JobState(job["state"]).ended
 
 
 def _no(word: str) -> NoReturn:

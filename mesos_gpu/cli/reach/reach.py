@@ -162,7 +162,7 @@ def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, sh
 
 
 def chosen(url: str | None, named: str | None) -> "tuple[str, Context] | None":
-    """The context that is to be used, and its name; None: none is, but an address.
+    """Return the name of the context in use, and the context; None if an address is used.
 
     In this order: --url (none) or --context, MESOS_GPU_URL (none), MESOS_GPU_CONTEXT, the running `up` of the directory
     that --home or MESOS_GPU_HOME names (none), and the current one.

@@ -109,8 +109,8 @@ def give_seats(trial: State, settings: Settings, now: float) -> Shares:
     """Give the seats of guarantees on a copy of the state, as the next match does.
 
     Args:
-        trial: The copy, which is changed.
-        settings: The operator's.
+        trial: Copy of the state, which is changed.
+        settings: Settings of the scheduler.
         now: Seconds since the epoch.
 
     Returns:

@@ -15,9 +15,9 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.quota import owners
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.tenancy.tree import Tree
 
 

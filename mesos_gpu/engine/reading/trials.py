@@ -68,7 +68,7 @@ def _reliefs(trial: View, job: JobSubmitted) -> Iterator[Relief]:
 
 
 def _most(trial: View, job: JobSubmitted, spec: JobSpec, name: str, value: int) -> int:
-    """Return the largest value of a number, below the present one, with which the job could run; 0 if there is none."""
+    """Return the largest value of a number, below the present one, with which the job could run, or 0."""
     able, unable = 0, value
     while unable - able > 1:
         middle = (able + unable) // 2

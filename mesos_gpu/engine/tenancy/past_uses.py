@@ -11,8 +11,8 @@ from typing import Final
 
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tenancy import EVERYBODY, QueueDocument
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.tenancy.fair_tree import start_of
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage

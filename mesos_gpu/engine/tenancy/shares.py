@@ -16,8 +16,8 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.capacity import PoolCapacity, capacities
 from mesos_gpu.engine.tenancy.past_uses import shares_of, start_value, value_of
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT, Fairness, Guarantee, Stop
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.tenancy.drf import NOTHING, Amounts, dominant_shares, kind_of, plus
 from mesos_gpu.policy.tenancy.fair_tree import Account, ranks

@@ -151,7 +151,7 @@ class Why:
 
 
 class Verdict(Enum):
-    """What would become of a job that is submitted now."""
+    """Fate of a job that is submitted now."""
 
     FITS = "fits"  # the next match would launch it
     WAITS = "waits"
@@ -173,7 +173,7 @@ class Relief:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What would become of a job that is submitted now; of an array, of its first task.
+    """Fate of a job that is submitted now; of an array, of its first task.
 
     Attributes:
         verdict: Whether it fits now, waits, or can never run.

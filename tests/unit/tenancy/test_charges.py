@@ -10,14 +10,13 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.engine.tenancy.past_uses import MOST_USERS, SWEEP_S, micro, value_of
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import SavePastUse, SaveTask
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import JobClass, Pool, QueueDocument, QueueSpec
-from mesos_gpu.model.usage import Part
+from mesos_gpu.model.usage import Part, PastUse
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 
 DOCUMENT = QueueDocument(

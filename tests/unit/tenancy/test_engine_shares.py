@@ -8,7 +8,6 @@ from mesos_gpu.engine.tenancy.past_uses import micro
 from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tenancy import (
     Fairness,
     Guarantee,
@@ -19,6 +18,7 @@ from mesos_gpu.model.tenancy import (
     QueueSpec,
     Stop,
 )
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.testing.builders import World, gpu
 
 POOL = "default"

@@ -50,7 +50,7 @@ class Consent:
 
         Args:
             rights: Of the caller.
-            permits: What the operator permits.
+            permits: Permits of the operator.
             pooled: Whether tasks that name no user get one each on their host.
             splits: All services.
             tree: Tree of queues.

@@ -7,9 +7,9 @@ from math import exp, expm1, log
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import ForgetPastUse, SavePastUse, SaveTask
 from mesos_gpu.model.tenancy import EVERYBODY
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.simulate.chaos.account import Account
 from mesos_gpu.simulate.chaos.violation import Violation
 

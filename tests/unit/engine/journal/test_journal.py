@@ -43,10 +43,10 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.role import Role
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Label, Listed
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal

@@ -24,12 +24,12 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job, JobState
-from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Fairness, Guarantee, Hours, Idle, IdlePolicy, QueueDocument, QueueSpec
+from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.testing.builders import World, gpu, spec
 

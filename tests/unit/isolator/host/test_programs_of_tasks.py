@@ -2,11 +2,11 @@
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from isolator.host import programs_of_tasks
 from isolator.host.programs_of_tasks import Start, words_of
 
 OTHER = (64999, 64999, ())  # no owner of the files of these tests
@@ -39,20 +39,21 @@ def test_program_absent_from_path_is_said_with_its_third_version(tmp_path: Path)
 
 
 def test_program_below_a_private_directory_of_the_host_is_said_to_be_out_of_sight(
-    open_place: Path, monkeypatch: pytest.MonkeyPatch
+    open_place: Path,
 ) -> None:
     private = open_place / "private"
     program = made(private / "me/tool")
-    monkeypatch.setattr(programs_of_tasks, "PRIVATE", (str(private),))
     for asked, path in ((str(program), "/nowhere"), ("tool", f"/nowhere:{private}/me")):
-        words = words_of(errno.ENOENT, start(asked, open_place / "sandbox", path))
+        tried = replace(start(asked, open_place / "sandbox", path), private=(str(private),))
+        words = words_of(errno.ENOENT, tried)
         assert words.startswith(
             f": {program} of the host is not the task's, which has a {private} of its own"
         )
         assert "--upload" in words
     sandbox = private / "sandbox"
     made(sandbox / "data")
-    assert "looked in the sandbox" in words_of(errno.ENOENT, start("./train.sh", sandbox))
+    inside = replace(start("./train.sh", sandbox), private=(str(private),))
+    assert "looked in the sandbox" in words_of(errno.ENOENT, inside)
 
 
 def test_interpreter_that_is_absent_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the command line does not import at its start: each Tab of a shell, and each turn of a loop, is one start."""
+"""Imports that a start of the command line does without: each Tab of a shell, and each turn of a loop, is a start."""
 
 import os
 import subprocess
