@@ -291,9 +291,7 @@ class GpuOptions:
     preemptible: bool = False
     control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach
     in_place: bool = False  # an update that finds no GPUs over capacity may stop an instance first
-    progress_deadline_s: int | None = (
-        None  # without progress, then a deployment is overdue; by default never
-    )
+    progress_deadline_s: int | None = None  # without progress, then a deployment is overdue; by default never
     auto_revert: bool = False  # a deployment that is overdue is undone
     notice_s: float | None = None  # from a notice to SIGTERM; None: as its queue gives
     notice_signal: NoticeSignal = NoticeSignal.NONE
