@@ -14,7 +14,7 @@ DEPLOYMENT = {
     "currentStep": 1, "totalSteps": 1,
 }  # fmt: skip
 UPLOAD = {"sha256": "a" * 64, "received_bytes": 1, "complete": True, "jobs": [], "used_at": 0.0}
-UNKNOWN = {
+UNKNOWN: dict[str, Any] = {
     "id": "t.1", "job_id": None, "name": None, "state": "running", "hostname": "n", "agent_id": "S0", "gpu_ids": [],
     "user": None, "app": None, "tasks": 1, "since": 0.0, "launched_at": None, "kill_requested": False,
     "adoptable": False,
