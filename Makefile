@@ -27,7 +27,7 @@ up: setup ## Start the platform on this machine and leave it running
 	@$(BIN)/mesos-gpu up --detach
 
 down: setup ## Stop it
-	@$(BIN)/mesos-gpu down
+	@$(BIN)/mesos-gpu down --yes
 
 test: setup ## The tests that decide whether a change lands; installs what they need
 	@scripts/install_test_tools.sh

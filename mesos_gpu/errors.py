@@ -42,7 +42,9 @@ class AppLocked(Conflict):
     def __init__(self, deployments: tuple[str, ...]) -> None:
         """`deployments`: their ids."""
         super().__init__(
-            "App is locked by one or more deployments", remedy="wait for them, or override with force=true"
+            "App is locked by one or more deployments",
+            remedy="wait for them, undo them with DELETE /v2/deployments/{id} (mesos-gpu deployment stop ID), or "
+            "override with force=true",
         )
         self.deployments = deployments
 

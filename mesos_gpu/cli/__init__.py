@@ -277,6 +277,10 @@ def main(ctx: click.Context) -> None:
     Commands talk to the scheduler of a running `mesos-gpu up`, or to the one that --url,
     MESOS_GPU_URL or a context names. Wherever a job's ID is asked for, the start of it is enough, or the name
     that the job was given.
+
+    A command that ends or deletes something asks first if stdin is a terminal; with --yes it does not. Without a
+    terminal it does as asked, but one that works out itself what changes (a document, filters of kill, roles
+    and reservations of Mesos, hosts of a cluster, a framework) then needs --yes.
     """
     ctx.ensure_object(App)
     if ctx.invoked_subcommand is None:

@@ -175,6 +175,8 @@ home_option: Final = click.option(
     help="Where `up` keeps its cluster and what it notes of it; default: MESOS_GPU_HOME, else the user's own.",
 )
 
+yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")  # see `output.ask`
+
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document, as the REST interface has it."
 )

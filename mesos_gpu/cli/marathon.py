@@ -31,7 +31,8 @@ class Step(TypedDict):
 
 
 class Deployment(TypedDict):
-    """A change under way; `waiting`: by app, why nothing is done."""
+    """A change under way; `waiting`: by app, why nothing is done; `overdue`: apps whose deadline has passed; `undoes`:
+    the deployment that it rolls back."""
 
     id: str
     version: str
@@ -41,6 +42,8 @@ class Deployment(TypedDict):
     currentStep: int
     totalSteps: int
     waiting: dict[str, str]
+    overdue: NotRequired[list[str]]
+    undoes: NotRequired[str | None]
 
 
 class Warned(TypedDict):
@@ -96,11 +99,12 @@ class Marathon:
     client: Client
 
     def apps(self, group: str | None = None, *, label: str | None = None) -> list[Json]:
-        """All apps, those below a group, or those with labels (Marathon's selector)."""
+        """All apps, those below a group, or those with labels (Marathon's selector), and how their instances end."""
+        query = {"embed": "apps.ends"}
         if group is None:
-            apps: list[Json] = self.client.call("GET", "/v2/apps", Json, {"label": label})["apps"]
+            apps: list[Json] = self.client.call("GET", "/v2/apps", Json, {**query, "label": label})["apps"]
         else:
-            apps = self.client.call("GET", f"/v2/apps{group.rstrip('/')}/*", Json)["*"]
+            apps = self.client.call("GET", f"/v2/apps{group.rstrip('/')}/*", Json, query)["*"]
         return apps
 
     def app(self, id: str) -> Json:

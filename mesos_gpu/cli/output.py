@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -44,6 +44,8 @@ _STYLES: Final = {
     "unmonitored": "yellow",
     "unfit": "red",
     "backed-off": "yellow",
+    "preempted": "yellow",
+    "evicted": "yellow",
 }
 
 
@@ -109,6 +111,32 @@ def raw(data: bytes, *, to_stderr: bool) -> None:
     if data:
         status_line.clear()
         click.echo(data, nl=False, err=to_stderr)
+
+
+def ask(question: "str | Callable[[], str]", *, yes: bool, shown: bool = False) -> None:
+    """Ask on a terminal before a command ends or deletes something, and return after a yes.
+
+    Without a terminal, a command does as asked; one that works out itself what changes needs --yes.
+
+    Args:
+        question: The question, or what makes it; "" if nothing would be ended or deleted.
+        yes: Whether --yes is given, so that nothing is asked.
+        shown: Whether the command has worked out what changes, and shown it.
+
+    Raises:
+        click.Abort: The answer is no.
+        click.UsageError: `shown`, without --yes and without a terminal.
+    """
+    terminal = is_terminal(sys.stdin)
+    if yes or not (terminal or shown):
+        return
+    text = question if isinstance(question, str) else question()
+    if not text:
+        return
+    if not terminal:
+        raise click.UsageError(f"{text} stdin is no terminal, so the question cannot be answered: add --yes")
+    status_line.clear()
+    click.confirm(clean(text), abort=True, err=True)
 
 
 def one_place() -> bool:

@@ -4,7 +4,7 @@ as soon as they would have; a token is good for no longer than it was made for. 
 and so do times of the calendar that somebody has chosen himself.
 
 Where it was set ahead, or the scheduler stood still or was down, what is cut off is not given up for the time in
-between: nobody could have said meanwhile that it is back.
+between: nobody could have said meanwhile that it is back. For deadlines of deployments that time does not count either.
 """
 
 from collections.abc import Callable
@@ -77,6 +77,15 @@ def _pass_over(turn: Turn, gap_s: float) -> None:
         since = task.unreachable_since
         if since is not None and since < turn.now and task.state is not TaskState.ABANDONED:
             turn.put_task(replace(task, unreachable_since=min(since + gap_s, turn.now)))
+    _change_progress(turn, lambda at: min(at + gap_s, turn.now))
+
+
+def _change_progress(turn: Turn, how: Callable[[float], float]) -> None:
+    """Change when deployments with a deadline made progress."""
+    for deployment in list(turn.state.apps.deployments.values()):
+        changed = {id: replace(each, at=how(each.at)) for id, each in deployment.progress.items()}
+        if changed != deployment.progress:
+            turn.put(replace(deployment, progress=changed))
 
 
 def latest(state: State) -> float:
@@ -165,6 +174,7 @@ def _save_asked(turn: Turn, moments: _Moments) -> None:
     for idleness in list(state.work.idlenesses.values()):
         if (idleness_now := moments.of(idleness, "since", "known_at")) != idleness:
             turn.put(idleness_now)
+    _change_progress(turn, moments.since)
 
 
 def _task(task: Task, moments: _Moments) -> Any:

@@ -109,7 +109,7 @@ class FakeRest:
         number = len(self.tasks[job_id]) + 1
         task_id, now = f"{job_id}.{number}", time.time()
         task = {
-            "id": task_id, "job_id": job_id, "name": self.jobs[job_id]["name"], "state": "running",
+            "id": task_id, "job_id": job_id, "name": self.jobs[job_id]["name"], "state": "running", "ended_as": None,
             "hostname": "node-1", "agent_id": "S0", "attempt": number, "rank": 0, "ports": [], "ports_problem": "",
             "healthy": None, "notice": None, "preempted_for": None, "gpu_ids": [], "share": None, "covers": None,
             "launched_at": now, "started_at": now,

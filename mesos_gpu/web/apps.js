@@ -1,6 +1,7 @@
 // Services: the list, and one of them with its deployments.
 
 import { get, mayApp, send } from "./api.js";
+import { crash, crashFacts, lastExit, lastLines } from "./crash.js";
 import { ago, badge, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { pageOf, pages, searchBox, sortedBy, sorting } from "./lists.js";
@@ -11,7 +12,7 @@ export const list = {
   title: () => "Apps",
   whole: true,
   async load() {
-    const [{ apps }, deployments] = await Promise.all([get("/v2/apps?embed=apps.counts"), get(DEPLOYMENTS)]);
+    const [{ apps }, deployments] = await Promise.all([get("/v2/apps?embed=apps.counts&embed=apps.ends"), get(DEPLOYMENTS)]);
     return { apps, deployments };
   },
   view({ apps, deployments }, { query, turn }) {
@@ -21,16 +22,16 @@ export const list = {
     const rows = items.map((app) => Object.assign([
       link(to.app(app.id), app.id), badge(whole(app) ? "running" : "pending", `${app.tasksRunning} of ${app.instances}`),
       checked(app) ? badge(app.tasksUnhealthy ? "failed" : "running", `${app.tasksHealthy} of ${app.tasksRunning}`) : "",
-      gpusOf(app) ? `${app.instances}×${gpusOf(app)}` : "", span((Date.now() - Date.parse(app.version)) / 1000),
+      crash(app) ? h("span", { class: "state failed", title: lastExit(crash(app)) }, crash(app).inARow) : "", gpusOf(app) ? `${app.instances}×${gpusOf(app)}` : "", span((Date.now() - Date.parse(app.version)) / 1000),
       h("div", { class: "lines" }, changing(app, deployments).join("; ")), h("div", { class: "lines", title: runs(app) }, runs(app)),
     ], { key: app.id }));
     return [h("h2", { key: "head" }, "Apps"), h("div", { class: "filters", key: "filters" }, searchBox("Search apps", query, turn)),
-      table([["App"], ["Running"], ["Healthy"], ["GPUs", "n"], ["Changed", "n"], ["Deployment", "message"], ["Runs", "message"]], rows, { caption: "Apps", empty: "No apps.", ...sorting(KEYS, query, turn) }),
+      table([["App"], ["Running"], ["Healthy"], ["Restarts", "n"], ["GPUs", "n"], ["Changed", "n"], ["Deployment", "message"], ["Runs", "message"]], rows, { caption: "Apps", empty: "No apps.", ...sorting(KEYS, query, turn) }),
       pages(shown.length, at, turn)];
   },
 };
 
-const KEYS = { App: (app) => app.id, Running: (app) => app.tasksRunning - app.instances, Healthy: (app) => -app.tasksUnhealthy, GPUs: (app) => app.instances * gpusOf(app), Changed: (app) => -Date.parse(app.version) };
+const KEYS = { App: (app) => app.id, Running: (app) => app.tasksRunning - app.instances, Healthy: (app) => -app.tasksUnhealthy, Restarts: (app) => -(crash(app)?.inARow ?? 0), GPUs: (app) => app.instances * gpusOf(app), Changed: (app) => -Date.parse(app.version) };
 
 const runs = (app) => app.container?.docker?.image ?? app.cmd ?? (app.args ?? []).join(" ");
 const checked = (app) => (app.healthChecks ?? []).length > 0;
@@ -51,20 +52,21 @@ export const one = {
   async load({ id }) {
     const path = `/v2/apps/${id.replace(/^\//, "").split("/").map(encodeURIComponent).join("/")}`;
     const [{ app }, { versions }, deployments] = await Promise.all([
-      get(`${path}?embed=app.counts&embed=app.tasks&embed=app.lastTaskFailure`), get(`${path}/versions`), get(DEPLOYMENTS),
+      get(`${path}?embed=app.counts&embed=app.tasks&embed=app.lastTaskFailure&embed=app.ends`), get(`${path}/versions`), get(DEPLOYMENTS),
     ]);
-    return { path, app, versions, deployments: deployments.filter((each) => each.affectedApps.includes(app.id)) };
+    return { path, app, versions, lines: await lastLines(app), deployments: deployments.filter((each) => each.affectedApps.includes(app.id)) };
   },
-  view({ path, app, versions, deployments }) {
+  view({ path, app, versions, lines, deployments }) {
     const may = mayApp("write", app.id), failure = app.lastTaskFailure;
     return [
-      h("div", { class: "head", key: "head" }, h("h2", {}, app.id, " ", badge(whole(app) ? "running" : "pending", `${app.tasksRunning} of ${app.instances} run`)), may ? buttons(path, app) : null),
+      h("div", { class: "head", key: "head" }, h("h2", {}, app.id, " ", badge(whole(app) ? "running" : "pending", `${app.tasksRunning} of ${app.instances} run`), " ", crash(app) ? badge("failed", `ended ${many(crash(app).inARow, "time")} in a row`) : null), may ? buttons(path, app) : null),
       deployments.length ? section("Deployments", deployments.map((each) => progress(each, app, may))) : null,
       section("About", facts([
         ["Runs", runs(app)], ["Instances", `${app.instances} wanted, ${app.tasksStaged ?? 0} starting, ${app.tasksRunning} running${checked(app) ? `, ${app.tasksHealthy} healthy, ${app.tasksUnhealthy} not` : ""}`],
         ["Each asks for", `${many(gpusOf(app), "GPU")}, ${many(app.cpus, "CPU")}, ${mib(app.mem)}`], ["User", app.user], ["Queue", app.gpu?.queue ? link(to.queue(app.gpu.queue), app.gpu.queue) : null],
         ["Changed", `${ago(Date.parse(app.version) / 1000)} ago`],
-        ["Last failure", failure ? `${ago(Date.parse(failure.timestamp) / 1000)} ago on ${failure.host}: ${failure.message}` : null],
+        ...crashFacts(app, lines),
+        ["Last failure", failure && !crash(app) ? `${ago(Date.parse(failure.timestamp) / 1000)} ago on ${failure.host}: ${failure.message}` : null],
       ])),
       instances(app), earlier(path, app, versions, may),
     ];
@@ -84,7 +86,7 @@ function progress(each, app, may) {
   const path = `/v2/deployments/${encodeURIComponent(each.id)}`, waits = each.waiting[app.id];
   return h("div", { class: "deployment", key: each.id },
     h("p", {}, each.totalSteps > 1 ? h("progress", { max: each.totalSteps, value: each.currentStep - 1, "aria-label": `Steps of the deployment` }) : null, ` step ${each.currentStep} of ${each.totalSteps}: `,
-      each.currentActions.map((now) => `${ACTIONS[now.action] ?? now.action} ${now.app}`).join(", "), waits ? `; ${waits}` : ""),
+      each.currentActions.map((now) => `${ACTIONS[now.action] ?? now.action} ${now.app}`).join(", "), each.undoes ? `, which undoes deployment ${each.undoes}` : "", waits ? `; ${waits}` : "", each.overdue?.includes(app.id) ? h("span", {}, " ", badge("failed", "overdue")) : null),
     renewed(app),
     may ? h("p", { class: "buttons" },
       action("Roll back", { title: "Roll this deployment back?", text: "Another deployment returns to what was before it.", act: () => send("DELETE", path), done: "It is rolled back." }),
@@ -111,7 +113,9 @@ function instances(app) {
       isEarlier(task, app) ? "an earlier version" : "",
     ], { key: task.id });
   });
-  return section("Instances", table([["Instance", "cut"], ["State"], ["Host"], ["Health"], ["Ports"], ["Runs for", "n"], ["Version"]], rows, { caption: "Instances", empty: "None." }));
+  const ends = crash(app), latest = ends ? link(to.job(ends.last.taskId), ends.last.taskId) : null;
+  const empty = ends ? ["None runs. The latest one, ", latest, `, ended ${lastExit(ends)}`] : app.instances ? "None runs yet." : "None is wanted: scale the app to start some.";
+  return section("Instances", table([["Instance", "cut"], ["State"], ["Host"], ["Health"], ["Ports"], ["Runs for", "n"], ["Version"]], rows, { caption: "Instances", empty }));
 }
 
 function earlier(path, app, versions, may) {

@@ -5,7 +5,7 @@ import { past, use } from "./charts.js";
 import { ago, badge, clock, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { PAGE, pageIn, pages, searchBox, sortedBy, sorting } from "./lists.js";
-import { logs } from "./logs.js";
+import { logs, numbered } from "./logs.js";
 import { shell } from "./shell.js";
 
 const ENDED = new Set(["finished", "failed", "killed"]);
@@ -136,7 +136,7 @@ function about(job) {
     ["Cards", job.gpu_ids.length ? h("span", {}, job.gpu_ids.map((id) => [link(to.card(id), id), " "])) : null],
     ["Uses", usesOf(job.use)], ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
-    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts used", `${job.attempts} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${many(job.infrastructure_failures, "failure")} of the cluster` : ""}`],
+    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempt", `${Math.min(Math.max(job.attempts + (job.ended_at ? 0 : 1), 1), job.max_attempts)} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${job.infrastructure_failures} ended by the cluster` : ""}`],
     ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (${job.notice.warning ? "as things stand, at" : "until"} ${clock(job.notice.until)})` : null],
     ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));
@@ -158,11 +158,11 @@ function whyOf(why) {
 }
 
 function history(tasks) {
-  const rows = [...tasks].reverse().map((task) => Object.assign([
-    task.attempt, task.rank, badge(task.state), link(to.node(task.hostname), task.hostname), task.gpu_ids.length || "", clock(task.launched_at),
+  const rows = numbered(tasks).reverse().map((task) => Object.assign([
+    task.number, task.rank, badge(task.ended_as ?? task.state), link(to.node(task.hostname), task.hostname), task.gpu_ids.length || "", clock(task.launched_at),
     task.started_at ? span((task.ended_at ?? Date.now() / 1000) - task.started_at) : "", h("div", { class: "lines", title: task.message }, task.message),
   ], { key: task.id }));
-  return section("Launches", table([["Attempt", "n"], ["Rank", "n"], ["State"], ["Host"], ["GPUs", "n"], ["Launched"], ["Ran", "n"], ["Message", "message"]], rows, { caption: "Launches", empty: "It has not been launched." }));
+  return section("Launches", table([["Launch", "n"], ["Rank", "n"], ["State"], ["Host"], ["GPUs", "n"], ["Launched"], ["Ran", "n"], ["Message", "message"]], rows, { caption: "Launches", empty: "It has not been launched." }));
 }
 
 /** The last changes that are on record. */

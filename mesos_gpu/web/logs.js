@@ -46,9 +46,18 @@ function choices(view, tasks) {
   const newest = view.ids === undefined || view.task.selectedIndex === 0;
   const chosen = view.task.value;
   view.ids = ids;
-  view.task.replaceChildren(...[...tasks].reverse().map((task) => h("option", { value: task.id }, `attempt ${task.attempt}${task.rank ? `, rank ${task.rank}` : ""} on ${task.hostname}`)));
+  view.task.replaceChildren(...numbered(tasks).reverse().map((task) => h("option", { value: task.id }, `launch ${task.number}${tasks.some((each) => each.rank) ? `, rank ${task.rank}` : ""} on ${task.hostname}`)));
   if (!newest) view.task.value = chosen;
   else if (chosen && view.task.value !== chosen) view.task.dispatchEvent(new Event("change"));
+}
+
+/** Launches, each with its number among those of its rank, from 1. */
+export function numbered(tasks) {
+  const counts = new Map();
+  return tasks.map((task) => {
+    counts.set(task.rank, (counts.get(task.rank) ?? 0) + 1);
+    return { ...task, number: counts.get(task.rank) };
+  });
 }
 
 async function follow(view) {

@@ -1,6 +1,7 @@
 // The first page: trouble, all cards as a map, how full the cluster is, who is next.
 
 import { getIf } from "./api.js";
+import { CRASHING, crashWords, withLines } from "./crash.js";
 import { ago, badge, h, link, section, span, table, to } from "./dom.js";
 import { grouped, waits } from "./line.js";
 
@@ -19,8 +20,8 @@ export async function load({ fresh }) {
   const many = (drawn.cards?.nodes.length ?? 0) > MANY;
   if (fresh || !many || !rest || rounds++ % 3 === 0) rest = others();
   try {
-    const [cards, [queue, failed, deployments, active]] = await Promise.all([getIf("gpu:see", "/v1/cards"), rest]);
-    return { cards, queue, failed, deployments, active };
+    const [cards, [queue, failed, deployments, active, crashed]] = await Promise.all([getIf("gpu:see", "/v1/cards"), rest]);
+    return { cards, queue, failed, deployments, active, crashed };
   } catch (error) {
     rest = null;
     throw error;
@@ -31,12 +32,13 @@ function others() {
   return Promise.all([
     getIf("queue:see", `/v1/queue?limit=${LOOKED_AT}`), getIf("job:see", "/v1/jobs?state=failed&no_instances=true&fold_arrays=true&limit=3"),
     getIf("app:see", "/v2/deployments?embed=waiting"), getIf("job:see", "/v1/jobs?state=active&order=activity&no_instances=true&fold_arrays=true&limit=8"),
+    getIf("app:see", CRASHING).then((found) => withLines(found?.apps ?? [])),
   ]);
 }
 
-export function view({ cards, queue, failed, deployments, active }, _context, status) {
+export function view({ cards, queue, failed, deployments, active, crashed }, _context, status) {
   return [
-    troubles(status, cards, failed, deployments),
+    troubles(status, cards, failed, deployments, crashed),
     cards ? numbers(cards, queue, active) : null,
     cards ? mapOf(cards) : null,
     queue ? next(queue) : null,
@@ -44,7 +46,7 @@ export function view({ cards, queue, failed, deployments, active }, _context, st
   ];
 }
 
-function troubles(status, cards, failed, deployments) {
+function troubles(status, cards, failed, deployments, crashed) {
   const told = [];
   if (!status.connected) told.push(["sick", "Not connected to the Mesos master: nothing is launched.", null]);
   if (status.unsaved) told.push(["sick", `The state cannot be written: ${status.unsaved}`, null]);
@@ -59,16 +61,17 @@ function troubles(status, cards, failed, deployments) {
     });
   }
   for (const each of deployments ?? []) {
-    for (const [app, why] of Object.entries(each.waiting)) told.push(["pending", `Deployment of ${app}: ${why}`, to.app(app)]);
+    for (const [app, why] of Object.entries(each.waiting)) told.push([each.overdue?.includes(app) ? "failed" : "pending", `Deployment of ${app}: ${why}`, to.app(app)]);
   }
+  for (const app of crashed) told.push(["failed", crashWords(app), to.app(app.id), `app ${app.id}`]);
   const recent = (failed?.jobs ?? []).filter((job) => Date.now() / 1000 - job.ended_at < 86400);
   for (const job of recent) told.push(["failed", `Job ${job.name} failed ${ago(job.ended_at)} ago: ${job.message}`, to.job(job.id)]);
   const order = ["sick", "lost", "dirty", "unknown", "suspect", "failed", "pending", "drained"];
   told.sort((a, b) => order.indexOf(a[0]) - order.indexOf(b[0]));
   const more = told.length - MOST_TROUBLE;
   return section("Trouble", told.length ? h("ul", { class: "trouble" },
-    told.slice(0, MOST_TROUBLE).map(([kind, text, where]) => h("li", { class: kind, key: text }, badge(kind), " ", where ? link(where, text) : text)),
-    more > 0 ? h("li", {}, `and ${more} more: see the map`) : null) : h("p", { class: "empty" }, "None."));
+    told.slice(0, MOST_TROUBLE).map(([kind, text, where, key]) => h("li", { class: kind, key: key ?? text }, badge(kind), " ", where ? link(where, text) : text)),
+    more > 0 ? h("li", {}, `and ${more} more: see the map, the jobs and the apps`) : null) : h("p", { class: "empty" }, "None."));
 }
 
 function count(cards) {

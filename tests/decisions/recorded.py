@@ -148,7 +148,9 @@ def answers_of(world: World, chance: random.Random) -> Iterator[str]:
     yield from (f"{name} {text_of(read(view))}" for name, read in _READ.items())
     yield from (f"counts {array.id} {text_of(counts_of(view, array))}" for array in view.arrays.values())
     apps = [app.id for app in view.catalog.root.all_apps()]
-    yield from (f"ends {id} {text_of(ends_of(view, id))} {text_of(past_versions(view, id))}" for id in apps)
+    yield from (
+        f"ends {id} {text_of(ends_of(view, [id]).get(id))} {text_of(past_versions(view, id))}" for id in apps
+    )
     yield f"failures {text_of(last_failures(view, apps))}"
     for document in list(view.queue_versions.values())[-1:]:
         for path in chance.sample(sorted(document.queues), 1):

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import OfferId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
-from mesos_gpu.testing.builders import gpu
+from mesos_gpu.testing.builders import gpu, offer
 from tests.certificates import DAY, Authority
 from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
@@ -107,6 +108,41 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, b
     assert re.search("step 2 of 2: [^<]*; waits for 2 new instances to be placed</p>", page)
     assert "Deployment of /shop/web: waits for 2 new instances" in view.visit("#/"), "trouble comes first"
     assert not problems(view), "no error, and nothing against the page's own policy"
+
+
+def test_the_page_shows_an_app_whose_instances_end_as_trouble(rig: Rig, browser: Browser) -> None:
+    rig.node()
+    app = {"id": "/shop/crash", "cmd": "boom <b>", "cpus": 0.1, "mem": 16, "backoffSeconds": 300}
+    assert rig.call("POST", "/v2/apps", json=app).status_code == 201
+
+    def launched() -> str | None:
+        rig.clock.time += 0.3
+        rig.daemon.put(ev.OffersArrived((offer(f"a1-{rig.clock.time:.1f}", "a1", cpus=4),)))
+        jobs = rig.call("GET", "/v1/jobs?app=/shop/crash").json()["jobs"]
+        return jobs[0]["task_id"] if jobs else None
+
+    wait_until("an instance is launched", launched)
+    task = launched()
+    assert task is not None
+    rig.clock.time = time.time()
+    rig.status(task, "TASK_RUNNING")
+    rig.status(task, "TASK_FAILED")
+    wait_until("it has ended", lambda: rig.call("GET", "/v2/apps?crashing=true").json()["apps"])
+    view = browser.page(rig.url)
+    page = view.when("App /shop/crash: an instance ended by itself, the last ")
+    assert "; the next one starts in " in page
+    assert "stderr: " in page, "what it wrote, or why that cannot be read"
+    page = view.visit("#/apps")
+    row = page[page.index(">/shop/crash</a>") :]
+    assert re.search(r'<span class="state failed" title="[^"]*a1.example: [^"]*">1</span>', row)
+    page = view.visit("#/apps/%2Fshop%2Fcrash")
+    assert "<dt>Restarts</dt><dd>1 in a row</dd>" in page
+    assert "<dt>Next start</dt><dd>in " in page
+    assert re.search("<dt>Last lines of stderr</dt><dd><pre[^>]*>[^<]+</pre>", page)
+    assert "None runs. The latest one, <a" in page
+    assert ">None.<" not in page
+    odd = [each for each in problems(view) if "/logs" not in each]
+    assert not odd, "no error, but for output of an agent that is not there"
 
 
 def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, browser: Browser) -> None:

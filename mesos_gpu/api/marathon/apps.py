@@ -36,7 +36,7 @@ class Apps:
     # --- reading
 
     async def list(self, request: Request, _place: Place) -> Response:
-        """GET /v2/apps."""
+        """GET /v2/apps; ours is `crashing=true`: only apps whose instances end again and again."""
         wanted = _filter(request, AppSight.of(request))
         return await self._infos(request, "apps", lambda root: root, wanted)
 
@@ -56,11 +56,14 @@ class Apps:
     ) -> Response:
         embed = embeds(request, *_PREFIXES) | _OF_ALL
         failures = not embed.isdisjoint((views.LAST_FAILURE, views.FAILURES))
+        crashing = flag(request, "crashing")
+        ends = crashing or views.ENDS in embed
         sight = AppSight.of(request)
 
         def gather(view: View) -> list[views.Facts]:
             chosen = (app for app in within(view.catalog.root).all_apps() if wanted(app))
-            return views.facts_of(view, chosen, sight, failures=failures)
+            facts = views.facts_of(view, chosen, sight, failures=failures, ends=ends)
+            return [each for each in facts if each.ended and each.ended.crashing] if crashing else facts
 
         facts = await self._core.read_copy(gather)
         return await large_answer({key: (views.app_info(each, embed) for each in facts)})

@@ -16,6 +16,7 @@ from mesos_gpu.engine.reading.apps import (
     checked_of,
     ends_of,
     instances_of,
+    is_crashing,
     last_failures,
     readiness_of,
 )
@@ -28,6 +29,7 @@ from mesos_gpu.model.jobs.healthcheck import Answer, Checked, CheckHealth, Readi
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.apps.rollout.deadline import overdue
 from mesos_gpu.policy.apps.task_ids import instance_of_job
 from mesos_gpu.policy.apps.workload import without_effect
 from mesos_gpu.wire.marathon.app import app_to_json
@@ -75,6 +77,15 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """Ends of an app's instances, the task of the latest, and whether more are to be expected."""
+
+    ends: Ends
+    task: Task | None
+    crashing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of one app at one moment."""
 
@@ -83,9 +94,7 @@ class Facts:
     launches: tuple[Launch, ...] = ()
     deployments: tuple[str, ...] = ()  # that change it
     failure: tuple[Job, Task | None] | None = None  # the instance that failed last
-    ends: tuple[Ends, Task | None] | None = (
-        None  # how its instances end by themselves, and the last one's task
-    )
+    ended: Ended | None = None  # if an instance ended by itself, and that was asked for
 
 
 def facts_of(
@@ -98,11 +107,12 @@ def facts_of(
         apps: All that are asked for.
         sight: Of who asks.
         failures: With the last failure of each.
-        ends: How instances end by themselves; of few apps only.
+        ends: With how instances of each end by themselves.
     """
     apps = [app for app in apps if sight.sees(app)]
     read = frozenset(app.id for app in apps if sight.may(APP_READ, app))
     failed = last_failures(view, read) if failures else {}
+    ended = ends_of(view, read) if ends else {}
     busy: dict[str, list[str]] = {}
     for deployment in view.deployments.values():
         for id in deployment.plan.affected:
@@ -114,7 +124,7 @@ def facts_of(
             launches_of(view, app, sight),
             tuple(busy.get(app.id, ())),
             _failure(view, failed.get(app.id)),
-            _ends(view, app.id) if ends and app.id in read else None,
+            _ended(view, app, ended.get(app.id)),
         )
         for app in apps
     ]
@@ -135,11 +145,11 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
     )
 
 
-def _ends(view: View, app_id: str) -> tuple[Ends, Task | None] | None:
-    ends = ends_of(view, app_id)
+def _ended(view: View, app: App, ends: Ends | None) -> Ended | None:
     if ends is None:
         return None
-    return ends, view.tasks.get(ends.last.task_id) if ends.last.task_id else None
+    task = view.tasks.get(ends.last.task_id) if ends.last.task_id else None
+    return Ended(ends, task, is_crashing(view, app, ends))
 
 
 def _failure(view: View, job: Job | None) -> tuple[Job, Task | None] | None:
@@ -173,8 +183,8 @@ def app_info(facts: Facts, embed: frozenset[str]) -> dict[str, Any]:
         body["taskStats"] = _stats_by_version(facts)
     if READINESS in embed:
         body["readinessCheckResults"] = readiness_json(facts.launches)
-    if facts.ends is not None:
-        body["ends"] = _ends_json(facts.app.id, *facts.ends)
+    if ENDS in embed and facts.ended is not None:
+        body["ends"] = _ends_json(facts.app.id, facts.ended)
     if {LAST_FAILURE, FAILURES} & embed and facts.failure is not None:
         body["lastTaskFailure"] = _failure_json(facts.app.id, *facts.failure)
     return body
@@ -323,11 +333,13 @@ def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
     }
 
 
-def _ends_json(app_id: str, ends: Ends, task: Task | None) -> dict[str, Any]:
-    """The last one as a failure is shown, with its job and its exit code."""
-    last = _failure_json(app_id, ends.last, task)
+def _ends_json(app_id: str, ended: Ended) -> dict[str, Any]:
+    """Write the last one as a failure is shown, with its job and its exit code."""
+    ends = ended.ends
+    last = _failure_json(app_id, ends.last, ended.task)
     return {
         "inARow": ends.in_a_row,
+        "crashing": ended.crashing,
         "last": {**last, "jobId": ends.last.id, "exitCode": ends.last.exit_code},
         "nextAt": None if ends.next_at is None else stamp(ends.next_at),
     }
@@ -412,8 +424,8 @@ def current_launches(view: View, deployment: Deployment, sight: AppSight) -> dic
 def deployment_json(
     deployment: Deployment, *, waiting: bool, launches: Mapping[str, Sequence[Launch]] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """A deployment under way; with `waiting`, which is ours, why nothing is done, by app. `launches` are those of
-    `current_launches`.
+    """A deployment under way; with `waiting`, which is ours, why nothing is done, by app, which apps are overdue, and
+    which deployment it undoes. `launches` are those of `current_launches`.
 
     Clients that know every key refuse others: it is there for those who ask.
     """
@@ -432,6 +444,8 @@ def deployment_json(
         "currentStep": deployment.step + 1,
         "totalSteps": len(steps),
     }
-    return body | (
-        {"waiting": {app: why for app, why in deployment.waiting.items() if why}} if waiting else {}
-    )
+    if waiting:
+        body["waiting"] = {app: why for app, why in deployment.waiting.items() if why}
+        body["overdue"] = overdue(deployment.progress)
+        body["undoes"] = deployment.undoes or None
+    return body

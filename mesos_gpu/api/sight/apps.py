@@ -119,7 +119,8 @@ class AppSight:
             restarts=plan.restarts & seen,
         )
         waiting = {id: why for id, why in deployment.waiting.items() if id in seen}
-        return replace(deployment, plan=plan, waiting=waiting)
+        progress = {id: each for id, each in deployment.progress.items() if id in seen}
+        return replace(deployment, plan=plan, waiting=waiting, progress=progress, steady={})
 
     def actions(self, steps: Iterable[Iterable[Action]]) -> tuple[tuple[Action, ...], ...]:
         """The actions of steps on apps that are seen; a step of which none is seen is empty."""

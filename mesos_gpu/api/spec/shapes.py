@@ -182,6 +182,12 @@ class Task(TypedDict):
     job_id: Annotated[str, says(description="null: it is no launch")] | None
     name: str
     state: Annotated[str, one_of(*(state for state in TaskState if state is not TaskState.ABSENT))]
+    ended_as: Annotated[
+        str | None,
+        says(
+            description="preempted or evicted (a drain, a broken GPU): the scheduler ended it, and the job goes on"
+        ),
+    ]
     hostname: str
     agent_id: str
     attempt: int

@@ -29,13 +29,15 @@ from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.share import Share, guarantee
 from mesos_gpu.model.shares.units import PER_PERCENT, number_of
-from mesos_gpu.model.tasks.notice import Notice
+from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
-from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.explain.silence import backed_off
 from mesos_gpu.wire import job_fields
 from mesos_gpu.wire.job_fields import HIDDEN
+
+_FOR_OTHERS = frozenset((NoticeReason.RECLAIM, NoticeReason.PREEMPTION, NoticeReason.CALENDAR))
 
 
 def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes.Job:
@@ -252,6 +254,7 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
         "state": task.state.value,
         "hostname": task.hostname,
         "agent_id": task.agent_id,
+        "ended_as": _ended_as(task),
         "attempt": task.attempt,
         "rank": task.rank,
         "ports": list(task.ports),
@@ -269,6 +272,14 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
         "ended_at": task.ended_at,
         "message": sight.veiled(view, task.message) if owner is None or sight.reads(owner) else HIDDEN,
     }
+
+
+def _ended_as(task: Task) -> str | None:
+    """Return what became of a launch that the scheduler ended, with its job queued again, or None of another one."""
+    if task.state is not TaskState.LOST or not task.evicted:
+        return None
+    for_others = task.notice is not None and task.notice.reason in _FOR_OTHERS
+    return "preempted" if task.preempted_for is not None or for_others else "evicted"
 
 
 def _problem_of_ports(view: View, task: Task, owner: Job | None, sight: Sight) -> str:

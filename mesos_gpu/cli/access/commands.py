@@ -8,7 +8,7 @@ import click
 
 from mesos_gpu.access.rights import BY_NAME
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -16,7 +16,7 @@ from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.versioned import changing
-from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option, yes_option
+from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option
 from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -149,13 +149,15 @@ def list_tokens(app: App, asked: "Asked[Token, Token]") -> None:
 
 @click.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True, type=TOKEN)
+@yes_option
 @json_option
 @api_command
-def revoke(app: App, ids: tuple[str, ...], as_json: bool) -> None:
+def revoke(app: App, ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Let tokens prove nothing any more.
 
     Tokens that were made with one of them end with it.
     """
+    output.ask(f"Revoke {', '.join(ids)}, and the tokens that were made with them?", yes=yes)
     calls = _calls(app)
     revoked = []
     for token_id in ids:

@@ -11,11 +11,13 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import api_command, json_option
 from mesos_gpu.cli.types import DURATION
+from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.marathon import Marathon
+    from mesos_gpu.cli.marathon import Marathon, Preview
 
 _PATIENCE_S: Final = 600.0
+_LOSSES: Final = 5  # that a question names
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,21 @@ class Manner:
     def _line(self, text: str) -> None:
         if not self.as_json:
             output.line(text)
+
+
+def losses_question(preview: "Preview") -> str:
+    """Ask whether a change may delete apps and end instances that it wants no more; "" if it does neither."""
+    losses = []
+    for each in preview["changes"]:
+        before, after = each["before"], each["after"]
+        had = before["instances"] if before else 0
+        if after is None:
+            losses.append(f"delete {each['id']} and its {counted(had, 'instance')}")
+        elif after["instances"] < had:
+            fewer = counted(had - after["instances"], "instance")
+            losses.append(f"end {fewer} of {each['id']}, which then has {after['instances']}")
+    text = "; ".join(losses[:_LOSSES]) + (f"; and {len(losses) - _LOSSES} more" if losses[_LOSSES:] else "")
+    return f"{text[:1].upper()}{text[1:]}?" if text else ""
 
 
 def change_command(function: Callable[..., None]) -> Callable[..., None]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App
-from mesos_gpu.cli.apps.changing import Manner, change_command
+from mesos_gpu.cli.app import App, yes_option
+from mesos_gpu.cli.apps.changing import Manner, change_command, losses_question
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import APP, VERSION
 from mesos_gpu.errors import Conflict, MesosGpuError, NotFound
+from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.apps.appfile import Wanted
@@ -44,6 +45,7 @@ def app_group() -> None:
     """
 
 
+_NAMED = 20  # apps that a question names
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
 
@@ -112,15 +114,22 @@ def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
 @click.option(
     "--replace", is_flag=True, help="Of a FILE: what it does not say gets its default, and is not kept."
 )
+@yes_option
 @change_command
 def update(
-    app: App, manner: Manner, target: str, assignments: tuple[str, ...], unset: tuple[str, ...], replace: bool
+    app: App,
+    manner: Manner,
+    target: str,
+    assignments: tuple[str, ...],
+    unset: tuple[str, ...],
+    replace: bool,
+    yes: bool,
 ) -> None:
     """Change apps after a file, or some fields of one.
 
     FILE is as that of `create`, and names apps that are there; `mesos-gpu diff FILE` says before what it would
     change. Fields that it does not have stay as they are, unless --replace is given. A group gets the apps that the
-    file lists, and no others.
+    file lists, and no others. On a terminal it asks before apps are deleted, or have fewer instances.
 
     With an ID, KEY is a field of Marathon's app; what is inside follows a dot, a number names an item of a list:
 
@@ -133,17 +142,23 @@ def update(
     if assignments or unset:
         if replace:
             raise click.UsageError("--replace goes with a FILE: KEY=VALUE changes nothing else")
-        _update_fields(marathon, manner, APP.convert(target, None, None), assignments, unset)
+        _update_fields(marathon, manner, APP.convert(target, None, None), assignments, unset, yes=yes)
         return
     if target != "-" and not os.path.exists(target):
         raise click.UsageError(
             f"{target[:80]!r} is no file; to change an app of that ID say what, as instances=3"
         )
-    _update_file(marathon, manner, target, replace=replace)
+    _update_file(marathon, manner, target, replace=replace, yes=yes)
 
 
 def _update_fields(
-    marathon: "Marathon", manner: Manner, id: str, assignments: tuple[str, ...], unset: tuple[str, ...]
+    marathon: "Marathon",
+    manner: Manner,
+    id: str,
+    assignments: tuple[str, ...],
+    unset: tuple[str, ...],
+    *,
+    yes: bool,
 ) -> None:
     from mesos_gpu.cli.apps.appfile import definition
     from mesos_gpu.wire.marathon.assign import WrongAssignment, assigned, assignment_of, path_of, without
@@ -160,16 +175,24 @@ def _update_fields(
             patch |= without({**now, **patch}, path)
     except WrongAssignment as err:
         raise click.UsageError(str(err)) from err
+    url = f"/v2/apps{id}"
     if None in patch.values():  # for a patch that is as if it were not said
-        change = marathon.change(
-            "PUT", f"/v2/apps{id}", {**now, **patch}, force=manner.force, partialUpdate=False
-        )
+        whole = {**now, **patch}
+        change = _change(marathon, "PUT", url, whole, manner, yes=yes, partialUpdate=False)
     else:
-        change = marathon.change("PATCH", f"/v2/apps{id}", patch, force=manner.force)
+        change = _change(marathon, "PATCH", url, patch, manner, yes=yes)
     _told(manner, marathon, id, change, change)
 
 
-def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bool) -> None:
+def _change(
+    marathon: "Marathon", verb: str, path: str, body: object, manner: Manner, *, yes: bool, **flags: bool
+) -> Any:
+    """Ask for a change, after a question if it deletes apps or ends instances that it wants no more."""
+    output.ask(lambda: losses_question(marathon.preview(verb, path, body, **flags)), yes=yes)
+    return marathon.change(verb, path, body, force=manner.force, **flags)
+
+
+def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bool, yes: bool) -> None:
     from mesos_gpu.cli.apps.appfile import read_file
 
     wanted = read_file(file)
@@ -183,7 +206,7 @@ def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bo
             preview: Preview = marathon.preview("PUT", path, body, **flags)
             if new := [each["id"] for each in preview["changes"] if each["before"] is None]:
                 raise _missing(new)
-        change = marathon.change("PUT", path, body, force=manner.force, **flags)
+        change = _change(marathon, "PUT", path, body, manner, yes=yes, **flags)
     _told(manner, marathon, wanted.names, change, change)
 
 
@@ -214,11 +237,12 @@ class _Instances(click.ParamType[tuple[str, int]]):
 @click.command(context_settings={"ignore_unknown_options": True})  # -1 is no option
 @click.argument("app_id", metavar="ID", type=APP)
 @click.argument("instances", metavar="N|+N|-N", type=_Instances())
+@yes_option
 @change_command
-def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int]) -> None:
+def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int], yes: bool) -> None:
     """Change how many instances an app has.
 
-    N is the number that there shall be; +N and -N change it by so many.
+    N is the number that there shall be; +N and -N change it by so many. On a terminal it asks before instances end.
 
     \b
       mesos-gpu app scale /shop/web 5
@@ -234,7 +258,7 @@ def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int]) -> 
                 remedy=f"to end all of them: mesos-gpu app scale {app_id} 0",
             )
         count = now + count if sign == "+" else now - count
-    change = marathon.change("PATCH", f"/v2/apps{app_id}", {"instances": count}, force=manner.force)
+    change = _change(marathon, "PATCH", f"/v2/apps{app_id}", {"instances": count}, manner, yes=yes)
     _told(manner, marathon, app_id, change, change)
 
 
@@ -260,8 +284,9 @@ def restart(app: App, manner: Manner, app_ids: tuple[str, ...]) -> None:
     metavar="VERSION",
     help="Which one, as `app versions` lists it; default: the one before.",
 )
+@yes_option
 @change_command
-def rollback(app: App, manner: Manner, app_id: str, version: str | None) -> None:
+def rollback(app: App, manner: Manner, app_id: str, version: str | None, yes: bool) -> None:
     """Bring an earlier version of an app back.
 
     Without --version that is the latest one before this one that differs from what the app is now. What comes of it
@@ -270,7 +295,7 @@ def rollback(app: App, manner: Manner, app_id: str, version: str | None) -> None
     """
     marathon = app.marathon()
     chosen = version or _before(marathon, app_id)
-    change = marathon.change("PUT", f"/v2/apps{app_id}", {"version": chosen}, force=manner.force)
+    change = _change(marathon, "PUT", f"/v2/apps{app_id}", {"version": chosen}, manner, yes=yes)
     if manner.as_json:
         output.document(change)
     else:
@@ -290,11 +315,12 @@ def _before(marathon: "Marathon", id: str) -> str:
 @click.command()
 @click.argument("app_ids", metavar="ID...", nargs=-1, required=True, type=APP)
 @click.option("-r", "--recursive", is_flag=True, help="The IDs are of groups: delete all that is below them.")
+@yes_option
 @change_command
-def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool) -> None:
+def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool, yes: bool) -> None:
     """Delete apps: their tasks end.
 
-    An ID that is refused does not save the others.
+    On a terminal it asks before. An ID that is refused does not save the others.
     """
     marathon = app.marathon()
 
@@ -309,7 +335,15 @@ def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool) 
                 ) from err
             raise
 
+    output.ask(lambda: _deletion(marathon, app_ids, recursive=recursive), yes=yes)
     _each(marathon, manner, app_ids, gone)
+
+
+def _deletion(marathon: "Marathon", ids: tuple[str, ...], *, recursive: bool) -> str:
+    """Ask whether apps may be deleted; of groups, all that is below them is named."""
+    apps = [app["id"] for id in ids for app in marathon.apps(id)] if recursive else list(ids)
+    named = ", ".join(apps[:_NAMED]) + (f" and {len(apps) - _NAMED} more" if len(apps) > _NAMED else "")
+    return f"Delete {counted(len(apps), 'app')}: {named}?" if apps else f"Delete {', '.join(ids)}?"
 
 
 def _each(marathon: "Marathon", manner: Manner, ids: tuple[str, ...], change: Any) -> None:

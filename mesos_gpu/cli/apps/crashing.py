@@ -1,6 +1,10 @@
-"""An app whose instances end again and again: what is said of it."""
+"""Instances of an app that end by themselves: their number, the next start, the latest end, its output.
+
+Every command reads the scheduler's `ends` of an app, and shows it by these functions.
+"""
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mesos_gpu.cli import output
@@ -11,43 +15,106 @@ if TYPE_CHECKING:
 
 _LINES: Final = 5  # of stderr
 _TAIL: Final = 4096  # bytes of it that are read
+_MAX_APPS: Final = 3  # apps below a list, each with a request for its output
+
+
+def crashing(app: "Json") -> "Json | None":
+    """Return `ends` of an app whose instances still end by themselves, or None if they run."""
+    ends: Json | None = app.get("ends")
+    if not ends:
+        return None
+    recovered = app["tasksRunning"] >= app["instances"]  # as of a scheduler that does not say it
+    return ends if ends.get("crashing", not (recovered and ends["inARow"] == 1)) else None
 
 
 def ends_words(app: "Json") -> str:
-    """That its instances end again and again, or that one has no successor yet; "": it is not so."""
-    ends = app.get("ends")
-    recovered = app["tasksRunning"] >= app["instances"]
-    return "" if not ends or (recovered and ends["inARow"] == 1) else words_of(ends)
+    """Return how an app's instances end by themselves, or "" if they run."""
+    ends = crashing(app)
+    return words_of(ends) if ends else ""
 
 
 def words_of(ends: "Json") -> str:
-    """How often instances ended, how the last one did, and when the next one starts."""
-    from mesos_gpu.wire.marathon.moments import moment
-
-    last, in_a_row = ends["last"], ends["inARow"]
-    at = f" on {last['host']}" if last["host"] else ""
-    ago = output.age(moment(last["timestamp"]))
-    code = "" if last["exitCode"] is None else f" (exit code {last['exitCode']})"
-    said = f"{last['message']}{code}"
-    left_s = moment(ends["nextAt"]) - time.time() if ends["nextAt"] else 0.0
+    """Say how often instances ended, how the last one did, and when the next one starts."""
+    at, in_a_row = _on(ends["last"]), ends["inARow"]
+    ago = output.age(ended_at(ends))
+    left_s = next_in_s(ends)
     after = f"; the next one starts in {left_s:.0f} s" if left_s >= 0.5 else ""
     if in_a_row == 1:
-        return f"an instance ended by itself{at} {ago} ago: {said}{after}"
+        return f"an instance ended by itself{at} {ago} ago: {exit_words(ends)}{after}"
     return (
-        f"its instances end again and again, {in_a_row} times in a row, the last{at} {ago} ago: {said}{after}"
+        f"its instances end again and again, {in_a_row} times in a row, the last{at} {ago} ago: "
+        f"{exit_words(ends)}{after}"
     )
 
 
-def last_words(marathon: "Marathon", app: "Json") -> list[str]:
-    """The last lines of stderr of the instance that ended last; none: there are none, or its agent has them no more."""
+def exit_words(ends: "Json") -> str:
+    """Return the reason of the latest end, with its exit code if there is one."""
+    last = ends["last"]
+    code = "" if last["exitCode"] is None else f" (exit code {last['exitCode']})"
+    return f"{last['message']}{code}"
+
+
+def ended_at(ends: "Json") -> float:
+    """Return the time of the latest end, in seconds since the epoch."""
+    from mesos_gpu.wire.marathon.moments import moment
+
+    return moment(ends["last"]["timestamp"])
+
+
+def next_in_s(ends: "Json") -> float:
+    """Return the seconds until the next instance may start; 0 if nothing delays it."""
+    from mesos_gpu.wire.marathon.moments import moment
+
+    return max(0.0, moment(ends["nextAt"]) - time.time()) if ends["nextAt"] else 0.0
+
+
+def facts(app: "Json") -> list[tuple[str, object]]:
+    """Return restarts, the next start and the last exit of an app for a list of pairs; empty without an end."""
     ends = app.get("ends")
     if not ends:
         return []
-    last = ends["last"]
+    now = crashing(app)
+    left_s = next_in_s(ends)
+    return [
+        ("restarts", f"{ends['inARow']} in a row" if now else None),
+        ("next start", f"in {output.span(left_s)}" if now and left_s >= 0.5 else None),
+        ("last exit", f"{output.age(ended_at(ends))} ago{_on(ends['last'])}: {exit_words(ends)}"),
+    ]
+
+
+def show_crashing(marathon: "Marathon", apps: "Sequence[Json]") -> None:
+    """Say on stderr how instances of the first crashing apps end, and what the latest of each wrote to stderr."""
+    crashes = [app for app in apps if crashing(app)]
+    for app in crashes[:_MAX_APPS]:
+        output.note(f"{app['id']}: {ends_words(app)}")
+        show_last_words(marathon, app)
+    if len(crashes) > _MAX_APPS:
+        output.note(
+            f"{len(crashes) - _MAX_APPS} more apps whose instances end; see each with: mesos-gpu why ID"
+        )
+
+
+def show_last_words(marathon: "Marathon", app: "Json") -> None:
+    """Print on stderr what the instance that ended last wrote to its stderr at the end."""
+    for line in last_words(marathon, app):
+        output.note(f"  stderr: {line}")
+
+
+def last_words(marathon: "Marathon", app: "Json") -> list[str]:
+    """Return the last lines of stderr of the instance that ended last; why they cannot be read, if so."""
+    return list(_read(marathon, app["ends"]["last"])) if app.get("ends") else []
+
+
+def _read(marathon: "Marathon", last: "Json") -> Iterator[str]:
     try:
         logs = marathon.client.logs(
             last["jobId"], stream="stderr", offset=-_TAIL, length=_TAIL, task_id=last["taskId"]
         )
     except MesosGpuError as error:
-        return [f"(stderr of {last['taskId']} cannot be read: {error.what})"]
-    return logs["data"].splitlines()[-_LINES:]
+        yield f"(stderr of {last['taskId']} cannot be read: {error.what})"
+        return
+    yield from logs["data"].splitlines()[-_LINES:]
+
+
+def _on(last: "Json") -> str:
+    return f" on {last['host']}" if last["host"] else ""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.apps.changing import Manner, change_command
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
@@ -100,14 +100,15 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
     if as_json:
         output.document(deployment)
         return
-    output.pairs(
-        [
-            ("id", deployment["id"]),
-            ("began", output.stamp(moment(deployment["version"]))),
-            ("apps", " ".join(deployment["affectedApps"])),
-            ("why", reason_of(marathon, deployment)),
-        ]
+    told = (
+        ("id", deployment["id"]),
+        ("began", output.stamp(moment(deployment["version"]))),
+        ("apps", " ".join(deployment["affectedApps"])),
+        ("overdue", " ".join(deployment.get("overdue", ()))),
+        ("undoes", deployment.get("undoes")),
+        ("why", reason_of(marathon, deployment)),
     )
+    output.pairs([(name, value) for name, value in told if value])
     click.echo()
     current = deployment["currentStep"]
     rows = [
@@ -119,15 +120,19 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("deployment_id", metavar="ID", type=DEPLOYMENT)
+@yes_option
 @change_command
-def stop(app: App, manner: Manner, deployment_id: str) -> None:
+def stop(app: App, manner: Manner, deployment_id: str, yes: bool) -> None:
     """Undo a deployment; with --force, leave its apps as they are.
 
     Undoing is another deployment, which brings the apps back to what they were. With --force there is none: apps
     that are half changed are brought to what they shall be now without the steps of the deployment.
     """
     marathon = app.marathon()
-    id = _chosen(marathon, deployment_id)["id"]
+    chosen = _chosen(marathon, deployment_id)
+    id, apps = chosen["id"], ", ".join(chosen["affectedApps"])
+    what = "Leave half done" if manner.force else "Undo"
+    output.ask(f"{what} deployment {id} of {apps}?", yes=yes)
     change = marathon.stop(id, force=manner.force)
     if manner.as_json:
         output.document(change or {"deploymentId": None})

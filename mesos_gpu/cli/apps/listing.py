@@ -2,14 +2,23 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.apps.crashing import ends_words, last_words
+from mesos_gpu.cli.apps.crashing import (
+    crashing,
+    ended_at,
+    ends_words,
+    exit_words,
+    facts,
+    next_in_s,
+    show_crashing,
+    show_last_words,
+)
 from mesos_gpu.cli.fit import Fit, short_gpus
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -33,6 +42,21 @@ _APPS: Final[Listing["Json", "Json"]] = Listing(
         Col("ID", lambda app: app["id"]),
         Col("RUNNING", lambda app: f"{app['tasksRunning']}/{app['instances']}"),
         Col("HEALTHY", lambda app: app["tasksHealthy"] if app.get("healthChecks") else None),
+        Col("RESTARTS", lambda app: _of_crash(app, lambda ends: ends["inARow"]), rare=True),
+        Col(
+            "NEXT_START",
+            lambda app: _next_start(app),
+            lambda app: _of_crash(app, next_in_s),
+            rare=True,
+            moves=True,
+        ),
+        Col(
+            "LAST_EXIT",
+            lambda app: _last_exit(app),
+            lambda app: _of_crash(app, ended_at),
+            rare=True,
+            moves=True,
+        ),
         Col("QUEUE", lambda app: (app.get("gpu") or {}).get("queue"), wide=True),
         Col("CPUS", lambda app: app["cpus"]),
         Col("MEM_MIB", lambda app: app["mem"]),
@@ -45,7 +69,20 @@ _APPS: Final[Listing["Json", "Json"]] = Listing(
     id=lambda app: app["id"],
     rows=lambda app: (app,),
     filters={By.NAME: lambda app: (app["id"], app["id"].rpartition("/")[2])},
-    fit=Fit(leave=("MEM_MIB", "CPUS", "CHANGED", "RUNS", "GPUS", "DEPLOYING", "HEALTHY")),
+    fit=Fit(
+        cut=("LAST_EXIT", "RUNS"),
+        leave=(
+            "MEM_MIB",
+            "CPUS",
+            "CHANGED",
+            "RUNS",
+            "GPUS",
+            "DEPLOYING",
+            "HEALTHY",
+            "NEXT_START",
+            "LAST_EXIT",
+        ),
+    ),
 )
 
 
@@ -57,14 +94,36 @@ _APPS: Final[Listing["Json", "Json"]] = Listing(
 def list_apps(app: App, group: str | None, label: str | None, asked: "Asked[Json, Json]") -> None:
     """List the apps.
 
-    With GROUP, as /shop, only those below it.
+    With GROUP, as /shop, only those below it. If instances of an app end by themselves, further columns say how often
+    in a row (RESTARTS), when the next one starts, and how the last one ended; its last lines of stderr follow.
     """
     if group and label:
         raise click.UsageError("GROUP and --label do not go together")
     marathon = app.marathon()
     chosen = group or label or asked.filtered
     empty = "No such app." if chosen else "No app; `mesos-gpu app create FILE` makes one."
-    show_list(asked, lambda: Seen(marathon.apps(group, label=label), empty))
+
+    def look() -> "Seen[Json]":
+        apps = marathon.apps(group, label=label)
+        return Seen(apps, empty, below=lambda shown: show_crashing(marathon, shown))
+
+    show_list(asked, look)
+
+
+def _of_crash(app: "Json", fact: "Callable[[Json], Any]") -> Any:
+    """Return a fact of how the instances of a crashing app end; None of another one."""
+    ends = crashing(app)
+    return None if ends is None else fact(ends)
+
+
+def _next_start(app: "Json") -> str | None:
+    left_s = _of_crash(app, next_in_s)
+    return output.span(left_s) if left_s else None
+
+
+def _last_exit(app: "Json") -> str | None:
+    ends = crashing(app)
+    return f"{output.age(ended_at(ends))} ago: {exit_words(ends)}" if ends else None
 
 
 def _labels(app: "Json") -> list[str]:
@@ -112,9 +171,13 @@ def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
     now = [] if version else _now(marathon, definition)
     told = (("id", definition["id"]), *now, *_definition(definition))
     output.pairs([(name, value) for name, value in told if value not in (None, "")])
-    if not version and definition["tasks"]:
+    if version:
+        return
+    if definition["tasks"]:
         click.echo()
         print_table(_TASKS, _tasks(marathon, definition))
+    if crashing(definition):
+        show_last_words(marathon, definition)
 
 
 def _now(marathon: "Marathon", app: "Json") -> list[tuple[str, object]]:
@@ -122,9 +185,10 @@ def _now(marathon: "Marathon", app: "Json") -> list[tuple[str, object]]:
     counts += [f"{app['tasksStaged']} starting"] if app["tasksStaged"] else []
     if app.get("healthChecks"):
         counts += [f"{app['tasksHealthy']} healthy", f"{app['tasksUnhealthy']} unhealthy"]
-    failure = app.get("lastTaskFailure")
+    failure = app.get("lastTaskFailure") if not app.get("ends") else None
     return [
         ("instances", ", ".join(counts)),
+        *facts(app),
         ("deployment", "; ".join(_deploying(marathon, app["id"]) if app["deployments"] else ())),
         (
             "last failure",
@@ -309,12 +373,6 @@ def why_of(marathon: "Marathon", id: str) -> "tuple[str, Why | None]":
         reasons.append(ends)
     stand = f"{definition['tasksRunning']} of {definition['instances']} instances run"
     return "; ".join([stand, *reasons]), marathon.client.why(waiting[-1]["id"]) if waiting else None
-
-
-def show_last_words(marathon: "Marathon", app: "Json") -> None:
-    """What the instance that ended last wrote to stderr at the end."""
-    for line in last_words(marathon, app):
-        output.note(f"  stderr: {line}")
 
 
 def _held(marathon: "Marathon", app: "Json") -> Mapping[str, list[str]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -237,10 +237,12 @@ def _asked(services: "Services", name: str) -> "SplitAsked":
 
 @click.command()
 @click.argument("name", type=NAME)
+@yes_option
 @json_option
 @api_command
-def unsplit(app: App, name: str, as_json: bool) -> None:
+def unsplit(app: App, name: str, yes: bool, as_json: bool) -> None:
     """Forget a service; its apps run on."""
+    output.ask(f"Forget service {name}?", yes=yes)
     service = _services(app).drop(name)
     if as_json:
         output.document(service)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.bookings.zones import local_zone
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import DEADLINE, DURATION
@@ -120,12 +120,14 @@ def move(app: App, booking: str, as_json: bool, **asked: Any) -> None:
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@yes_option
 @json_option
 @api_command
-def cancel(app: App, names: tuple[str, ...], as_json: bool) -> None:
+def cancel(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Cancel bookings; what runs on them has its notice."""
     from mesos_gpu.api.spec.cluster.bookings import Booking
 
+    output.ask(f"Cancel {', '.join(names)}, and end what runs there after its notice?", yes=yes)
     gone = []
     for name in names:
         gone.append(app.client().call("DELETE", path_of(name), Booking))

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.app import json_option, yes_option
 from mesos_gpu.cli.dev.up import directory
 from mesos_gpu.cli.records.on_host import recorded
 
@@ -54,8 +54,9 @@ def backup(file: Path, state: Path | None, as_json: bool) -> None:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @state_option
+@yes_option
 @json_option
-def restore(file: Path, state: Path | None, as_json: bool) -> None:
+def restore(file: Path, state: Path | None, yes: bool, as_json: bool) -> None:
     """Put a backup in place of the scheduler's state, while no scheduler runs on it.
 
     FILE is what `mesos-gpu backup` wrote, with FILE.hooks beside it. It is read whole before anything changes. What
@@ -66,6 +67,8 @@ def restore(file: Path, state: Path | None, as_json: bool) -> None:
     from mesos_gpu.adapters.sqlite_store import restore as place
 
     state = state or directory() / "scheduler" / "state.sqlite"
+    if state.exists():
+        output.ask(f"Put {file} in place of {state}?", yes=yes)
     with recorded("restore", f"state:{state}", f"file:{file}"):
         placed, followed = place(file, state)
     if as_json:

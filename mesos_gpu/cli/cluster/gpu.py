@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.cluster.operator import deadline_option, given_back, reason_option, sentence, told, user
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
+from mesos_gpu.cli.cluster.operator import (
+    deadline_option,
+    ends_question,
+    given_back,
+    reason_option,
+    sentence,
+    told,
+    user,
+)
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options, refuse_of_one
@@ -185,9 +193,12 @@ def _tell(gpu: "GpuWithHistory", changed: Sequence[tuple[str, object]]) -> None:
 @click.argument("gpus", metavar="GPU...", nargs=-1, required=True, type=GPU)
 @reason_option
 @deadline_option
+@yes_option
 @json_option
 @api_command
-def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, as_json: bool) -> None:
+def drain(
+    app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, yes: bool, as_json: bool
+) -> None:
     """Keep new work off GPUs.
 
     A job that holds one runs on; with --deadline, one that still runs then is ended and starts elsewhere, and
@@ -198,6 +209,8 @@ def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, 
     """
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
+    if deadline is not None:
+        output.ask(ends_question(gpus, deadline), yes=yes)
     calls, drained = OperatorCalls(app.client()), []
     for name in gpus:
         for each in told(name, calls.drain_gpu(name, reason, by=user(), deadline_s=deadline)):

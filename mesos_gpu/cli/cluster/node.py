@@ -5,8 +5,16 @@ from typing import ClassVar
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.cluster.operator import deadline_option, given_back, reason_option, sentence, told, user
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
+from mesos_gpu.cli.cluster.operator import (
+    deadline_option,
+    ends_question,
+    given_back,
+    reason_option,
+    sentence,
+    told,
+    user,
+)
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import NODE
 from mesos_gpu.model.words import counted
@@ -38,9 +46,12 @@ def node() -> None:
 @click.argument("nodes", metavar="NODE...", nargs=-1, required=True, type=NODE)
 @reason_option
 @deadline_option
+@yes_option
 @json_option
 @api_command
-def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None, as_json: bool) -> None:
+def drain(
+    app: App, nodes: tuple[str, ...], reason: str, deadline: float | None, yes: bool, as_json: bool
+) -> None:
     """Keep new work off nodes.
 
     What runs there runs on, also its node monitor; with --deadline, jobs that still run then are ended and
@@ -52,6 +63,8 @@ def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None,
     """
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
+    if deadline is not None:
+        output.ask(ends_question(nodes, deadline), yes=yes)
     calls, drained = OperatorCalls(app.client()), []
     for name in nodes:
         for each in told(name, calls.drain_node(name, reason, by=user(), deadline_s=deadline)):

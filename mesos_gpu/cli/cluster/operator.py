@@ -29,6 +29,12 @@ def user() -> str:
         return ""
 
 
+def ends_question(names: Sequence[str], deadline_s: float) -> str:
+    """Ask whether what runs at the places of a drain may be ended after `deadline_s`."""
+    when = f"in {output.span(deadline_s)}" if deadline_s else "now"
+    return f"End what runs on {', '.join(names)} {when}? It starts elsewhere."
+
+
 def sentence(drain: "Drain | None", *, of_gpu: bool = True) -> str:
     """A drain in words that follow a name."""
     if drain is None:

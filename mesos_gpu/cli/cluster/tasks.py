@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
@@ -114,15 +114,19 @@ def adopt(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> N
 @click.command()
 @_ids
 @_all
+@yes_option
 @json_option
 @api_command
-def kill(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> None:
+def kill(app: App, ids: tuple[str, ...], all_of_them: bool, yes: bool, as_json: bool) -> None:
     """End them."""
     from mesos_gpu.cli.cluster.calls import OperatorCalls
 
     calls = OperatorCalls(app.client())
     held = calls.unknown_tasks()
-    for task_id in _named(ids, all_of_them, held):
+    named = _named(ids, all_of_them, held)
+    if named:
+        output.ask(f"End {', '.join(named)}?", yes=yes)
+    for task_id in named:
         held = calls.kill_unknown(task_id)
         if not as_json:
             output.line(f"{task_id} is being ended")

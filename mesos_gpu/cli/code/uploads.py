@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.code.archive import in_mib
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -93,9 +93,10 @@ def list_uploads(app: App, asked: "Asked[KeptUpload, KeptUpload]") -> None:
 @click.command()
 @click.argument("uploads", metavar="[UPLOAD...]", nargs=-1, type=UPLOAD)
 @click.option("--unused", is_flag=True, help="All that no job needs, also of which not all has come.")
+@yes_option
 @json_option
 @api_command
-def rm(app: App, uploads: tuple[str, ...], unused: bool, as_json: bool) -> None:
+def rm(app: App, uploads: tuple[str, ...], unused: bool, yes: bool, as_json: bool) -> None:
     """Remove those that no job needs.
 
     UPLOAD is the digest that `uploads list` shows, or its first digits.
@@ -105,6 +106,8 @@ def rm(app: App, uploads: tuple[str, ...], unused: bool, as_json: bool) -> None:
     client = app.client()
     kept = _kept(client)["uploads"]
     chosen = [each for each in kept if not each["jobs"]] if unused else [_of(kept, each) for each in uploads]
+    if chosen:
+        output.ask(f"Remove {counted(len(chosen), 'upload')}?", yes=yes)
     for each in chosen:
         client.call("DELETE", f"/v1/uploads/{each['sha256']}", dict)
     if as_json:

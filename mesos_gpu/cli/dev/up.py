@@ -19,7 +19,7 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.adapters.simulated.use import with_scripts
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import home_option
+from mesos_gpu.cli.app import home_option, yes_option
 from mesos_gpu.cli.demo.command import left_behind
 from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, Unavailable
@@ -396,8 +396,9 @@ class _Told:
 
 
 @click.command()
+@yes_option
 @home_option
-def down() -> None:
+def down(yes: bool) -> None:
     """Stop what `mesos-gpu up` started, and remove its traces."""
     stack = running()
     if stack is None:
@@ -407,6 +408,7 @@ def down() -> None:
         had |= _clean_up_demos()
         output.line("it was not up; what an earlier one left is removed" if had else "it is not up")
         return
+    output.ask(f"Stop the cluster of {directory()}, and remove its jobs and its state?", yes=yes)
     os.kill(stack.pid, signal.SIGTERM)
     _wait_for_end(stack)
     output.line("down")

@@ -8,7 +8,7 @@ import click
 
 from mesos_gpu import __version__
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.app import json_option, yes_option
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import Duration
 from mesos_gpu.model.words import counted
@@ -81,7 +81,7 @@ def plan(file: Path, directory: Path | None, names: tuple[str, ...], texts: bool
 @_FILE
 @_SECRETS
 @_HOST
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--dry-run", is_flag=True, help="Ask hosts what they lack, print it, and change nothing.")
 @click.option(
     "--only", type=click.Choice(_PARTS), multiple=True, help="Only this part of each host; may be repeated."
@@ -146,8 +146,7 @@ def apply(
         output.document({"hosts": hosts, "removed": [_too_much(each) for each in taken]})
     if dry_run:
         return
-    if not yes and (question := _question(wanted, taken)):
-        click.confirm(question, abort=True, err=True)
+    output.ask(lambda: _question(wanted, taken), yes=yes, shown=True)
     carrying = Carrying(
         made.cluster,
         made.record,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.app import json_option, yes_option
 from mesos_gpu.cli.mesos.master import Master, master_options
 from mesos_gpu.errors import Conflict, NotFound, Unavailable
 from mesos_gpu.model.words import counted
@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.1
 @click.command()
 @click.argument("framework", metavar="ID|NAME")
 @master_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 def teardown(framework: str, master: str, credentials: Path | None, yes: bool, as_json: bool) -> None:
     """End a framework at the master: all its tasks end, and its id is never taken again.
@@ -34,9 +34,8 @@ def teardown(framework: str, master: str, credentials: Path | None, yes: bool, a
     asked = Master(master, credentials)
     one = chosen(_frameworks(asked), framework)
     name, count = f"{one['name']} ({one['id']})", len(one.get("tasks", ()))
-    if not yes:
-        alive = "; its scheduler is connected" if one.get("connected") else ""
-        click.confirm(f"End framework {name} and its {counted(count, 'task')}{alive}?", abort=True, err=True)
+    alive = "; its scheduler is connected" if one.get("connected") else ""
+    output.ask(f"End framework {name} and its {counted(count, 'task')}{alive}?", yes=yes, shown=True)
     order = {"type": "TEARDOWN", "teardown": {"framework_id": {"value": one["id"]}}}
     asked.call(order)
     deadline = time.monotonic() + GONE_S

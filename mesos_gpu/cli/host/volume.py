@@ -12,6 +12,7 @@ from isolator.devices.facts import read_inventory
 from isolator.gpus.driver_volume import driver_root, holders, is_older, mounted
 from isolator.gpus.ledger import Ledger, directory
 from mesos_gpu.cli import output
+from mesos_gpu.cli.app import yes_option
 from mesos_gpu.cli.records.on_host import recorded
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Damaged, MesosGpuError
@@ -194,11 +195,15 @@ def verify_volumes(version: str | None, store: Path | None, as_json: bool) -> No
         raise Damaged("not all is as it was built", remedy="mesos-gpu volume build --anew")
 
 
+_WHICH = {True: "no task or container has", False: "no task, container or driver needs"}  # by --all
+
+
 @click.command()
 @store_option
 @click.option("--all", "everything", is_flag=True, help="Also the running driver's, and newer ones.")
+@yes_option
 @json_option
-def gc(store: Path | None, everything: bool, as_json: bool) -> None:
+def gc(store: Path | None, everything: bool, yes: bool, as_json: bool) -> None:
     """Remove the volumes that nobody has and no driver needs.
 
     What a task or a container has stays. So do the running driver's volume and the volumes of newer drivers,
@@ -211,6 +216,7 @@ def gc(store: Path | None, everything: bool, as_json: bool) -> None:
         return each.current and needed and not everything
 
     place = _store(store)
+    output.ask(f"Remove the volumes of {place.path} that {_WHICH[everything]}?", yes=yes)
     with recorded("volume gc", f"volumes:{place.path}"):
         removed = place.collect(lambda: frozenset(_holders()), keep)
     if as_json:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _TIMED_OUT = 124
 _MAX_NAMED: Final = 5  # nodes
-_LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "ATTEMPT", "RAN", "NODE"), hosts=("NODE",))
+_LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "RAN", "NODE"), hosts=("NODE",))
 
 
 @click.command()
@@ -61,14 +61,13 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
 
 def _show_launches(tasks: Sequence["Task"]) -> None:
     output.table(
-        ("LAUNCH", "STATE", "HEALTHY", "NODE", "ATTEMPT", "AGE", "RAN", "GPUS", "MESSAGE"),
+        ("LAUNCH", "STATE", "HEALTHY", "NODE", "AGE", "RAN", "GPUS", "MESSAGE"),
         [
             (
                 task["id"],
-                task["state"],
+                task.get("ended_as") or task["state"],
                 HEALTHY[task["healthy"]],
                 task["hostname"],
-                task["attempt"],
                 output.age(task["launched_at"]),
                 ran(task["started_at"], task["ended_at"]),
                 len(task["gpu_ids"]),
@@ -99,12 +98,13 @@ def why(app: App, id: str, as_json: bool) -> None:
         reasons = app.client().why(id)
         output.document(reasons) if as_json else explain(reasons)
         return
-    from mesos_gpu.cli.apps.crashing import last_words
+    from mesos_gpu.cli.apps.crashing import crashing, last_words
     from mesos_gpu.cli.apps.listing import why_of
 
     marathon = app.marathon()
     said, instance = why_of(marathon, id)
-    words = last_words(marathon, marathon.app(id))
+    definition = marathon.app(id)
+    words = last_words(marathon, definition) if crashing(definition) else []
     if as_json:
         output.document({"app": id, "summary": said, "instance": instance, "stderr": words})
         return

@@ -1,13 +1,12 @@
 """`mesos-gpu kill`: the end of jobs, of those that are named or of all that are alike."""
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.jobs.arrays import named
 from mesos_gpu.cli.jobs.listing import JOBS, gpus_of, query_of
 from mesos_gpu.cli.lists.options import filter_options, filters_of
@@ -29,7 +28,7 @@ _SHOWN: Final = 20  # of those that are to be killed
 @click.argument("job_ids", metavar="[ID...]", nargs=-1, type=ACTIVE_JOB)
 @click.option("--all", "every", is_flag=True, help="All that have not ended, whoever's they are.")
 @filter_options(JOBS)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @api_command
 def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bool, **options: Any) -> None:
@@ -37,8 +36,8 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
 
     It does not wait for their end: `mesos-gpu wait` does. An ID that is refused does not save the others.
 
-    In place of IDs, --all or filters name those that have not ended; they are shown, and killed if you say yes. An
-    instance of an app is one of them only with --app: its app would start another one.
+    On a terminal it asks before. In place of IDs, --all or filters name those that have not ended; they are shown, and
+    killed if you say yes. An instance of an app is one of them only with --app: its app would start another one.
 
     Of a job array NAME is all of it, NAME.7 one task, NAME.3-7 and NAME.0-20:5 some of them.
 
@@ -62,8 +61,11 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
         if not jobs:
             output.note("no job that has not ended is such")
         elif not yes:
-            _confirm(jobs)
+            _show(jobs)
+            output.ask(f"Kill {counted(len(jobs), 'job')}?", yes=yes, shown=True)
         job_ids = tuple(job["id"] for job in jobs)
+    else:
+        output.ask(f"Kill {', '.join(job_ids)}?", yes=yes)
     _kill(client, job_ids, as_json)
 
 
@@ -81,13 +83,8 @@ def _chosen(client: "Client", filters: dict[By, Sequence[str]]) -> "list[Job]":
     ]
 
 
-def _confirm(jobs: "Sequence[Job]") -> None:
-    """Show what is to end, and go on only after a yes.
-
-    Raises:
-        click.Abort: It was not said.
-        click.UsageError: Nobody is there to say it.
-    """
+def _show(jobs: "Sequence[Job]") -> None:
+    """Print on stderr what is to end."""
     for job in jobs[:_SHOWN]:
         owner = f", {job['owner']}" if job["owner"] else ""
         click.echo(
@@ -97,11 +94,6 @@ def _confirm(jobs: "Sequence[Job]") -> None:
         )
     if len(jobs) > _SHOWN:
         click.echo(f"  … and {len(jobs) - _SHOWN} more", err=True)
-    if not output.is_terminal(sys.stdin):
-        raise click.UsageError(
-            f"these are {counted(len(jobs), 'job')}: say --yes, as nobody can be asked here"
-        )
-    click.confirm(f"Kill {counted(len(jobs), 'job')}?", abort=True, err=True)
 
 
 def _kill(client: "Client", job_ids: Sequence[str], as_json: bool) -> None:

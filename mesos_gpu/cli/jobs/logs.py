@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.jobs.stream import Follower, Shown, Stream
 
 EVERY: Final = -1  # --rank all
-PREVIOUS: Final = -1  # --attempt previous
+PREVIOUS: Final = -1  # --launch previous
 
 
 class NumberOr(click.ParamType[int]):
@@ -41,7 +41,7 @@ class NumberOr(click.ParamType[int]):
 
 
 RANK: Final = NumberOr(0, "all")
-ATTEMPT: Final = NumberOr(1, "previous")
+LAUNCH: Final = NumberOr(1, "previous")
 
 
 @click.command()
@@ -54,11 +54,11 @@ ATTEMPT: Final = NumberOr(1, "previous")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N",
               help="Begin at the last N lines of each stream, at most 1 MiB back.")  # fmt: skip
 @click.option("--rank", type=RANK, metavar="N|all",
-              help="Of which of its tasks, from 0; all: of all of them, each line after its number. The first, if it "
-              "is not said.")  # fmt: skip
-@click.option("--attempt", type=ATTEMPT, metavar="N|previous",
-              help="Of an earlier attempt, as `show` counts them; previous: of the launch before the "
-              "latest.")  # fmt: skip
+              help="Of which of its tasks, from 0; all: of all of them, each line after its number. Default: 0, and a "
+              "line on stderr says so.")  # fmt: skip
+@click.option("--launch", type=LAUNCH, metavar="N|previous",
+              help="Of an earlier launch, in the order in which `show` lists them, from 1; previous: of the one before "
+              "the latest.")  # fmt: skip
 @click.option("--prefix", is_flag=True, help="Begin each line with the rank or the task that it is of.")
 @click.option("--since", type=PAST, metavar="TIME",
               help="Only what was written since then, as 10m (ago) or 2027-03-01T08:00; to about a "
@@ -74,7 +74,7 @@ def logs(
     only: str | None,
     tail: int | None,
     rank: int | None,
-    attempt: int | None,
+    launch: int | None,
     prefix: bool,
     since: float | None,
     timestamps: bool,
@@ -87,13 +87,13 @@ def logs(
 
     ID is a job's, or that of one launch, as `show` lists them and Mesos and Marathon call their tasks
     (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name, or with
-    --prefix after it. Of a job array NAME.7 is one task; of all (NAME), or of some (NAME.3-7), each line stands after
-    its index.
+    --prefix after it; if it has none, the latest one that ended. Of a job array NAME.7 is one task; of all (NAME), or
+    of some (NAME.3-7), each line stands after its index.
 
     \b
       mesos-gpu logs -f train
       mesos-gpu logs train --rank all --since 10m
-      mesos-gpu logs train --attempt previous --stderr -n 50
+      mesos-gpu logs train --launch previous --stderr -n 50
       mesos-gpu logs sweep.3-7 -n 5
     """
     from mesos_gpu.cli.jobs.stream import Shown
@@ -102,8 +102,8 @@ def logs(
         raise click.UsageError("--since and --tail do not go together: each says where to begin")
     shown = Shown(only, tail, prefix, since, timestamps)
     if id.startswith("/"):
-        if rank is not None or attempt is not None:
-            raise click.UsageError("--rank and --attempt go with a job; name one task of the app instead")
+        if rank is not None or launch is not None:
+            raise click.UsageError("--rank and --launch go with a job; name one task of the app instead")
         from mesos_gpu.cli.jobs.logs_of_app import print_app
 
         print_app(app.marathon(), id, shown, follow=follow)
@@ -111,11 +111,11 @@ def logs(
     client = app.client()
     job, array = _asked(client, id)
     if array is not None:
-        if follow or rank is not None or attempt is not None:
-            raise click.UsageError(f"-f, --rank and --attempt go with one task of an array, as {id}.INDEX")
+        if follow or rank is not None or launch is not None:
+            raise click.UsageError(f"-f, --rank and --launch go with one task of an array, as {id}.INDEX")
         _print_array(client, array, replace(shown, prefix=True))
         return
-    _print_job(client, job, id, rank, attempt, shown, follow)
+    _print_job(client, job, id, rank, launch, shown, follow)
 
 
 def _print_job(
@@ -123,11 +123,11 @@ def _print_job(
     job: "Job",
     id: str,
     rank: int | None,
-    attempt: int | None,
+    launch: int | None,
     shown: "Shown",
     follow: bool,
 ) -> None:
-    """Print what a job, or one launch, has written. `rank`, `attempt`: as of `logs`."""
+    """Print what a job, or one launch, has written. `rank`, `launch`: as of `logs`."""
     from mesos_gpu.cli.channel.interactive import is_session
 
     if is_session(job):
@@ -136,9 +136,11 @@ def _print_job(
         )
     if rank == EVERY and not job["id"].startswith(id):
         raise click.UsageError(f"{id} is one launch already: --rank all goes with a job's ID")
+    if rank is None and job["tasks"] > 1 and job["id"].startswith(id):
+        output.note(f"rank 0 of {job['tasks']}; of all ranks: mesos-gpu logs {job['id']} --rank all")
     ranks = range(job["tasks"]) if rank == EVERY else (rank,)
     shown = replace(shown, prefix=shown.prefix or rank == EVERY)
-    followers = (_follower(client, job, id, each, attempt, shown) for each in ranks)
+    followers = (_follower(client, job, id, each, launch, shown) for each in ranks)
     if follow:
         _follow(client, list(followers))
         return
@@ -176,18 +178,18 @@ def _follower(
     job: "Job",
     id: str,
     rank: int | None,
-    attempt: int | None,
+    launch: int | None,
     shown: "Shown",
 ) -> "Follower":
     """What copies one of a job's tasks; its last lines are printed, if they are asked for."""
     from mesos_gpu.cli.jobs.stream import Follower
 
-    launch, number = _launch(client, job, id, rank, attempt)
+    task_id, number = _launch(client, job, id, rank, launch)
     streams = _streams(client, job["id"], shown, str(number) if shown.prefix else "")
-    if shown.tail is not None and launch is not None:
+    if shown.tail is not None and task_id is not None:
         for stream in streams:
-            stream.tail(launch, shown.tail)
-    return Follower(client, job, streams, launch=launch, rank=number)
+            stream.tail(task_id, shown.tail)
+    return Follower(client, job, streams, launch=task_id, rank=number)
 
 
 def _streams(client: "Client", job_id: str, shown: "Shown", label: str) -> "list[Stream]":
@@ -209,22 +211,22 @@ def _streams(client: "Client", job_id: str, shown: "Shown", label: str) -> "list
 
 
 def _launch(
-    client: "Client", job: "Job", id: str, rank: int | None, attempt: int | None
+    client: "Client", job: "Job", id: str, rank: int | None, launch: int | None
 ) -> tuple[str | None, int]:
     """The task id to begin with (None: there is none yet), and its rank."""
     from mesos_gpu.cli.jobs.stream import task_of
 
     if not job["id"].startswith(id):  # the id of a launch, which the scheduler knows
-        if attempt is not None:
-            raise click.UsageError(f"{id} is one launch already: --attempt goes with a job's ID")
+        if launch is not None:
+            raise click.UsageError(f"{id} is one launch already: --launch goes with a job's ID")
         return _named(client.tasks(job["id"]), id, rank)
     rank = rank or 0
     if rank >= job["tasks"]:
         raise click.BadParameter(f"job {job['id']} has {job['tasks']} of them, from 0", param_hint="--rank")
-    if attempt is None:
+    if launch is None:
         return task_of(job, rank), rank
     tasks = [task for task in client.tasks(job["id"]) if task["rank"] == rank]
-    return (_previous(job, tasks) if attempt == PREVIOUS else _of_attempt(job, tasks, attempt)), rank
+    return (_previous(job, tasks) if launch == PREVIOUS else _numbered(job, tasks, launch)), rank
 
 
 def _previous(job: "Job", tasks: "Sequence[Task]") -> str:
@@ -236,15 +238,13 @@ def _previous(job: "Job", tasks: "Sequence[Task]") -> str:
     return tasks[-2]["id"]
 
 
-def _of_attempt(job: "Job", tasks: "Sequence[Task]", attempt: int) -> str:
-    task_ids = [task["id"] for task in tasks if task["attempt"] == attempt]
-    if not task_ids:
-        had = ", ".join(sorted({str(task["attempt"]) for task in tasks})) or "none yet"
+def _numbered(job: "Job", tasks: "Sequence[Task]", launch: int) -> str:
+    if launch > len(tasks):
         raise NotFound(
-            f"job {job['id']} has no attempt {attempt}; there are: {had}",
+            f"job {job['id']} has no launch {launch}: it was launched {counted(len(tasks), 'time')}",
             remedy=f"see them with: mesos-gpu show {job['id']}",
         )
-    return task_ids[-1]
+    return tasks[launch - 1]["id"]
 
 
 def _named(tasks: "Sequence[Task]", id: str, rank: int | None) -> tuple[str, int]:

@@ -1,18 +1,23 @@
-"""`mesos-gpu logs /app`: what the tasks of an app write, each below or after its name."""
+"""`mesos-gpu logs /app`: output of an app's tasks, each below or after its name; of the latest that ended if none
+runs."""
 
 import time
 from typing import TYPE_CHECKING, Final
 
+from mesos_gpu.cli import output
 from mesos_gpu.cli.apps.rolling import app_if_any
 from mesos_gpu.cli.fit import short_ids
-from mesos_gpu.cli.jobs.stream import Label, Marks, Shown, Stream
+from mesos_gpu.cli.jobs.stream import Label, Marks, Shown, Stream, task_of
 from mesos_gpu.cli.waiting import be_patient
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.jobs.job import JobState
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Json, Marathon
 
 _LOOK_S: Final = 1.0
+_ENDED: Final = [state.value for state in JobState if state.ended]
+_MAX_LISTED: Final = 10  # ended instances, of which the latest that was launched is shown
 
 
 class _Task:
@@ -54,19 +59,23 @@ class _Task:
 
 
 def print_app(marathon: "Marathon", id: str, shown: "Shown", *, follow: bool) -> None:
-    """Print what its tasks have written; with `follow`, and write, new ones too, until the app is deleted.
+    """Print what the tasks of an app have written; with `follow`, and write, new ones too, until the app is deleted.
+
+    If no task runs, the output of the latest that ended is printed, and a line on stderr says so.
 
     Raises:
-        NotFound: It has no task.
+        NotFound: The app has no task, and none that has ended is known.
         Refused: The output of a task cannot be read.
     """
     marks = Marks(to_stderr=False)
     tasks: dict[str, _Task] = {}
     definition: Json | None = marathon.app(id)
-    if definition is not None and not definition["tasks"] and not follow:
-        raise NotFound(f"{id} has no task", remedy=f"see why: mesos-gpu why {id}")
     while definition is not None:
         ids = [each["id"] for each in sorted(definition["tasks"], key=lambda task: task["stagedAt"])]
+        if not ids:
+            ids = _ended(marathon, id, tasks)
+        if not ids and not follow:
+            raise NotFound(f"{id} has no task, and had none lately", remedy=f"see why: mesos-gpu why {id}")
         for task_id, title in zip(ids, short_ids(ids), strict=True):
             if task_id not in tasks:
                 tasks[task_id] = _Task(marathon, task_id, shown, marks, title)
@@ -83,6 +92,22 @@ def print_app(marathon: "Marathon", id: str, shown: "Shown", *, follow: bool) ->
         definition = app_if_any(marathon, id)
     for task in tasks.values():
         task.finish()
+
+
+def _ended(marathon: "Marathon", id: str, shown: dict[str, _Task]) -> list[str]:
+    """Return the task of the latest instance that ended, and say so if it is not one of `shown`; empty: none is
+    known."""
+    jobs = marathon.client.listed(states=_ENDED, limit=_MAX_LISTED, order=None, filters={"app": [id]})["jobs"]
+    job = next((job for job in jobs if job["task_ids"]), None)
+    task = None if job is None else task_of(job, 0)
+    if job is None or task is None:
+        return []
+    if task not in shown:
+        ended = f"{output.age(job['ended_at'])} ago: {job['message']}"
+        output.note(
+            f"no instance of {id} runs; this is the output of the latest, {task}, which ended {ended}"
+        )
+    return [task]
 
 
 def _complain(tasks: dict[str, _Task]) -> None:

@@ -10,7 +10,7 @@ from mesos_gpu.cli.lists.spark import spark
 from mesos_gpu.cli.share import amount, burst, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
-from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.model.jobs.job import FIELDS, JobState
 from mesos_gpu.model.jobs.quota import PROOFLESS
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
@@ -31,7 +31,7 @@ _ORDER: Final = (
     "segment", "volumes", "fetched", "may reach",
     "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "idle", "checkpoint",
     "made room", "room made by", "node", "runs as", "env", "secrets", "labels",
-    "attempts", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
+    "attempt", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
 
@@ -81,11 +81,24 @@ def _progress(job: "Job") -> dict[str, object]:
         **({"made room": counted(job["stopped"], "time")} if job["stopped"] else {}),
         **({"room made by": _several(job["room_made_by"])} if job["room_made_by"] else {}),
         "node": " ".join(job["hostnames"]),
-        "launches": f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure",
+        "launches": _launches(job),
         "submitted": output.stamp(job["submitted_at"]),
         "started": output.stamp(job["started_at"]),
         "ended": output.stamp(job["ended_at"]),
     }
+
+
+def _launches(job: "Job") -> str:
+    """Say how often it was launched, and how many launches ended through no fault of its own."""
+    others = job["infrastructure_failures"]
+    return str(job["launches"]) + (f", {others} ended by the cluster, which use no attempt" if others else "")
+
+
+def _attempt(job: "Job") -> str:
+    """Say which attempt of how many it is at: a launch that fails by itself uses one."""
+    ended = JobState(job["state"]).ended
+    number = job["attempts"] + (not ended)
+    return f"{min(max(number, 1), job['max_attempts'])} of {job['max_attempts']}"
 
 
 def _share(share: "Share", most_mib: int | None) -> str:
@@ -290,5 +303,5 @@ _TOGETHER: Final[Mapping[str, Callable[["Job"], object]]] = {
     "min_driver": _min_driver,
     "queue": _queue,
     "user": runs_as,
-    "max_attempts": lambda job: f"{job['attempts']} of {job['max_attempts']}",
+    "max_attempts": _attempt,
 }

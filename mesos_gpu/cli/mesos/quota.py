@@ -11,7 +11,7 @@ import click
 from isolator.node.findings import Finding, Level
 from isolator.node.mesos_roles import CHECK
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.mesos.master import Master, master_options
 from mesos_gpu.cli.mesos.tree import RoleOf, checked_role_of, role_of_framework, roles_of_framework, shared
@@ -123,7 +123,7 @@ def plan(
 @click.option(
     "--force", is_flag=True, help="Also where a role has more than its limit now; nothing of it ends."
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @_asks_both
 def apply(
     app: App,
@@ -153,8 +153,8 @@ def apply(
             f"{', '.join(over)} has more GPUs than its limit would be",
             remedy="--force sets it all the same: nothing ends, and the role gets no more until it has less",
         )
-    if changed and not yes:
-        click.confirm(f"Change {counted(len(changed), 'role')}?", abort=True, err=True)
+    if changed:
+        output.ask(f"Change {counted(len(changed), 'role')}?", yes=yes, shown=True)
     if configs := [with_limit(line.now, line.wanted.limit_gpus) for line in changed if line.relimited]:
         asked.call(update_quota(configs, force=force))
     weights = {line.wanted.role: line.wanted.weight for line in changed if line.reweighted}

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.mesos.master import Master, master_options
 from mesos_gpu.cli.mesos.tree import Shared, roles_of_framework, shared
@@ -87,7 +87,7 @@ def plan(app: App, pool: str, master: str, credentials: Path | None, role: str |
 
 
 @reserve.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @_asks
 def apply(
     app: App, pool: str, master: str, credentials: Path | None, role: str | None, as_json: bool, yes: bool
@@ -103,8 +103,8 @@ def apply(
     asked, ours = Master(master, credentials), shared(app.client())
     whose = _role_of(ours, asked, role)
     todo = [agent for agent in _agents(ours, asked, pool) if agent.free]
-    if todo and not yes:
-        click.confirm(f"Reserve {counted(len(todo), 'agent')} for role {whose}?", abort=True, err=True)
+    if todo:
+        output.ask(f"Reserve {counted(len(todo), 'agent')} for role {whose}?", yes=yes, shown=True)
     _do(asked, todo, lambda agent: reserving.reserve(agent.id, agent.free, whose, asked.principal, pool))
     after = list(_agents(ours, asked, pool))
     _tell(after, as_json=as_json)
@@ -113,7 +113,7 @@ def apply(
 
 
 @reserve.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @_POOL
 @master_options
 @json_option
@@ -126,8 +126,8 @@ def release(app: App, pool: str, master: str, credentials: Path | None, as_json:
     """
     asked, ours = Master(master, credentials), shared(app.client())
     todo = [agent for agent in _agents(ours, asked, pool, everywhere=True) if agent.idle]
-    if todo and not yes:
-        click.confirm(f"Give {counted(len(todo), 'agent')} back to everybody?", abort=True, err=True)
+    if todo:
+        output.ask(f"Give {counted(len(todo), 'agent')} back to everybody?", yes=yes, shown=True)
     _do(asked, todo, lambda agent: reserving.unreserve(agent.id, agent.idle))
     _tell(list(_agents(ours, asked, pool, everywhere=True)), as_json=as_json)
 

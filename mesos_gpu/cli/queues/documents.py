@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.types import DEADLINE
 from mesos_gpu.cli.versioned import changing
-from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option, yes_option
+from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option
 from mesos_gpu.errors import NotFound
 
 if TYPE_CHECKING:

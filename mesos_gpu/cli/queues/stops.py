@@ -5,7 +5,7 @@ from urllib.parse import quote
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.versioned.changing import comment_option
 from mesos_gpu.model.tenancy import Stop
@@ -35,13 +35,15 @@ def hold(app: App, path: str, comment: str, as_json: bool) -> None:
 @click.command()
 @click.argument("path")
 @comment_option
+@yes_option
 @json_option
 @api_command
-def drain(app: App, path: str, comment: str, as_json: bool) -> None:
+def drain(app: App, path: str, comment: str, yes: bool, as_json: bool) -> None:
     """Let nothing of a queue start, and end what runs, with notice.
 
     Ended jobs wait in the queue until `resume`. That is so for all queues below it, too.
     """
+    output.ask(f"End what runs in queue {path} and the queues below it, with notice?", yes=yes)
     _stop(app, path, Stop.DRAIN, comment, as_json=as_json)
 
 

@@ -81,7 +81,10 @@ def said(response: requests.Response) -> Said:
     if failure.deployments:
         ids = [each.id for each in failure.deployments]
         what = f"locked by deployment {', '.join(ids)}"
-        remedy = f"wait for its end (mesos-gpu deployment show {ids[0]}), or end it first with --force"
+        remedy = (
+            f"wait for its end (mesos-gpu deployment show {ids[0]}), undo it (mesos-gpu deployment stop {ids[0]}), "
+            "or end it where it is with --force"
+        )
     else:
         remedy = failure.remedy or _REMEDIES.get(response.status_code, "")
     code = "unavailable" if response.status_code == 503 else "refused"

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command, json_option, yes_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -185,11 +185,13 @@ def add(
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=NAME)
+@yes_option
 @api_command
-def remove(app: App, names: tuple[str, ...]) -> None:
+def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
     """Forget webhooks, and what was to be sent to them."""
     from mesos_gpu.api.spec.cluster.hooks import Webhook
 
+    output.ask(f"Remove {', '.join(names)}, and what waits to be sent there?", yes=yes)
     for name in names:
         app.client().call("DELETE", _path(name), Webhook)
         output.line(f"webhook {name} is removed")

@@ -19,7 +19,6 @@ from mesos_gpu.wire.listing.filters import By
 
 FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 comment_option: Final = click.option("--comment", default="", help="Why; the versions show it.")
-yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 version_option: Final = click.option(
     "--version", type=click.IntRange(0), metavar="N", help="As it was; default: the latest."
 )
@@ -132,7 +131,7 @@ def change(
     """Show what would change, ask, and let it be so.
 
     Raises:
-        UsageError: Nobody is there to ask.
+        UsageError: There is no terminal to ask on, and no --yes.
     """
     kind = documents.kind
     lines = list(difference(kind, latest, wanted, source))
@@ -140,8 +139,7 @@ def change(
         print_diff(lines)
     now = latest
     if lines:
-        if not yes:
-            _ask()
+        output.ask("Let it be so?", yes=yes, shown=True)
         now = documents.put({**wanted, "version": latest["version"]}, query)
     if as_json:
         output.document(now)
@@ -152,12 +150,6 @@ def change(
         print_remarks(kind, now)
     for warning in now.get("warnings", ()):
         output.note(warning)
-
-
-def _ask() -> None:
-    if not output.is_terminal(sys.stdin):
-        raise click.UsageError("stdin is no terminal, so nobody can be asked: add --yes")
-    click.confirm("Let it be so?", abort=True, err=True)
 
 
 def print_remarks(kind: Kept, shown: Shown) -> None:

@@ -23,21 +23,39 @@ def was_steady(job: Job, now: float) -> bool:
     return job.started_at is not None and now - job.started_at >= _STEADY_S
 
 
-def ends_of(state: State, app_id: str, now: float) -> Ends | None:
-    """How instances of an app's present configuration ended by themselves, the latest in a row; None: none did."""
-    info = state.apps.catalog.versions.get(app_id)
-    version = info.last_config_change_at if info else 0.0
-    row: list[Job] = []
+def ends_of(state: State, app_ids: Collection[str], now: float) -> dict[str, Ends]:
+    """Return how instances of the present configuration of each app ended by themselves, the latest in a row.
+
+    Apps of which no instance ended by itself are left out. The ended jobs are read once, whatever the number of apps.
+    """
+    catalog = state.apps.catalog.versions
+    versions = {id: catalog[id].last_config_change_at if id in catalog else 0.0 for id in app_ids}
+    rows: dict[str, list[Job]] = {}
+    open_rows = set(versions)
     for job in map(state.work.jobs.__getitem__, reversed(state.work.ended)):
-        if job.spec.app != app_id or job.app_version != version or not _by_itself(state, job):
+        id = job.spec.app
+        if id not in open_rows or job.app_version != versions[id] or not _by_itself(state, job):
             continue
-        if row and was_steady(job, job.ended_at or now):
-            break
-        row.append(job)
-    if not row:
-        return None
-    until = state.apps.backoffs.get((app_id, version), NO_FAILURES)[1]
-    return Ends(len(row), row[0], until if until > now else None)
+        if id in rows and was_steady(job, job.ended_at or now):
+            open_rows.remove(id)
+        else:
+            rows.setdefault(id, []).append(job)
+    delays = {id: state.apps.backoffs.get((id, versions[id]), NO_FAILURES)[1] for id in rows}
+    return {id: Ends(len(row), row[0], delays[id] if delays[id] > now else None) for id, row in rows.items()}
+
+
+def is_crashing(state: State, app: App, ends: Ends, now: float) -> bool:
+    """Return whether the ends of an app's instances are not over.
+
+    After several in a row, all instances must run for as long as a steady one. After a single end it is over as soon
+    as all of them run, or when the end is a minute ago and delays nothing.
+    """
+    jobs = [state.work.jobs[id] for id in state.apps.instances.get(app.id, ())]
+    running = [job for job in jobs if job.state is JobState.RUNNING and not job.kill_requested]
+    missing = len(running) < app.instances
+    if ends.in_a_row > 1:
+        return missing or not all(was_steady(job, now) for job in running)
+    return missing and (ends.next_at is not None or now - (ends.last.ended_at or now) < _STEADY_S)
 
 
 def _by_itself(state: State, job: Job) -> bool:

@@ -1,6 +1,6 @@
 """Apps: their instances are jobs, and a deployment brings them from what they are to what they shall be."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
@@ -20,17 +20,27 @@ from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import AppLocked, BadConfiguration, NotAccepted, NotFound
-from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.app import App, Group, same_but_scale
 from mesos_gpu.model.apps.catalog import Deployment
-from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Plan, Target
+from mesos_gpu.model.apps.rollout import (
+    Action,
+    ActionKind,
+    Instance,
+    InstanceState,
+    Moves,
+    Plan,
+    Progress,
+    Target,
+)
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.saves import ForgetDeployment
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import of_scheduler
 from mesos_gpu.policy.apps.rollout import moves
+from mesos_gpu.policy.apps.rollout.deadline import overdue_words, progress_after, terms_of
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
-from mesos_gpu.policy.apps.rollout.plan import locks, plan, rollback, smaller, versions_after
+from mesos_gpu.policy.apps.rollout.plan import locks, plan, rollback, smaller, versions_after, with_apps
 from mesos_gpu.policy.apps.task_ids import job_id, next_job_id
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE
@@ -125,10 +135,17 @@ def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:
     undone = turn.state.apps.deployments.get(event.id)
     if undone is None:
         raise NotFound(f"DeploymentPlan {event.id} does not exist", remedy="see GET /v2/deployments")
-    back = None if event.force else rollback(undone.plan, turn.state.apps.catalog.root)
+    if event.force:
+        _end(turn, undone.id)
+    else:
+        _roll_back(turn, undone, event.new_id)
+
+
+def _roll_back(turn: Turn, undone: Deployment, id: str) -> None:
+    """End a deployment, and begin another one, of that id, which brings back what was before it."""
+    back = rollback(undone.plan, turn.state.apps.catalog.root)
     _end(turn, undone.id)
-    if back is not None:
-        _begin(turn, event.new_id, back, force=True, undone=undone)
+    _begin(turn, id, back, force=True, undone=undone)
 
 
 def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment | None = None) -> None:
@@ -139,16 +156,48 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     busy = [id for id in in_the_way if not _is_over(turn, state.apps.deployments[id])]
     if busy and not force:
         raise AppLocked(tuple(busy))
+    steady = dict[str, App]()
     for other in in_the_way:
+        ended = state.apps.deployments[other]
+        if other in busy and not ended.undoes:  # what a rollback begins with is what failed
+            steady |= {app.id: app for app in ended.plan.changed_from} | dict(ended.steady)
         _end(turn, other, done=other not in busy)
     at = moment(turn)
-    versions = versions_after(made, old.versions, at=at, known=undone.before if undone else None)
+    before = undone.before if undone else None
+    versions = versions_after(made, old.versions, at=at, known=before, running=_running(state, made))
     remember(turn, made.target, dict(versions), at)
     for action in (action for step in made.steps for action in step if action.kind is ActionKind.RESTART):
         forget_delays(state, action.app.id)
     if made.steps:
         state.apps.changed_apps.update(made.affected)
-        turn.put(Deployment(id, at, made, dict(old.versions)))
+        undoes = undone.id if undone else ""
+        there = {app.id for app in made.changed_from}
+        steady = {id: app for id, app in steady.items() if id in there}
+        turn.put(Deployment(id, at, made, dict(old.versions), undoes=undoes, steady=steady))
+
+
+def _running(state: State, made: Plan) -> dict[str, float]:
+    """Return the version of instances that run already what their app shall run, by app; the latest of several.
+
+    Of an app that is restarted, the instances are replaced all the same: its definition stays.
+    """
+    running = {}
+    for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
+        known = {each.version: each.app for each in state.apps.app_versions.get(action.app.id, ())}
+        alike = [
+            version
+            for version in _versions_that_run(state, action.app.id)
+            if version in known and same_but_scale(known[version], action.app)
+        ]
+        if alike:
+            running[action.app.id] = max(alike)
+    return running
+
+
+def _versions_that_run(state: State, app_id: str) -> set[float]:
+    """Return the versions of an app's instances that were not told to end."""
+    jobs = [state.work.jobs[id] for id in state.apps.instances.get(app_id, ())]
+    return {job.app_version for job in jobs if job.app_version is not None and not job.kill_requested}
 
 
 def _is_over(turn: Turn, deployment: Deployment) -> bool:
@@ -157,7 +206,7 @@ def _is_over(turn: Turn, deployment: Deployment) -> bool:
     for action in (action for step in deployment.plan.steps[deployment.step :] for action in step):
         info = versions.get(action.app.id)
         aim = _Aim(action, info.last_config_change_at if info else 0.0, deployment.version)
-        if action.kind is not ActionKind.START and not _next_moves(turn, aim)[1].done:
+        if action.kind is not ActionKind.START and not _next_moves(turn, aim)[2].done:
             return False
     return True
 
@@ -179,6 +228,14 @@ class _Aim:
     began_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """How far one app is."""
+
+    waiting: str | None = ""  # why nothing is done for it, "" if something was done, None if it is there
+    progress: int = 0  # see `moves.progress`
+
+
 def on_tick(turn: Turn) -> None:
     """Do what is due: for the apps of which something changed at once, for all of them now and then."""
     state = turn.state
@@ -193,7 +250,7 @@ def on_tick(turn: Turn) -> None:
     aims = _aims(
         state, None if every else changed.union(*(d.plan.affected for d in state.apps.deployments.values()))
     )
-    waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
+    stands = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
     for deployment in list(state.apps.deployments.values()):
         # Who asked for it sees it at least. Far in the future it was made: the clock was set back since then.
         if 0 <= deployment.version - turn.now < turn.settings.tasks.apps_interval_s:
@@ -201,12 +258,12 @@ def on_tick(turn: Turn) -> None:
                 deployment.plan.affected
             )  # the next tick goes on, and not the next look at all
         else:
-            _advance(turn, deployment, waiting)
+            _advance(turn, deployment, stands)
 
 
 def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
     """The aim of each app of `wanted` (None: of all). While a deployment has not come to an app, it stays what it
-    was."""
+    was; but if instances run already what it shall be, it keeps these."""
     catalog = state.apps.catalog
     aims = {
         app.id: _Aim(Action(ActionKind.SCALE, app), catalog.versions[app.id].last_config_change_at, 0.0)
@@ -218,8 +275,7 @@ def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
         for id in sorted(deployment.plan.affected):
             aims.pop(id, None)
             if id in old:
-                was = deployment.before[id].last_config_change_at
-                aims[id] = _Aim(Action(ActionKind.SCALE, old[id]), was, 0.0)
+                aims[id] = _aim_before(state, deployment, old[id])
         for action in _reached(deployment):
             info = catalog.versions.get(action.app.id)
             version = info.last_config_change_at if info else 0.0
@@ -230,40 +286,84 @@ def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
     return aims
 
 
+def _aim_before(state: State, deployment: Deployment, was: App) -> _Aim:
+    """Return the aim of an app to which a deployment has not come yet."""
+    before, after = deployment.before[was.id], state.apps.catalog.versions.get(was.id)
+    version = before.last_config_change_at
+    if after is None or after.last_config_change_at not in _versions_that_run(state, was.id) - {version}:
+        return _Aim(Action(ActionKind.SCALE, was), version, 0.0)
+    new = next(app for app in deployment.plan.target.all_apps() if app.id == was.id)
+    app = replace(new, instances=was.instances)
+    return _Aim(Action(ActionKind.SCALE, app), after.last_config_change_at, 0.0)
+
+
 def _reached(deployment: Deployment) -> Iterator[Action]:
     for step in deployment.plan.steps[: deployment.step + 1]:
         yield from step
 
 
-def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None]) -> None:
-    """Go on to the next step when all of the current one is done."""
+def _advance(turn: Turn, deployment: Deployment, stands: Mapping[str, _Stand]) -> None:
+    """Go on to the next step when all of the current one is done; undo the deployment if it is overdue."""
     step = deployment.plan.steps[deployment.step]
-    words = {a.app.id: waiting.get(a.app.id, "") or "" for a in step if waiting.get(a.app.id, "") is not None}
-    if words:
-        if words != deployment.waiting:
-            turn.put(replace(deployment, waiting=words))
+    all_of_it = [(action, stands.get(action.app.id, _Stand())) for action in step]
+    left = [(action, stand) for action, stand in all_of_it if stand.waiting is not None]
+    if left:
+        _wait(turn, deployment, left)
     elif deployment.step + 1 < len(deployment.plan.steps):
-        turn.put(replace(deployment, step=deployment.step + 1, waiting={}))
+        turn.put(replace(deployment, step=deployment.step + 1, waiting={}, progress={}))
         turn.state.apps.changed_apps.update(deployment.plan.affected)
     else:
         _end(turn, deployment.id, done=True)
 
 
-def _pursue(turn: Turn, aim: _Aim) -> str | None:
-    """What brings the app nearer to its aim; why nothing does, "" if something was done, None if it is there."""
+def _wait(turn: Turn, deployment: Deployment, left: Sequence[tuple[Action, _Stand]]) -> None:
+    """Note what a deployment waits for, and whether it is overdue.
+
+    It is undone then, if one of the overdue apps asks for it, and was there before; a rollback never is.
+    """
+    words, progress, reverts = dict[str, str](), dict[str, Progress](), False
+    old = {app.id for app in deployment.plan.changed_from}
+    for action, stand in left:
+        id, said = action.app.id, stand.waiting or ""
+        terms = terms_of(gpu_options(action.app)) if action.kind is not ActionKind.STOP else None
+        if terms is not None:
+            since = turn.state.mesos.registered_at if turn.state.mesos.connected else turn.now
+            before = deployment.progress.get(id)
+            progress[id] = progress_after(before, stand.progress, terms, now=turn.now, from_s=since)
+            if progress[id].overdue:
+                terms = replace(terms, reverts=terms.reverts and id in old and not deployment.undoes)
+                said, reverts = overdue_words(terms, deployment.id, said), reverts or terms.reverts
+        words[id] = said
+    if (words, progress) != (deployment.waiting, deployment.progress):
+        deployment = replace(deployment, waiting=words, progress=progress)
+        turn.put(deployment)
+    if reverts:
+        _revert(turn, deployment)
+
+
+def _revert(turn: Turn, deployment: Deployment) -> None:
+    """Undo a deployment that is overdue, and those that it has ended before they were done."""
+    original = with_apps(deployment.plan.original, deployment.steady)
+    versions = {id: info for id, info in deployment.before.items() if id not in deployment.steady}
+    undone = replace(deployment, plan=replace(deployment.plan, original=original), before=versions)
+    _roll_back(turn, undone, str(uuid5(NAMESPACE_URL, f"{deployment.id} is undone")))
+
+
+def _pursue(turn: Turn, aim: _Aim) -> _Stand:
+    """Do what brings an app nearer to its aim, and return how far it is."""
     app, state = aim.action.app, turn.state
     if aim.action.kind is ActionKind.START:
-        return None
+        return _Stand(None)
     _expunge(turn, app)
-    target, next_moves = _next_moves(turn, aim)
+    target, instances, next_moves = _next_moves(turn, aim)
     if next_moves.done:
         state.apps.vacant.pop(app.id, None)
-        return None
-    return _do(turn, aim, target, next_moves)
+        return _Stand(None)
+    return _Stand(_do(turn, aim, target, next_moves), moves.progress(target, instances))
 
 
-def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, Moves]:
-    """Return what an app is to become, and what is to be done for it now; nothing is changed."""
+def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], Moves]:
+    """Return what an app is to become, its instances, and what is to be done for it now; nothing is changed."""
     app, state = aim.action.app, turn.state
     target = moves.target(
         aim.action,
@@ -272,7 +372,8 @@ def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, Moves]:
         in_place=gpu_options(app).in_place,
     )
     jobs = [state.work.jobs[id] for id in state.apps.instances.get(app.id, ())]
-    return target, moves.next_moves(target, [_instance(state, job, turn.now) for job in jobs], now=turn.now)
+    instances = [_instance(state, job, turn.now) for job in jobs]
+    return target, instances, moves.next_moves(target, instances, now=turn.now)
 
 
 def _expunge(turn: Turn, app: App) -> None:

@@ -49,9 +49,14 @@ def last_failures(view: View, app_ids: Collection[str]) -> Mapping[str, Job]:
     return delays.last_failures(view.state, app_ids)
 
 
-def ends_of(view: View, app_id: str) -> Ends | None:
-    """Return how instances of an app ended by themselves lately, or None if none did."""
-    return delays.ends_of(view.state, app_id, view.now)
+def ends_of(view: View, app_ids: Collection[str]) -> Mapping[str, Ends]:
+    """Return how instances of each app ended by themselves lately, without the apps of which none did."""
+    return delays.ends_of(view.state, app_ids, view.now)
+
+
+def is_crashing(view: View, app: App, ends: Ends) -> bool:
+    """Return whether an app's instances still end one after the other; `ends`: how the latest ones ended."""
+    return delays.is_crashing(view.state, app, ends, view.now)
 
 
 def launch_delays(view: View) -> Mapping[str, LaunchDelay]:

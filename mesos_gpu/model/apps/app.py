@@ -276,8 +276,8 @@ def _with_fields_of_jobs(options: type[T]) -> type[T]:
 @dataclass(frozen=True, slots=True)
 @_with_fields_of_jobs
 class GpuOptions:
-    """What mesos_gpu adds to Marathon's app: the object `gpu`. None of it is needed. But for `in_place` these are
-    fields of jobs."""
+    """What mesos_gpu adds to Marathon's app: the object `gpu`. None of it is needed. But for `in_place`,
+    `progress_deadline_s` and `auto_revert` these are fields of jobs."""
 
     models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
     memory_mib: int | None = None  # that each GPU has at least; of a share: what it gets of each
@@ -291,6 +291,8 @@ class GpuOptions:
     preemptible: bool = False
     control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach
     in_place: bool = False  # an update that finds no GPUs over capacity may stop an instance first
+    progress_deadline_s: int | None = None  # without progress, then a deployment is overdue; by default never
+    auto_revert: bool = False  # a deployment that is overdue is undone
     notice_s: float | None = None  # from a notice to SIGTERM; None: as its queue gives
     notice_signal: NoticeSignal = NoticeSignal.NONE
     job_class: str | None = None  # kind of work, of the document of queues; None: of none
@@ -364,18 +366,23 @@ class App:
         return tuple(each.service_port for each in self.ports)
 
 
+_NO_OPTIONS: Final = GpuOptions()
+
+
 def same_but_scale(old: App, new: App) -> bool:
-    """Whether at most the number of instances differs: then nothing needs a restart.
+    """Whether at most the number of instances and the terms of deployments differ: then nothing needs a restart.
 
     Marathon starts all instances anew for every other change, of labels too.
     """
-    return _unordered(replace(old, instances=new.instances)) == _unordered(new)
+    return _instance(replace(old, instances=new.instances)) == _instance(new)
 
 
-def _unordered(app: App) -> App:
-    """Sort the lists whose order has no meaning: in Marathon they are sets."""
+def _instance(app: App) -> App:
+    """Return the app without what its instances do not see, and with lists sorted that are sets in Marathon."""
+    gpu = replace(app.gpu, progress_deadline_s=None, auto_revert=False) if app.gpu else None
     return replace(
         app,
+        gpu=gpu if gpu != _NO_OPTIONS else None,
         constraints=tuple(sorted(app.constraints, key=repr)),
         dependencies=tuple(sorted(app.dependencies)),
         health_checks=tuple(sorted(app.health_checks, key=repr)),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.apps.rollout import Plan, VersionInfo
+from mesos_gpu.model.apps.rollout import Plan, Progress, VersionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,13 @@ class Deployment:
     before: Mapping[str, VersionInfo] = field(default_factory=dict)  # of the apps of the plan's original
     step: int = 0  # the index of the one in hand
     waiting: Mapping[str, str] = field(default_factory=dict)  # app to why nothing is done for it
+    progress: Mapping[str, Progress] = field(
+        default_factory=dict
+    )  # in this step, by app; of apps with a deadline
+    undoes: str = ""  # the id of the deployment that it rolls back; "": none
+    steady: Mapping[str, App] = field(
+        default_factory=dict
+    )  # apps as before unfinished deployments that it has ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,15 @@ class VersionInfo:
     last_config_change_at: float  # instances carry this one: a change of scale makes none of them old
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of a step of a deployment with one app that has a deadline."""
+
+    count: int  # the most so far of instances that serve by the new definition, less others that are left
+    at: float  # when that grew last, in seconds since the epoch
+    overdue: bool = False  # the app's deadline has passed since
+
+
 class InstanceState(Enum):
     """How far an instance is. One that ended is no instance any more."""
 

@@ -194,7 +194,7 @@ class JobSpec:
         1,
         Whole(1, 1000),
         option=Option("--max-attempts", "Tries if the command fails"),
-        shown="attempts",
+        shown="attempt",
     )
     timeout_s: float | None = asks(  # of one attempt's run time
         None,

@@ -46,7 +46,7 @@ class EventKind(Enum):
     BOOKING_FAILED = "booking_failed"  # there were no nodes for it until its end
     BOOKING_ENDED = "booking_ended"
     BOOKING_CANCELLED = "booking_cancelled"
-    DEPLOYMENT = "deployment"  # of apps: it begins, is done, or is ended where it was
+    DEPLOYMENT = "deployment"  # of apps: it begins, is overdue, is done, or is ended where it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class LogEvent:
         exit_code: Of a job that has ended.
         node: A host's name.
         gpu: The UUID of a card.
-        state: Of a card: its health; of a node: lost or up; of a deployment: begun, done or ended.
+        state: Of a card: its health; of a node: lost or up; of a deployment: begun, overdue, done or ended.
         deployment: The id of one.
         apps: Whom a deployment is of.
         notice, budget: As of `JobEvent`.

@@ -17,6 +17,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import past
 from mesos_gpu.model.tasks.event import EventKind, JobEvent, LogEvent
+from mesos_gpu.policy.apps.rollout.deadline import overdue
 from mesos_gpu.policy.explain.silence import backed_off
 from mesos_gpu.scheduler.happenings.bookings import happened_to
 from mesos_gpu.scheduler.happenings.log import EventLog
@@ -51,6 +52,7 @@ class Happenings:
         self._deployed = {
             each.id: tuple(sorted(each.plan.affected)) for each in state.apps.deployments.values()
         }
+        self._overdue = {each.id: overdue(each.progress) for each in state.apps.deployments.values()}
         self._engine = state.work.events[-1].number if state.work.events else 0
 
     def follow(self, effects: Iterable[fx.Effect], state: State, now: float) -> list[saves.Save]:
@@ -174,14 +176,19 @@ class Happenings:
         return happened_to(old, effect.booking)
 
     def _deployment(self, effect: saves.SaveDeployment) -> list[LogEvent]:
-        id, apps = effect.deployment.id, tuple(sorted(effect.deployment.plan.affected))
+        deployment = effect.deployment
+        id, apps = deployment.id, tuple(sorted(deployment.plan.affected))
+        was, self._overdue[id] = self._overdue.get(id, ()), overdue(deployment.progress)
+        late = tuple(app for app in self._overdue[id] if app not in was)
         if id in self._deployed:
-            return []
+            said = "; ".join(f"{app} {deployment.waiting.get(app, '')}" for app in late)
+            return [_deployment(id, apps, "overdue", said)] if late else []
         self._deployed[id] = apps
-        return [_deployment(id, apps, "begun")]
+        return [_deployment(id, apps, "begun", deployment.undoes and f"it undoes {deployment.undoes}")]
 
     def _deployed_at_last(self, effect: saves.ForgetDeployment) -> list[LogEvent]:
         apps = self._deployed.pop(effect.id, ())
+        self._overdue.pop(effect.id, None)
         return [_deployment(effect.id, apps, "done" if effect.done else "ended")]
 
 
@@ -231,8 +238,8 @@ def _drained(kind: EventKind, target: Target, name: str, words: str) -> LogEvent
     return LogEvent(0, 0.0, kind, gpu=gpu, node=node, message=f"{target.value} {name} {words}")
 
 
-def _deployment(id: str, apps: Sequence[str], state: str) -> LogEvent:
-    text = f"deployment {id} of {', '.join(apps) or 'no app'}: {state}"
+def _deployment(id: str, apps: Sequence[str], state: str, more: str = "") -> LogEvent:
+    text = f"deployment {id} of {', '.join(apps) or 'no app'}: {state}{more and f': {more}'}"
     return LogEvent(
         0,
         0.0,

@@ -40,7 +40,11 @@ _KINDS: Final[Mapping[type[of.Kind], Callable[[Any], Kind]]] = {
     of.Strings: lambda _: MapOf(Text()),
     of.Level: lambda _: LevelKind(),
 }
-_OF_APPS: Final[Mapping[str, Kind]] = {"in_place": Flag()}
+_OF_APPS: Final[Mapping[str, Kind]] = {
+    "in_place": Flag(),
+    "progress_deadline_s": Number(least=1, whole=True),
+    "auto_revert": Flag(),
+}
 
 
 def _field(name: str) -> Field:

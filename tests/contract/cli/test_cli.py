@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,6 +176,35 @@ def test_show_by_prefix(rest: FakeRest) -> None:
     assert f"\n{job}.1  running" in got.stdout
     shown = json.loads(call("show", "tr", "--json").stdout)
     assert (shown["id"], shown["runs"][0]["id"]) == (job, f"{job}.1")
+
+
+@pytest.mark.parametrize(
+    ("progress", "attempt", "launches"),
+    [
+        ({"state": "running", "launches": 1}, "1 of 3", "1"),
+        ({"state": "running", "launches": 3, "attempts": 1, "infrastructure_failures": 1}, "2 of 3",
+         "3, 1 ended by the cluster, which use no attempt"),
+        ({"state": "finished", "launches": 1, "attempts": 1}, "1 of 3", "1"),
+        ({"state": "failed", "launches": 3, "attempts": 3}, "3 of 3", "3"),
+        ({"state": "killed", "launches": 1}, "1 of 3", "1"),
+    ],
+)  # fmt: skip
+def test_show_counts_the_attempt_that_is_under_way(
+    rest: FakeRest, progress: dict[str, Any], attempt: str, launches: str
+) -> None:
+    rest.jobs[rest.add("train", max_attempts=3)] |= progress
+    shown = dict(line.split("  ", 1) for line in call("show", "tr").stdout.splitlines() if "  " in line)
+    assert (shown["attempt"].strip(), shown["launches"].strip()) == (attempt, launches)
+
+
+@pytest.mark.parametrize("as_what", ["preempted", "evicted"])
+def test_show_says_that_a_launch_was_preempted_and_not_lost(rest: FakeRest, as_what: str) -> None:
+    job = rest.add("train")
+    rest.launch(job)
+    rest.tasks[job][0] |= {"state": "lost", "ended_as": as_what}
+    rest.launch(job)
+    rows = [line.split() for line in call("show", "tr").stdout.splitlines() if line.startswith(f"{job}.")]
+    assert [row[:2] for row in rows] == [[f"{job}.1", as_what], [f"{job}.2", "running"]]
 
 
 @pytest.mark.parametrize(

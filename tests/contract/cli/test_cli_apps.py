@@ -359,6 +359,26 @@ def test_a_deployment_that_is_stuck(rig: Played) -> None:
     bad(2, "deployment", "stop", "../x")
 
 
+def test_overdue_deployment_is_shown_everywhere_and_undone(rig: Played) -> None:
+    made("/late")
+    rig.full()
+    words = ("app", "update", "/late", "env.A=1", "gpu.progress_deadline_s=20")
+    id = json.loads(good(*words, "--json"))["deploymentId"]
+    said = f"overdue: no progress for 20 s (progress_deadline_s), to undo it: mesos-gpu deployment stop {id}"
+    wait_until("it is overdue", lambda: said in good("deployment", "list"))
+    assert said in good("why", "/late")
+    assert said in good("app", "show", "/late")
+    assert re.search("\noverdue +/late\n", good("deployment", "show", id))
+    assert f"deployment {id} of /late: overdue: /late {said}" in good("events", "-o", "json")
+    error = bad(73, "app", "scale", "/late", "3")
+    assert f"undo it (mesos-gpu deployment stop {id}), or end it where it is with --force" in error
+    good("app", "update", "/late", "gpu.auto_revert=true", "--force")
+    wait_until("it is undone", lambda: "env" not in rig.shown("/late"))
+    rig.settled()
+    (task,) = rig.shown("/late")["tasks"]
+    assert task["id"].endswith(".1"), "the instance that ran was kept"
+
+
 def test_an_update_is_undone(rig: Played) -> None:
     made("/a", instances=2)
     rig.full()
@@ -426,12 +446,27 @@ def test_an_app_that_runs_and_ends_is_no_success(
     assert "stderr" in said, "what it wrote, or why that cannot be read"
     assert re.search(r"again and again, \d+ times in a row", call("app", "tasks", "/crash").stderr)
     assert json.loads(good("why", "/crash", "--json"))["stderr"]
+    listed = call("app", "list")
+    heads = listed.stdout.splitlines()[0].split()
+    row = re.split(r"\s{2,}", listed.stdout.splitlines()[1])
+    cells = dict(zip(heads, row, strict=False))
+    assert int(cells["RESTARTS"]) >= 3
+    assert re.match(r"\d+s ago: ", cells["LAST_EXIT"])
+    assert re.search(r"mesos-gpu: /crash: its instances end .*\nmesos-gpu:   stderr: ", listed.stderr)
+    shown = call("app", "show", "/crash")
+    assert re.search(r"\nrestarts +\d+ in a row\n", shown.stdout)
+    assert re.search(r"\nlast exit +\d+s ago on a1.example: ", shown.stdout)
+    assert "  stderr: " in shown.stderr
+    (one,) = rig.ask("GET", "/v2/apps?crashing=true")["apps"]
+    assert (one["id"], "ends" in one) == ("/crash", False)
     if state == "TASK_FINISHED":
         assert "an app's instance shall run on" in said, "an end with 0 does not read as success"
     rig.ends_as = ""
     monkeypatch.setattr(rolling, "_LOOK_S", 0.0)
     good("app", "update", "/crash", "env.A=1", "--wait")
     assert "ends" not in rig.shown("/crash")
+    assert "RESTARTS" not in good("app", "list")
+    assert rig.ask("GET", "/v2/apps?crashing=true")["apps"] == []
 
 
 def test_a_change_that_is_overtaken_is_no_success(rig: Played) -> None:

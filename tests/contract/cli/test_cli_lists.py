@@ -265,7 +265,7 @@ def test_a_person_is_shown_what_ends_and_asked(
 def test_kill_all_without_a_terminal_needs_yes(rest: FakeRest, jobs: dict[str, str]) -> None:
     got = call("kill", "--all")
     assert (got.exit_code, asked_to_kill(rest)) == (2, set())
-    assert "these are 2 jobs: say --yes" in got.stderr
+    assert "Kill 2 jobs? stdin is no terminal, so the question cannot be answered: add --yes" in got.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["x", "--all"], ["x", "--name", "y"]])

@@ -49,18 +49,18 @@ def test_bytes_come_out_as_they_were_written(rest: FakeRest) -> None:
     assert call("logs", job).stdout_bytes == every
 
 
-def test_logs_of_an_attempt_and_of_a_launch_by_its_task_id(rest: FakeRest) -> None:
+def test_logs_of_an_earlier_launch_by_its_number_and_by_its_task_id(rest: FakeRest) -> None:
     job = rest.add()
     for word in (b"first\n", b"second\n"):
         rest.write(rest.launch(job), "stdout", word)
     rest.end(job, "failed", 1)
     assert call("logs", job).stdout == "second\n"
-    assert call("logs", job, "--attempt", "1").stdout == "first\n"
+    assert call("logs", job, "--launch", "1").stdout == "first\n"
     assert call("logs", f"{job}.1").stdout == "first\n"
     assert call("show", f"{job}.1").exit_code == 0
-    got = call("logs", job, "--attempt", "3")
-    assert (got.exit_code, f"job {job} has no attempt 3; there are: 1, 2" in got.stderr) == (66, True)
-    assert call("logs", f"{job}.1", "--attempt", "1").exit_code == 2
+    got = call("logs", job, "--launch", "3")
+    assert (got.exit_code, f"job {job} has no launch 3: it was launched 2 times" in got.stderr) == (66, True)
+    assert call("logs", f"{job}.1", "--launch", "1").exit_code == 2
 
 
 def test_logs_mark_both_streams_in_one_place(rest: FakeRest) -> None:
@@ -98,10 +98,23 @@ def test_logs_of_an_app_are_those_of_its_tasks(rest: FakeRest) -> None:
         f"==> {second} stdout <==\nof {jobs[1]}\n\n==> {second} stderr <==\nbad\n"
     )
     assert call("logs", "/web", "--stderr").stdout == f"==> {second} stderr <==\nbad\n"
-    assert call("logs", "/web", "--attempt", "1").exit_code == 2
+    assert call("logs", "/web", "--launch", "1").exit_code == 2
     rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": []}})
     got = call("logs", "/web")
     assert (got.exit_code, "see why: mesos-gpu why /web" in got.stderr) == (66, True)
+
+
+def test_logs_of_an_app_without_a_task_are_those_of_the_latest_that_ended(rest: FakeRest) -> None:
+    older, latest = (rest.add(f"web.instance-{uuid}._app") for uuid in UUIDS)
+    for job in (older, latest):
+        rest.write(rest.launch(job), "stderr", f"boom {job}\n".encode())
+        rest.end(job, "failed", exit_code=1)
+    rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": []}})
+    got = call("logs", "/web", "--stderr")
+    assert (got.exit_code, got.stdout) == (0, f"==> {latest[:21]} stderr <==\nboom {latest}\n")
+    said = f"mesos-gpu: no instance of /web runs; this is the output of the latest, {latest}.1, which ended "
+    assert got.stderr.startswith(said)
+    assert rest.queries["GET /v1/jobs"]["app"] == ["/web"]
 
 
 def test_logs_of_an_app_are_followed_over_new_tasks_until_it_is_deleted(rest: FakeRest) -> None:
@@ -152,7 +165,11 @@ def test_lines_of_all_ranks_come_after_their_numbers_and_do_not_mix(rest: FakeRe
     assert call("logs", job, "--rank", "all", "--stderr").stdout == "[0 err] bad\n"
     assert call("logs", job, "--rank", "all", "-n", "1", "--stdout").stdout == "[0] no\n[1] c\n"
     assert call("logs", job, "--rank", "1", "--prefix").stdout == "[1] c\n"
-    assert call("logs", job).stdout == "a\nb\nno"
+    first = call("logs", job)
+    assert first.stdout == "a\nb\nno"
+    note = f"mesos-gpu: rank 0 of 2; of all ranks: mesos-gpu logs {job} --rank all\n"
+    assert first.stderr == f"{note}bad\n"
+    assert note not in call("logs", job, "--rank", "0").stderr
     assert call("logs", zero, "--rank", "all").exit_code == 2
     assert call("logs", job, "--rank", "some").exit_code == 2
 
@@ -178,11 +195,11 @@ def test_logs_follow_all_ranks_through_a_restart(rest: FakeRest) -> None:
 def test_the_launch_before_the_latest(rest: FakeRest) -> None:
     job = rest.add()
     rest.write(rest.launch(job), "stdout", b"first\n")
-    got = call("logs", job, "--attempt", "previous")
+    got = call("logs", job, "--launch", "previous")
     assert (got.exit_code, "was launched 1 time:" in got.stderr) == (66, True)
     rest.write(rest.launch(job), "stdout", b"second\n")
-    assert call("logs", job, "--attempt", "previous").stdout == "first\n"
-    assert call("logs", job, "--attempt", "0").exit_code == 2
+    assert call("logs", job, "--launch", "previous").stdout == "first\n"
+    assert call("logs", job, "--launch", "0").exit_code == 2
 
 
 def test_lines_of_an_app_s_tasks_come_after_their_names(rest: FakeRest) -> None:

@@ -21,6 +21,7 @@ from isolator.node.mesos_access import Daemon
 from mesos_gpu.api.spec.events import Event
 from mesos_gpu.api.spec.gpus.use import Meters
 from mesos_gpu.cli import main, output
+from mesos_gpu.cli.apps import crashing
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.fit import (
     Column,
@@ -546,6 +547,28 @@ def test_table_keeps_the_use_of_a_share_beside_a_long_name(
         drawn(rest, monkeypatch, "top --once", 80).split("\n")[0].split()
     )
     assert {"USED", "SHARE"} <= set(drawn(rest, monkeypatch, "gpus --wide", 80).split("\n")[0].split())
+
+
+def test_list_of_apps_shows_restarts_the_next_start_and_the_last_exit(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = {
+        "jobId": "shop_web.instance-1", "taskId": "shop_web.instance-1.1", "host": "n1", "exitCode": 1,
+        "message": "Command exited with status 1", "timestamp": stamp(NOW - 12),
+    }  # fmt: skip
+    ends = {"inARow": 38, "crashing": True, "last": last, "nextAt": stamp(NOW + 122.5)}
+    app = {**APP, "version": stamp(NOW - 3700), "tasksRunning": 0, "ends": ends}
+    rest.fixed["GET /v2/apps"] = (
+        200,
+        {"apps": [app, {**app, "id": "/well", "ends": {**ends, "crashing": False}}]},
+    )
+    monkeypatch.setattr(crashing, "time", SimpleNamespace(time=lambda: NOW))
+    head, ended, well = drawn(rest, monkeypatch, "app list", 80).splitlines()
+    assert head.split() == ["ID", "RUNNING", "HEALTHY", "RESTARTS", "NEXT_START", "LAST_EXIT", "GPUS"]
+    assert ended.split(maxsplit=5)[3:5] == ["38", "2m02s"]
+    assert ended.split(maxsplit=5)[5].startswith("12s ago: Comm")
+    assert well.split()[3:] == ["-", "-", "-", "1"]
+    assert max(map(len, (head, ended, well))) <= 80
 
 
 def test_tasks_of_an_app_name_the_gpus_that_they_share(

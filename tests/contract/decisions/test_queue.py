@@ -57,6 +57,7 @@ def test_preemption_ends_the_preemptible_job_alone_and_restarts_it(site: Site) -
     assert site.states(*low, victim) == ["running", "running", "pending"]
     (task,) = site.client.tasks(victim)
     assert task["preempted_for"] == urgent
+    assert (task["state"], task["ended_as"]) == ("lost", "preempted")
     site.end(urgent)
     site.go_on(2)
     site.running(victim)

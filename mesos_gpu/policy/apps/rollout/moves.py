@@ -99,6 +99,15 @@ def next_moves(target: Target, instances: Iterable[Instance], *, now: float) -> 
     return Moves(waiting=scene.waiting())
 
 
+def progress(target: Target, instances: Iterable[Instance]) -> int:
+    """Return how near an app is to its target: the instances of the version that serve, up to the number wanted, less
+    those that are to go."""
+    known = list(instances)
+    fresh = [each for each in known if each.version == target.version and not each.ending]
+    going = len(known) - min(len(fresh), target.instances)
+    return min(sum(map(serves, fresh)), target.instances) - going
+
+
 @dataclass(frozen=True, slots=True)
 class _Scene:
     """The instances of one app, sorted."""

@@ -7,10 +7,13 @@ change, those first on which the others depend. Apps with dependencies of the sa
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.apps.app import App, Group, same_but_scale
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Plan, VersionInfo
+
+_NONE: Final[Mapping[str, float]] = {}
 
 
 def plan(
@@ -85,15 +88,20 @@ def _groups(root: Group) -> Iterator[Group]:
 
 def smaller(root: Group, by: Mapping[str, int]) -> Group:
     """Return the tree with the size of each app in `by` reduced by the given number of instances."""
-    if not any(by.values()):
+    apps = (app for app in root.all_apps() if by.get(app.id))
+    return with_apps(
+        root, {app.id: replace(app, instances=max(0, app.instances - by[app.id])) for app in apps}
+    )
+
+
+def with_apps(root: Group, apps: Mapping[str, App]) -> Group:
+    """Return the tree with other definitions of the given apps, which are in it."""
+    if not apps:
         return root
     return replace(
         root,
-        apps=tuple(
-            replace(app, instances=max(0, app.instances - by[app.id])) if by.get(app.id) else app
-            for app in root.apps
-        ),
-        groups=tuple(smaller(group, by) for group in root.groups),
+        apps=tuple(apps.get(app.id, app) for app in root.apps),
+        groups=tuple(with_apps(group, apps) for group in root.groups),
     )
 
 
@@ -173,10 +181,12 @@ def versions_after(
     *,
     at: float,
     known: Mapping[str, VersionInfo] | None = None,
+    running: Mapping[str, float] = _NONE,
 ) -> Mapping[str, VersionInfo]:
     """The versions of all apps of the plan's target, as Marathon gives them; `at`: seconds since the epoch.
 
     `known` are versions to take up again, of a rollback: instances that still run from them are not old then.
+    `running`: of apps whose instances run already what they shall run, the `last_config_change_at` of these.
     """
     after = {app.id: versions[app.id] for app in plan.target.all_apps() if app.id in versions}
     old = {app.id: app for app in plan.original.all_apps()}
@@ -187,7 +197,7 @@ def versions_after(
         if known is not None and id in known:
             after[id] = known[id]
         elif id not in old or not same_but_scale(old[id], action.app):
-            after[id] = VersionInfo(at, at, at)
+            after[id] = VersionInfo(at, at, running.get(id, at))
         elif id in plan.restarts:
             after[id] = replace(versions[id], version=at, last_config_change_at=at)
         else:

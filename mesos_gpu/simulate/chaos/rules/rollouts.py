@@ -70,19 +70,30 @@ class Instance:
 
 
 def aims_of(disk: MemoryStore) -> Mapping[str, Aim]:
-    """The aim of each app; while a deployment has not come to an app, it stays what it was."""
+    """The aim of each app; while a deployment has not come to an app, it stays what it was, or keeps instances that run
+    already what it shall be."""
     versions = disk.catalog.versions
     aims = {
         app.id: Aim(app, app.instances, versions[app.id].last_config_change_at)
         for app in disk.catalog.root.all_apps()
     }
+    present = {
+        (job.spec.app, job.app_version)
+        for job in disk.jobs.values()
+        if not (job.state.ended or job.kill_requested)
+    }
     for deployment in disk.deployments.values():
         affected = deployment.plan.affected
+        target = {app.id: app for app in deployment.plan.target.all_apps()}
         for id in affected:
             aims.pop(id, None)
         for app in deployment.plan.original.all_apps():
             if app.id in affected:
-                aims[app.id] = Aim(app, app.instances, deployment.before[app.id].last_config_change_at)
+                version = deployment.before[app.id].last_config_change_at
+                later = versions[app.id].last_config_change_at if app.id in versions else version
+                kept = later != version and (app.id, later) in present
+                shown = replace(target[app.id], instances=app.instances) if kept else app
+                aims[app.id] = Aim(shown, app.instances, later if kept else version)
         for step in deployment.plan.steps[: deployment.step + 1]:
             for action in step:
                 id, count = action.app.id, 0 if action.kind in _NONE else action.app.instances

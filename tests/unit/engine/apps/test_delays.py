@@ -7,6 +7,7 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.apps.delays import (
     ends_of,
+    is_crashing,
     last_failures,
     launch_delay_s,
     launch_delays,
@@ -48,7 +49,7 @@ def ends(world: World, state: str = "TASK_FAILED", after_s: float = 1.0) -> Job:
 
 
 def row(world: World) -> int:
-    known = ends_of(world.state, APP.id, world.now)
+    known = ends_of(world.state, [APP.id], world.now).get(APP.id)
     return 0 if known is None else known.in_a_row
 
 
@@ -83,7 +84,7 @@ def test_delay_holds_until_its_end_for_an_app_that_lacks_instances(world: World)
     until = world.now + 8.0
     assert state.apps.backoffs == {key: (1, until)}
     for at, next_at in ((until - 0.1, until), (until, None)):
-        known = ends_of(state, APP.id, at)
+        known = ends_of(state, [APP.id], at).get(APP.id)
         assert known is not None
         assert known.next_at == next_at
         assert (APP.id in launch_delays(state, at)) is (next_at is not None)
@@ -110,6 +111,56 @@ def test_failures_in_a_row_end_with_an_instance_that_was_steady(world: World) ->
     ends(world, after_s=61.0)
     ends(world)
     assert row(world) == 1, "those before the steady one are not of it"
+
+
+def crashes(world: World) -> bool:
+    known = ends_of(world.state, [APP.id], world.now).get(APP.id)
+    return known is not None and is_crashing(world.state, APP, known, world.now)
+
+
+def test_crash_is_over_after_one_end_as_soon_as_all_instances_run(world: World) -> None:
+    assert not crashes(world)
+    ends(world)
+    assert crashes(world), "none runs"
+    runs(world)
+    assert (row(world), crashes(world)) == (1, False)
+
+
+def test_crash_is_over_after_ends_in_a_row_when_all_instances_are_steady(world: World) -> None:
+    for _ in range(2):
+        ends(world)
+    began_at = runs(world).started_at
+    assert began_at is not None
+    assert crashes(world), "it runs, as the ones before did"
+    world.now = began_at + 59.0
+    assert crashes(world)
+    world.now = began_at + 60.0
+    assert (row(world), crashes(world)) == (2, False)
+
+
+def test_single_end_long_ago_is_no_crash_of_an_app_that_lacks_an_instance(world: World) -> None:
+    ended_at = ends(world).ended_at or world.now
+    known = ends_of(world.state, [APP.id], world.now)[APP.id]
+    assert known.next_at is not None
+    for at, crashing in ((ended_at + 59.0, True), (ended_at + 61.0, False)):
+        assert is_crashing(world.state, APP, replace(known, next_at=None), at) is crashing
+    assert is_crashing(world.state, APP, known, ended_at + 61.0), "the next launch is still delayed"
+
+
+def test_ends_of_several_apps_are_those_of_each(world: World) -> None:
+    other = replace(APP, id="/other")
+    want(world, APP, other, id="d2")
+    ends(world)
+    for _ in range(60):
+        jobs = [job for job in instances(world, "/other") if job.task_id and job.started_at]
+        if jobs:
+            break
+        serve(world)
+    world.status(str(jobs[0].task_id), "TASK_FAILED")
+    world.feed(ev.Tick())
+    both = ends_of(world.state, ["/other", APP.id, "/none"], world.now)
+    assert {id: known.last.spec.app for id, known in both.items()} == {"/other": "/other", APP.id: APP.id}
+    assert both["/other"].last.id == jobs[0].id
 
 
 def test_failures_in_a_row_are_of_the_present_configuration(world: World) -> None:

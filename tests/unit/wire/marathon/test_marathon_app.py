@@ -559,7 +559,7 @@ def test_marathon_app_fields_are_printed_as_sent() -> None:
     definition = app_of(_EVERY_FIELD, allowed=Allowed(secrets=True))
     assert isinstance(definition, App), definition
     printed = app_to_json(definition)
-    gpu = {"in_place": False, **_EVERY_FIELD["gpu"]}
+    gpu = {"in_place": False, "auto_revert": False, **_EVERY_FIELD["gpu"]}
     assert {key: printed[key] for key in _EVERY_FIELD} == {**_EVERY_FIELD, "gpu": gpu}
 
 
