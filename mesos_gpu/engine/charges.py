@@ -177,7 +177,7 @@ def parts_of(
         document: Whose costs count.
         node: Where they are; None: it is not known.
         gpus: Which they are.
-        asked: The models that its job asked for; none: any.
+        asked: Names of the models that its job asked for; none: any.
         milli: Thousandths of GPUs that all of them count as, as much each.
     """
     models = {gpu.id: gpu.model for gpu in node.gpus} if node is not None else {}
@@ -194,13 +194,14 @@ def at_cost(document: QueueDocument, parts: Iterable[Part], asked: Iterable[str]
     Args:
         document: Whose costs count.
         parts: Of GPUs that one task has.
-        asked: The models that its job asked for; none: any.
+        asked: Names of the models that its job asked for; none: any.
     """
-    costs = document.gpu_cost
-    dearest = max((costs.get(model, 1) for model in asked or costs), default=1)
+    dearest = document.most_cost_of(asked)
     return tuple(
         Part(
-            part.model, part.gpu_milli, part.gpu_milli * (costs.get(part.model, 1) if part.model else dearest)
+            part.model,
+            part.gpu_milli,
+            part.gpu_milli * (document.cost_of(part.model) if part.model else dearest),
         )
         for part in parts
     )

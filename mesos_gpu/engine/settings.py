@@ -147,6 +147,8 @@ class PlacingSettings:
     gpu_compute_overcommit: float = (
         1.0  # how often the compute of a shared card may be promised; memory never is
     )
+    cpus_per_gpu: float = 4.0  # most of jobs with GPUs that name no CPUs; 0: as of others
+    mem_mib_per_gpu: int = 8192  # likewise, of memory
     mps_across_users: bool = False  # whether users may share a server of MPS, where hosts permit it, too
     on_gpu_excess: OnExcess = OnExcess.END  # of tasks that use more memory than their share
     cover_linger_s: float = 60.0  # how long a card stays open to shares when nobody has one of it

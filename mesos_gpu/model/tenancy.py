@@ -6,7 +6,7 @@ reads, checks, writes and shows them goes through `QUEUE_FIELDS`, `LIMIT_FIELDS`
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
@@ -32,6 +32,7 @@ from mesos_gpu.model.jobs.fields import (
     declared,
 )
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
+from mesos_gpu.model.nodes.gpu_names import means, most_specific
 
 ROOT: Final = ""  # the path of what all queues are below
 DEFAULT_POOL: Final = "default"  # the nodes that are in no other
@@ -427,14 +428,16 @@ class Pool:
 
     Attributes:
         name: Of it.
-        models: A node of it has GPUs of one of these alone; empty: of any.
+        models: Names of models; a node of it has GPUs that these mean alone (`nodes.gpu_names`); empty: any.
         attributes: What its agent's attributes are, by name.
         constraints: What its agent is like, of those constraints of jobs that look at the agent alone.
         dedicated: Whether only queues that name it in their `pools` use it.
     """
 
     name: str
-    models: tuple[str, ...] = asks((), Models(), about="a node of it has GPUs of one of these alone")
+    models: tuple[str, ...] = asks(
+        (), Models(), about="names of GPU models, as A100: a node of it has GPUs that these mean alone"
+    )
     attributes: Mapping[str, str] = asks(
         {}, Strings(LABEL_KEY, "NUL"), about="what its agent's attributes are, by name"
     )
@@ -460,7 +463,8 @@ class QueueDocument:
         comment: Why.
         queues: By path, as research/vision; those above a queue are in it, too.
         pools: Beside the default one.
-        gpu_cost: What a GPU of a model costs beside others, 1 where it is not named.
+        gpu_cost: What a GPU costs beside others, by names of models (`nodes.gpu_names`): of several that mean it the
+            most specific counts; 1 where none does.
         classes: By name.
         users: The limits of each user in all queues together; "*": of each that is not named.
         fairness: What is compared.
@@ -490,6 +494,21 @@ class QueueDocument:
     def is_empty(self) -> bool:
         """Whether the document says nothing: it then has the effect of no document."""
         return replace(self, version=0, at=0.0, by="", comment="", reclaim_at=None) == NO_QUEUES
+
+    def cost_of(self, model: str) -> int:
+        """Return what a GPU of a model costs beside others."""
+        if not self.gpu_cost:
+            return 1
+        if (cost := self.gpu_cost.get(model)) is not None:
+            return cost
+        name = most_specific(model, self.gpu_cost)
+        return 1 if name is None else self.gpu_cost[name]
+
+    def most_cost_of(self, names: Iterable[str]) -> int:
+        """Return the most that a GPU costs of which only names are known that may mean it; no names: that of any."""
+        asked = tuple(names)
+        entries = [cost for entry, cost in self.gpu_cost.items() if any(means(name, entry) for name in asked)]
+        return max([*entries, *map(self.cost_of, asked)] if asked else self.gpu_cost.values(), default=1)
 
 
 NO_QUEUES: Final = QueueDocument()

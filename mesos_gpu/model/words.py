@@ -1,6 +1,5 @@
 """Numbers and names in texts. Pure."""
 
-from collections.abc import Iterable
 from typing import Final
 
 _MOST_DIGITS: Final = 18  # Python converts no more than 4,300
@@ -19,8 +18,3 @@ def counted(count: float, noun: str) -> str:
 def is_or_are(count: float) -> str:
     """Return the verb that follows a number with its noun."""
     return "is" if count == 1 else "are"
-
-
-def no_such_model(asked: Iterable[str], known: Iterable[str], of: str = "") -> str:
-    """That no node has GPUs of some models, and which there are. `of`: which nodes are meant, after "no node"."""
-    return f"no node{of} has a GPU of model {' or '.join(asked)}; there are {', '.join(sorted(set(known)))}"

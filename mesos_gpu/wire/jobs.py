@@ -17,6 +17,7 @@ from mesos_gpu.wire.checking import Check, Problem, escaped, object_of, show
 from mesos_gpu.wire.shares import OF_JOBS, share_problems
 
 _NO_MODELS: Final[Mapping[str, int]] = MappingProxyType({})
+_AMOUNTS: Final = ("cpus", "mem_mib")  # whose keys are their names
 _NEEDS: Final = {
     "gpus": "needs gpus of at least 1",
     "image": "needs an image",
@@ -38,6 +39,20 @@ def decode(
         BadJson: It is no JSON object.
     """
     return spec_from_mapping(object_of(body), permits=permits, engine=engine, most_mib=most_mib)
+
+
+def left_open(body: bytes) -> frozenset[str]:
+    """Return which of a valid request's CPUs and memory the scheduler decides, by the names of their fields.
+
+    Raises:
+        BadJson: It is no JSON object.
+    """
+    return left_open_of(object_of(body))
+
+
+def left_open_of(value: Mapping[str, Any]) -> frozenset[str]:
+    """Return the same of a request as a mapping."""
+    return frozenset(name for name in _AMOUNTS if value.get(name) is None)
 
 
 def spec_from_mapping(

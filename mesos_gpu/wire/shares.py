@@ -7,6 +7,7 @@ from typing import Final
 
 from mesos_gpu.model.jobs.fields import Field, Gpus
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
+from mesos_gpu.model.nodes.gpu_names import models_of, unknown
 from mesos_gpu.model.shares.units import WHOLE, milli_of
 from mesos_gpu.wire.checking import is_number, show
 
@@ -103,8 +104,11 @@ def _without_share(
 
 def _beyond_models(spec: JobSpec, most_mib: Mapping[str, int]) -> str:
     """Why no GPU of the models that a share names has as much memory, by those that are known; "": it may."""
-    wanted, has = spec.gpu_memory_mib, {model: most_mib.get(model, 0) for model in spec.gpu_model}
-    if wanted is None or not has or not all(0 < mib < wanted for mib in has.values()):
+    wanted = spec.gpu_memory_mib
+    if wanted is None or not spec.gpu_model or unknown(spec.gpu_model, most_mib):
+        return ""
+    has = {model: most_mib[model] for model in models_of(spec.gpu_model, frozenset(most_mib))}
+    if not all(0 < mib < wanted for mib in has.values()):
         return ""
     said = ", ".join(f"{model} has {mib} MiB for shares" for model, mib in has.items())
     return f"never fits the models that it names, got {wanted}: {said}; ask for less, or for another model"

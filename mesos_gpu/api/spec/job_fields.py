@@ -251,6 +251,8 @@ def answered() -> dict[str, Hint]:
     """What an answer has, by key; null is what does not apply."""
     hints = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in FIELDS}
     return {
-        key: hint | None if (field.default is None and not field.filled) or field.decided_later else hint
+        key: hint | None
+        if (field.default is None and not field.filled) or (field.decided_later and field.needs)
+        else hint
         for key, (field, hint) in hints.items()
     }

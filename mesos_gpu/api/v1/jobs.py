@@ -41,7 +41,7 @@ from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, LOG_BOUNDS, Chunk, LogReade
 from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.engine.reading.jobs import explain_job, queue_uses, round_of, tasks_of, waiting_jobs
-from mesos_gpu.engine.reading.nodes import largest_for_shares
+from mesos_gpu.engine.reading.nodes import gpu_defaults, largest_for_shares
 from mesos_gpu.engine.reading.trials import plan_job
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotAccepted, NotFound
@@ -51,7 +51,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import QueueUse, Waiting
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.checking import Problem
-from mesos_gpu.wire.jobs import decode
+from mesos_gpu.wire.jobs import decode, left_open
 from mesos_gpu.wire.mesos.cuts import Times, size_at
 
 T = TypeVar("T")
@@ -68,6 +68,7 @@ class Jobs:
         self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
         # For callers who see all jobs, by how many of them are asked for: many pages ask every few seconds.
         self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MOST_QUEUED.default))}
+        self._defaults = Kept(gpu_defaults)
         self._agents = Agents(settings.agent_authorization, settings.agent_tls)
         self._readers = HostPlaces("reads of output", most=64, of_host=8, of_caller=4)
 
@@ -128,12 +129,18 @@ class Jobs:
         if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
             most_mib = await self._read(largest_for_shares)
             spec = await decoded_by(request, body, partial(self._decoded, most_mib=most_mib))
+        spec = await self._with_amounts(request, body, valid(spec))
         sight = Sight.of(request)  # the rights of the moment when all of the body is there
         permits, pooled = self._settings.permits, self._settings.has_user_pool
-        spec = admit(sight.rights, valid(spec), permits, pooled=pooled)
+        spec = admit(sight.rights, spec, permits, pooled=pooled)
         if unheard := wrong_receivers(self._settings.hooks, self._settings.sender, spec.notify):
             raise invalid(*unheard)
         return spec, sight
+
+    async def _with_amounts(self, request: Request, body: bytes, spec: JobSpec) -> JobSpec:
+        """Give a job with GPUs the CPUs and the memory that its request left open."""
+        left = await decoded_by(request, body, left_open) if spec.gpus else ()
+        return (await self._read(self._defaults.of)).given_to(spec, left) if left else spec
 
     def _anew(self) -> None:
         """Let who has changed the line see it."""

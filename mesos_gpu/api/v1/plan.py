@@ -12,6 +12,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.engine.reading.jobs import defrag_problem
+from mesos_gpu.engine.reading.nodes import gpu_defaults
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
@@ -20,7 +21,7 @@ from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.policy.room import defrag
 from mesos_gpu.wire.checking import object_of
 from mesos_gpu.wire.job_fields import HIDDEN
-from mesos_gpu.wire.jobs import spec_from_mapping
+from mesos_gpu.wire.jobs import left_open_of, spec_from_mapping
 
 
 class Plans:
@@ -32,9 +33,12 @@ class Plans:
 
     async def for_request(self, request: Request) -> Response:
         """POST /v1/plan/defrag."""
-        spec = await read_of(request, _spec)
-        problem = await result_of(self._scheduler.read_copy(lambda view: defrag_problem(view, spec)))
-        return await self._planned(request, problem)
+        spec, left = await read_of(request, _spec)
+
+        def read(view: View) -> defrag.Problem:
+            return defrag_problem(view, gpu_defaults(view).given_to(spec, left) if left else spec)
+
+        return await self._planned(request, await result_of(self._scheduler.read_copy(read)))
 
     async def for_job(self, request: Request) -> Response:
         """GET /v1/plan/defrag/{id}."""
@@ -62,11 +66,12 @@ class Plans:
         return json_answer(_shown(problem, plan, hidden))
 
 
-def _spec(body: bytes) -> JobSpec:
+def _spec(body: bytes) -> tuple[JobSpec, frozenset[str]]:
+    """Return a request, and which of its CPUs and memory the scheduler decides."""
     asked = object_of(body)
     if not any(asked.get(key) is not None for key in ("command", "argv", "image")):
         asked["command"] = "true"  # what would run is of no account
-    return valid(spec_from_mapping(asked))
+    return valid(spec_from_mapping(asked)), left_open_of(asked)
 
 
 def _shown(problem: defrag.Problem, plan: Plan, hidden: Collection[str]) -> shapes.Plan:

@@ -78,7 +78,7 @@ def reserve(ctx: click.Context, /, app: App, as_json: bool, **asked: Any) -> Non
     they run nowhere else. If it does not fit beside what is booked and guaranteed, the nearest times that do are named.
 
     \b
-      mesos-gpu reserve --gpus 8 --model "NVIDIA A100-SXM4-80GB" --from "Tue 09:00" --for 4h --queue exam
+      mesos-gpu reserve --gpus 8 --model A100-80GB --from "Tue 09:00" --for 4h --queue exam
       mesos-gpu run --queue exam --booking exam --gpus 1 -- python3 grade.py
     """
     if ctx.invoked_subcommand is not None:

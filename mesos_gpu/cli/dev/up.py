@@ -17,6 +17,7 @@ import click
 
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.adapters.simulated.use import with_scripts
+from mesos_gpu.adapters.simulated_gpus import MODELS
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import home_option, yes_option
@@ -27,6 +28,7 @@ from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.processes import Process, private_log
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
 from mesos_gpu.model.jobs.permits import ROOTS, Root
+from mesos_gpu.model.nodes.gpu_names import models_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.scheduler.options.parse import NumberRange
 from mesos_gpu.wire.body import parsed
@@ -67,6 +69,12 @@ def _scripts(_ctx: click.Context, _param: click.Parameter, path: Path | None) ->
     return scripts
 
 
+def _simulated(name: str) -> str:
+    """Return the model to simulate that a name means; the name if it means none or several."""
+    models = models_of((name,), frozenset(MODELS))
+    return models[0] if len(models) == 1 else name
+
+
 def _attributes(
     _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
@@ -90,7 +98,7 @@ def _attributes(
     "--gpu-model",
     multiple=True,
     metavar="NAME",
-    help=f"Model of the GPUs; repeated, the agents take turns.  [default: {MODEL}]",
+    help=f"Model of the GPUs, as T4 or A100; repeated, the agents take turns.  [default: {MODEL}]",
 )
 @click.option(
     "--attribute",
@@ -182,7 +190,7 @@ def up(
     _refuse_used(port)
     _refuse_closed(directory())
     tls = _tls(tls_cert, tls_key)
-    models = gpu_model or (MODEL,)
+    models = [_simulated(name) for name in gpu_model] or [MODEL]
     nodes = [
         NodeSpec(
             gpus,

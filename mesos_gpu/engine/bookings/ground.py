@@ -38,9 +38,10 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
         bins += [
             Bin(node.id, model, pool, count, tree.cost_milli(model, 1)) for model, count in models.items()
         ]
-    return (
-        Ground(bins) if tree.is_flat else Ground(bins, _Guarantees(document or state.quota.queues, bins).at)
-    )
+    known = state.cluster.agents.models
+    if tree.is_flat:
+        return Ground(bins, models=known)
+    return Ground(bins, _Guarantees(document or state.quota.queues, bins).at, known)
 
 
 class _Guarantees:

@@ -158,7 +158,7 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
     ground, owner = ground_of(turn.state), owner_of(turn.state, spec)
     mine = items_of(booking_id, spec, turn.now, horizon(turn.now), owner=owner)
     if why := unknown_models(ground, spec):
-        raise NotAccepted([("/gpu_model", why)], remedy="name models as they are reported: mesos-gpu gpus")
+        raise NotAccepted([("/gpu_model", why)], remedy="name a model that there is: mesos-gpu gpus")
     if why := never(ground, mine[0], turn.now):
         raise NotAccepted([("/gpus", why)], remedy="ask for less, or for another model or pool")
     others = booked_items(turn.state, turn.now, booking_id)

@@ -76,13 +76,13 @@ def charge(turn: Turn, booking: Booking) -> None:
     idle_ms = min(idle_gpu_ms(booking, turn.now), booking.spec.gpus_in_all * max(lasted_ms, 0))
     if booking.spec.charge is not Charge.IDLE or not idle_ms or not chosen or lasted_ms <= 0:
         return
-    costs = turn.state.quota.queues.gpu_cost
+    document = turn.state.quota.queues
     every = sum(each.gpus for each in chosen)
     parts = []
     for model in sorted({each.model for each in chosen}):
         count = sum(each.gpus for each in chosen if each.model == model)
         milli = idle_ms * WHOLE * count // (every * lasted_ms)
-        parts.append(Part(model, milli, milli * costs.get(model, 1)))
+        parts.append(Part(model, milli, milli * document.cost_of(model)))
     node = turn.state.cluster.nodes.get(booking.places[0].agent_id)
     span = Span(
         TaskId(f"{booking.id}.{booking.day}"), JobId(""), booking.by, booking.spec.queue, "", "",

@@ -84,7 +84,7 @@ class Coming:
         begun_at = max(self._now, begins_at(self._state, self._settings, job))
         if job.room_made_at is not None:
             begun_at = max(begun_at, job.room_made_at + self._settings.queue.preempt_again_s)
-        request = request_of(job, self._settings)
+        request = request_of(job, self._settings, self._state)
         rule = self._rule(backlog, begun_at)
         key = request, rule.kind(job)
         if key in self._in_vain or len(self._in_vain) >= _MOST_TRIED:

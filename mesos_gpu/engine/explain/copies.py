@@ -16,6 +16,7 @@ def copy_for_readers(state: State) -> State:
         state.match.next_moment,
     )
     made.mesos.disbelieved, made.cluster.unused = state.mesos.disbelieved, dict(state.cluster.unused)
+    made.cluster.most_offered = dict(state.cluster.most_offered)
     made.work.made_room = {job_id: dict(tasks) for job_id, tasks in state.work.made_room.items()}
     made.quota.leaves = None if state.quota.leaves is None else state.quota.leaves.copied()
     made.quota.charges = None if state.quota.charges is None else state.quota.charges.copied()

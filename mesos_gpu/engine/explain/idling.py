@@ -87,7 +87,8 @@ def _serves(state: State, tree: Tree, job: Job, other: Job) -> bool:
     ours, theirs = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
     if theirs is None or tree.is_fenced(ours, theirs):
         return False
-    tasks, wanted = [task for task in state.work.round_of(other) if not task.ended], job.spec.gpu_model
+    tasks = [task for task in state.work.round_of(other) if not task.ended]
+    wanted = state.cluster.models_of(job.spec.gpu_model)
     nodes = [
         (task.gpus, state.cluster.nodes[task.agent_id])
         for task in tasks

@@ -8,7 +8,6 @@ from mesos_gpu.engine.explain.hours import hours_words
 from mesos_gpu.engine.explain.shares import path_share
 from mesos_gpu.engine.explain.why import waits_for_turn, why_of
 from mesos_gpu.engine.indexes.leaves import leaf_of
-from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.settings import Settings
@@ -102,7 +101,7 @@ def _wait_of(
     wait = forecast.backlog.barriers.wait_of(job)
     if wait is not None:
         return wait.stage.value, wait.words
-    kind = forecast.backlog.kind(job, request_of(job, settings))
+    kind = forecast.backlog.kind(job, forecast.backlog.request(job))
     if kind not in paced and len(paced) < MAX_KINDS:
         paced[kind] = waits_for_turn(state, settings, now, job, forecast.backlog)
     if paced.get(kind):

@@ -56,7 +56,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         past_offers: Whether an agent that offers nothing now counts by its last offer.
     """
     if job.state is not JobState.PENDING:
-        answer = explain(job, request_of(job, settings), (), queue=QueueView(), now=now)
+        answer = explain(job, request_of(job, settings, state), (), queue=QueueView(), now=now)
         return with_idle(answer, state, settings, job, now)
     answer = _why_pending(state, settings, now, job, past_offers=past_offers)
     answer = with_idle(answer, state, settings, job, now)
@@ -65,7 +65,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
 
 def _why_pending(state: State, settings: Settings, now: float, job: Job, *, past_offers: bool) -> Why:
     queue, kept, backlog = _queue_view(state, settings, now, job)
-    neighbours, request = Neighbours(state, settings.placing.levels), request_of(job, settings)
+    neighbours, request = Neighbours(state, settings.placing.levels), request_of(job, settings, state)
     views = _node_views(
         state,
         settings,
@@ -169,7 +169,7 @@ def waits_for_turn(state: State, settings: Settings, now: float, job: Job, backl
     ]
     if not nodes:
         return False
-    request = replace(request_of(job, settings), tasks=job.spec.tasks, ports=job.spec.ports)
+    request = replace(request_of(job, settings, state), tasks=job.spec.tasks, ports=job.spec.ports)
     neighbours = Neighbours(state, settings.placing.levels)
     views = list(_node_views(state, settings, now, job, nodes, neighbours, backlog.held))
     return any(

@@ -3,6 +3,7 @@
 Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
@@ -50,6 +51,8 @@ class Agents:
         named_twice: GPUs that several of them name.
         places: By host name and address, those that were seen there: of several, all but one are gone for good.
         crowded: Places of several.
+        cards: Number of GPUs by model, of all nodes.
+        models: Models of all GPUs.
         reports: The latest of each agent, as long as its node has what it was read as.
         arrivals: How many offers have been held so far.
         made_fabric: Groups of all nodes; None before they are asked for.
@@ -64,6 +67,8 @@ class Agents:
     named_twice: dict[GpuId, None] = field(default_factory=dict)
     places: dict[Place, tuple[AgentId, ...]] = field(default_factory=dict)
     crowded: dict[Place, None] = field(default_factory=dict)
+    cards: Counter[str] = field(default_factory=Counter)
+    models: frozenset[str] = frozenset()
     reports: dict[AgentId, Report] = field(default_factory=dict, compare=False)
     arrivals: int = field(default=0, compare=False)
     made_fabric: Fabric | None = field(default=None, compare=False)
@@ -128,6 +133,7 @@ class Agents:
                 self._stand(was, [each for each in self.places[was] if each != node.id])
             if at is not None:
                 self._stand(at, [*self.places.get(at, ()), node.id])
+        self._count(old, new)
         named, names = _named(old), _named(new)
         if named == names:
             return
@@ -135,6 +141,17 @@ class Agents:
             self._name(gpu_id, [each for each in self.naming.get(gpu_id, ()) if each != node.id])
         for gpu_id in names:
             self._name(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
+
+    def _count(self, old: Node | None, new: Node | None) -> None:
+        """Count the GPUs of a node by their models."""
+        was, now = (Counter([gpu.model for gpu in node.gpus] if node else ()) for node in (old, new))
+        if was == now:
+            return
+        self.cards.subtract(was)
+        self.cards.update(now)
+        self.cards = +self.cards  # without those of which none is left
+        if self.cards.keys() != self.models:
+            self.models = frozenset(self.cards)
 
     def _stand(self, place: Place, agents: list[AgentId]) -> None:
         self.places[place] = tuple(agents)

@@ -64,7 +64,7 @@ class _Way:
 
     def make(self, job: Job) -> None:
         """Close what the job needs to start, if it needs nothing else."""
-        request, state = request_of(job, self._turn.settings), self._turn.state
+        request, state = request_of(job, self._turn.settings, self._turn.state), self._turn.state
         kind = self._backlog.kind(job, request)
         if kind in self._hopeless or len(self._hopeless) >= _MOST_TRIED:
             return

@@ -38,14 +38,14 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     )
     nodes = [node for node in state.cluster.nodes.values() if not node.lost_at and not is_closed(state, node)]
     able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
-    request, moving = request_of(job, settings), _moving(state)
+    request, moving = request_of(job, settings, state), _moving(state)
 
     def candidate(node: Node) -> CandidateNode:
         tasks = tuple(
             Movable(
                 job_id=other.id,
                 name=other.spec.name,
-                request=request_of(other, settings),
+                request=request_of(other, settings, state),
                 gpus=backlog.nodes.allocation(task, node).gpus,
                 lost_gpu_s=_lost_gpu_s(other, task, now),
                 bound=places.is_bound(other.id),

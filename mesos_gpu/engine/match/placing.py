@@ -185,7 +185,7 @@ def _mix(state: State, settings: Settings) -> Mix:
     return mix_of(
         _shape(job, settings, models, most_mib)
         for job in jobs
-        if (models := _models(job, settings, kinds.values())) is not None
+        if (models := _models(state, job, settings, kinds.values())) is not None
     )
 
 
@@ -195,12 +195,12 @@ def _shape(job: Job, settings: Settings, models: tuple[str, ...], most_mib: int)
     return shape if share is None else shape_for(share, most_mib, shape)
 
 
-def _models(job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:
+def _models(state: State, job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:
     """Models that will do; empty: any; None: the cluster has none that does."""
-    request, wanted = request_of(job, settings).gpu, job.spec.gpu_model
+    request = request_of(job, settings, state).gpu
     if not request.choosy:
-        return wanted
-    fit = {gpu.model for gpu in kinds if request.takes(gpu) and (not wanted or gpu.model in wanted)}
+        return request.models
+    fit = {gpu.model for gpu in request.suited(kinds)}
     return tuple(sorted(fit)) or None
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Pace, Remains
-from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.settings import Settings
@@ -71,7 +71,7 @@ class Search:
         wait, booked = self._backlog.barriers.wait_of(job), self._backlog.booked.active_for(job)
         if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
             return None  # what is booked is had without a seat
-        request, outlasted = request_of(job, self._settings), self._backlog.reservations.outlasted(job)
+        request, outlasted = self._backlog.request(job), self._backlog.reservations.outlasted(job)
         how = outlasted, booked, bool(wait)
         if self._refused and self._alike(job, request, how) in self._refused:
             return None

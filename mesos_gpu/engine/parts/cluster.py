@@ -11,9 +11,11 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId, OfferId
 from mesos_gpu.model.nodes.drain import Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.gpu_names import models_of
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.nodes.roll import Rolls
+from mesos_gpu.model.resources import Resources, total
 from mesos_gpu.policy.queueing.launch_window import Window
 
 
@@ -31,6 +33,7 @@ class ClusterPart:
         rolls: Replacement of node monitors.
         monitors: Number of launches of node monitors so far, so that no id is used twice.
         unused: Latest offer of each agent of which nothing was used, even if it was given back; for explanations.
+        most_offered: Largest amounts that each agent has offered at once, for default amounts of jobs.
         touched: Agents that have changed since the table was made.
         table: Agents with offers, as the match uses them; None if it must be made again.
         made_agents: Index of nodes and offers; None until it is asked for.
@@ -45,6 +48,7 @@ class ClusterPart:
     rolls: Rolls = field(default_factory=Rolls)
     monitors: int = 0
     unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)
+    most_offered: dict[AgentId, Resources] = field(default_factory=dict, compare=False, metadata=DERIVED)
     touched: set[AgentId] = field(default_factory=set, compare=False, metadata=DERIVED)
     table: Table | None = field(default=None, compare=False, metadata=DERIVED)
     made_agents: Agents | None = field(default=None, compare=False, repr=False, metadata=DERIVED)
@@ -56,10 +60,18 @@ class ClusterPart:
             self.made_agents = agents_of(self.nodes.values(), self.offers.values())
         return self.made_agents
 
+    def models_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the models of known GPUs that names mean, the first choice first; the names if there are none."""
+        return models_of(names, self.agents.models) if names else ()
+
     def hold_offer(self, offer: Offer) -> None:
         """Add an offer to those that are held."""
         self.agents.hold(offer)
         self.offers[offer.id] = self.unused[offer.agent_id] = offer
+        offered = total(
+            resources_of(held.offer.resources) for held in self.agents.offers[offer.agent_id].values()
+        )
+        self.most_offered[offer.agent_id] = offered.most(self.most_offered.get(offer.agent_id, offered))
         self.touched.add(offer.agent_id)
 
     def drop_offer(self, offer_id: OfferId) -> None:
@@ -83,7 +95,7 @@ class ClusterPart:
     def drop_node(self, agent_id: AgentId) -> None:
         """Remove a node that has been lost for long."""
         self.agents.enter(self.nodes.pop(agent_id), None)
-        for known in (self.capacities, self.unreserved, self.windows):
+        for known in (self.capacities, self.unreserved, self.windows, self.most_offered):
             known.pop(agent_id, None)
 
     def drain_of(self, hostname: str, gpu_id: GpuId | None = None) -> Drain | None:

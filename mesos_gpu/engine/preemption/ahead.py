@@ -69,7 +69,7 @@ class _Ahead:
     def make(self, owed: Iterable[Job]) -> None:
         """Make room for jobs that will have seats, in their order."""
         for job in owed:
-            request = request_of(job, self._turn.settings)
+            request = request_of(job, self._turn.settings, self._turn.state)
             if (there := self._planner.room_for(job, request)) is not None:
                 self._planner.count_in(job, request, there)
                 continue

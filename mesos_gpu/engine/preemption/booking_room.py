@@ -58,7 +58,7 @@ class BookingRoom:
         """
         self._turn, self._backlog, self._booking = turn, backlog, booking
         self._taken, self._rank_of = taken, rank_of
-        gpus, models = booking.spec.gpus, booking.spec.models
+        gpus, models = booking.spec.gpus, turn.state.cluster.models_of(booking.spec.models)
         self._request = Request(Resources(gpus=gpus), GpuRequest(gpus, models=models))
         self._role = turn.settings.mesos.role_for(booking.spec.queue)
         self._displaced = set[JobId]()

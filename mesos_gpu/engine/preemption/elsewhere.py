@@ -179,7 +179,7 @@ class Elsewhere:
 
     def _fits(self, job: Job, homes: Homes) -> bool:
         """Move a job to the node on which it leaves the fewest GPUs free; return False if it fits nowhere."""
-        request = request_of(job, self._turn.settings)
+        request = request_of(job, self._turn.settings, self._turn.state)
         places = [
             (len(node.gpus), node.agent_id, node)
             for node in self._open_to(job, request, homes, homes.ended)
@@ -192,7 +192,7 @@ class Elsewhere:
 
     def _takes(self, job: Job, homes: Homes) -> bool:
         """Move a job to a node on which borrowers make room for it; return False if there is no such node."""
-        request, victims = request_of(job, self._turn.settings), self._rule.takes_from(job)
+        request, victims = request_of(job, self._turn.settings, self._turn.state), self._rule.takes_from(job)
         victims = {job_id: victim for job_id, victim in victims.items() if job_id not in homes.ended}
         nodes = [
             node for node in self._open_to(job, request, homes, victims) if node.agent_id not in homes.left

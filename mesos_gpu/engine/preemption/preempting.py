@@ -153,7 +153,7 @@ class _Plans:
 
     def _key(self, job: Job) -> tuple[Request, Hashable]:
         """Return a key of a job; all jobs with one key get the same room from the same jobs."""
-        return request_of(job, self._turn.settings), self._rule.kind(job)
+        return request_of(job, self._turn.settings, self._turn.state), self._rule.kind(job)
 
     def _waits(self, job: Job) -> bool:
         """Return whether free resources may not have been offered yet, or jobs that end for a job still run."""

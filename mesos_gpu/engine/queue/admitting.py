@@ -53,9 +53,10 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
     spec = changed(spec, **given_to(tree, spec))
     if tree.is_flat:
         return spec
-    cost = _cheapest(state, tree, spec)
-    wrong = [(each.path, each.reason) for each in faults(tree, spec, user, cost)]
-    if wrong and not _may_in_other_hours(state, tree, spec, user, cost):
+    known = changed(spec, gpu_model=state.cluster.models_of(spec.gpu_model))
+    cost = _cheapest(state, tree, known)
+    wrong = [(each.path, each.reason) for each in faults(tree, known, user, cost)]
+    if wrong and not _may_in_other_hours(state, tree, known, user, cost):
         remedy = "see the queues and their limits: mesos-gpu queue show"
         raise NotAccepted(wrong, remedy=remedy)
     others = 0 if spec.array is None else parsed(spec.array).count - 1
@@ -128,8 +129,9 @@ def check_app(
     if tree.is_flat:
         return
     spec, user = of_app(tree, spec, app.id), app.owner or app.user or ""
-    cost, changed = _cheapest(state, tree, spec), old is None or not same_but_scale(old, app)
-    wrong = list(faults(tree, spec, user, cost)) if changed else []
+    spec = changed(spec, gpu_model=state.cluster.models_of(spec.gpu_model))
+    cost, is_new = _cheapest(state, tree, spec), old is None or not same_but_scale(old, app)
+    wrong = list(faults(tree, spec, user, cost)) if is_new else []
     if wrong and _may_in_other_hours(state, tree, spec, user, cost):
         return
     if not wrong and (old is None or app.instances > old.instances) and app.instances > 1:
@@ -140,11 +142,11 @@ def check_app(
 
 def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:
     """What all tasks of a job cost at least, thousandths."""
-    costs, milli = tree.document.gpu_cost, spec.gpu_milli_in_all
-    if not costs or not milli:
+    document, milli = tree.document, spec.gpu_milli_in_all
+    if not document.gpu_cost or not milli:
         return milli
-    models = spec.gpu_model or {gpu.model for node in state.cluster.nodes.values() for gpu in node.gpus}
-    return milli * min((costs.get(model, 1) for model in models), default=1)
+    models = spec.gpu_model or state.cluster.agents.models
+    return milli * min(map(document.cost_of, models), default=1)
 
 
 def _submitted(state: State, path: str, user: str) -> int:

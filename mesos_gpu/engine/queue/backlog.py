@@ -1,7 +1,7 @@
 """Queue during one match: the order of jobs, what blocks each, and the room that is kept for it."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of
@@ -26,13 +26,16 @@ from mesos_gpu.policy.capacity.node import ENDLESS, NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 
 
-def request_of(job: Job, settings: Settings) -> Request:
-    """Return what each task of a job takes from an offer, with the share of its executor, but without its ports."""
+def request_of(job: Job, settings: Settings, state: State) -> Request:
+    """Return what each task of a job takes from an offer, with the share of its executor, but without its ports.
+
+    Its models are those of known GPUs that the job's names mean.
+    """
     spec = job.spec
     share = spec.share_request(settings.placing.isolation, across_users=settings.placing.mps_across_users)
     gpu = GpuRequest(
         spec.gpus,
-        models=spec.gpu_model,
+        models=state.cluster.models_of(spec.gpu_model),
         memory_mib=spec.gpu_memory_mib if share is None else None,
         compute_capability=spec.compute_capability,
         share=share,
@@ -171,6 +174,10 @@ class Backlog:
         ends_help = wait.stage is Stage.GUARANTEE or wait.lack is not None
         return not ends_help or job.id not in self.ended_for
 
+    def request(self, job: Job) -> Request:
+        """Return the request of each task of a job, as `request_of`."""
+        return request_of(job, self._settings, self._state)
+
     @cached_property
     def ended_for(self) -> frozenset[JobId | None]:
         """Jobs for which others end that hold something still, as it was before this match ended any job."""
@@ -180,7 +187,7 @@ class Backlog:
         """Keep what is booked, and what gangs gave up that start again, before anything is kept for other jobs."""
         asked = (
             self.barriers.rule_against,
-            partial(request_of, settings=self._settings),
+            self.request,
             self.barriers.spares_beside,
         )
         free = given_up(self._state, self._settings, self._now, *asked, self.nodes.capacity)
@@ -217,7 +224,7 @@ class Backlog:
         queue = job.spec.queue
         if job.room_on and job.room_made_at is not None:
             if job.id not in self.reservations.roomy and not self.helps_no_more(job):
-                request, ahead = request_of(job, self._settings), job.room_made_at > self._now
+                request, ahead = self.request(job), job.room_made_at > self._now
                 look = self.reservations.find_room if ahead else self.reservations.find
                 self.reservations.add(look(job, request))
             return
@@ -227,7 +234,7 @@ class Backlog:
             return
         if self.barriers.rule_against(job) is not None:
             return  # it waits for something else than room
-        request = request_of(job, self._settings)
+        request = self.request(job)
         key = queue, self.kind(job, request)
         if key in self._hopeless:
             return

@@ -7,7 +7,7 @@ from itertools import accumulate, islice
 from typing import Final, Protocol
 
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
-from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.queue.nodes import Offered
 from mesos_gpu.engine.queue.secrets import problem_of
@@ -205,7 +205,7 @@ class Forecast:
         return self._estimated(backlog, at, job)
 
     def _estimated(self, backlog: Backlog, at: int, job: Job) -> Estimate:
-        reservation = decisive(backlog.reservations.find(job, request_of(job, self._settings)))
+        reservation = decisive(backlog.reservations.find(job, backlog.request(job)))
         return self._estimate(backlog, job, reservation, self._places[at])
 
     def _learning(self) -> Backlog:
@@ -228,7 +228,7 @@ class Forecast:
         estimates: dict[JobId, Estimate] = {}
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
         for at, job in enumerate(self.jobs[:most]):
-            request = request_of(job, self._settings)
+            request = backlog.request(job)
             limited = job.spec.queue if backlog.barriers.bounds(job) else ""
             key = limited, len(backlog.reservations.every), backlog.kind(job, request)
             if key not in known:
@@ -250,7 +250,7 @@ class Forecast:
         if made.at is not None and problem_of(self._state, self._settings, self._now, job):
             return Estimate(None, "it waits for its secrets")
         lacks = reservation is None and made.at is None
-        there = backlog.reservations.alone(job, request_of(job, self._settings)) if lacks else None
+        there = backlog.reservations.alone(job, backlog.request(job)) if lacks else None
         first = [r for r in backlog.reservations.every if there is not None and r.agent_id == there.agent_id]
         if first and not beyond:
             jobs = (self._state.work.jobs.get(r.job_id) for r in first)

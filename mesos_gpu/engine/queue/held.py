@@ -74,7 +74,7 @@ class Pools:
 
     def _has(self, pool: str, wanted: tuple[str, ...]) -> bool:
         there = self.models.get(pool, frozenset())
-        return bool(there & {*wanted} if wanted else there)
+        return bool(there & {*self._state.cluster.models_of(wanted)} if wanted else there)
 
     def count(self, job: Job) -> int:
         """How many of them it may use now, from the first on."""
@@ -268,7 +268,7 @@ class Held:
 
     def pools_with(self, job: Job) -> list[str]:
         """Name, of the pools that a job may use now, those that have nodes with a model that it asks for."""
-        wanted = job.spec.gpu_model
+        wanted = self._state.cluster.models_of(job.spec.gpu_model)
         return [
             pool
             for pool in sorted(self.pools_of(job))
@@ -287,9 +287,9 @@ class Held:
         return cost
 
     def _dearest(self, wanted: tuple[str, ...], pool: str) -> int:
-        costs, there = self.tree.document.gpu_cost, self.pools.models.get(pool, frozenset())
-        models = there & {*wanted} if wanted else there
-        return max(costs.get(model, 1) for model in models or wanted or costs)
+        document, there = self.tree.document, self.pools.models.get(pool, frozenset())
+        models = there & {*self._state.cluster.models_of(wanted)} if wanted else there
+        return max(map(document.cost_of, models)) if models else document.most_cost_of(wanted)
 
     # --- a book of the ledger
 

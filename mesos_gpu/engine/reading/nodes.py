@@ -11,8 +11,10 @@ from mesos_gpu.model.nodes.drain import Drain
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.admission.amounts import GpuDefaults, NodeSize, size_of
 
 
 def gpu_statuses(view: View, on: Callable[[str], bool] | None = None) -> Sequence[GpuStatus]:
@@ -83,6 +85,33 @@ def largest_for_shares(view: View) -> dict[str, int]:
             if gpu.sharing is not None:
                 most_mib[gpu.model] = max(most_mib.get(gpu.model, 0), gpu.sharing.memory_mib)
     return most_mib
+
+
+def gpu_defaults(view: View) -> GpuDefaults:
+    """Return the default CPUs and memory of jobs with GPUs, by the nodes that have GPUs and are not lost."""
+    placing, programs = view.settings.placing, view.settings.programs
+    most = view.state.cluster.most_offered
+    nodes = [
+        node
+        for node in view.nodes.values()
+        if node.lost_at is None and (node.gpus or most.get(node.id, NOTHING).gpus)
+    ]
+    totals = amounts_of(view.state, view.settings, {node.id for node in nodes})
+    sizes = set[NodeSize]()
+    for node in nodes:
+        total = most.get(node.id, NOTHING)
+        if node.id in totals:
+            total = total.most(totals[node.id].total)
+        beside_monitor = None if total == NOTHING else total - programs.monitor
+        sizes.add(size_of(beside_monitor, node.gpus, round(total.gpus)))
+    return GpuDefaults(
+        placing.cpus_per_gpu,
+        placing.mem_mib_per_gpu,
+        programs.executor,
+        programs.keeper,
+        programs.cover,
+        frozenset(sizes),
+    )
 
 
 def drain_of(view: View, hostname: str) -> Drain | None:

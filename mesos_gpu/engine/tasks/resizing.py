@@ -226,7 +226,8 @@ def _check_ever(turn: Turn, spec: JobSpec) -> None:
         Conflict: No GPU that is known has so much memory for a share.
     """
     gpus = [gpu for node in turn.state.cluster.nodes.values() if node.lost_at is None for gpu in node.gpus]
-    known = [gpu for gpu in gpus if not spec.gpu_model or gpu.model in spec.gpu_model]
+    models = turn.state.cluster.models_of(spec.gpu_model)
+    known = [gpu for gpu in gpus if not models or gpu.model in models]
     most_mib = max((gpu.sharing.memory_mib for gpu in known if gpu.sharing), default=0)
     if (spec.gpu_memory_mib or 0) > most_mib:
         what = f"no GPU has {spec.gpu_memory_mib} MiB for a share; the largest has {most_mib}"

@@ -75,13 +75,14 @@ class Ground:
         """What a booking takes, thousandths of cost: of the GPUs that it has, or of as many as it asks for."""
         places = (self.state.cluster.place_of(gpu) for gpu in booking.gpus)
         models = [place[1].model for place in places if place is not None]
-        models = models or [next(iter(booking.spec.models), "")] * booking.spec.gpus_in_all
+        named = self.state.cluster.models_of(booking.spec.models)
+        models = models or [next(iter(named), "")] * booking.spec.gpus_in_all
         return sum(self.tree.cost_milli(model, WHOLE) for model in models)
 
     def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
         """What each task of a job takes at most of a cell of each pool that it may use now: in the order of its queue,
         and where that has none the cheapest first."""
-        milli, asked = job.spec.counted_milli, set(job.spec.gpu_model)
+        milli, asked = job.spec.counted_milli, {*self.state.cluster.models_of(job.spec.gpu_model)}
         if not self.tree.document.pools and not self.tree.document.gpu_cost:
             return ((DEFAULT_POOL, milli),)
         there = self.pools.models

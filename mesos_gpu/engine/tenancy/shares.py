@@ -110,7 +110,7 @@ class Shares:
             leaf, known = tree.leaf_of(queue), class_of(tree, job_class)
             elsewhere = pool not in tree.pools_of(leaf) or (known and known.pools and pool not in known.pools)
             if leaf and tree.queues[leaf].stop is Stop.NONE and not elsewhere:
-                cost = capacity.cost_of(models, gpu_milli)
+                cost = capacity.cost_of(self._state.cluster.models_of(models), gpu_milli)
                 if cost or not gpu_milli:
                     yield leaf, (cost, cpus_milli, mem_mib)
 

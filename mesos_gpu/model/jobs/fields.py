@@ -209,7 +209,8 @@ class Field:
         of_app: Its name in an app's object `gpu`, from where it is passed on to the app's instances; "": an app cannot
             ask for it there.
         places: Whether it says where a job may go, so that `mesos-gpu plan defrag` has it too.
-        decided_later: Whether the scheduler decides for requests that leave it out, not `default`.
+        decided_later: Whether the scheduler decides for requests that leave it out, not `default`: of a field that
+            needs another one, only with that.
         filled: Whether a request that leaves it out is given a value when it is taken in.
     """
 

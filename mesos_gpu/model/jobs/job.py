@@ -67,6 +67,8 @@ from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
 MOST_TASKS: Final = 1024
 DEFAULT_QUEUE: Final = "default"
+PLAIN_CPUS: Final = 1.0  # of a job without GPUs that names none
+PLAIN_MEM_MIB: Final = 128
 _MOST_MIB: Final = 2**31
 _MIB_FORM: Final = "a positive integer, at most 2**31"
 GPUS: Final = Gpus(0, 1024)
@@ -142,18 +144,24 @@ class JobSpec:
     command: str | None = asks(None, Command(), about="for /bin/sh -c")
     argv: tuple[str, ...] = asks((), Argv(), about="the first not empty")
     cpus: float = asks(
-        1.0,
+        PLAIN_CPUS,
         Number(0.001, 100_000, "a positive number, from 0.001 to 100000"),  # Mesos keeps three decimals
-        option=Option("--cpus", "CPUs, as 0.5", metavar="N"),
+        about="default: 1; of a job with GPUs a part of the node for each (scheduler --default-cpus-per-gpu)",
+        option=Option("--cpus", "CPUs, as 0.5", "1; with GPUs a part of the node for each", metavar="N"),
         shown="cpus",
         places=True,
+        decided_later=True,
     )
     mem_mib: int = asks(
-        128,
+        PLAIN_MEM_MIB,
         Mib(1, _MOST_MIB, _MIB_FORM),
-        option=Option("--mem", "Memory in MiB, or with a unit, as 2GiB"),
+        about="default: 128; of a job with GPUs a part of the node for each (scheduler --default-mem-per-gpu)",
+        option=Option(
+            "--mem", "Memory in MiB, or with a unit, as 2GiB", "128; with GPUs a part of the node for each"
+        ),
         shown="memory",
         places=True,
+        decided_later=True,
     )
     gpus: int = asks(
         0,
@@ -166,7 +174,8 @@ class JobSpec:
     gpu_model: tuple[str, ...] = asks(  # empty: any model
         (),
         Models(),
-        option=Option("--gpu-model", "GPU model; again for a second choice"),
+        about="names that mean cards of the cluster by their words, as A100, a100-80gb or RTX 4090",
+        option=Option("--gpu-model", "GPU model, as A100 or A100-80GB; again for a second choice"),
         needs="gpus",
         of_app="models",
         places=True,

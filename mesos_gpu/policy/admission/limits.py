@@ -8,6 +8,7 @@ from typing import Any, Final
 from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
 from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.nodes.gpu_names import means
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import (
     EVERYBODY,
@@ -232,15 +233,20 @@ def pools_for(
         tree: The queues.
         queue: Theirs.
         known: Their class; None: they have none.
-        models: Pools that never have one of these are left out; none: any will do.
+        models: Names of models, or models; pools that never have one of them are left out; none: any will do.
     """
-    never = {each.name for each in tree.document.pools if each.models and not {*models} & {*each.models}}
+    never = {each.name for each in tree.document.pools if each.models and not _may_have(each.models, models)}
     of_class = known.pools if known is not None else ()
     return tuple(
         pool
         for pool in tree.pools_of(queue)
         if (not of_class or pool in of_class) and not (models and pool in never)
     )
+
+
+def _may_have(of_pool: Collection[str], asked: Collection[str]) -> bool:
+    """Return whether names of a pool may mean a card that others mean; each name may be a card's in full."""
+    return any(means(name, other) or means(other, name) for name in of_pool for other in asked)
 
 
 def _without_pool(tree: Tree, spec: JobSpec, known: JobClass | None) -> Fault:

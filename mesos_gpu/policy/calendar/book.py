@@ -14,9 +14,10 @@ from operator import attrgetter
 from typing import Final
 
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec
+from mesos_gpu.model.nodes.gpu_names import models_of, no_such_model
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.model.words import counted, is_or_are, no_such_model
+from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.policy.calendar.local_times import moved, shown, times
 
 MOST_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
@@ -106,10 +107,12 @@ class Ground:
     Attributes:
         bins: All GPUs.
         guaranteed: What is guaranteed at a moment, seconds since the epoch.
+        models: Models of all GPUs of the cluster, by which names are read; empty: names are models.
     """
 
     bins: Sequence[Bin]
     guaranteed: Callable[[float], Guaranteed] = _always_nothing
+    models: frozenset[str] = frozenset()
     _costs: dict[Hashable, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def milli(self, item: Item) -> int:
@@ -124,7 +127,7 @@ class Ground:
         if item.chosen:
             costs = {(each.node, each.model): each.cost for each in self.bins}
             return sum(costs.get((each.node, each.model), 1) * each.gpus * WHOLE for each in item.chosen)
-        able = (each.cost for each in self.bins if _may(each, item.spec))
+        able = (each.cost for each in self.bins if _may(each, item.spec, self.models))
         return item.spec.gpus_in_all * max(able, default=1) * WHOLE
 
 
@@ -182,7 +185,7 @@ def laid_out(
     """A place for each time of each booking, by its id and begin; None: no way was found. `only`: as of `clash`."""
     every: dict[tuple[str, int], tuple[Chosen, ...]] = {}
     for group in _overlapping(items, only):
-        layout = _Layout(ground.bins, group)
+        layout = _Layout(ground, group)
         if not layout.found():
             return None
         every |= layout.places
@@ -193,7 +196,7 @@ def unknown_models(ground: Ground, spec: BookingSpec) -> str:
     """That no node of its pool has GPUs of the models that a booking asks for, in words; "": some have, or it asks for
     none, or nothing is there at all."""
     known = {each.model for each in ground.bins if each.pool == spec.pool}
-    if not spec.models or not known or known & {*spec.models}:
+    if not spec.models or not known or known & {*models_of(spec.models, ground.models)}:
         return ""
     return no_such_model(spec.models, known, f" of pool {spec.pool}")
 
@@ -202,7 +205,7 @@ def never(ground: Ground, item: Item, now: float) -> str:
     """Why a booking does not fit though nothing else be booked, at no other time either, in words; "": it would at
     some. `now`: seconds since the epoch."""
     spec = item.spec
-    able = {each.node for each in ground.bins if _may(each, spec) and each.gpus >= spec.gpus}
+    able = {each.node for each in ground.bins if _may(each, spec, ground.models) and each.gpus >= spec.gpus}
     if len(able) < spec.nodes:
         of = f" {' or '.join(spec.models)}" if spec.models else ""
         what = (
@@ -283,8 +286,9 @@ def _candidates(
     return early[:_MOST_TRIED], late[:_MOST_TRIED]
 
 
-def _may(each: Bin, spec: BookingSpec) -> bool:
-    return each.pool == spec.pool and (not spec.models or each.model in spec.models)
+def _may(each: Bin, spec: BookingSpec, known: frozenset[str]) -> bool:
+    """Return whether a booking may have GPUs of a kind; `known`: as `Ground.models`."""
+    return each.pool == spec.pool and (not spec.models or each.model in models_of(spec.models, known))
 
 
 def _overlapping(items: Iterable[Item], only: str | None) -> Iterator[list[Item]]:
@@ -372,7 +376,7 @@ def _holders(pool: str, owed: Mapping[tuple[str, str], int]) -> str:
 
 
 def _over_nodes(ground: Ground, group: Sequence[Item]) -> Clash | None:
-    if _Layout(ground.bins, group).found():
+    if _Layout(ground, group).found():
         return None
     peak = max(
         (item.begins for item in group),
@@ -388,8 +392,9 @@ def _over_nodes(ground: Ground, group: Sequence[Item]) -> Clash | None:
 class _Layout:
     """A search for places of times that overlap: best fit first, and back where that leads nowhere."""
 
-    def __init__(self, bins: Sequence[Bin], group: Sequence[Item]) -> None:
-        self._bins = {(each.node, each.model): each for each in bins}
+    def __init__(self, ground: Ground, group: Sequence[Item]) -> None:
+        self._models = ground.models
+        self._bins = {(each.node, each.model): each for each in ground.bins}
         self._alike: dict[Bin, list[tuple[str, str]]] = {}  # bins but for their nodes, and which are so
         for key, each in sorted(self._bins.items()):
             self._alike.setdefault(replace(each, node=""), []).append(key)
@@ -459,12 +464,12 @@ class _Layout:
         alike only as many as it can come to, where each node that it takes has another bin."""
         spec, able = item.spec, list[tuple[int, str, str]]()
         for kind, keys in self._alike.items():
-            if _may(kind, spec) and kind.gpus >= spec.gpus:
+            if _may(kind, spec, self._models) and kind.gpus >= spec.gpus:
                 empty = (key for key in keys if key not in self._used)
                 able += [(kind.gpus - spec.gpus, *key) for key in islice(empty, 2 * spec.nodes)]
         for key in self._used:
             each = self._bins.get(key)
-            if each is not None and _may(each, spec):
+            if each is not None and _may(each, spec, self._models):
                 left = each.gpus - self._most_used(key, item) - spec.gpus
                 if left >= 0:
                     able.append((left, *key))

@@ -6,8 +6,8 @@ from dataclasses import replace
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as, version_of
 from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.gpu_names import no_such_model
 from mesos_gpu.model.resources import NOTHING
-from mesos_gpu.model.words import no_such_model
 from mesos_gpu.policy.capacity.fit import largest, room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request

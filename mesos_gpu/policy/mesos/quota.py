@@ -125,4 +125,4 @@ def _limit(tree: Tree, pools: Mapping[str, Mapping[str, int]], queue: str) -> in
 
 def _least_cost(document: QueueDocument, models: Mapping[str, int]) -> int:
     """Thousandths of cost of the cheapest GPU there."""
-    return _COST * min((document.gpu_cost.get(model, 1) for model in models), default=1)
+    return _COST * min(map(document.cost_of, models), default=1)

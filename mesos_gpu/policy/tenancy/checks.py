@@ -1,10 +1,10 @@
 """What a tree of queues must hold to on the nodes that there are. Pure."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mesos_gpu.model.nodes.gpu_names import no_such_model, unclear, unknown
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument
 from mesos_gpu.policy.tenancy import idle
 from mesos_gpu.policy.tenancy.cells import sizes_of
@@ -50,7 +50,8 @@ def findings(tree: Tree, nodes: Sequence[NodeFacts]) -> Findings:
     if not nodes:
         return Findings(tuple(faults))
     rooms = _rooms(tree, nodes)
-    faults += _unknown_models(tree.document, {model for node in nodes for model in node.models})
+    known = {model for node in nodes for model in node.models}
+    faults += [*_unknown_models(tree.document, known), *_unclear_costs(tree.document, known)]
     warnings = []
     for pool in sorted({pool for queue in tree.queues.values() for pool in queue.spec.guarantee_gpus}):
         room = rooms.get(pool, [])
@@ -112,19 +113,20 @@ def _rooms(tree: Tree, nodes: Iterable[NodeFacts]) -> dict[str, list[int]]:
 
 
 def _unknown_models(document: QueueDocument, known: set[str]) -> Iterator[tuple[str, str]]:
-    for model in document.gpu_cost:
-        if model not in known:
-            yield f"/gpu_cost/{_escaped(model)}", _unknown(model, known)
+    for name in unknown(document.gpu_cost, known):
+        yield f"/gpu_cost/{_escaped(name)}", no_such_model([name], known)
     for pool in document.pools:
-        for index, model in enumerate(pool.models):
-            if model not in known:
-                yield f"/pools/{_escaped(pool.name)}/models/{index}", _unknown(model, known)
+        for name in unknown(pool.models, known):
+            place = f"/pools/{_escaped(pool.name)}/models/{pool.models.index(name)}"
+            yield place, no_such_model([name], known)
 
 
-def _unknown(model: str, known: set[str]) -> str:
-    near = difflib.get_close_matches(model, known, n=2)
-    more = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known)[:20])}"
-    return f"no node has GPUs of the model {model}; {more}"
+def _unclear_costs(document: QueueDocument, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Names of `gpu_cost` that mean one card, and of which none says more of it than the others."""
+    for model in sorted(known):
+        if names := unclear(model, document.gpu_cost):
+            why = f"{' and '.join(names)} both mean {model}: leave one out, or name the card in full"
+            yield f"/gpu_cost/{_escaped(names[0])}", why
 
 
 def _shapes_in_shapes(tree: Tree) -> Iterator[tuple[str, str]]:

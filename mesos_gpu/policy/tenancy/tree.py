@@ -219,7 +219,7 @@ class Tree:
 
     def cost_milli(self, model: str, gpu_milli: int) -> int:
         """What so many thousandths of GPUs of a model cost, in thousandths."""
-        return gpu_milli * self.document.gpu_cost.get(model, 1)
+        return gpu_milli * self.document.cost_of(model)
 
     def inside(self, path: str, fence: str) -> bool:
         """Whether a queue is a fenced one or below it; "": nothing is fenced, so everybody is."""

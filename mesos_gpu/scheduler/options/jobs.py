@@ -86,6 +86,25 @@ OPTIONS: Decorators = (
         help="Whether work without GPUs may use nodes with some.",
     ),
     click.option(
+        "--default-cpus-per-gpu",
+        "cpus_per_gpu",
+        default=4.0,
+        show_default=True,
+        type=parse.NumberRange(0, 1000),
+        metavar="N",
+        help="Most CPUs for each GPU of jobs that name no CPUs; fewer where nodes have fewer for each GPU. 0: as jobs "
+        "without GPUs.",
+    ),
+    click.option(
+        "--default-mem-per-gpu",
+        "mem_mib_per_gpu",
+        default=8192,
+        show_default=True,
+        type=click.IntRange(0, 2**31),
+        metavar="MIB",
+        help="The same of memory.",
+    ),
+    click.option(
         "--preemption/--no-preemption",
         default=True,
         show_default=True,

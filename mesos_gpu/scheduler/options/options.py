@@ -83,6 +83,8 @@ class Options:
     mps_percentages: str | None = None  # likewise
     on_gpu_excess: str = OnExcess.END.value
     gpu_nodes: str = GpuNodes.LAST.value
+    cpus_per_gpu: float = 4.0  # most of jobs with GPUs that name no CPUs; 0: as of others
+    mem_mib_per_gpu: int = 8192  # likewise, of memory
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
     user_pool: str = ""  # FIRST-LAST, uids for jobs that name no user
@@ -145,6 +147,8 @@ def engine_settings(options: Options) -> Settings:
         mps_across_users=options.mps_across_users,
         on_gpu_excess=OnExcess(options.on_gpu_excess),
         gpu_nodes=GpuNodes(options.gpu_nodes),
+        cpus_per_gpu=options.cpus_per_gpu,
+        mem_mib_per_gpu=options.mem_mib_per_gpu,
         queue_limits=options.queue_limits,
         user_quota=Quota(options.user_pending, options.user_stored_mib),
         queue_quota=Quota(options.queue_pending, options.queue_stored_mib),

@@ -45,7 +45,7 @@ default          4       0     2     0    4      -        4
 REASON     JOBS  GPUS  FIRST          WHY
 guarantee     1     4  true-00000000  its guarantee is not free on nodes yet
 
-true-00000000: waits for 1 cpus, 128 MiB and 48 MiB for its executor, 4 GPUs, guaranteed \
+true-00000000: waits for 7.1 cpus, 14578 MiB and 48 MiB for its executor, 4 GPUs, guaranteed \
 by queue prod: 2 GPUs are free, on 1 node; \
 reclaim of 2 GPUs from queue dev/LEAF (true-00000000) now.
 Place in the queue: 1, no job before it.

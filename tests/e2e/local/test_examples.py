@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -26,9 +28,9 @@ SMALL = ("--cpus", "0.2", "--mem", "64")
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(2)] * 2) as running:
+    with Stack(open_directory / "stack", [NodeSpec(4)] * 2) as running:
         with Client(running.url) as client:
-            wait_until("the nodes report", lambda: len(client.gpus()) == 4)
+            wait_until("the nodes report", lambda: len(client.gpus()) == 8)
         yield running
 
 
@@ -123,13 +125,50 @@ def torch() -> Iterator[Path]:
         shutil.rmtree(directory)
 
 
+def torch_commands() -> list[str]:
+    """Commands of the documents that run the example by torchrun, each once."""
+    root = EXAMPLES.parents[1]
+    pages = [EXAMPLES / "ddp.py", root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    found = (
+        re.findall(r"mesos-gpu run --upload docs/examples [^`\n]*ddp\.py", page.read_text()) for page in pages
+    )
+    return sorted({command for commands in found for command in commands})
+
+
+def printed(command: str, torch: Path) -> list[str]:
+    """Words of a command of the documents behind `--upload DIR`; in place of an image the host has PyTorch."""
+    options, _, program = command.partition(" -- ")
+    words = shlex.split(options)[4:]
+    if "--image" in words:
+        place = words.index("--image")
+        del words[place : place + 2]
+    env = ["--env", f"PYTHONPATH={torch}", "--env", f"PATH={torch}/bin:/usr/bin:/bin"]
+    return [*words, *env, "--", *shlex.split(program)]
+
+
+def test_documents_print_commands_for_torch_on_one_node_and_on_several() -> None:
+    commands = torch_commands()
+    assert len(commands) == 3, commands
+    assert not any("--mem" in command or "--cpus" in command for command in commands)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no directory that all tasks see")
+@pytest.mark.parametrize("command", torch_commands())
+def test_torch_commands_run_as_the_documents_print_them(stack: Stack, torch: Path, command: str) -> None:
+    with staying(stack, *printed(command, torch)) as process:
+        out, errors = process.communicate(timeout=570)
+    assert process.returncode == 0, errors
+    assert out.count("rank 0 step") == 10
+
+
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no directory that all tasks see")
 def test_torch_example_trains_on_two_nodes_and_leaves_a_checkpoint(
     stack: Stack, torch: Path, tmp_path: Path
 ) -> None:
     env = ("--env", f"PYTHONPATH={torch}", "--env", f"PATH={torch}/bin:/usr/bin:/bin")
-    needs = ("--gpus", "1", "--cpus", "1", "--mem", "2GiB", "--constraint", "hostname:UNIQUE")
+    needs = ("--gpus", "1", "--constraint", "hostname:UNIQUE")
     with staying(
         stack, *needs, *env, "--tasks", "2", "--", "torchrun", "ddp.py", "--steps", "100000"
     ) as process:

@@ -17,6 +17,9 @@ BINS = [Bin("n1", "A100", "default", 4), Bin("n2", "T4", "default", 4), Bin("n3"
         (("H100",), "default", False),
         (("H100",), "fast", True),
         (("A100", "T4"), "fast", False),
+        (("a100", "H100"), "default", True),
+        (("NVIDIA T4",), "default", True),
+        (("A10",), "default", False),
         (("A100",), "empty", True),  # its nodes may come up yet
     ],
 )
@@ -24,6 +27,6 @@ def test_unknown_models_are_those_of_no_node_of_the_pool(
     models: tuple[str, ...], pool: str, known: bool
 ) -> None:
     spec = BookingSpec("exam", "q", 2, "2026-12-01T09:00", 3600, models=models, pool=pool)
-    why = unknown_models(Ground(BINS), spec)
+    why = unknown_models(Ground(BINS, models=frozenset(each.model for each in BINS)), spec)
     assert (why == "") is known
     assert known or f"of pool {pool}" in why

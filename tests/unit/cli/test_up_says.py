@@ -37,6 +37,20 @@ def test_up_attributes_go_to_the_agents_in_turns(monkeypatch: pytest.MonkeyPatch
     assert "--topology block,rack" in " ".join(stack.scheduler._arguments)
 
 
+def test_up_gpu_models_have_short_names_and_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Stack] = []
+    monkeypatch.setattr(up, "_run", lambda stack, with_page: made.append(stack))
+    line = ["up", "--agents", "3", "--port", str(free_port()), "--gpu-model", "t4", "--gpu-model", "H100"]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    models = [spec.model for _, spec in made[0]._numbered()]
+    assert models == ["Tesla T4", "NVIDIA H100 80GB HBM3", "Tesla T4"]
+    assert (
+        "unknown GPU model 'Tesla' to simulate"
+        in CliRunner().invoke(main, [*line, "--gpu-model", "Tesla"]).output
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -70,7 +70,7 @@ def test_check_compares_each_pool_with_its_own_nodes_by_cost() -> None:
     )
     nodes = [*NODES, NodeFacts(("T4",) * 8, {})]
     assert findings(Tree(document), nodes).faults == (
-        ("/gpu_cost/A10", "no node has GPUs of the model A10; did you mean A100?"),
+        ("/gpu_cost/A10", "no node has a GPU of model A10; did you mean A100?"),
         (
             "/queues",
             "guarantee 9 of pool default together, which has 8: lower them, or let them be scaled "

@@ -32,7 +32,7 @@ def _full() -> World:
 def _anew(world: World, known: Backlog, job: Job) -> object:
     fresh = Backlog(world.state, world.settings, world.now, lambda _: NOTHING)
     fresh.reservations.begin(known.reservations.every, ())
-    return fresh.reservations.find(job, request_of(job, world.settings))
+    return fresh.reservations.find(job, request_of(job, world.settings, world.state))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -47,13 +47,13 @@ def test_reservations_follow_what_is_blocked_taken_and_undone(seed: int) -> None
         if chance.random() < 0.3:
             with ledger.checkpoint() as trial:
                 agent, other = AgentId(f"a{chance.randrange(_NODES)}"), chance.choice(jobs)
-                ledger.take(Take(agent, other, request_of(other, world.settings)))
-                kept_beside = backlog.reservations.find(job, request_of(job, world.settings))
+                ledger.take(Take(agent, other, request_of(other, world.settings, world.state)))
+                kept_beside = backlog.reservations.find(job, request_of(job, world.settings, world.state))
                 assert kept_beside == _anew(world, backlog, job)
                 if chance.random() < 0.5:
                     trial.keep()
         wanted = chance.choice(jobs)
-        request = request_of(wanted, world.settings)
+        request = request_of(wanted, world.settings, world.state)
         assert backlog.reservations.find(wanted, request) == _anew(world, backlog, wanted)
         seen |= {kept.agent_id for kept in backlog.reservations.every}
     assert len(seen) > 1, "nothing was kept"
@@ -75,11 +75,11 @@ def test_reservations_follow_what_is_blocked_taken_and_undone(seed: int) -> None
 )
 def test_jobs_that_ask_for_something_else_are_not_taken_for_one_kind(other: dict[str, object]) -> None:
     world = World()
-    plain = request_of(world.submit("plain", gpus=2), world.settings)
-    assert request_of(world.submit("alike", gpus=2, priority=5), world.settings) == plain
-    asked = request_of(world.submit("other", **{"gpus": 2, **other}), world.settings)
+    plain = request_of(world.submit("plain", gpus=2), world.settings, world.state)
+    assert request_of(world.submit("alike", gpus=2, priority=5), world.settings, world.state) == plain
+    asked = request_of(world.submit("other", **{"gpus": 2, **other}), world.settings, world.state)
     assert asked != plain
     bare = world.settings.changed(executor=NOTHING)
     job = world.job("plain")
-    assert request_of(job, bare).resources == job.spec.resources
+    assert request_of(job, bare, world.state).resources == job.spec.resources
     assert plain.resources == footprint_of(job, world.settings).total

@@ -26,7 +26,9 @@ def test_limit_counts_shares_in_thousandths() -> None:
     ledger = Ledger(backlog.held, backlog.reservations)
     for name in ("a", "b"):
         assert not backlog.barriers.over_limit(made.job(name))
-        ledger.take(Take(AgentId("a0"), made.job(name), request_of(made.job(name), made.settings)))
+        ledger.take(
+            Take(AgentId("a0"), made.job(name), request_of(made.job(name), made.settings, made.state))
+        )
     assert backlog.held.sums.users["lab", ALL] == 750
     assert backlog.barriers.over_limit(made.job("c"))
     ledger.rollback(1)

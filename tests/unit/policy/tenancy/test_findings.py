@@ -81,9 +81,9 @@ def test_models_that_no_node_has_are_named_with_those_that_are_near() -> None:
     nodes = EIGHT, NodeFacts(("B200",), {})
     made = found(document, *nodes)
     assert made.faults == (
-        ("/gpu_cost/A10", "no node has GPUs of the model A10; did you mean A100?"),
-        ("/gpu_cost/Z", "no node has GPUs of the model Z; there are A100, B200"),
-        ("/pools/a~1b~0c/models/0", "no node has GPUs of the model H100; did you mean A100?"),
+        ("/gpu_cost/A10", "no node has a GPU of model A10; did you mean A100?"),
+        ("/gpu_cost/Z", "no node has a GPU of model Z; there are A100, B200"),
+        ("/pools/a~1b~0c/models/0", "no node has a GPU of model H100; there are A100, B200"),
     )
     assert found(document) == Findings()
 
