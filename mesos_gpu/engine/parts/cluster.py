@@ -61,7 +61,7 @@ class ClusterPart:
         return self.made_agents
 
     def models_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the models of known GPUs that names mean, the first choice first; the names if there are none."""
+        """Return the models of known GPUs that names mean, the first choice first; other names stay."""
         return models_of(names, self.agents.models) if names else ()
 
     def hold_offer(self, offer: Offer) -> None:

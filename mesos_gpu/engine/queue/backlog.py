@@ -29,7 +29,7 @@ from mesos_gpu.policy.capacity.request import GpuRequest, Request
 def request_of(job: Job, settings: Settings, state: State) -> Request:
     """Return what each task of a job takes from an offer, with the share of its executor, but without its ports.
 
-    Its models are those of known GPUs that the job's names mean.
+    Its models are those of known GPUs that the names of the job mean, beside names that mean no known GPU.
     """
     spec = job.spec
     share = spec.share_request(settings.placing.isolation, across_users=settings.placing.mps_across_users)

@@ -40,8 +40,7 @@ def means(name: str, model: str) -> bool:
 def models_of(names: tuple[str, ...], known: frozenset[str]) -> tuple[str, ...]:
     """Return the models that names mean, in the order of the names.
 
-    A name that is a card's in full, in any case, means that card alone. Names that mean no known card are left out; if
-    none of them does, all are returned as they are.
+    A name that is a card's in full, in any case, means that card alone. Names that mean no known card stay as they are.
 
     Args:
         names: Names that were written, the first choice first.
@@ -86,7 +85,7 @@ def no_such_model(asked: Iterable[str], known: Iterable[str], of: str = "") -> s
     Args:
         asked: Names that mean none of the models.
         known: Models of the nodes' GPUs.
-        of: Which nodes are meant, after "no node", as " of pool a100"; "" for all.
+        of: Restriction of the nodes, after "no node", as " of pool a100"; "" for all nodes.
     """
     names, every = tuple(asked), sorted(set(known))
     near = dict.fromkeys(model for name in names for model in _near(name, every))
@@ -120,8 +119,9 @@ def _models_of(names: tuple[str, ...], known: frozenset[str]) -> tuple[str, ...]
     made: dict[str, None] = {}
     for name in names:
         own = {name} & known or {model for model in known if model.casefold() == name.casefold()}
-        made |= dict.fromkeys(sorted(own or (model for model in known if means(name, model))))
-    return tuple(made) or names
+        meant = own or {model for model in known if means(name, model)}
+        made |= dict.fromkeys(sorted(meant) or (name,))
+    return tuple(made)
 
 
 @lru_cache(maxsize=4096)

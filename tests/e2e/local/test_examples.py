@@ -129,10 +129,10 @@ def torch_commands() -> list[str]:
     """Commands of the documents that run the example by torchrun, each once."""
     root = EXAMPLES.parents[1]
     pages = [EXAMPLES / "ddp.py", root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    found = (
+    by_page = (
         re.findall(r"mesos-gpu run --upload docs/examples [^`\n]*ddp\.py", page.read_text()) for page in pages
     )
-    return sorted({command for commands in found for command in commands})
+    return sorted({command for commands in by_page for command in commands})
 
 
 def printed(command: str, torch: Path) -> list[str]:

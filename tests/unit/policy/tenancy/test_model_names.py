@@ -72,9 +72,8 @@ def test_pools_without_a_card_that_a_job_names_are_left_out(
 
 def test_costs_that_name_a_card_equally_well_are_a_fault() -> None:
     document = QueueDocument(1, gpu_cost={"A100-80GB": 6, "a100 sxm4": 4, "A100": 2})
-    found = findings(Tree(document), [NodeFacts((A100,), {})])
     why = f"A100-80GB and a100 sxm4 both mean {A100}: leave one out, or name the card in full"
-    assert found.faults == (("/gpu_cost/A100-80GB", why),)
+    assert findings(Tree(document), [NodeFacts((A100,), {})]).faults == (("/gpu_cost/A100-80GB", why),)
     named = QueueDocument(1, gpu_cost={**document.gpu_cost, A100: 5})
     assert findings(Tree(named), [NodeFacts((A100,), {})]).faults == ()
     assert findings(Tree(document), [NodeFacts((T4, "NVIDIA A100 80GB PCIe"), {})]).faults == (
