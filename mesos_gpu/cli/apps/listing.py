@@ -13,7 +13,6 @@ from mesos_gpu.cli.apps.crashing import (
     crashing,
     ended_at,
     ends_words,
-    exit_words,
     facts,
     next_in_s,
     show_crashing,
@@ -123,7 +122,10 @@ def _next_start(app: "Json") -> str | None:
 
 def _last_exit(app: "Json") -> str | None:
     ends = crashing(app)
-    return f"{output.age(ended_at(ends))} ago: {exit_words(ends)}" if ends else None
+    if ends is None:
+        return None
+    code, ago = ends["last"]["exitCode"], output.age(ended_at(ends))
+    return f"{'' if code is None else f'exit {code}, '}{ago} ago: {ends['last']['message']}"
 
 
 def _labels(app: "Json") -> list[str]:

@@ -17,7 +17,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import past
 from mesos_gpu.model.tasks.event import EventKind, JobEvent, LogEvent
-from mesos_gpu.policy.apps.rollout.deadline import overdue
+from mesos_gpu.policy.apps.rollout.deadline import OVERDUE, overdue
 from mesos_gpu.policy.explain.silence import backed_off
 from mesos_gpu.scheduler.happenings.bookings import happened_to
 from mesos_gpu.scheduler.happenings.log import EventLog
@@ -181,7 +181,9 @@ class Happenings:
         was, self._overdue[id] = self._overdue.get(id, ()), overdue(deployment.progress)
         late = tuple(app for app in self._overdue[id] if app not in was)
         if id in self._deployed:
-            said = "; ".join(f"{app} {deployment.waiting.get(app, '')}" for app in late)
+            said = "; ".join(
+                f"{app}, {deployment.waiting.get(app, '').removeprefix(OVERDUE)}" for app in late
+            )
             return [_deployment(id, apps, "overdue", said)] if late else []
         self._deployed[id] = apps
         return [_deployment(id, apps, "begun", deployment.undoes and f"it undoes {deployment.undoes}")]

@@ -566,7 +566,7 @@ def test_list_of_apps_shows_restarts_the_next_start_and_the_last_exit(
     head, ended, well = drawn(rest, monkeypatch, "app list", 80).splitlines()
     assert head.split() == ["ID", "RUNNING", "HEALTHY", "RESTARTS", "NEXT_START", "LAST_EXIT", "GPUS"]
     assert ended.split(maxsplit=5)[3:5] == ["38", "2m02s"]
-    assert ended.split(maxsplit=5)[5].startswith("12s ago: Comm")
+    assert ended.split(maxsplit=5)[5].startswith("exit 1, 12s")
     assert well.split()[3:] == ["-", "-", "-", "1"]
     assert max(map(len, (head, ended, well))) <= 80
 

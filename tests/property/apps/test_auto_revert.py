@@ -46,7 +46,7 @@ def act(world: World, what: str, which: int) -> None:
     healthy(world)
 
 
-@examples(6, 300, deadline=None)
+@examples(4, 300, deadline=None)
 @given(
     count=st.integers(1, 3),
     wanted=st.integers(1, 4),

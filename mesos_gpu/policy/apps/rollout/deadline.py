@@ -7,6 +7,7 @@ from typing import Final
 from mesos_gpu.model.apps.app import GpuOptions
 from mesos_gpu.model.apps.rollout import Progress
 
+OVERDUE: Final = "overdue: "  # begins what is said of an overdue deployment
 DEFAULT_S: Final = 600  # of an app with `auto_revert` that names no deadline
 
 
@@ -47,7 +48,7 @@ def overdue_words(terms: Terms, id: str, waiting: str) -> str:
     """Say that the deployment `id` is overdue for an app, and what it waits for."""
     then = "it is undone" if terms.reverts else f"to undo it: mesos-gpu deployment stop {id}"
     why = f"; {waiting}" if waiting else ""
-    return f"overdue: no progress for {terms.deadline_s} s (progress_deadline_s), {then}{why}"
+    return f"{OVERDUE}no progress for {terms.deadline_s} s (progress_deadline_s), {then}{why}"
 
 
 def overdue(progress: Mapping[str, Progress]) -> tuple[str, ...]:
