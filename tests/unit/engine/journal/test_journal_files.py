@@ -213,7 +213,7 @@ def test_journal_days_have_a_limit_of_bytes_and_the_oldest_go_first(
         newest = state_of(files_of(tmp_path)[-1]).stat().st_size
         sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()) - newest)
     journal.close()
-    assert most * 0.8 < max(sizes) <= most + 512, "a file ends with the batch that fills it"
+    assert most * 0.8 < max(sizes) <= most + 2048, "a file ends with the batch that fills it"
     words = "has 0 MiB of 0: the oldest of its last 7 days are removed at 8 times the size"
     assert journal.problem == f"the journal in {tmp_path} {words}"
     assert caplog.text.count(words) == 1

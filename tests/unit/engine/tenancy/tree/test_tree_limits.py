@@ -248,6 +248,18 @@ def test_non_preemptible_job_is_refused_without_a_guarantee_in_its_pools() -> No
     submit_all(world, ("yields", "lab", 1), gpu_model=("T4",), preemptible=True)
 
 
+def test_plain_job_without_a_queue_starts_beside_guarantees_until_the_document_names_default() -> None:
+    prod = QueueSpec(guarantee_gpus=owed(2))
+    world = tree_world({"prod": prod})
+    submit_all(world, ("plain", "default", 1))
+    node(world, "n1", 2)
+    assert running(world) == {"plain"}
+    apply(world, {"prod": prod, "default": QueueSpec()})
+    (refused,) = refusal(world, queue="default", gpus=1)
+    assert refused[1].startswith("queue default has no guarantee")
+    assert running(world) == {"plain"}
+
+
 def test_explanation_advises_a_job_that_lost_its_guarantee_by_a_new_document() -> None:
     world = tree_world({"dev": QueueSpec(guarantee_gpus=owed(1)), "prod": QueueSpec(guarantee_gpus=owed(1))})
     submit_all(world, ("stays", "dev", 1))
