@@ -1,4 +1,4 @@
-"""Health checks made by the executor, and the check whose result is only shown.
+"""Health checks made by the executor, and the check that changes no health.
 
 COMMAND checks run in the task. MESOS_HTTP(S) and MESOS_TCP checks connect to the host's loopback address, or to the
 address of a container on a bridge, and send data only to servers that are proved to be the task's.
@@ -57,7 +57,7 @@ class Checker:
             now: Seconds, on any clock.
             denied: Ports that the task must not reach, by its checks neither.
             inner: Inner process of the task, from which commands are forked; None if the task has none.
-            shown: The check whose result is only shown, with its port; empty if there is none.
+            shown: Check that changes no health, with its port; empty if the task has none.
             post: Takes an event CHECKED, on another thread, when that result is another.
         """
         self._report, self._now, self._denied, self._listeners = report, now, denied, listeners

@@ -39,14 +39,14 @@ class _Groups(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Write nothing."""
+        """Write no log."""
 
 
 class Reader:
     """Has a directory for `up`, and one in it to work in.
 
     Args:
-        home: That directory.
+        home: Directory of the reader.
         marathon: URL of a Marathon from which apps are moved, for documents that name it as $MARATHON.
     """
 

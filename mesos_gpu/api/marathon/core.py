@@ -211,9 +211,9 @@ class Core:
         """Refuse an earlier version of an app that cannot be run here any more; see `_in_the_way`.
 
         Args:
-            place: Where in the request it is asked for, as "(0)".
-            app: The version.
-            root: The tree of apps.
+            place: Path of the app in the request, as "(0)".
+            app: App as it was in that version.
+            root: Tree of all apps.
 
         Raises:
             Refused: With everything that is in the way.
@@ -296,10 +296,10 @@ def result(
     """Answer a change, with its warnings if `request` asks for them.
 
     Args:
-        deployment: That the change began; None if what was to be undone had changed nothing.
-        status: Of HTTP.
-        headers: Others than Marathon-Deployment-Id.
-        request: That asked for the change.
+        deployment: Deployment of the change; None if the deployment to undo had changed nothing.
+        status: HTTP status of the answer.
+        headers: Headers of the answer besides Marathon-Deployment-Id.
+        request: Request for the change; None if the answer has no warnings.
     """
     id = deployment.id if deployment else str(uuid.uuid4())
     version = stamp(deployment.version if deployment else time.time())

@@ -32,7 +32,7 @@ _GAUGES: Final[Mapping[str, tuple[str, Callable[[View], int]]]] = {
         lambda view: _instances(view, JobState.STARTING),
     ),
     "marathon.instances.inflight-kills.gauge": (
-        "Instances that were told to end and have not ended.",
+        "Instances that were killed and have not ended.",
         lambda view: _instances(view, JobState.KILLING),
     ),
     "marathon.pods.active.gauge": ("Pods, which are not offered.", lambda _: 0),
@@ -48,7 +48,7 @@ def metrics(counted: Counts, meter: Collector, uptime_s: float) -> Iterator[Metr
     """Yield all families; none has labels.
 
     Args:
-        counted: As `counts` returns them.
+        counted: Gauges as `counts` returns them.
         meter: The scheduler's counters.
         uptime_s: Seconds since the scheduler serves.
     """

@@ -197,11 +197,11 @@ def _of_root(group: Json, name: str) -> Wanted:
     Raises:
         BadAppFile: A group or an app of it has no id, or there is no app.
     """
-    found = list(_below(group, ROOT, "", (), name))
+    placed = list(_below(group, ROOT, "", (), name))
     pods = [absolute(pod, base) for base, pod in _pods_of(group)]
-    if not found:
+    if not placed:
         raise BadAppFile(f"{name} holds no app", remedy="write an app, a list of apps, or a group")
-    return Wanted([app for _, app in found], places=[place for place, _ in found], pods=pods)
+    return Wanted([app for _, app in placed], places=[place for place, _ in placed], pods=pods)
 
 
 def _below(group: Json, id: str, place: str, needed: Sequence[str], name: str) -> Iterator[tuple[str, Json]]:

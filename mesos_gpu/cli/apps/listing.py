@@ -280,7 +280,7 @@ def _healthy(task: "Json") -> str | None:
 
 
 def _checked(task: "Json") -> str | None:
-    """Return the latest result of the app's check in words; None if there is none."""
+    """Return the latest result of the app's check in words, or None before the first result."""
     for kind, values in task.get("checkResult", {}).items():
         if kind == "tcp":
             return "tcp connected" if values["succeeded"] else "tcp refused"

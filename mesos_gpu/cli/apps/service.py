@@ -118,8 +118,8 @@ def list_services(app: App, groups: tuple[str, ...], asked: "Asked[Service, Serv
     empty = "No such service." if asked.filtered else nothing
 
     def look() -> "Seen[Service]":
-        found = services.all(groups)
-        return Seen(found, empty, lambda listed: {"services": listed}, notes=left_out(found))
+        listed = services.all(groups)
+        return Seen(listed, empty, lambda chosen: {"services": chosen}, notes=left_out(listed))
 
     show_list(asked, look)
 

@@ -42,7 +42,7 @@ _WITHOUT_EFFECT: Final = {
 _BEYOND: Final = "it reaches beyond the container; leave it out"
 _VOLUMES: Final = "list it in container.volumes"
 _PUBLISH: Final = "list the port in container.portMappings"
-#: Keys that are refused, and what to write instead; another key is told what is passed on.
+#: Keys that are refused, and what to write instead; the refusal of another key lists the accepted keys.
 _INSTEAD: Final = {
     **dict.fromkeys(
         ("cap-add", "device", "ipc", "pid", "privileged", "security-opt", "userns", "uts"), _BEYOND
@@ -81,7 +81,7 @@ class Parameters:
     """What an app's parameters of `docker run` come to.
 
     Attributes:
-        options: Those that are passed on.
+        options: Options for the Docker Engine.
         refused: Index and reason of each parameter that is not accepted.
         without_effect: Index and reason of each that is accepted and changes nothing.
     """
@@ -97,7 +97,7 @@ def read_parameters(
     """Read the parameters of `docker run` of an app.
 
     Args:
-        parameters: The app's.
+        parameters: Parameters of the app's container.
         has_gpus: Whether the app asks for GPUs.
         network: The network of its container, as `docker run --network` names it: "host" or "bridge".
     """

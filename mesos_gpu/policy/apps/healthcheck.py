@@ -22,8 +22,8 @@ class Finding:
     """What one attempt found.
 
     Attributes:
-        ok: None: neither good nor bad (an HTTP 1xx that is to be ignored).
-        cause: Why it is bad.
+        ok: Result; None if it is neither good nor bad (an HTTP 1xx that is to be ignored).
+        cause: Reason of a bad result.
         code: HTTP status or exit code; None if there was none.
     """
 

@@ -38,13 +38,13 @@ _LOGIN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Who may use a service, and over which paths.
+    """Limits on the clients and requests of a service.
 
     Attributes:
-        path: What paths of requests begin with; "" for any.
+        path: Prefix of the paths of requests; "" for any path.
         login: Name and password that a client needs; None if it needs none.
         https_only: Whether a request without TLS is redirected.
-        unknown: Why the service must not be exported; "" if it may be.
+        unknown: Reason against an export of the service; "" if it may be exported.
     """
 
     path: str = ""
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What an app's labels say of one of its ports; `problems`: what is not done of it, for people."""
+    """Wishes of an app's labels for one of its ports; `problems`: those that are not met, for people."""
 
     port: int | None
     hosts: tuple[str, ...]
@@ -128,8 +128,8 @@ def limits_of(wishes: Sequence[Wishes], mode: Mode) -> Limits:
     """Return the limits of a service of several apps: all of theirs, or none that can be known.
 
     Args:
-        wishes: Of each app, for the port that serves.
-        mode: The service's.
+        wishes: Wishes of each app for the port that serves.
+        mode: Mode of the service.
     """
     paths = {each.limits.path for each in wishes} - {""}
     logins = {each.limits.login for each in wishes} - {None}

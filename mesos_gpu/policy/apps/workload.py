@@ -65,7 +65,7 @@ class Unsupported:
     """Something of an app that is not run here, or has no effect.
 
     Attributes:
-        field: Its path in Marathon's JSON, with dots, as "container.volumes.0".
+        field: Path of the field in Marathon's JSON, with dots, as "container.volumes.0".
         why: The reason, with the remedy if there is one.
     """
 
@@ -104,16 +104,16 @@ def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) ->
 def without_effect(app: App, gpu: GpuOptions) -> tuple[Unsupported, ...]:
     """Return what of an app is accepted and changes nothing; arguments as of `job_of`."""
     parts = _Parts(app, gpu)
-    found = [Unsupported(field, why) for field, asked, why in _WITHOUT_EFFECT if asked(parts)]
+    fields = [Unsupported(field, why) for field, asked, why in _WITHOUT_EFFECT if asked(parts)]
     has_gpus = GPUS_HOLD if app.gpus else GPUS_INSTEAD
-    found += (Unsupported(f"env.{name}", has_gpus) for name in CHOOSES_GPUS if name in app.env)
-    found += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.without_effect)
-    found += (
+    fields += (Unsupported(f"env.{name}", has_gpus) for name in CHOOSES_GPUS if name in app.env)
+    fields += (Unsupported(f"{_PARAMETERS}.{i}", why) for i, why in parts.parameters.without_effect)
+    fields += (
         Unsupported(f"fetch.{i}", "an agent without Hadoop's client cannot fetch it; the launch fails there")
         for i, each in enumerate(app.fetch)
         if each.uri.lower().startswith(_HADOOP)
     )
-    return tuple(found)
+    return tuple(fields)
 
 
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:

@@ -73,8 +73,8 @@ class Report:
 
         Args:
             other: The report of the object without those values.
-            follows: By a field at the top of the object, "" for the whole, the fields that its problems may follow
-                from: they are left out if one of these has a wrong type.
+            follows: Fields that problems of another field may follow from, by that field, or "" for the whole
+                object: such problems are left out if one of the fields has a wrong type.
         """
         wrong_fields = {_top(path) for path in self._mistyped}
         for path, errors in other._found.items():

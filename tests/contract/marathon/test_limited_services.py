@@ -32,7 +32,7 @@ class _Hello(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"hello")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What marathon_exporter (gettyimages) makes of the interface: its steps, its names, and its rules for names."""
+"""Metrics that marathon_exporter (gettyimages) makes of the interface, by its own steps and rules for names."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def at(value: Any, path: str) -> Any:
 
 
 class Exporter:
-    """Its metrics by name and labels, as its page has them."""
+    """Metrics of the exporter by name and labels."""
 
     def __init__(self, rig: Marathon) -> None:
         self._rig = rig

@@ -388,11 +388,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
 def test_app_field_without_effect_is_accepted_and_named() -> None:
     for name, (field, asked) in WITHOUT_EFFECT.items():
         app = replace(PLAIN, **asked)
-        found = {each.field: each.why for each in without_effect(app, NO_GPU)}
-        assert field in found, name
-        assert found.keys() - {field} <= {"role"}, name
+        told = {each.field: each.why for each in without_effect(app, NO_GPU)}
+        assert field in told, name
+        assert told.keys() - {field} <= {"role"}, name
         assert isinstance(job_of(app, NO_GPU, version=VERSION, permits=NOTHING), JobSpec), name
-        assert "set gpus: N" in found[field] if "NVIDIA" in field else found[field], name
+        assert "set gpus: N" in told[field] if "NVIDIA" in field else told[field], name
     assert without_effect(PLAIN, NO_GPU) == ()
 
 
