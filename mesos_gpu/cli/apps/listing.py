@@ -124,8 +124,9 @@ def _last_exit(app: "Json") -> str | None:
     ends = crashing(app)
     if ends is None:
         return None
-    code, ago = ends["last"]["exitCode"], output.age(ended_at(ends))
-    return f"{'' if code is None else f'exit {code}, '}{ago} ago: {ends['last']['message']}"
+    code, age = ends["last"]["exitCode"], output.age(ended_at(ends))
+    exit_code = "" if code is None else f"exit {code}, "
+    return f"{exit_code}{age} ago: {ends['last']['message']}"
 
 
 def _labels(app: "Json") -> list[str]:

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 
 def create_app(rig: CliRig, id: str, **fields: Any) -> None:
     body = {"id": id, "cmd": "sleep 9", "cpus": 0.1, "mem": 32, "instances": 2, "gpus": 1, **fields}
-    response = rig.call("anybody", "POST", "/v2/apps", json=body)
+    response = rig.call("ann", "POST", "/v2/apps", json=body)
     assert response.ok, response.text
 
 
@@ -60,10 +60,10 @@ def test_dry_run_names_jobs_apps_and_commands_of_a_document_that_names_the_defau
     create_app(rig, "/m")
     done("run", "--detach", "--gpus", "4", "--name", "large", "--", "true")
     job = next(each["id"] for each in json.loads(done("ps", "--json")) if each["name"] == "large")
-    found = blocks(file, "queues: {production: {guarantee_gpus: 2}, default: {}}")
-    assert ("job", job, "default") in found
-    assert ("app", "/m", "default") in found
-    assert ("command", "mesos-gpu run --gpus 1", "default") in found
+    listed = blocks(file, "queues: {production: {guarantee_gpus: 2}, default: {}}")
+    assert ("job", job, "default") in listed
+    assert ("app", "/m", "default") in listed
+    assert ("command", "mesos-gpu run --gpus 1", "default") in listed
     text = done("queue", "apply", file, "--dry-run")
     assert "Would wait or be refused:" in text
     assert f"  job {job}: queue default has no guarantee, and only preemptible jobs start without one" in text
@@ -89,8 +89,8 @@ def test_refusal_of_a_plain_job_names_no_option_that_was_not_given(rig: CliRig, 
         "Error: queue default has no guarantee, and only preemptible jobs start without one: make it preemptible, or "
         "use a queue whose guarantee has room for it, as production"
     )
-    named = failed(call("run", "--queue", "nobody", "--gpus", "1", "--", "true"), 65)
-    assert named.startswith("Error: --queue: there is no queue nobody")
+    named = failed(call("run", "--queue", "gone", "--gpus", "1", "--", "true"), 65)
+    assert named.startswith("Error: --queue: there is no queue gone")
 
 
 @pytest.mark.parametrize("way", [("rollback", "0"), ("apply",)], ids=" ".join)

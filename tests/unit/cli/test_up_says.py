@@ -39,7 +39,7 @@ def test_up_attributes_go_to_the_agents_in_turns(monkeypatch: pytest.MonkeyPatch
 
 def test_up_gpu_models_have_short_names_and_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Stack] = []
-    monkeypatch.setattr(up, "_run", lambda stack, with_page: made.append(stack))
+    monkeypatch.setattr(up, "_run", made.append)
     line = ["up", "--agents", "3", "--port", str(free_port()), "--gpu-model", "t4", "--gpu-model", "H100"]
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
@@ -126,7 +126,7 @@ def test_up_secure_gives_jobs_users_of_their_own_where_it_can(
     uid: int, words: list[str], pool: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Stack] = []
-    monkeypatch.setattr(up, "_run", lambda stack, with_page: made.append(stack))
+    monkeypatch.setattr(up, "_run", made.append)
     monkeypatch.setattr(up, "_refuse_closed", lambda _: None)
     monkeypatch.setattr(up, "Stack", lambda *_, **options: options)
     monkeypatch.setattr(os, "geteuid", lambda: uid)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mesos_gpu.engine.explain.trial import reclaims_of
+from mesos_gpu.engine.explain.trial import Trial
 from mesos_gpu.model.queue_plan import PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.testing.builders import saved_of
@@ -24,7 +24,7 @@ def world() -> Tenants:
 
 
 def tried(world: Tenants, **queues: QueueSpec) -> tuple[PlannedReclaim, ...]:
-    return reclaims_of(world.state, world.settings, QueueDocument(queues=queues), world.now)
+    return Trial(world.state, world.settings, QueueDocument(queues=queues), world.now).reclaims()
 
 
 def test_trial_of_a_document_names_the_jobs_that_are_then_stopped(world: Tenants) -> None:
