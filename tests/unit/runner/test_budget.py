@@ -177,8 +177,10 @@ def test_costs_of_shared_fixtures_count_for_the_folder_alone(tmp_path: Path) -> 
     assert "3 passed" in done.stdout, done.stdout
     by_name = budget.read_costs(costs)
     assert all(cost.own_s < 0.1 for cost in by_name.values()), by_name
-    # Neither the collection nor the fixture of the session counts, which take a second each time.
-    assert 0.3 <= sum(cost.shared_s for cost in by_name.values()) < 0.9
+    # Neither the collection nor the fixture of the session counts, which take a second each time. The seconds are those
+    # of the reference machine.
+    factor = budget.Speed(budget.read_budget().loop_ms).factor()
+    assert 0.2 * factor <= sum(cost.shared_s for cost in by_name.values()) < 1.0 * factor
 
 
 def test_budget_takes_over_the_costs_of_a_run(tmp_path: Path) -> None:
