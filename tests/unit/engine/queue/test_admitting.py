@@ -69,8 +69,8 @@ def test_job_is_held_against_a_limit_by_the_cheapest_gpu_that_it_may_get(
         admit(world, queue="web", gpus=fits + 1, gpu_model=models)
 
 
-def test_gpu_of_a_cluster_without_nodes_costs_one(world: World) -> None:
-    world.state.cluster.nodes.clear()
+def test_gpu_of_a_cluster_without_nodes_costs_one() -> None:
+    world = tree_world(QUEUES, gpu_cost={"H100": 4})
     assert admit(world, queue="web", gpus=4).gpus == 4
 
 

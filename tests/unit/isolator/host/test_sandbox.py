@@ -326,6 +326,7 @@ ELSEWHERE = {
     "shares/shim/build": "the cache of built libraries, and a directory of its own below it",
     "shares/shim/check": "a directory of its own",
     "shares/shim/region": "the node directory, which is root's: tasks' own directories are closed to others",
+    "session/terminal": "the master of a terminal, the character device 5:2, by a descriptor",
     "secrets/keys": "the node directory, which is root's",
     "secrets/attaching": "standard input, which is read",
     "secrets/mount": "the task's own file system of memory; in its sandbox it is the task's user",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.web.browser import NEEDED, Browser, Page, each_look, judged, not_seen, too_wide
-from tests.web.played_mesos import SINCE_S, PlayedAgent, PlayedMaster, framework, labels, task
+from tests.web.mesos.played_mesos import SINCE_S, PlayedAgent, PlayedMaster, framework, labels, task
 
 pytestmark = NEEDED
 EVIL: Final = "<img src=x onerror=\"document.title='pwned'\">"

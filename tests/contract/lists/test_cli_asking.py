@@ -27,8 +27,8 @@ CHANGES = [
 ANSWERS: dict[str, Any] = {
     "GET /v2/apps/web": {"app": APP},
     "GET /v2/apps/team/*": {"*": [{"id": "/team/a"}, {"id": "/team/b"}]},
-    "PATCH /v2/apps/web": {"steps": [], "changes": CHANGES},
-    "PUT /v2/apps/web": {"steps": [], "changes": CHANGES[1:]},
+    "PATCH /v2/apps/web": {"steps": [], "changes": CHANGES, "warnings": []},
+    "PUT /v2/apps/web": {"steps": [], "changes": CHANGES[1:], "warnings": []},
     "GET /v2/deployments": [DEPLOYMENT],
     "GET /v1/queues/research": {"version": 4},
     "GET /v1/uploads": {"uploads": [UPLOAD], "archive_limit_bytes": 1, "owner_limit_bytes": 1},
