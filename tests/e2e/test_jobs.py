@@ -229,7 +229,7 @@ def test_page_of_the_master_shows_a_job_with_its_cards_and_its_output(
     page.click("#view a", "127.0.0.12")
     page.when("2 of 2 in use · NVIDIA-A100-SXM4-80GB", ", ".join(sorted(job["gpu_ids"])))
     page.visit(f"#/frameworks/{framework['id']}")
-    page.click("#view tbody a", "t")
+    page.click(f"#view tbody a[href*='{job['id']}']")
     html = page.when(f'href="{stack.url}/#/jobs/{job["id"]}"', "&lt;img src=x")
     assert "<img" not in html
     page.click("#view a", "stdout")
