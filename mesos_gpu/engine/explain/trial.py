@@ -54,8 +54,7 @@ class Trial:
         return (*self._blocked_jobs(), *self._blocked_apps(), *self._refused_commands())
 
     def _blocked_jobs(self) -> Iterator[PlannedBlock]:
-        standing = standing_of(self._state, self._settings, self._now)
-        before = Forecast(self._state, self._settings, self._now, standing).backlog.barriers
+        before = _read_backlog(self._state, self._settings, self._now)[0].barriers
         after = self._forecast.backlog.barriers
         for job in islice(self._forecast.jobs, _MOST_LOOKED_AT):
             wait = after.wait_of(job)
@@ -63,6 +62,7 @@ class Trial:
                 yield PlannedBlock(PlannedKind.JOB, job.id, job.spec.queue, wait.words)
 
     def _blocked_apps(self) -> Iterator[PlannedBlock]:
+        tree = tree_of(self._trial, self._settings)
         for app in self._state.apps.catalog.root.all_apps():
             spec = instance_of(app, self._now)
             if not app.instances or isinstance(spec, str):
@@ -72,16 +72,15 @@ class Trial:
                 each for each in check_app(self._trial, self._settings, app, None, spec) if each not in before
             ]
             if wrong:
-                queue = of_app(tree_of(self._trial, self._settings), spec, app.id).queue
+                queue = of_app(tree, spec, app.id).queue
                 yield PlannedBlock(PlannedKind.APP, app.id, queue, "; ".join(why for _, why in wrong))
 
     def _refused_commands(self) -> Iterator[PlannedBlock]:
-        tree = tree_of(self._trial, self._settings)
-        for leaf in tree.leaves():
+        before = tree_of(self._state, self._settings)
+        for leaf in tree_of(self._trial, self._settings).leaves():
             spec = JobSpec("job", command="true", gpus=1, queue=leaf.path)
             reason = _refusal(self._trial, self._settings, spec)
-            known = leaf.path in tree_of(self._state, self._settings).queues
-            if reason and not (known and _refusal(self._state, self._settings, spec)):
+            if reason and not (leaf.path in before.queues and _refusal(self._state, self._settings, spec)):
                 named = "" if leaf.path == DEFAULT_QUEUE else f" --queue {leaf.path}"
                 yield PlannedBlock(PlannedKind.COMMAND, f"mesos-gpu run{named} --gpus 1", leaf.path, reason)
 
@@ -116,7 +115,12 @@ def give_seats(trial: State, settings: Settings, now: float) -> Shares:
     Returns:
         The standing of queues by which they were given.
     """
-    standing = standing_of(trial, settings, now)
-    backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
+    backlog, standing = _read_backlog(trial, settings, now)
     trial.quota.seats_given = seat(Turn(trial, settings, now), backlog.barriers.may_be_seated).given
     return standing
+
+
+def _read_backlog(state: State, settings: Settings, now: float) -> tuple[Backlog, Shares]:
+    """Return the jobs that wait, for a reader, and the standing of queues by which they are ordered."""
+    standing = standing_of(state, settings, now)
+    return Backlog(state, settings, now, offered_of(state), reading=True, standing=standing), standing

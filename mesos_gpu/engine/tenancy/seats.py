@@ -6,7 +6,7 @@ from functools import cached_property
 from heapq import merge
 
 from mesos_gpu.engine.calendar.booked import booked_for, owner_of
-from mesos_gpu.engine.charges import capacity_by_pool, cells_now, cost_of_granted, pool_of_node, tree_of
+from mesos_gpu.engine.charges import cells_now, cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.indexes.leaves import Leaf, Ranked, leaf_of, rank_in_leaf
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Pools
@@ -48,11 +48,6 @@ class Ground:
     def pools(self) -> Pools:
         """Which pools jobs may use."""
         return Pools(self.state, self.tree, self.now)
-
-    @cached_property
-    def capacity(self) -> Mapping[str, int]:
-        """What all nodes of each pool have, thousandths of cost."""
-        return capacity_by_pool(self.state, self.tree)
 
     @property
     def cells(self) -> Cells:

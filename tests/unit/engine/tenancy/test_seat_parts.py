@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.charges import capacity_by_pool
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.tenancy.seats import Asked, Ground, Seating, seat
 from mesos_gpu.engine.turn import Turn
@@ -67,7 +68,7 @@ def runs(world: World, name: str, *cards: str, held: Seat | None = None, **field
 def test_ground_has_all_gpus_by_pool_and_cost() -> None:
     world = made()
     ground = ground_of(world)
-    assert ground.capacity == {"default": 8000, "fast": 12_000, "old": 2000}
+    assert capacity_by_pool(ground.state, ground.tree) == {"default": 8000, "fast": 12_000, "old": 2000}
     assert [ground.pool_of(world.state.cluster.nodes.get(AgentId(name))) for name in ("h1", "a1", "x")] == [
         "fast", "default", "default",
     ]  # fmt: skip
