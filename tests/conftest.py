@@ -77,9 +77,10 @@ def same_examples() -> Iterator[None]:
     """Keep constants of the loaded modules out of the examples of Hypothesis, which would change with each change of
     the product and with the tests that run before. Where examples are drawn at random, they are welcome.
 
-    Hypothesis reads its table of characters here, which takes a second in a fresh checkout, and not in a test.
+    Hypothesis makes its tables of characters here, which takes two seconds in a fresh checkout, and not in a test.
     """
     charmap.charmap()
+    charmap.intervals_from_codec("utf-8")  # the alphabet of `st.text()`
     with pytest.MonkeyPatch.context() as patch:
         if not RANDOM:
             patch.setattr(providers, "_get_local_constants", Constants)

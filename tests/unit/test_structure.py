@@ -91,7 +91,8 @@ def test_state_of_a_view_is_used_by_its_readers_alone() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for folder in ("api", "scheduler", "cli", "local")
         for path in (ROOT / "mesos_gpu" / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        if re.search(r"\bview\s*\.\s*(state|settings)\b", text := path.read_text())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Attribute) and node.attr in ("state", "settings")
         if isinstance(node.value, ast.Name) and node.value.id == "view"
     ]
