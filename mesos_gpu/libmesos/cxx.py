@@ -118,6 +118,7 @@ class Mesos(ctypes.CDLL):
 
     def __init__(self, path: str) -> None:
         """Check the build id, then load."""
+        path = os.path.realpath(path)  # as the kernel names it among mapped files
         with open(path, "rb") as file:
             file.seek(BUILD_ID_AT)
             if file.read(20) != BUILD_ID:
