@@ -171,6 +171,9 @@ _MORE: Final = (
 # What other systems call a command, and what it is called here.
 WORDS: Final[dict[str, str]] = {
     "apply": "submit FILE, app create FILE or queue apply FILE",
+    "book": "reserve",
+    "booking": "reserve",
+    "bookings": "reserve list",
     "cancel": "kill",
     "cordon": "node drain",
     "delete": "kill, or app delete",
@@ -183,9 +186,11 @@ WORDS: Final[dict[str, str]] = {
     "log": "logs -f",
     "restart": "app restart",
     "rm": "kill",
-    "scancel": "kill",
     "sbatch": "submit, or run --detach",
     "scale": "app scale",
+    "scancel": "kill",
+    "secret": "run --secret; an operator of the scheduler keeps secrets: docs/secrets.md",
+    "secrets": "run --secret; an operator of the scheduler keeps secrets: docs/secrets.md",
     "sinfo": "nodes, or gpus",
     "squeue": "ps, or queue",
     "srun": "run",

@@ -40,12 +40,13 @@ def be_patient(client: "Client") -> None:
     client.patience_s = PATIENCE_S
 
 
-def status_of_waiting(client: "Client") -> "Callable[[Job], None]":
-    """Shows why a job waits while it does, for `Follower.follow`."""
+def show_waiting(client: "Client") -> "Callable[[Job], None]":
+    """Return what `follow` calls while a job waits: it shows the reason in a status line, or prints it once."""
+    return _status_of_waiting(client) if output.status_line.live else _note_of_waiting(client)
 
+
+def _status_of_waiting(client: "Client") -> "Callable[[Job], None]":
     def show(job: "Job") -> None:
-        if not output.status_line.live:
-            return
         reason = f"is {job['state']}" + (f" on {job['hostname']}" if job["hostname"] else "")
         if job["state"] == "pending":
             reason = _why(client, job)
@@ -54,8 +55,7 @@ def status_of_waiting(client: "Client") -> "Callable[[Job], None]":
     return show
 
 
-def note_of_waiting(client: "Client") -> "Callable[[Job], None]":
-    """Says once which job waits and why, if it does not start at once; for `Follower.follow`."""
+def _note_of_waiting(client: "Client") -> "Callable[[Job], None]":
     looks = 0
 
     def say(job: "Job") -> None:

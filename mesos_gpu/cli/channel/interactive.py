@@ -14,7 +14,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App
 from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.cli.interrupt import Terminated, held_interrupt, terminated
-from mesos_gpu.cli.waiting import INTERRUPTED, KILLED, UNSURE, exit_code_of, outcome, status_of_waiting
+from mesos_gpu.cli.waiting import INTERRUPTED, KILLED, UNSURE, exit_code_of, outcome, show_waiting
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.plain import clean
 
@@ -95,7 +95,7 @@ def with_job(
             if names_it:
                 kept = ": what it writes comes here, and is not in its logs" if is_session(job) else ""
                 output.note(f"job {job['id']}{kept}")
-            job = running(client, job, status_of_waiting(client))
+            job = running(client, job, show_waiting(client))
             output.status_line.clear()  # the job's own output may follow on this terminal
             return told_end(job) if ended(job) else serve(job)
         except KeyboardInterrupt as signal:

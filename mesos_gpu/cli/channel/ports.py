@@ -64,6 +64,7 @@ def port_forward(app: App, job_id: str, ports: tuple[tuple[int, int], ...], rank
       mesos-gpu port-forward train-1a2b3c4d 6006
       mesos-gpu port-forward train-1a2b3c4d --rank 1 8080:80 9000
     """
+    app.client().job(job_id)  # a wrong name is an error before a port that is taken
     with contextlib.ExitStack() as held:
         listeners = [(held.enter_context(listening(address, local)), port) for local, port in ports]
 

@@ -16,9 +16,8 @@ from mesos_gpu.cli.waiting import (
     UNSURE,
     be_patient,
     exit_code_of,
-    note_of_waiting,
     outcome,
-    status_of_waiting,
+    show_waiting,
 )
 from mesos_gpu.errors import MesosGpuError
 
@@ -100,8 +99,7 @@ def _to_the_end(client: Client, followers: Sequence[Follower]) -> int:
     watch_stdin()
     if output.status_line.live:
         output.note(f"job {followers[0].job['id']}")
-    waiting = status_of_waiting(client) if output.status_line.live else note_of_waiting(client)
-    job = follow(client, followers, waiting)
+    job = follow(client, followers, show_waiting(client))
     if job["state"] != "finished":
         output.note(outcome(job))
     return exit_code_of(job)

@@ -258,10 +258,10 @@ def _named(tasks: "Sequence[Task]", id: str, rank: int | None) -> tuple[str, int
 
 def _follow(client: "Client", followers: "Sequence[Follower]") -> None:
     from mesos_gpu.cli.jobs.stream import follow
-    from mesos_gpu.cli.waiting import be_patient, status_of_waiting
+    from mesos_gpu.cli.waiting import be_patient, show_waiting
 
     be_patient(client)
     try:
-        follow(client, followers, status_of_waiting(client))
+        follow(client, followers, show_waiting(client))
     finally:
         output.status_line.clear()

@@ -155,9 +155,12 @@ def by_options() -> Iterator[None]:
             }
             for each in error.problems
         )
+        if _FOR_PROGRAMS in error.remedy:
+            error.remedy = f"correct the options; see: {click.get_current_context().command_path} --help"
         raise
 
 
+_FOR_PROGRAMS: Final = "/v1/openapi.json"  # in the remedy for a request with wrong fields
 _FLAGS: Final = {field.key: field.option.flag for field in FIELDS if field.option is not None}
 #: Names of fields that are no words (GPUs are, gpus are not): what is said of a field may name others.
 _NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key or key == 'gpus')})\b")

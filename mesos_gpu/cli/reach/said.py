@@ -11,6 +11,7 @@ from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.failures import Unreachable
 from mesos_gpu.cli.reach.refusals import Refused, not_ours
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.wire.marathon.problems import INVALID_JSON, NOT_VALID
 
 _LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_TOKEN or MESOS_GPU_TOKEN_FILE"
 _REMEDIES: Final = {  # where Marathon's interface says none
@@ -28,6 +29,8 @@ _PLAY: Final = {  # the codes that Marathon has for types, in words
     "error.expected.jsobject": "must be an object",
     "error.unknown.enum.literal": "is no allowed value",
 }
+_OF_DEFINITION: Final = (INVALID_JSON, NOT_VALID)  # messages of Marathon whose details say what is wrong
+_WHOLE_GPUS: Final = "; for whole GPUs write gpus instead, as a number"
 
 
 class Said(msgspec.Struct):
@@ -74,10 +77,15 @@ def said(response: requests.Response) -> Said:
     if isinstance(details, str):
         what = f"{what}: {details}"
     problems: list[Problem] = [
-        {"path": each.path, "reason": _PLAY.get(why, why)}
+        {
+            "path": each.path,
+            "reason": _PLAY.get(why, why) + (_WHOLE_GPUS if each.path.endswith("/gpu") else ""),
+        }
         for each in (details if isinstance(details, list) else ())
         for why in each.errors
     ]
+    if problems and what in _OF_DEFINITION:
+        what = "the definition is not valid"
     if failure.deployments:
         ids = [each.id for each in failure.deployments]
         what = f"locked by deployment {', '.join(ids)}"

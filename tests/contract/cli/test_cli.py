@@ -320,12 +320,15 @@ def test_run_refuses_a_unit_as_its_program(rest: FakeRest) -> None:
     assert not rest.jobs
 
 
-def test_run_of_what_can_never_run_says_so(rest: FakeRest) -> None:
-    rest.fixed["GET /v1/why/job-00000000"] = (200, {**why("job-00000000"), "can_ever_run": False})
-    with started("run", "x") as process:
+@pytest.mark.parametrize("words", [("run", "x"), ("run", "-i", "x"), ("notebook",)])
+def test_run_of_what_can_never_run_says_so(rest: FakeRest, words: tuple[str, ...]) -> None:
+    for name in ("job-00000000", "notebook-00000000"):
+        rest.fixed[f"GET /v1/why/{name}"] = (200, {**why(name), "can_ever_run": False})
+    with started(*words) as process:
         job = rest.submitted()
         assert process.stderr is not None
-        said = process.stderr.readline().decode()
+        lines = (line.decode() for line in process.stderr)
+        said = next(line for line in lines if "never" in line)
         rest.end(job, "killed", None, "")
         process.wait(60)
     assert said.startswith(

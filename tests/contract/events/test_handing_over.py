@@ -86,6 +86,18 @@ def is_told(rig: Hooked) -> bool:
     return sent is not None and sent == rig.hooks.sent(sent.by, max(seen, rig.deliveries.seen))
 
 
+def wait_for_told(receiver: Receiver, path: str, expected: list[tuple[str, str]], rig: Hooked) -> None:
+    """Wait until the expected events have come at a path; a failure names those that came."""
+    try:
+        wait_until(f"{path} gets its events", lambda: told(receiver, path) == expected)
+    except AssertionError as error:
+        hooks = rig.call("GET", "/v1/webhooks").json()
+        raise AssertionError(
+            f"{error}; came: {told(receiver, path)}, expected: {expected}, webhooks: {hooks}, "
+            f"due: {rig.hooks.due(float('inf'))}, seen: {rig.deliveries.seen}"
+        ) from None
+
+
 def test_webhooks_not_delivered_are_sent_by_the_next_leader_with_a_signature(
     first: Leader, then: Next, receiver: Receiver
 ) -> None:
@@ -102,8 +114,8 @@ def test_webhooks_not_delivered_are_sent_by_the_next_leader_with_a_signature(
     receiver.taken, receiver.status = [], 200
     second = then(first, B)
     expected = [("submitted", job) for job in jobs]
-    wait_until("the rest is taken", lambda: told(receiver, "/h") == expected)
-    wait_until("a job's own, too", lambda: told(receiver, "/mine") == [("killed", jobs[1])])
+    wait_for_told(receiver, "/h", expected, second)
+    wait_for_told(receiver, "/mine", [("killed", jobs[1])], second)
     assert all(each.is_signed(secret) for each in receiver.of("/h"))
     assert receiver.of("/h")[0].headers["webhook-id"] == tried.headers["webhook-id"]
     assert taken not in json.dumps(told(receiver, "/h")), "it was taken before"

@@ -1,5 +1,6 @@
 """Errors of users and servers, and completion: in this process, against a scripted server."""
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,9 +47,34 @@ def test_refused_request_prints_every_problem(rest: FakeRest) -> None:
     )
 
 
+def test_refused_options_lead_to_the_help_of_their_command(rest: FakeRest) -> None:
+    remedy = "correct what is listed; /v1/openapi.json describes every field"
+    error = {"code": "invalid", "message": "no", "remedy": remedy, "problems": []}
+    rest.fixed["POST /v1/jobs"] = (422, {"error": error})
+    assert call("run", "x").stderr.endswith("To fix: correct the options; see: mesos-gpu run --help\n")
+
+
+def test_forward_of_an_unknown_job_says_so_before_it_listens(rest: FakeRest) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        got = call("port-forward", "nojob", str(taken.getsockname()[1]))
+    assert got.exit_code == 66
+    assert "nojob" in got.stderr
+
+
+def test_refused_app_with_a_number_of_gpus_in_gpu_is_led_to_gpus(rest: FakeRest, tmp_path: Path) -> None:
+    details = [{"path": "/gpu", "errors": ["error.expected.jsobject"]}]
+    rest.fixed["POST /v2/apps"] = (422, {"message": "Invalid JSON", "details": details})
+    (tmp_path / "app.json").write_text('{"id": "/x", "cmd": "x", "gpu": 1}')
+    lines = call("app", "create", str(tmp_path / "app.json")).stderr.splitlines()
+    assert lines[0] == "Error: the definition is not valid"
+    assert lines[1].endswith("/gpu: must be an object; for whole GPUs write gpus instead, as a number")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["secret", "set"], "No such command 'secret'. Here it is: run --secret"),
+        (["booking", "add"], "No such command 'booking'. Here it is: reserve"),
         (["run"], "Missing argument 'CMD...'"),
         (["run", "--mem", "2GB", "x"], "Invalid value for '--mem': '2GB' is in decimal units; write 2GiB"),
         (["run", "--env", "A", "x"], "Invalid value for '--env': 'A' is not of the form KEY=VALUE"),

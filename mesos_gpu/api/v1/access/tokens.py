@@ -105,7 +105,7 @@ def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
         raise Refusal(403, "forbidden", what, remedy="log in again, then make it")
     name = asked.name or caller.name
     if not name:
-        raise invalid(Problem("/name", "say whom the token shall prove: you have no name here"))
+        raise invalid(Problem("/name", "name the user of the token, as ann: the request itself has no user"))
     require(rights, r.TOKEN_CREATE, Subject(name))
     is_own = name == caller.name
     if not is_own and not has_everything(rights):

@@ -278,7 +278,9 @@ def _scheduler() -> None:
 @pytest.mark.usefixtures("_scheduler")
 def test_large_environment_that_is_damaged_stops_the_scheduler(path: Path) -> None:
     damaged(path, DAMAGE[0])
-    done = CliRunner().invoke(main, ["scheduler", "--master", "127.0.0.1:1", "--state", str(path)])
+    done = CliRunner().invoke(
+        main, ["scheduler", "--master", "127.0.0.1:1", "--port", "0", "--state", str(path)]
+    )
     assert done.exit_code == os.EX_DATAERR, done.stderr
     assert f"the scheduler's state in {path} cannot be read: a row of large_fields" in done.stderr
 
