@@ -76,7 +76,7 @@ class HookStore:
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         """Open or create it."""
-        self._path, self._clock, self._lock = path, clock, threading.RLock()
+        self._path, self._clock, self.lock = path, clock, threading.RLock()
         self.news = threading.Event()  # something is to be sent that was not
         self._given_up = Counter[str]()
         #: Called when webhooks are made, changed or removed, on the thread that does it; if it raises, they are not.
@@ -102,7 +102,7 @@ class HookStore:
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
+        with self.lock:
             self._db.close()
 
     def now(self) -> float:
@@ -193,7 +193,7 @@ class HookStore:
 
     def kept(self, by: str) -> KeptHooks:
         """The webhooks as the state of the scheduler `by` has them; while they are changed, as they will be."""
-        with self._lock:
+        with self.lock:
             rows = self._rows("SELECT hook, secret FROM secrets ORDER BY hook")
             return KeptHooks(
                 by, next(iter(self.versions()), NONE), {name: bytes(secret) for name, secret in rows}
@@ -237,7 +237,7 @@ class HookStore:
 
     @contextmanager
     def _change(self, expected: int | None) -> Iterator[None]:
-        with self._lock:  # two changes at once leave the later one as the latest
+        with self.lock:  # two changes at once leave the later one as the latest
             with self._transaction():
                 version = self._latest.version
                 if expected not in (None, version):
@@ -322,13 +322,13 @@ class HookStore:
 
     def _count(self, given_up: Mapping[str, int]) -> None:
         """Note what was given up: a hook's by its name, of all else together, so that there are few."""
-        with self._lock:
+        with self.lock:
             for target, number in given_up.items():
                 self._given_up[target if self._latest.hook(target) else ""] += number
 
     def given_up(self) -> Mapping[str, int]:
         """How many were given up since this start, by hook; "": of URLs that jobs named."""
-        with self._lock:
+        with self.lock:
             return dict(self._given_up)
 
     def dead(self, target: str | None = None) -> list[Delivery]:
@@ -361,7 +361,7 @@ class HookStore:
         return {target: (whole - dead, dead) for target, whole, dead in self._rows(_COUNTS)}
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with self.lock:
             try:
                 return self._db.execute(statement, values).fetchall()
             except sqlite3.DatabaseError as error:
@@ -375,7 +375,7 @@ class HookStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._lock:
+        with self.lock:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield

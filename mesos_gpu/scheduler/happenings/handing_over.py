@@ -4,7 +4,6 @@ The file of webhooks belongs to one scheduler, and knows more: what is tried aga
 scheduler that finds its own word in the state goes on with its file; else with what the state says.
 """
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -33,7 +32,6 @@ class HandedOver:
         #: How far another scheduler was; None: the file knows.
         self.sent = sent if is_others else None
         self._keep: Keep | None = None
-        self._lock = threading.Lock()
         self._pending: Future[None] | None = None
         self._told: Sent | None = None
         self._writes = hooks.writes
@@ -49,9 +47,7 @@ class HandedOver:
     def _change(self) -> None:
         assert self._keep is not None, "it is called from `begin` on"
         try:
-            with self._lock:  # two changes at once: the later one is saved later
-                future = self._keep(KeepHooks(self._hooks.kept(self._by)))
-            future.result()
+            self._keep(KeepHooks(self._hooks.kept(self._by))).result()
         except BaseException:
             self._is_due = True  # it was refused here, and may be saved still
             raise
@@ -61,6 +57,10 @@ class HandedOver:
         latest that was looked at."""
         if self._keep is None or not self._is_said():
             return
+        with self._hooks.lock:  # else a change could be saved before what was read before it
+            self._tell(self._keep, seen)
+
+    def _tell(self, keep: Keep, seen: int) -> None:
         due: list[Save] = []
         if self._is_due:
             self._is_due = False
@@ -71,7 +71,7 @@ class HandedOver:
             due += [KeepSent(sent)] if sent != self._told else []
             self._told = sent
         if due:
-            self._pending = self._keep(*due)
+            self._pending = keep(*due)
 
     def _is_said(self) -> bool:
         """Whether nothing is on its way; what could not be saved, as on a full disk, is said once more."""
