@@ -107,8 +107,8 @@ docs: setup ## Write what is drawn from code: references of the command line and
 docs-site: setup ## Make the site of docs/ in build/site, with the pictures of `make screenshots`, if any; needs graphviz
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --fresh-env --doctree-dir build/doctrees docs build/site
 
-screenshots: setup ## Take pictures of each part of the dashboard into build/screenshots; needs chromium
-	@$(BIN)/python -m tests.web.screenshots build/screenshots
+screenshots: setup ## Take pictures of each part of the dashboard into build/screenshots, small ones for pages into docs/pictures; needs chromium
+	@$(BIN)/python -m tests.web.screenshots build/screenshots docs/pictures
 
 wheel: setup ## Build a release into dist/: a wheel with the libraries for shares, x86-64 and arm64; fetches a compiler
 	@$(BIN)/python scripts/wheel.py

@@ -33,7 +33,7 @@ from mesos_gpu.api.spec.cluster import bookings, cards, hooks, line, lists, temp
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
-from mesos_gpu.api.spec.tasks import channel, past
+from mesos_gpu.api.spec.tasks import channel, command, past
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
@@ -237,6 +237,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         (_CONFLICT,),
     ),
     **channel.OPERATIONS,
+    **command.OPERATIONS,
     **events.OPERATIONS,
     **hooks.OPERATIONS,
     **bookings.OPERATIONS,

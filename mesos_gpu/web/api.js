@@ -7,12 +7,16 @@ export let who = null; // null: it is not known yet
 export let standby = null; // {leader, age_s} of a scheduler that stands by; null: this one leads
 const known = new Map(); // path to {text, value}: what has not changed is the same object
 
-async function ask(path, options = {}) {
+function headersOf(options) {
   const headers = { "X-Requested-With": "mesos_gpu", ...options.headers };
   if (csrf) headers["X-CSRF-Token"] = csrf; // no page of another origin knows it
+  return headers;
+}
+
+async function ask(path, options = {}) {
   let response, text;
   try {
-    response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options, headers });
+    response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options, headers: headersOf(options) });
     text = await response.text();
   } catch (error) {
     throw unreached(error, options.method);
@@ -61,6 +65,19 @@ export async function get(path) {
   return value;
 }
 
+/** The body of an answer to GET as a stream of bytes, which a signal ends. */
+export async function stream(path, signal) {
+  let response;
+  try {
+    response = await fetch(path, { signal, headers: headersOf({}) });
+  } catch (error) {
+    throw signal.aborted ? error : unreached(error);
+  }
+  if (response.status === 401) logIn();
+  if (!response.ok) throw refusal(response, await response.text());
+  return response.body;
+}
+
 /** The same, null without the right: a refusal would be on record. */
 export async function getIf(right, path) {
   return has(right) ? get(path) : null;
@@ -76,8 +93,10 @@ export async function getKnown(path) {
   }
 }
 
+/** The answer to a change. `body`: bytes as a Blob, or a value that is sent as JSON. */
 export async function send(method, path, body) {
-  const options = body === undefined ? { method } : { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  const isBytes = body instanceof Blob;
+  const options = body === undefined ? { method } : { method, body: isBytes ? body : JSON.stringify(body), headers: { "Content-Type": isBytes ? "application/octet-stream" : "application/json" } };
   const text = await ask(path, options);
   return text ? JSON.parse(text) : null;
 }

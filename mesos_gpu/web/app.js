@@ -4,6 +4,7 @@ import { get, has, learnWho, send, standby, who } from "./api.js";
 import * as apps from "./apps.js";
 import * as calendar from "./calendar.js";
 import { h, link, show, span } from "./dom.js";
+import * as files from "./files.js";
 import * as idle from "./idle.js";
 import * as jobs from "./jobs.js";
 import * as logs from "./logs.js";
@@ -52,7 +53,7 @@ function context(at) {
 
 async function go(moved = false) {
   const at = context(place());
-  if (shown?.context.part !== at.part || shown?.context.id !== at.id) logs.stop(), shell.stop();
+  if (shown?.context.part !== at.part || shown?.context.id !== at.id) files.stop(), logs.stop(), shell.stop();
   document.title = `${at.page.title(at)} · mesos_gpu`;
   for (const each of document.querySelectorAll("nav a")) {
     if (each.dataset.part === at.part) each.setAttribute("aria-current", "page");

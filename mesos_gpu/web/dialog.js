@@ -23,6 +23,20 @@ export function confirm(title, { text, fields = [], button = "Do it", danger = f
   });
 }
 
+/** Show a text to copy. `more`: elements below it. */
+export function read(title, text, ...more) {
+  const shown = h("pre", { class: "line", tabindex: "0" }, text), dialog = h("dialog", { "aria-labelledby": "shown" });
+  const copy = h("button", { type: "button", class: "main", onclick: async () => {
+    getSelection().selectAllChildren(shown);
+    if (navigator.clipboard) await navigator.clipboard.writeText(text); // not over http from another host
+    copy.textContent = navigator.clipboard ? "Copied" : "Selected: press Ctrl+C";
+  } }, "Copy");
+  dialog.append(h("form", { method: "dialog" }, h("h3", { id: "shown" }, title), shown, more.filter(Boolean), h("p", { class: "buttons" }, copy, h("button", {}, "Close"))));
+  document.body.append(dialog);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.showModal();
+}
+
 /** Say what became of something; it goes away by itself. */
 export function tell(text, bad = false) {
   const note = h("p", { class: bad ? "bad" : "" }, text);

@@ -103,6 +103,13 @@ export const to = {
   queue: (path) => `#/queues/${encodeURIComponent(path)}`,
 };
 
+/** Let the browser keep pieces of data as a file of that name. */
+export function save(name, pieces) {
+  const url = URL.createObjectURL(new Blob(pieces, { type: "application/octet-stream" }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+}
+
 /** A table; on a narrow screen each row is a card, with the names of its columns. `columns`: [name, class]; `rows`: lists
  *  of cells, each with a property `key`. A column is sorted by if `sort` is told what to do. */
 export function table(columns, rows, { caption, sorted, sort, empty } = {}) {

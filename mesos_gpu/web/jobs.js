@@ -1,12 +1,15 @@
 // The list of jobs, and a job.
 
-import { get, getKnown, mayJob, send } from "./api.js";
+import { asked } from "./asked.js";
+import { get, getIf, getKnown, has, mayJob, send } from "./api.js";
 import { past, use } from "./charts.js";
 import { ago, badge, clock, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
-import { action } from "./dialog.js";
+import { action, read, tell } from "./dialog.js";
+import { files } from "./files.js";
 import { PAGE, pageIn, pages, searchBox, sortedBy, sorting } from "./lists.js";
 import { logs, numbered } from "./logs.js";
 import { shell } from "./shell.js";
+import { timeline } from "./timeline.js";
 
 const ENDED = new Set(["finished", "failed", "killed"]);
 const STATES = ["all", "active", "running", "pending", "finished", "failed", "killed"];
@@ -80,10 +83,27 @@ function buttons(job, short) {
   const kill = !ENDED.has(job.state) && !job.kill_requested && mayJob("kill", job) ? action("Kill", {
     title: `Kill ${job.name}?`, text: `${job.id} ends, with all its tasks.`, danger: true, act: () => send("DELETE", path), done: `${job.id} is asked to end.`,
   }) : null;
-  const keep = !short && job.state === "running" && mayJob("checkpoint", job) ? action("Mark work as kept", {
-    title: "Is its work kept up to now?", text: "If the job starts again, what came before counts as kept.", act: () => send("POST", `${path}/checkpoint`), done: "Noted.",
+  const keep = !short && job.state === "running" && mayJob("checkpoint", job) ? action("Checkpoint saved", {
+    title: "Has the job saved its work?", text: "If the job starts again, its work up to now counts as kept.", act: () => send("POST", `${path}/checkpoint`), done: `A checkpoint of ${job.id} is noted.`,
   }) : null;
-  return kill || keep ? h("span", { class: "buttons" }, kill, keep) : null;
+  const again = short || job.hidden || job.app?.startsWith("/") ? [] : [
+    has("job:run") ? link(`#/submit?again=${encodeURIComponent(job.id)}`, "Run again", { class: "button" }) : null,
+    h("button", { type: "button", onclick: () => asCommand(path) }, "As a command"),
+  ];
+  return kill || keep || again.length ? h("span", { class: "buttons" }, again, keep, kill) : null;
+}
+
+/** Show the command line that submits a job again. */
+async function asCommand(path) {
+  try {
+    const { command, left_out } = await get(`${path}/command`);
+    const lacks = Object.entries(left_out).map(([field, why]) => h("li", {}, h("code", {}, field), `: ${why}`));
+    const env = command.includes('?}"') ? h("p", { class: "soft" }, "The line takes values of the environment from variables of your shell.") : null;
+    read("As a command", command, lacks.length ? [h("p", {}, "Not in the line:"), h("ul", { class: "notes" }, lacks)] : null, env);
+  } catch (error) {
+    if (!error.refused && !error.unreached) throw error;
+    tell(error.message, true);
+  }
 }
 
 let logKept = true; // until it is known that there is no log of changes
@@ -95,7 +115,27 @@ export async function changesOf(path) {
   return found?.changes ?? [];
 }
 
-let noted = { key: null, changes: [] };
+let noted = { key: null, happened: null };
+
+/** What befell a job: its events, and its changes on record. */
+async function happenedTo(job, path) {
+  const query = new URLSearchParams({ job: job.id, limit: 200, newest: true });
+  const [{ events }, changes] = await Promise.all([get(`/v1/events?${query}`), changesOf(`/v1/jobs/${path}`)]);
+  return { events: events.filter((event) => event.job_id === job.id), changes };
+}
+
+const cards = new Map(); // by UUID: {hostname, minor}, or null of a card that is not there any more
+const MAX_HOSTS = 16; // of one request
+
+/** Learn the hosts and the numbers of a job's cards, which never change while it holds them. */
+async function learnCards(job) {
+  if (job.gpu_ids.every((id) => cards.has(id))) return;
+  for (let at = 0; at < job.hostnames.length; at += MAX_HOSTS) {
+    const query = new URLSearchParams(job.hostnames.slice(at, at + MAX_HOSTS).map((name) => ["node", name]));
+    for (const { uuid, hostname, minor } of (await getIf("gpu:see", `/v1/gpus?${query}`))?.gpus ?? []) cards.set(uuid, { hostname, minor });
+  }
+  for (const id of job.gpu_ids) if (!cards.has(id)) cards.set(id, null);
+}
 
 export const one = {
   title: ({ id }) => id,
@@ -103,43 +143,59 @@ export const one = {
     const path = encodeURIComponent(id);
     const [job, tasks] = await Promise.all([get(`/v1/jobs/${path}`), get(`/v1/jobs/${path}/tasks`)]);
     const key = `${job.id} ${job.version}`; // the log of changes is large: it is read when the job has changed
-    const [why, changes] = await Promise.all([job.state === "pending" ? get(`/v1/why/${path}`) : null, noted.key === key ? noted.changes : changesOf(`/v1/jobs/${path}`)]);
-    noted = { key, changes };
+    const [why, happened] = await Promise.all([job.state === "pending" ? get(`/v1/why/${path}`) : null, noted.key === key ? noted.happened : happenedTo(job, path), learnCards(job)]);
+    noted = { key, happened };
     const used = tasks.tasks.some((task) => task.gpu_ids.length) ? await past(`/v1/jobs/${path}/use`) : null;
     const array = job.array_counts ? await get(`/v1/arrays/${path}?limit=${PAGE}`) : null;
-    return { job, tasks: tasks.tasks, why, changes: noted.changes, used, array };
+    return { job, tasks: tasks.tasks, why, happened, used, array };
   },
-  view({ job, tasks, why, changes, used, array }, { query, turn }) {
+  view({ job, tasks, why, happened, used, array }, { query, turn }) {
     const reads = mayJob("output", job) || mayJob("run", job); // a queue may show what its jobs print to those who run jobs in it
     return [
       h("div", { class: "head", key: "head" }, h("h2", {}, job.name, " ", badge(job.state)), buttons(job, false)),
       job.message && !why && !plain(job) ? h("p", { class: "message", key: "message" }, job.message) : null,
-      why ? whyOf(why) : null, about(job),
+      why ? whyOf(why) : null, about(job, tasks, happened.events), asked(job),
       job.use || (used && used.coarse.busy_pct.some((each) => each !== null)) ? use(used) : null,
       tasks.length && reads ? logs(job, tasks) : null,
+      tasks.length && mayJob("exec", job) && !array ? files(job, tasks) : null,
       mayJob("exec", job) && !array ? shell(job, tasks) : null,
-      array ? tasksOf(array, query, turn) : history(tasks), changed(changes),
+      array ? tasksOf(array, query, turn) : history(tasks), timeline(job, tasks, happened),
     ];
   },
 };
 
-function about(job) {
+function about(job, tasks, events) {
   const queue = h("span", {}, link(to.queue(job.queue), job.queue), job.priority ? `, priority ${job.priority}` : "");
   const share = job.share ? `${job.share.compute_pct} %, ${job.share.memory_mib} MiB of each (${job.share.method}); memory ${job.share.guarantee.memory}, compute ${job.share.guarantee.compute}` : null;
   const resize = job.resize && job.resize.state !== "done" ? `${job.resize.state}: ${job.resize.compute_pct} %, ${job.resize.memory_mib} MiB${job.resize.reason ? `: ${job.resize.reason}` : ""}` : null;
   return section("About", facts([
     ["Id", job.id], ["Owner", job.owner], ["Runs as", job.runs_as], ["Queue", queue], ["App", job.app?.startsWith("/") ? link(to.app(job.app), job.app) : job.app],
     ["Exit code", job.exit_code], ["Healthy", job.healthy === null ? null : job.healthy ? "yes" : "no"],
-    ["Command", job.hidden ? "hidden" : job.command ?? (job.argv ?? job.args ?? []).join(" ")], ["Image", job.image],
-    ["Asks for", `${job.tasks > 1 ? `${job.tasks} tasks of ` : ""}${many(gpusOf(job) / job.tasks, "GPU")}, ${many(job.cpus, "CPU")}, ${mib(job.mem_mib)}${job.gpu_model.length ? `, ${job.gpu_model.join(" or ")}` : ""}`],
     ["Hosts", job.hostnames.length ? h("span", {}, job.hostnames.map((name) => [link(to.node(name), name), " "])) : null],
-    ["Cards", job.gpu_ids.length ? h("span", {}, job.gpu_ids.map((id) => [link(to.card(id), id), " "])) : null],
+    ["GPUs", job.gpu_ids.length ? gpusHeld(job) : null],
     ["Uses", usesOf(job.use)], ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
-    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempt", `${Math.min(Math.max(job.attempts + (job.ended_at ? 0 : 1), 1), job.max_attempts)} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${job.infrastructure_failures} ended by the cluster` : ""}`],
+    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempt", attempt(job, tasks, events)],
     ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (${job.notice.warning ? "as things stand, at" : "until"} ${clock(job.notice.until)})` : null],
-    ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
+    ["Last checkpoint", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));
+}
+
+/** Cards as HOST:NUMBERS, each number a link; a card without a known number by its UUID. */
+function gpusHeld(job) {
+  const hosts = Map.groupBy(job.gpu_ids, (id) => (cards.get(id)?.minor ?? null) === null ? "" : cards.get(id).hostname);
+  return h("span", {}, [...hosts].map(([host, ids]) => [
+    host ? `${host}:` : "", ids.map((id, i) => [i ? (host ? "," : " ") : "", link(to.card(id), host ? String(cards.get(id).minor) : id, { title: id })]), " ",
+  ]));
+}
+
+/** The attempt that a job is at, and how often it was started again without using one. */
+function attempt(job, tasks, events) {
+  const number = Math.min(Math.max(job.attempts + (job.ended_at ? 0 : 1), 1), job.max_attempts), again = job.launches - number;
+  if (again < 1) return `${number} of ${job.max_attempts}`;
+  const last = tasks.filter((task) => task.ended_at !== null && !job.task_ids.includes(task.id)).at(-1);
+  const why = events.findLast((event) => event.kind === "requeued")?.message || last?.ended_as || last?.message;
+  return `${number} of ${job.max_attempts}, restarted ${again === 1 ? "once" : `${again} times`}${why ? ` (${why})` : ""}`;
 }
 
 function usesOf(use) { // of its cards, as their hosts saw it last
@@ -162,7 +218,7 @@ function history(tasks) {
     task.number, task.rank, badge(task.ended_as ?? task.state), link(to.node(task.hostname), task.hostname), task.gpu_ids.length || "", clock(task.launched_at),
     task.started_at ? span((task.ended_at ?? Date.now() / 1000) - task.started_at) : "", h("div", { class: "lines", title: task.message }, task.message),
   ], { key: task.id }));
-  return section("Launches", table([["Launch", "n"], ["Rank", "n"], ["State"], ["Host"], ["GPUs", "n"], ["Launched"], ["Ran", "n"], ["Message", "message"]], rows, { caption: "Launches", empty: "It has not been launched." }));
+  return section("Launches", table([["Launch", "n"], ["Rank", "n"], ["State"], ["Host"], ["GPUs", "n"], ["Launched"], ["Ran", "n"], ["Message", "message"]], rows, { caption: "Launches", empty: "Not launched yet." }));
 }
 
 /** The last changes that are on record. */

@@ -1,12 +1,10 @@
 // A terminal in a running task: a channel of the scheduler's, by WebSocket.
 
 import { send } from "./api.js";
+import { CREDIT, EXIT, FAILED, MAX_DATA, SIZE, STDERR, STDIN, STDOUT, WINDOW, numberOf, numbers, openChannel } from "./channel.js";
 import { h } from "./dom.js";
 import { Terminal, cssColour, keyOf } from "./terminal.js";
 
-const STDIN = 0, STDOUT = 1, STDERR = 2, SIZE = 4, CREDIT = 6, EXIT = 7, FAILED = 8; // kinds of frames
-const MOST_DATA = 65536, WINDOW = 1 << 20; // bytes: of a frame, and of what may be under way
-const PROTOCOL = "mesos-gpu.channel.v1";
 const ANY_SHELL = 'exec "$(command -v bash || echo /bin/sh)"';
 const encoder = new TextEncoder();
 let open = null; // the one that is shown
@@ -25,21 +23,21 @@ export function shell(job, tasks) {
 
 /** End what runs, if anything does. */
 export function stop() {
-  open?.socket?.close();
+  open?.channel?.close();
   open = null;
 }
 
 document.addEventListener("left", stop); // who is logged out is not asked whether to stay
 addEventListener("beforeunload", (event) => {
-  if (open?.socket) event.preventDefault();
+  if (open?.channel) event.preventDefault();
 });
 
 function made(job) {
-  const view = { job, socket: null, terminal: null, credit: WINDOW, waiting: [] };
+  const view = { job, channel: null, terminal: null, credit: WINDOW, waiting: [] };
   view.rank = h("select", { "aria-label": "Task of the terminal" });
   view.command = h("input", { "aria-label": "Command", placeholder: "bash, or sh where there is none", size: 40, autocomplete: "off", spellcheck: "false" });
   view.button = h("button", { class: "main" }, "Open a terminal");
-  view.end = h("button", { type: "button", class: "danger", onclick: () => view.socket?.close(), hidden: true }, "End it");
+  view.end = h("button", { type: "button", class: "danger", onclick: () => view.channel?.close(), hidden: true }, "End it");
   view.said = h("p", { class: "soft", role: "status" });
   view.lines = h("div", { role: "group", "aria-label": "What it shows" });
   view.input = h("textarea", { "aria-label": "Terminal: what you type goes to the program; Shift+Tab leaves", autocapitalize: "off", autocomplete: "off", autocorrect: "off", spellcheck: "false", rows: 1 });
@@ -48,7 +46,7 @@ function made(job) {
   view.element = h("section", { key: `shell ${job}`, keeps: true }, h("h2", {}, "Terminal"), view.form, view.said, view.screen);
   view.form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (!view.socket) begin(view);
+    if (!view.channel) begin(view);
   });
   listen(view);
   return view;
@@ -62,7 +60,7 @@ function choices(view, running) {
   view.rank.replaceChildren(...running.map((task) => h("option", { value: task.rank }, `rank ${task.rank} on ${task.hostname}`)));
   if (running.some((task) => String(task.rank) === chosen)) view.rank.value = chosen;
   view.rank.hidden = running.length < 2;
-  view.button.disabled = view.socket !== null || !running.length;
+  view.button.disabled = view.channel !== null || !running.length;
 }
 
 async function begin(view) {
@@ -75,70 +73,53 @@ async function begin(view) {
   view.button.disabled = true;
   try {
     const asked = { argv: ["/bin/sh", "-c", command || ANY_SHELL], stdin: true, tty: true, rows, columns, term: "xterm-256color", rank: Number(view.rank.value) };
-    const { path, proof } = await send("POST", `/v1/jobs/${encodeURIComponent(view.job)}/exec`, asked);
-    if (open === view) connect(view, path, proof);
+    const offer = await send("POST", `/v1/jobs/${encodeURIComponent(view.job)}/exec`, asked);
+    if (open === view) connect(view, offer);
   } catch (error) {
     view.button.disabled = false;
     tell(view, error.message, true);
   }
 }
 
-function connect(view, path, proof) {
-  const url = new URL(path, location.href);
-  url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-  const socket = view.socket = new WebSocket(url.href, [PROTOCOL, `proof.${proof}`]);
-  socket.binaryType = "arraybuffer";
+function connect(view, offer) {
   let last = null;
-  socket.onopen = () => view.input.focus();
-  socket.onmessage = ({ data }) => { last = taken(view, new Uint8Array(data)) ?? last; };
-  socket.onclose = () => {
-    view.socket = null;
-    view.end.hidden = true;
-    view.button.disabled = !view.ids;
-    view.screen.classList.remove("live");
-    if (view.screen.contains(document.activeElement)) view.button.focus(); // what cannot be typed into has no focus
-    tell(view, ...(last ?? ["The connection has ended.", true]));
-  };
+  view.channel = openChannel(offer, {
+    open: () => view.input.focus(),
+    frame: (kind, data) => { last = taken(view, kind, data) ?? last; },
+    close: () => {
+      view.channel = null;
+      view.end.hidden = true;
+      view.button.disabled = !view.ids;
+      view.screen.classList.remove("live");
+      if (view.screen.contains(document.activeElement)) view.button.focus(); // what cannot be typed into has no focus
+      tell(view, ...(last ?? ["The connection has ended.", true]));
+    },
+  });
   view.end.hidden = false;
   view.screen.classList.add("live");
 }
 
-function taken(view, frame) { // [words, whether they are bad] of the last frame
-  const data = frame.subarray(1), number = () => new DataView(data.buffer, data.byteOffset).getUint32(0);
-  switch (frame[0]) {
+function taken(view, kind, data) { // [words, whether they are bad] of the last frame
+  switch (kind) {
     case STDOUT: case STDERR:
       if (!view.painted) tell(view, "");
       view.terminal.write(data);
       paint(view);
-      put(view, CREDIT, numbers(4, data.length));
+      view.channel.send(CREDIT, numbers(4, data.length));
       return null;
     case CREDIT:
-      view.credit += number();
+      view.credit += numberOf(data);
       flow(view);
       return null;
-    case EXIT: return [`It has ended with exit code ${number()}.`, number() !== 0];
+    case EXIT: return [`It has ended with exit code ${numberOf(data)}.`, numberOf(data) !== 0];
     case FAILED: return [new TextDecoder().decode(data), true];
   }
   return null;
 }
 
-function put(view, kind, body) {
-  if (view.socket?.readyState !== WebSocket.OPEN) return;
-  const frame = new Uint8Array(1 + body.length);
-  frame[0] = kind;
-  frame.set(body, 1);
-  view.socket.send(frame);
-}
-
-function numbers(bytes, ...values) {
-  const body = new DataView(new ArrayBuffer(bytes * values.length));
-  values.forEach((value, i) => (bytes === 2 ? body.setUint16(2 * i, value) : body.setUint32(4 * i, value)));
-  return new Uint8Array(body.buffer);
-}
-
 function type(view, text) {
   const bytes = encoder.encode(text);
-  for (let at = 0; at < bytes.length; at += MOST_DATA) view.waiting.push(bytes.subarray(at, at + MOST_DATA));
+  for (let at = 0; at < bytes.length; at += MAX_DATA) view.waiting.push(bytes.subarray(at, at + MAX_DATA));
   flow(view);
 }
 
@@ -146,21 +127,21 @@ function flow(view) { // send what the other side takes
   while (view.waiting.length && view.waiting[0].length <= view.credit) {
     const piece = view.waiting.shift();
     view.credit -= piece.length;
-    put(view, STDIN, piece);
+    view.channel?.send(STDIN, piece);
   }
 }
 
 function listen(view) {
   const { input, screen } = view;
   input.addEventListener("keydown", (event) => {
-    if (!view.socket || (event.ctrlKey && event.key === "c" && String(getSelection()))) return; // copies
+    if (!view.channel || (event.ctrlKey && event.key === "c" && String(getSelection()))) return; // copies
     const text = keyOf(event, view.terminal.modes);
     if (text === null) return;
     event.preventDefault();
     type(view, text);
   });
   input.addEventListener("input", (event) => { // letters, also of those who compose them, and of phones
-    if (event.isComposing || !view.socket) return;
+    if (event.isComposing || !view.channel) return;
     const text = input.value;
     input.value = "";
     type(view, text.replace(/\r?\n/g, "\r"));
@@ -168,17 +149,17 @@ function listen(view) {
   input.addEventListener("compositionend", () => input.dispatchEvent(new Event("input")));
   input.addEventListener("paste", (event) => {
     event.preventDefault();
-    if (!view.socket) return;
+    if (!view.channel) return;
     const text = event.clipboardData.getData("text").replace(/\r?\n/g, "\r").replaceAll("\x1b", "");
     type(view, view.terminal.modes.paste ? `\x1b[200~${text}\x1b[201~` : text);
   });
   screen.addEventListener("mouseup", () => String(getSelection()) || input.focus());
   new ResizeObserver(() => {
-    if (!view.socket || !screen.clientWidth) return;
+    if (!view.channel || !screen.clientWidth) return;
     const { rows, columns } = sizeOf(view);
     if (rows === view.terminal.rows && columns === view.terminal.columns) return;
     view.terminal.resize(rows, columns);
-    put(view, SIZE, numbers(2, rows, columns));
+    view.channel.send(SIZE, numbers(2, rows, columns));
     paint(view);
   }).observe(screen);
 }

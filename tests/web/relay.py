@@ -36,11 +36,25 @@ class Relay(ThreadingHTTPServer):
         answer = requests.get(self.target + path, timeout=60)
         return Answer(answer.status_code, answer.headers["Content-Type"], answer.content)
 
+    def hand_on(self, path: str, body: bytes) -> Answer:
+        """Return the scheduler's answer to a POST of JSON."""
+        answer = requests.post(
+            self.target + path, data=body, headers={"Content-Type": "application/json"}, timeout=60
+        )
+        return Answer(answer.status_code, answer.headers["Content-Type"], answer.content)
+
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         assert isinstance(self.server, Relay)
-        answer = self.server.answer(self.path)
+        self._send(self.server.answer(self.path))
+
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Relay)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._send(self.server.hand_on(self.path, body))
+
+    def _send(self, answer: Answer | None) -> None:
         if answer is None:
             return
         self.send_response(answer.status)

@@ -1,12 +1,19 @@
-"""Pictures of each part of the page, light, dark and on a phone: `python -m tests.web.screenshots DIRECTORY`."""
+"""Pictures of each part of the page, light, dark and on a phone: `python -m tests.web.screenshots DIRECTORY [PAGES]`.
 
+Small copies of those in `OF_PAGES` are written into PAGES, for docs/dashboard.md and README.md.
+"""
+
+import io
 import json
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Final
+
+from PIL import Image
 
 from mesos_gpu.wire.channel.frames import Kind
 from tests.contract.channels.test_channels import Sealed
@@ -79,6 +86,16 @@ TOLD: Final = {
 }
 
 
+#: Pictures that pages of the documentation show, and the height in pixels to which each is cut.
+OF_PAGES: Final = {
+    "overview-light.png": 860,
+    "job-dark.png": 1180,
+    "submit-light.png": 1300,
+    "job-phone.png": 900,
+}
+MAX_COLOURS: Final = 128
+
+
 class Drawn(Whole, Sealed):
     """A scene whose executors can be played."""
 
@@ -120,6 +137,18 @@ def shared(browser: Browser, directory: Path) -> None:
         tenants.close()
 
 
+def write_small_copies(directory: Path, pages: Path) -> None:
+    """Write the pictures of `OF_PAGES`, cut and with few colours, into another directory."""
+    pages.mkdir(parents=True, exist_ok=True)
+    for name, height in OF_PAGES.items():
+        with Image.open(io.BytesIO((directory / name).read_bytes())) as whole:
+            part = whole.convert("RGB").crop((0, 0, whole.width, min(height, whole.height)))
+        counts = Counter(zip(*[iter(part.tobytes())] * 3, strict=True))
+        palette = Image.new("P", (1, 1))
+        palette.putpalette([light for colour, _ in counts.most_common(MAX_COLOURS) for light in colour])
+        part.quantize(palette=palette, dither=Image.Dither.NONE).save(pages / name, optimize=True)
+
+
 def take(directory: Path) -> None:
     """All of them, as PART-LOOK.png."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -135,6 +164,9 @@ def take(directory: Path) -> None:
                 page.visit(address)
                 if name == "job":
                     page.when("epoch  30")
+                if name == "submit":
+                    page.fill("form.submit [name=command]", "python3 train.py --epochs 90")
+                    page.when("Fits now on ")
                 pictures(page, directory, name)
             page = browser.page(scene.url)
             page.size(LOOKS["light"][0])
@@ -151,3 +183,5 @@ def take(directory: Path) -> None:
 
 if __name__ == "__main__":
     take(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        write_small_copies(Path(sys.argv[1]), Path(sys.argv[2]))

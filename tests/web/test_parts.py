@@ -276,7 +276,7 @@ def test_an_app_is_started_from_a_template(scene: Scene, browser: Browser) -> No
 
 def test_a_group_is_started_from_a_template_that_needs_values(scene: Scene, browser: Browser) -> None:
     page = browser.page(f"{scene.url}/#/submit?from=torch-distributed")
-    page.when("host (needed)", 'placeholder="as gpu-1.example.com"')
+    page.when("Host (needed)", 'placeholder="as gpu-1.example.com"')
     page.click("form.submit button", "Start")
     assert page.run("document.querySelector('input:invalid').name") == "host"
     assert not scene.call("GET", "/v2/groups/train").ok, "nothing was sent"

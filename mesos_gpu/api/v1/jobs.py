@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPUT
+from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPUT, JOB_READ
 from mesos_gpu.adapters.hosts.agents import Agents
 from mesos_gpu.api.admission import admit
 from mesos_gpu.api.asking import job_kill, new_job
@@ -32,6 +32,7 @@ from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.cluster import line
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.tasks.array import Array
+from mesos_gpu.api.spec.tasks.command import JobCommand
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
@@ -51,6 +52,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import QueueUse, Waiting
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.job_command import command_of
 from mesos_gpu.wire.jobs import decode, left_open
 from mesos_gpu.wire.mesos.cuts import Times, size_at
 
@@ -158,9 +160,7 @@ class Jobs:
 
     async def show(self, request: Request) -> Response:
         """GET /v1/jobs/{id}, waiting for a change if asked to."""
-        show_env = asked.SHOW_ENV.of(request)
-        if show_env and rights_of(request).is_open:
-            may_see_env(request)
+        show_env = _shows_env(request)
         job_id, version = await self._about(request, lambda _view, job, _sight: (job.id, job.version))
         seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
         if asked.AFTER_VERSION.name in request.query_params and version <= seen:
@@ -208,6 +208,17 @@ class Jobs:
             lambda view, job, sight: [views.task(view, task, sight) for task in tasks_of(view, job.id)],
         )
         return json_answer({"tasks": tasks})
+
+    async def command(self, request: Request) -> Response:
+        """Handle GET /v1/jobs/{id}/command."""
+        show_env = _shows_env(request)
+
+        def made(_: View, job: Job, sight: Sight) -> JobCommand:
+            sight.require(JOB_ENV if show_env else JOB_READ, sight.require(JOB_READ, job))
+            line = command_of(job.spec, show_env=show_env)
+            return {"command": line.text, "left_out": dict(line.left_out), "request": dict(line.request)}
+
+        return json_answer(await self._about(request, made))
 
     async def use(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/use."""
@@ -294,6 +305,18 @@ class Jobs:
             return [views.task(view, task, sight) for task in live if sight.sees_task(view.jobs, task)]
 
         return json_answer({"tasks": await self._read_copy(select)})
+
+
+def _shows_env(request: Request) -> bool:
+    """Return whether a request asks for the values of an environment.
+
+    Raises:
+        Refusal: The scheduler asks for no names, and the request does not come from its own host.
+    """
+    show_env = asked.SHOW_ENV.of(request)
+    if show_env and rights_of(request).is_open:
+        may_see_env(request)
+    return show_env
 
 
 def _line(most: int, view: View) -> tuple[Sequence[Waiting], Sequence[QueueUse]]:

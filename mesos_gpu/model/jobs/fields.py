@@ -4,6 +4,7 @@
 entry for each kind, in a table by the kind's type:
 
     wire.job_fields       JSON to values and back
+    wire.job_command      options of the command line that submits a job again
     wire.marathon.gpu     the same of an app's object `gpu`
     api.spec.job_fields   types of requests and answers, for the OpenAPI document
     cli.jobs.options      options of `mesos-gpu run` and `plan defrag`

@@ -224,6 +224,7 @@ V1: Final = (
     Row("/v1/jobs/{id}/exec", "POST", "---x-x", _job("/exec", json={"argv": ["true"]})),
     Row("/v1/jobs/{id}/forward", "POST", "---x-x", _job("/forward", json={"ports": [80]})),
     Row("/v1/jobs/{id}/tasks", "GET", "-x-xxx", _job("/tasks")),
+    Row("/v1/jobs/{id}/command", "GET", "---xxx", _job("/command")),
     Row("/v1/jobs/{id}/use", "GET", "-x-xxx", _job("/use")),
     Row("/v1/jobs/{id}/logs", "GET", "---x-x", _job("/logs")),
     Row("/v1/jobs/{id}/changes", "GET", "-x-xxx", _job("/changes")),

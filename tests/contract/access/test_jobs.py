@@ -68,9 +68,22 @@ def test_an_environment_is_its_owners(rig: Rig) -> None:
     assert refused(response) == (403, "otto lacks the right job:env in queue research")
 
 
+def test_command_of_a_job_has_its_environment_for_its_owner(rig: Rig) -> None:
+    path = f"/v1/jobs/{rig.submit('ann').json()['id']}/command"
+    hidden = rig.call("ann", "GET", path).json()
+    assert ' --env TOKEN="${TOKEN?}" ' in hidden["command"]
+    assert hidden["request"]["env"] == {"TOKEN": "***"}
+    shown = rig.call("ann", "GET", path, params={"show_env": "true"}).json()
+    assert " --env TOKEN=hunter2 " in shown["command"]
+    assert rig.call("otto", "GET", path).json() == hidden
+    response = rig.call("otto", "GET", path, params={"show_env": "true"})
+    assert refused(response) == (403, "otto lacks the right job:env in queue research")
+
+
 @pytest.mark.parametrize(
     ("verb", "below", "right"),
-    [("DELETE", "", "job:kill"), ("GET", "/logs", "job:output"), ("PATCH", "", "job:resize"),
+    [("DELETE", "", "job:kill"), ("GET", "/logs", "job:output"), ("GET", "/command", "job:read"),
+     ("PATCH", "", "job:resize"),
      ("DELETE", "/resize", "job:resize"), ("POST", "/checkpoint", "job:checkpoint"),
      ("PUT", "/keep", "job:keep"), ("DELETE", "/keep", "job:keep"),
      ("POST", "/exec", "job:exec"), ("POST", "/forward", "job:exec")],
