@@ -37,7 +37,7 @@ _EVENTS: Final[Listing["Event", "Event"]] = Listing(
     id=lambda event: str(event["number"]),
     rows=lambda event: (event,),
     filters={},
-    fit=Fit(cut=("WHAT", "ON"), leave=("NUMBER", "USER", "QUEUE"), ids=("ON",), paths=("QUEUE",), wrap=True),
+    fit=Fit(cut=("WHAT", "ON"), leave=("NUMBER", "QUEUE", "USER"), ids=("ON",), paths=("QUEUE",), wrap=True),
 )
 _WAIT_S: Final = 30.0  # of one request that waits
 _AGAIN_S: Final = 1.0
