@@ -300,6 +300,10 @@ def _queue(job: "Job") -> str:
     return f"{job['queue']}, priority {job['priority']}{', preemptible' if job['preemptible'] else ''}"
 
 
+def _signal(job: Mapping[str, Any]) -> object:
+    return None if job["notice_signal"] == "none" else job["notice_signal"]
+
+
 #: Lines that tell of more than the field that they are named by.
 _TOGETHER: Final[Mapping[str, Callable[["Job"], object]]] = {
     "image": _image,
@@ -309,5 +313,5 @@ _TOGETHER: Final[Mapping[str, Callable[["Job"], object]]] = {
     "queue": _queue,
     "user": runs_as,
     "max_attempts": _attempt,
-    "notice_signal": lambda job: None if job["notice_signal"] == "none" else job["notice_signal"],
+    "notice_signal": _signal,
 }

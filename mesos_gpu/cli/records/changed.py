@@ -47,7 +47,7 @@ def changes_of(client: "Client", collection: str, name: str) -> "list[Change]":
 
 
 def lines(changes: "list[Change]") -> list[tuple[str, str]]:
-    """Labels and what is told beside them, the newest last."""
+    """Return a label and a text for each change, the newest last."""
     return [("changed by", line(change)) for change in reversed(changes)]
 
 

@@ -69,13 +69,13 @@ def _asks(function: _F) -> _F:
         click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV."),
         click.option("--plot", is_flag=True, help="Print a bar for each row."),
         click.option("--period", type=click.Choice(_PERIODS), help="Rows of each such time by itself."),
-        click.option("--until", type=PAST, help="Before that; default: now."),
-        click.option("--since", type=PAST, help="From then on: 90d (ago), or 2027-03-01."),
+        click.option("--until", type=PAST, help="End of the time; default: now."),
+        click.option("--since", type=PAST, help="Begin of the time: 90d (ago), or 2027-03-01."),
         click.option(
             "--by",
             multiple=True,
             type=click.Choice((*GROUPS, _USER)),
-            help="What is summed up; may be repeated.  [default: queue]",
+            help="Sum up by this; may be repeated.  [default: queue]",
         ),
     ):
         function = option(function)

@@ -38,7 +38,9 @@ _ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.o
 )
 @click.option("--filter", "words", metavar="WORDS", default="", help="Only rows in which these words stand.")
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between two looks.")
-@click.option("-1", "--once", is_flag=True, help="Look once, and end; so it is where stdout is no terminal.")
+@click.option(
+    "-1", "--once", is_flag=True, help="Print once and end; this is the default if stdout is no terminal."
+)
 @json_option
 @api_command
 def top(

@@ -112,8 +112,8 @@ def test_top_marks_use_above_the_limit_and_uncovered_use() -> None:
 
 
 def test_top_names_the_user_of_each_job() -> None:
-    shared = _shared("n", [_share("a", 1), _share("b", 1)])
-    rows = uses([{**GPU, "hostname": "m", "job_id": "a"}, shared], {"a": "ann", "b": None})
+    whole: Any = {**GPU, "hostname": "m", "job_id": "a"}
+    rows = uses([whole, _shared("n", [_share("a", 1), _share("b", 1)])], {"a": "ann", "b": None})
     assert [(row.job, row.user) for row in rows] == [
         ("a", "ann"), ("a", "ann"), ("b", None), ("(free)", None)
     ]  # fmt: skip
