@@ -44,7 +44,7 @@ class Use(NamedTuple):
 def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
     """Every GPU of every node, or of those nodes."""
     gpus = client.gpus(nodes)
-    users = {job["id"]: job["owner"] for job in active_jobs(client)}
+    users = {job["id"]: job["owner"] or job["runs_as"] for job in active_jobs(client)}
     return Seen([_row(use, number) for number, use in enumerate(uses(gpus, users))], summary(gpus), gpus)
 
 
@@ -62,7 +62,7 @@ def summary(gpus: "Sequence[Gpu]") -> str:
 
 
 def uses(gpus: "Sequence[Gpu]", users: Mapping[str, str | None] = NO_USERS) -> list[Use]:
-    """Return the rows by host and card: shares before the free part. `users`: owners of jobs, by ID."""
+    """Return the rows by host and card: shares before the free part. `users`: users of jobs, by ID."""
     rows = [row._replace(user=users.get(row.ends or "")) for gpu in gpus for row in _of_card(gpu)]
     return sorted(rows, key=lambda row: (row.host, row.minor))
 
