@@ -3,8 +3,8 @@
     mesos-gpu run --upload docs/examples --tasks 2 --gpus 1 -- torchrun ddp.py
     mesos-gpu cp JOB:checkpoint.pt .
 
-Each task is told by its environment how many there are, which it is, and where the first one is (PET_*): torchrun needs
-no options. Rank 0 keeps the checkpoint, in its own sandbox.
+The environment of each task has the number of tasks, its rank, and the address of the first one (PET_*), so torchrun
+needs no options. Rank 0 writes the checkpoint into its own sandbox.
 """
 
 import argparse

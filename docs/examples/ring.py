@@ -2,8 +2,8 @@
 
     mesos-gpu run --upload docs/examples --tasks 3 -- python3 ring.py
 
-What a job of several tasks is told, and no more: its rank, and each member's host and port (docs/guide.md). It shows
-that hosts reach each other at the ports that Mesos gave, before a library fails at it in its own words.
+It uses only the rank, and the host and port of each task (docs/jobs.md). So it shows whether hosts reach each other at
+the ports that Mesos gave, before a library fails with its own error.
 """
 
 import argparse

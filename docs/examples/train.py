@@ -1,4 +1,4 @@
-"""A training that keeps its work: started again, it goes on where it was. Needs Python's standard library alone.
+"""Training that saves its work and continues from it when it is started again; needs only the standard library.
 
 mesos-gpu run --upload docs/examples --gpus 1 -- python3 train.py --lr 0.1
 mesos-gpu submit docs/examples/sweep.yaml
@@ -10,7 +10,7 @@ import os
 import random
 from pathlib import Path
 
-TRUE = (3.0, -2.0, 0.5)  # what is to be learnt: y = 3 a - 2 b + 0.5
+TRUE = (3.0, -2.0, 0.5)  # parameters to learn: y = 3 a - 2 b + 0.5
 
 
 def batch(dice: random.Random, size: int = 32) -> list[tuple[tuple[float, float, float], float]]:

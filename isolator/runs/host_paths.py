@@ -218,18 +218,30 @@ def in_host(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool
     Raises:
         NotStarted: A target is not there, or the host's programs would see it in place of their own.
     """
-    return tuple((mount.source, _in_host(mount.target, sandbox), mount.read_only) for mount in mounts)
+    return tuple((mount.source, _in_host(mount, sandbox), mount.read_only) for mount in mounts)
 
 
-def _in_host(target: str, sandbox: str) -> str:
+def _in_host(mount: Mount, sandbox: str) -> str:
+    target = mount.target
     if not target.startswith("/"):
         return _relative(target)
     real = os.path.realpath(target)
     if any(overlap(real, path) for path in (*map(os.path.realpath, _SYSTEM), os.path.realpath(sandbox))):
-        raise NotStarted(f"without an image nothing is put at {target}; use a path in the sandbox, as data")
+        raise NotStarted(
+            f"a task without an image uses the host's {target}, which no volume may cover; {_use_sandbox(mount)}"
+        )
     if not os.path.exists(real):
-        raise NotStarted(f"without an image {target} must be there on the host; or use a path in the sandbox")
+        raise NotStarted(
+            f"{target} does not exist on this host, and a task without an image mounts only where a path exists; "
+            f"{_use_sandbox(mount)}"
+        )
     return real
+
+
+def _use_sandbox(mount: Mount) -> str:
+    """Return how to mount the same source in the sandbox."""
+    name = os.path.basename(mount.target.rstrip("/")) or "data"
+    return f"write --volume {mount.source}:{name}{':ro' if mount.read_only else ''}, which is in the sandbox"
 
 
 def in_image(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool], ...]:

@@ -172,7 +172,7 @@ home_option: Final = click.option(
     expose_value=False,
     is_eager=True,
     callback=_keep_home,
-    help="Where `up` keeps its cluster and what it notes of it; default: MESOS_GPU_HOME, else the user's own.",
+    help="Directory of the cluster of `up`; default: MESOS_GPU_HOME, else the user's own.",
 )
 
 yes_option: Final = click.option("-y", "--yes", is_flag=True, help="Do not ask.")  # see `output.ask`

@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 GAP: Final = 2  # blanks between columns
 LEAST: Final = 12  # a column that may be cut keeps so many characters, or its header
+MIN_FOLDED: Final = 30  # a last column that is folded keeps so many characters while others may be left out
 LONG: Final = (
     26  # a job's ID is not cut to fewer characters: an app's instance has as many, with eight digits
 )
@@ -22,9 +23,9 @@ _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 class Fit:
     """What gives way where a table is too wide for its terminal; columns by their headers.
 
-    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then words longer than `LONG` in `names`
-    and paths in `paths`, then `leave` are left out one by one, those without any value before the others. The UUIDs in
-    `ids` are always shortened: the start of an ID is enough for every command.
+    First `cut` are cut to `LEAST` (a folded last column to `MIN_FOLDED`), then host names in `hosts` are shortened,
+    then words longer than `LONG` in `names` and paths in `paths`, then `leave` are left out one by one, those without
+    any value before the others. The UUIDs in `ids` are always shortened: every command takes the start of an ID.
     """
 
     cut: Sequence[str] = ()  # empty: the last column
@@ -63,7 +64,9 @@ def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
 
     What cannot give way is never cut: then the rows are wider than the terminal.
     """
-    cut = set(how.cut or (columns[-1].header,))
+    cut = dict.fromkeys(how.cut or (columns[-1].header,), LEAST)
+    if how.wrap:
+        cut[columns[-1].header] = MIN_FOLDED
     kept = [_with(column, short_ids) if column.header in how.ids else column for column in columns]
     if _needed(kept, cut) > width:
         kept = [_with(column, short_hosts) if column.header in how.hosts else column for column in kept]
@@ -74,10 +77,14 @@ def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
         if _needed(kept, cut) <= width:
             break
         kept = [column for column in kept if column.header != header]
+    if _needed(kept, cut) > width:
+        cut = dict.fromkeys(cut, LEAST)
     return _spread(_with_paths(kept, cut, width, how, LEAST), cut, width)
 
 
-def _with_paths(columns: Sequence[Column], cut: set[str], width: int, how: Fit, least: int) -> list[Column]:
+def _with_paths(
+    columns: Sequence[Column], cut: Mapping[str, int], width: int, how: Fit, least: int
+) -> list[Column]:
     """With paths that are shortened to what the other columns leave of the width, or to `least`."""
     too_wide = max(_needed(columns, cut) - width, 0)
     return [
@@ -92,11 +99,12 @@ def _with(column: Column, change: Callable[[Sequence[str]], list[str]]) -> Colum
     return replace(column, cells=change(column.cells))
 
 
-def _least(column: Column, cut: set[str]) -> int:
-    return min(column.natural, max(len(column.header), LEAST)) if column.header in cut else column.natural
+def _least(column: Column, cut: Mapping[str, int]) -> int:
+    least = cut.get(column.header)
+    return column.natural if least is None else min(column.natural, max(len(column.header), least))
 
 
-def _needed(columns: Sequence[Column], cut: set[str]) -> int:
+def _needed(columns: Sequence[Column], cut: Mapping[str, int]) -> int:
     return sum(_least(column, cut) for column in columns) + GAP * (len(columns) - 1)
 
 
@@ -106,7 +114,7 @@ def _leaving(columns: Sequence[Column], how: Fit) -> list[str]:
     return sorted(names, key=lambda name: not by_name[name].blank)  # stable: their order is kept
 
 
-def _spread(columns: Sequence[Column], cut: set[str], width: int) -> list[Column]:
+def _spread(columns: Sequence[Column], cut: Mapping[str, int], width: int) -> list[Column]:
     """Each column with its width: what is to spare goes to those that are cut, the most telling (shortest) first."""
     widths = {column.header: _least(column, cut) for column in columns}
     spare = width - _needed(columns, cut)

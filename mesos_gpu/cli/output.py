@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.fit import Fit
 
 OURS: Final = "mesos-gpu: "  # before each of our lines among those of a job
+_MIN_TEXT: Final = 20  # columns of text beside what stands before it
+_DAY_S: Final = 86_400
 # What a word means, as a colour on a terminal.
 _STYLES: Final = {
     "running": "green",
@@ -65,40 +67,53 @@ def document(value: object) -> None:
 
 
 def line(text: str) -> None:
-    """Print a line on stdout."""
-    click.echo(clean(text))
+    """Print a line on stdout; a terminal gets it wrapped at words, with the indentation that it has."""
+    folded(text[: len(text) - len(text.lstrip(" "))], text.lstrip(" "))
 
 
 def folded(lead: str, text: str) -> None:
-    """Print a line whose text goes on below itself, right of `lead`, where a terminal is too narrow."""
-    if is_terminal(sys.stdout):
-        width = max(shutil.get_terminal_size().columns, len(lead) + 20)
-        whole = textwrap.wrap(clean(text), width - len(lead), break_on_hyphens=False)
-        text = ("\n" + " " * len(lead)).join(whole)
-        click.echo(clean(lead) + text)
-    else:
-        line(lead + text)
+    """Print a line on stdout; on a terminal, text that is too long goes on below itself, right of `lead`."""
+    click.echo(_wrapped(lead, clean(text), " " * len(lead), sys.stdout))
 
 
 def remark(text: str) -> None:
     """Print a comment of YAML; a terminal that is too narrow has it on several lines."""
-    if is_terminal(sys.stdout):
-        whole = textwrap.wrap(clean(text), width() - len("# "), break_on_hyphens=False)
-        click.echo("# " + "\n# ".join(whole))
-    else:
-        line(f"# {text}")
+    click.echo(_wrapped("# ", clean(text), "# ", sys.stdout))
 
 
 def note(text: str) -> None:
     """Print a line on stderr, marked as ours: it stands between a job's own lines."""
     status_line.clear()
-    click.echo(f"{OURS}{clean(text)}", err=True)
+    click.echo(_wrapped(OURS, clean(text), "  ", sys.stderr), err=True)
 
 
 def error(failure: Exception) -> None:
     """Print on stderr what went wrong, which may have words of others."""
     status_line.clear()
-    click.echo(f"Error: {clean_lines(str(failure))}", err=True)
+    first, *rest = clean_lines(str(failure)).split("\n")
+    lines = [
+        _wrapped("Error: ", first, "  ", sys.stderr),
+        *(_wrapped("", each, "  ", sys.stderr) for each in rest),
+    ]
+    click.echo("\n".join(lines), err=True)
+
+
+def _wrapped(lead: str, text: str, hanging: str, stream: TextIO | None) -> str:
+    """Return a line for a stream: on a terminal it is wrapped between words, so that none is cut.
+
+    Args:
+        lead: Text before the first line.
+        text: Line without control characters.
+        hanging: Text before each further line.
+        stream: Stream that the line goes to.
+    """
+    columns = max(shutil.get_terminal_size().columns, len(lead) + _MIN_TEXT) if is_terminal(stream) else 0
+    if len(lead) + len(text) <= columns or not columns:
+        return clean(lead) + text
+    lines = textwrap.wrap(
+        text, columns - len(lead), break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return clean(lead) + ("\n" + hanging).join(lines)
 
 
 def verbatim(text: bytes) -> None:
@@ -243,10 +258,11 @@ def pairs(rows: Sequence[tuple[str, object]]) -> None:
     """Names and values, a pair a line; None is `-`."""
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        text = _cell(value)
+        text, lead = _cell(value), f"{name:<{width}}  "
+        shown = _wrapped(lead, text, " " * len(lead), sys.stdout)
         if is_terminal(sys.stdout):
-            name, text = click.style(f"{name:<{width}}", bold=True), click.style(text, fg=_STYLES.get(text))
-        click.echo(f"{name:<{width}}  {text}")
+            shown = click.style(lead, bold=True) + click.style(shown[len(lead) :], fg=_STYLES.get(text))
+        click.echo(shown)
 
 
 def hours(amount: float) -> float:
@@ -281,13 +297,23 @@ def expected(moment: float | None) -> str:
 
 
 def stamp(moment: float | None) -> str | None:
-    """A moment as local time with its offset from UTC."""
-    return None if moment is None else datetime.fromtimestamp(moment).astimezone().isoformat(" ", "seconds")
+    """Return a time in UTC as all output of commands has it, and as options take it: 2026-12-01T04:25:09Z.
+
+    Args:
+        moment: Seconds since the epoch; None if the time is unknown.
+    """
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def short_stamp(moment: float) -> str:
-    """A moment as local time without its year, for tables."""
-    return datetime.fromtimestamp(moment).strftime("%m-%d %H:%M:%S")
+    """Return a time in UTC without its year, for tables: 12-01T04:25:09Z."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%m-%dT%H:%M:%SZ")
+
+
+def clock(moment: float, now: float) -> str:
+    """Return a time in UTC, without its date if it comes within a day: 04:25Z."""
+    form = "%H:%MZ" if 0 <= moment - now < _DAY_S else "%Y-%m-%dT%H:%MZ"
+    return datetime.fromtimestamp(moment, UTC).strftime(form)
 
 
 class StatusLine:

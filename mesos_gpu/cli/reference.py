@@ -5,6 +5,14 @@ import click
 from mesos_gpu.cli import COMMANDS, main
 
 _WIDTH = 100
+_TIMES = """\
+Output has times in UTC, as `2026-12-01T04:25:09Z`. Every option for a time takes this form, too. Tables of events and
+of the audit log leave out the year (`12-01T04:25:09Z`). Sentences and narrow columns leave out the date if the time is
+less than a day away (`04:25Z`). Times of bookings are in the booking's zone, which `mesos-gpu reserve show` prints.
+Ages and durations (`42s`, `3m12s`, `2h05m`, `3d04h`) need no zone. JSON has seconds since the epoch.
+
+An option takes a time without a zone, as `2027-03-01T08:00`, for local time. Options for past times take an age, too:
+`2h` is two hours ago."""
 
 
 def root_context() -> click.Context:
@@ -25,7 +33,8 @@ def root_context() -> click.Context:
 def reference() -> str:
     """The whole page, as Markdown."""
     root = root_context()
-    parts = ["# Command line", "Made from the commands by `python -m mesos_gpu.cli.reference`.", _help(root)]
+    made = "Made from the commands by `python -m mesos_gpu.cli.reference`."
+    parts = ["# Command line", made, "## Forms of time", _TIMES, "## All commands", _help(root)]
     for name in COMMANDS:
         command = main.get_command(root, name)
         assert command is not None

@@ -1,6 +1,6 @@
 """How shared GPUs are drawn: a row for each share, and one for what is free."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE, cards_of, number_of
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, GpuSharing, Guarantee, Share, ShareUse
 
 
+_BY = {"cooperative": "CUDA library (cooperative)", "none": "not enforced"}
 _FAULTS = {"user": "shared by its user's jobs", "card": "shared by all jobs of its GPU"}
 
 
@@ -62,6 +63,20 @@ def gpus_counted(gpus: float, compute_pct: int | None) -> float:
     return number_of(cards * max(compute_pct * PER_PERCENT, milli if milli < WHOLE else 0))
 
 
+def gpu_names(gpus: Iterable["Gpu"]) -> dict[str, str]:
+    """Return the names of GPUs as HOST:MINOR, by UUID."""
+    return {gpu["uuid"]: f"{gpu['hostname']}:{gpu['minor']}" for gpu in gpus}
+
+
+def gpus_by_host(names: Iterable[str]) -> list[str]:
+    """Join GPUs of one host that are named HOST:MINOR: `a:0 a:1 b:3` is `a:0,1 b:3`."""
+    minors: dict[str, list[str]] = {}
+    for name in names:
+        host, _, minor = name.rpartition(":")
+        minors.setdefault(host or name, []).append(minor if host else "")
+    return [f"{host}:{','.join(of_host)}" if all(of_host) else host for host, of_host in minors.items()]
+
+
 def gpus_of_tasks(tasks: int, gpus: float) -> str:
     """GPUs of each of so many tasks: 8, or 3x8."""
     return str(gpus) if tasks == 1 else f"{tasks}x{gpus}"
@@ -81,9 +96,11 @@ def used(use: "ShareUse") -> str:
 
 
 def words(guarantee: "Guarantee") -> str:
-    """Who sees to it that a share is kept."""
+    """Return in words what enforces a share."""
     faults = _FAULTS.get(guarantee["faults"], guarantee["faults"])
-    return f"memory {guarantee['memory']}, compute {guarantee['compute']}, faults {faults}"
+    memory, compute = (_BY.get(guarantee[name], guarantee[name]) for name in ("memory", "compute"))
+    enforced = memory if memory == compute else f"memory: {memory}, compute: {compute}"
+    return f"{enforced}; faults {faults}"
 
 
 def _left(sharing: "GpuSharing") -> str:

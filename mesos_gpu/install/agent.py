@@ -52,7 +52,7 @@ class AgentHost:
         tokens: Whether it gives executors tokens, for which its Mesos must have OpenSSL.
         binary: Of mesos-agent.
         ports: First and last that tasks may have: below those that the kernel hands out.
-        environment: Of executors: MESOS_GPU_… as docs/guide.md lists them.
+        environment: Of executors: MESOS_GPU_… as docs/hosts.md lists them.
         ip: At which masters and the scheduler reach it; "": that of the host's name.
         more: Further flags, without dashes.
     """

@@ -55,7 +55,13 @@ from mesos_gpu.scheduler.happenings.deliver import Deliveries
 from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.cluster.flags import flags_of
-from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
+from mesos_gpu.scheduler.options.options import (
+    SECTIONS,
+    Options,
+    SchedulerCommand,
+    all_options,
+    engine_settings,
+)
 from mesos_gpu.scheduler.options.section import taken
 from mesos_gpu.scheduler.proofs.composed import crowd_of, local_socket, who_asks
 from mesos_gpu.scheduler.proofs.exposure import Exposure, exposed
@@ -398,7 +404,7 @@ def _credential(options: Options, of_file: credentials.Credential | None) -> dic
     return {"principal": options.principal, "secret": read_secret(options.secret_file, "secret", links=False)}
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=SchedulerCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @all_options
 def scheduler(
     log_level: str,

@@ -62,7 +62,7 @@ def test_audit_has_what_was_answered_after_kill_9(stack: Stack, client: Client) 
 def test_audit_of_a_job_names_its_changes_and_the_request_in_the_log(stack: Stack, client: Client) -> None:
     job = client.submit({"name": "shown", "command": "true", "cpus": 0.1, "mem_mib": 32})["id"]
     text = call("show", "--url", stack.url, job).stdout
-    assert re.search(r"\nchanged by +\S+  .*  POST /v1/jobs", text), text
+    assert re.search(r"\nchanged by +\S.*Z  submitted", text), text
     (row,) = audit(stack, "--on", f"job:{job}", "--what", "job:run")
     log = stack.scheduler.log.read_text()
     assert f"[request {row[-1]}]" in next(

@@ -49,7 +49,7 @@ def test_guarantees_name_a_test_each() -> None:
 
 
 def test_security_review_begins_with_files_that_exist() -> None:
-    text = (ROOT / "docs/security-review.md").read_text().partition("## Where to begin")[2]
+    text = (ROOT / "docs/security-review.md").read_text().partition("## First files to read")[2]
     named = re.findall(r"`((?:mesos_gpu|isolator)/[\w/.]+)`", text)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []

@@ -115,10 +115,12 @@ def _right(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
 @click.argument("name")
 @click.argument("right", callback=_right, metavar="RIGHT")
 @click.option("--group", "groups", multiple=True, help="Group that the name is in; may be repeated.")
-@click.option("--queue", default="", help="Of the job that it is about.")
+@click.option("--queue", default="", help="Queue of the job in question.")
 @click.option("--app", "path", default="", metavar="PATH", help="The app that it is about.")
-@click.option("--owner", default="", help="Whose job, app or token it is about.")
-@click.option("--about", default="", metavar="PATH", help="What else it is about, as a secret.")
+@click.option("--owner", default="", help="Owner of the job, app or token in question.")
+@click.option(
+    "--about", default="", metavar="PATH", help="Other object in question, as the path of a secret."
+)
 @json_option
 @api_command
 @click.pass_context

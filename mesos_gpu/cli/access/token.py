@@ -54,18 +54,18 @@ def _calls(app: App) -> "TokenCalls":
 
 @click.command()
 @click.option("--name", help="Whom it shall prove; default: who makes it. Another name is for admins.")
-@click.option("--group", "groups", multiple=True, help="Of that name; default: all of who makes it.")
 @click.option(
-    "--right", "rights", multiple=True, help="What it is good for, as job:run or job:*; default: everything."
+    "--group", "groups", multiple=True, help="Group of the token; default: all groups of its maker."
+)
+@click.option(
+    "--right", "rights", multiple=True, help="Right of the token, as job:run or job:*; default: all rights."
 )
 @click.option("--queue", "queues", multiple=True, help="Queue or pattern that it is good for; default: all.")
 @click.option(
     "--app", "apps", multiple=True, metavar="PATH", help="App or pattern, as /shop/*; default: all."
 )
-@click.option(
-    "--expires", type=DURATION, help="How long it is good; default: 30 days, or the most that there is."
-)
-@click.option("--comment", default="", help="What it is for.")
+@click.option("--expires", type=DURATION, help="Lifetime; default: 30 days, or the longest that is allowed.")
+@click.option("--comment", default="", help="Purpose, for people.")
 @json_option
 @api_command
 def create(

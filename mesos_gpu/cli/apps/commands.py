@@ -111,9 +111,7 @@ def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
 @click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option("--unset", "unset", multiple=True, metavar="KEY",
               help="Remove that field, or that part of one, as env.LANG; may be repeated.")  # fmt: skip
-@click.option(
-    "--replace", is_flag=True, help="Of a FILE: what it does not say gets its default, and is not kept."
-)
+@click.option("--replace", is_flag=True, help="With FILE: fields that are not in it get their defaults.")
 @yes_option
 @change_command
 def update(

@@ -23,7 +23,7 @@ _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
-@click.option("--replace", is_flag=True, help="What the file does not say gets its default, and is not kept.")
+@click.option("--replace", is_flag=True, help="Fields that are not in the file get their defaults.")
 @json_option
 @api_command
 @click.pass_context

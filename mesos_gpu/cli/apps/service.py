@@ -189,7 +189,7 @@ def _row(share: "Share") -> tuple[object, ...]:
 @click.argument("name", type=NAME)
 @click.argument("weights", metavar="APP=WEIGHT...", nargs=-1, required=True, type=Weight())
 @click.option(
-    "--port", type=click.IntRange(1, 65535), metavar="N", help="Where the load balancer listens for it."
+    "--port", type=click.IntRange(1, 65535), metavar="N", help="Port at which the load balancer listens."
 )
 @click.option(
     "--port-index",
@@ -198,7 +198,7 @@ def _row(share: "Share") -> tuple[object, ...]:
     help="Which port of the apps' tasks serves; first: 0.",
 )
 @click.option("--host", "hosts", multiple=True, help="A virtual host that it answers to; may be repeated.")
-@click.option("--mode", type=click.Choice(["http", "tcp"]), help="What passes through.")
+@click.option("--mode", type=click.Choice(["http", "tcp"]), help="Protocol of the traffic.")
 @json_option
 @api_command
 def split(

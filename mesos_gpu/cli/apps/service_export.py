@@ -42,7 +42,7 @@ _EXEC_S: Final = 60.0  # a command that takes longer has failed
     show_default=True,
     type=click.IntRange(1, 65535),
     metavar="N",
-    help="Where HAProxy sorts requests by their hosts.",
+    help="Port at which HAProxy routes requests by virtual host.",
 )
 @click.option("--follow", is_flag=True, help="Stay, and write again whenever something has changed.")
 @click.option(
@@ -50,7 +50,7 @@ _EXEC_S: Final = 60.0  # a command that takes longer has failed
     type=DURATION,
     default="1s",
     show_default=True,
-    help="How often --follow looks; the least time between two commands.",
+    help="Interval of --follow; shortest time between two commands.",
 )
 @click.option("--exec", "command", help="A shell command that is run after each change of the file.")
 @api_command

@@ -34,28 +34,28 @@ class _Reserve(Table):
 
 _OPTIONS: Final = (
     click.option("--gpus", type=click.IntRange(1, 1024), metavar="N", help="GPUs on each node."),
-    click.option("--nodes", type=click.IntRange(1, 10_000), metavar="N", help="So many nodes; default: 1."),
+    click.option("--nodes", type=click.IntRange(1, 10_000), metavar="N", help="Number of nodes; default: 1."),
     click.option("--model", "models", multiple=True, metavar="MODEL",
         help="Model of the GPUs; may be repeated: any of these; default: any."),
     click.option("--from", "begins", metavar="TIME",
         help="When it begins: 2026-12-01T09:00, 'Tue 09:00', 'tomorrow 9:00', 14:30, now; local time of --zone, or "
         "with an offset, as +01:00."),
-    click.option("--for", "lasts_s", type=DURATION, metavar="DURATION", help="How long each time lasts, as 4h."),
+    click.option("--for", "lasts_s", type=DURATION, metavar="DURATION", help="Duration of each time, as 4h."),
     click.option("--queue", metavar="PATH", help="For whose jobs, with those of queues below it."),
-    click.option("--users", metavar="NAME,...", help="Whose jobs may use it; default: all of the queue's."),
-    click.option("--repeat", type=click.Choice([each.value for each in Repeat]), help="How often; default: once."),
+    click.option("--users", metavar="NAME,...", help="Users whose jobs may use it; default: all users of the queue."),
+    click.option("--repeat", type=click.Choice([each.value for each in Repeat]), help="Repetition; default: once."),
     click.option("--until", metavar="DAY", help="The last local day on which it may begin, as 2027-01-31."),
-    click.option("--zone", metavar="ZONE", help="Of IANA's database, as Europe/Vienna; default: of this machine."),
+    click.option("--zone", metavar="ZONE", help="Time zone, as Europe/Vienna; default: this machine's."),
     click.option("--pool", metavar="NAME", help="The pool of its nodes; default: default."),
-    click.option("--name", metavar="NAME", help="What jobs call it (--booking); default: as the queue."),
+    click.option("--name", metavar="NAME", help="Name for jobs (--booking); default: name of the queue."),
     click.option("--overrun/--no-overrun", default=None,
         help="Preemptible jobs go on after its end, as those that borrow; else they have their notice."),
     click.option("--from-guarantee/--no-from-guarantee", default=None,
-        help="It is taken out of what its queue is guaranteed."),
+        help="Use the guarantee of the queue."),
     click.option("--purge-after", "purge_after_s", type=DEADLINE, metavar="DURATION",
         help="Unused for so long it is given back; 0: never; default: 15m."),
     click.option("--charge", type=click.Choice([each.value for each in Charge]),
-        help="What the queue pays for GPUs that stood ready and that nobody used; default: none."),
+        help="Charge of the queue for booked GPUs that no job used; default: none."),
 )  # fmt: skip
 
 

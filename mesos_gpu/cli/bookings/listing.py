@@ -52,7 +52,7 @@ _BOOKINGS: Final[Listing["Booking", "Booking"]] = Listing(
 
 
 @click.command("list")
-@click.option("--all", "past", is_flag=True, help="Those that have ended of late, too.")
+@click.option("--all", "past", is_flag=True, help="Also bookings that ended in the last 30 days.")
 @list_options(_BOOKINGS)
 @api_command
 def list_bookings(app: App, past: bool, asked: "Asked[Booking, Booking]") -> None:

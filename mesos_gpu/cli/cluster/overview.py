@@ -103,9 +103,7 @@ NODES: Final[Listing["Node", "Node"]] = Listing(
 
 
 @click.command()
-@click.option(
-    "--wide", is_flag=True, help="What is used of shares too, how they are enforced, and who guarantees it."
-)
+@click.option("--wide", is_flag=True, help="Also the use of shares, and what enforces them.")
 @list_options(GPUS)
 @api_command
 def gpus(app: App, wide: bool, asked: "Asked[Gpu, Row]") -> None:

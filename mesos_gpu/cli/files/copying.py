@@ -14,6 +14,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.files.place import STREAM, Place
 from mesos_gpu.cli.files.stream import Channelled, Source
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.wire.channel import tree
 from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Record, Said
 
@@ -38,6 +39,7 @@ class _Told:
 
     def __init__(self, place: Place) -> None:
         self._place, self._began, self._shown = place, time.monotonic(), 0.0
+        self._why = ""  # nothing of the place could be copied
         self.bytes = self.faults = 0
 
     def moved(self, size: int) -> None:
@@ -52,7 +54,10 @@ class _Told:
 
     def fault(self, said: Said) -> None:
         self.faults += 1
-        output.note(f"not copied: {self._named(said)}: {said.why}")
+        if said.path:
+            output.note(f"not copied: {self._named(said)}: {said.why}")
+        else:
+            self._why = said.why
 
     def said(self, mark: Mark, said: Said) -> None:
         if mark is Mark.FAULT:
@@ -63,6 +68,11 @@ class _Told:
     def _named(self, said: Said) -> str:
         return "/".join((str(self._place).rstrip("/") if said.path else str(self._place), *said.path))
 
+    def _remedy(self) -> str:
+        if self._place.is_here:
+            return "name a file or directory of this machine that you may read or write"
+        return f"list the files there: mesos-gpu ls {self._place.job}:"
+
     def end(self, files: int, *, whole: bool = True) -> None:
         """Say what came.
 
@@ -70,15 +80,19 @@ class _Told:
             Incomplete: Not all of it did.
         """
         output.status_line.clear()
+        if self._why and not files:
+            raise Incomplete(f"{self._place}: {self._why}", remedy=self._remedy())
         if self.faults or not whole:
-            several = f"{files} files are whole" if files != 1 else "1 file is whole"
+            several = f"{counted(files, 'file')} {is_or_are(files)}"
+            why = f": {self._why}" if self._why else ""
             raise Incomplete(
-                f"the copy of {self._place} is incomplete: {several}",
-                remedy="see what is said of each above, and copy again: nothing is half under its name",
+                f"the copy of {self._place} is incomplete{why}; {several} complete",
+                remedy="copy again; a file gets its name only when it is complete",
             )
         if output.is_terminal(sys.stderr):
-            several = "1 file" if files == 1 else f"{files} files"
-            output.note(f"{several}, {self.bytes / _MIB:.1f} MiB, {self._rate(time.monotonic())}")
+            output.note(
+                f"{counted(files, 'file')}, {self.bytes / _MIB:.1f} MiB, {self._rate(time.monotonic())}"
+            )
 
 
 def fetch(source: Source, place: Place, to: str) -> None:

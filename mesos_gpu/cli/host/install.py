@@ -91,7 +91,7 @@ def executor(into: Path, as_json: bool) -> None:
 @click.command()
 @_MASTER
 @click.option(
-    "--gpus", required=True, type=click.IntRange(0), metavar="N", help="How many GPUs the host has."
+    "--gpus", required=True, type=click.IntRange(0), metavar="N", help="Number of GPUs of the host."
 )
 @click.option(
     "--cgroups",
@@ -157,7 +157,12 @@ def agent(
 
 @click.command()
 @click.option("--ip", required=True, help="Address at which others reach it.")
-@click.option("--zk", default="", metavar="zk://…", help="Where several masters elect one.")
+@click.option(
+    "--zk",
+    default="",
+    metavar="zk://…",
+    help="ZooKeeper servers and path at which several masters elect a leader.",
+)
 @click.option("--quorum", type=click.IntRange(1), default=1, help="More than half of the masters, as 2 of 3.")
 @click.option(
     "--authentication/--no-authentication",
@@ -207,7 +212,7 @@ def master(
 @click.option(
     "--ha", metavar="zk://…|file://…", help="As `mesos-gpu scheduler` takes it, of several schedulers."
 )
-@click.option("--ha-url", metavar="URL", help="How the other schedulers reach this one.")
+@click.option("--ha-url", metavar="URL", help="URL by which the other schedulers reach this one.")
 @_SETTINGS
 @_INTO
 @json_option

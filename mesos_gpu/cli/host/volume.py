@@ -59,7 +59,7 @@ store_option: Final = click.option(
 root_option: Final = click.option(
     "--root",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Where the host's file system is; default: MESOS_GPU_DRIVER_ROOT, else /.",
+    help="Root of the host's file system; default: MESOS_GPU_DRIVER_ROOT, else /.",
 )
 version_option: Final = click.option(
     "--driver-version", metavar="V", help="Which driver, of those that are there; default: the one that runs."

@@ -138,7 +138,7 @@ def query_of(filters: Mapping[By, Sequence[str]]) -> dict[str, list[str]]:
 
 
 @click.command()
-@click.option("-a", "--all", "every", is_flag=True, help="Those that have ended too.")
+@click.option("-a", "--all", "every", is_flag=True, help="Also jobs that have ended.")
 @list_options(JOBS)
 @click.option(
     "--limit",
@@ -153,8 +153,8 @@ def query_of(filters: Mapping[By, Sequence[str]]) -> dict[str, list[str]]:
 def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]") -> None:
     """List jobs: what runs before what waits.
 
-    Of each the newest first. Without --all and --state only those that have not ended. On a terminal that is too
-    narrow for all columns the IDs of apps' instances are shortened, which every command takes, and the less
+    The newest job of each state comes first. Without --all and --state the list has only jobs that have not ended. On a
+    terminal that is too narrow, IDs of apps' instances are shortened (every command takes the start of an ID), and less
     important columns are left out: -o wide has them all, and --columns those that you name.
 
     \b

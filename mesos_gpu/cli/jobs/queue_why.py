@@ -12,7 +12,7 @@ from mesos_gpu.cli.jobs.commands import explain
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.queue_shares import QueuePool, QueueWait
 
-_POOLS: Final = Fit(leave=("DUE", "PENDING"))
+_POOLS: Final = Fit(leave=("FAIR_SHARE", "PENDING"))
 _WAITS: Final = Fit(wrap=True)
 _OF_ROOM: Final = {"gpus": "there is no room on nodes", "guarantee": "its guarantee is not free on nodes yet"}
 
@@ -24,9 +24,10 @@ _OF_ROOM: Final = {"gpus": "there is no room on nodes", "guarantee": "its guaran
 def why(app: App, path: str, as_json: bool) -> None:
     """Say why jobs of a queue wait, and those of all queues below it.
 
-    SEATED is what its jobs hold within guarantees, LENT what others hold of its own. Then how many jobs wait for what:
-    `gpus` is room on nodes, `guarantee` room that a guarantee gives them, `pace` their turn on nodes with room, `retry`
-    their next launch; other reasons are those of `mesos-gpu why`. The first of them in the line is explained in full.
+    IN_GUARANTEE is what its jobs hold within guarantees, LENT is the part of its guarantee that other queues hold. The
+    second table counts waiting jobs by reason: `gpus` (no node has room), `guarantee` (their guarantee is in use),
+    `pace` (their turn on nodes with room), `retry` (their next launch); other reasons are those of `mesos-gpu why`.
+    Then the first job of the line is explained in full.
     """
     from mesos_gpu.api.spec.queue_shares import QueueWhy
     from mesos_gpu.cli.client import path_of
@@ -39,7 +40,7 @@ def why(app: App, path: str, as_json: bool) -> None:
     if told["pools"]:
         click.echo()
         output.table(
-            ("POOL", "GUARANTEE", "SEATED", "LENT", "HELD", "DUE", "LIMIT", "PENDING"),
+            ("POOL", "GUARANTEE", "IN_GUARANTEE", "LENT", "HELD", "FAIR_SHARE", "LIMIT", "PENDING"),
             [_pool(each) for each in told["pools"]],
             empty="",
             fit=_POOLS,

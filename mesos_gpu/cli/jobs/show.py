@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mesos_gpu.cli import output
 from mesos_gpu.cli.jobs.listing import command_line
 from mesos_gpu.cli.lists.spark import spark
-from mesos_gpu.cli.share import amount, burst, used, words
+from mesos_gpu.cli.share import amount, burst, gpus_by_host, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS, JobState
@@ -30,14 +30,19 @@ _ORDER: Final = (
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "topology",
     "segment", "volumes", "fetched", "may reach",
     "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "idle", "checkpoint",
-    "made room", "room made by", "node", "runs as", "env", "secrets", "labels",
+    "preempted", "room made by", "node", "runs as", "env", "secrets", "labels",
     "attempt", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
 
-def facts(job: "Job") -> list[tuple[str, object]]:
-    """Labels and what is told beside them: of all that it asked for and came to; what there is not is left out."""
-    lines = {**_progress(job), **{field.shown: _told(field, job) for field in FIELDS if field.shown}}
+def facts(job: "Job", gpus: Mapping[str, str]) -> list[tuple[str, object]]:
+    """Return labels and values of all that a job asked for and came to; values that it lacks are left out.
+
+    Args:
+        job: Job as the scheduler answers it.
+        gpus: Names of GPUs as HOST:MINOR, by UUID; a GPU without one is named by its UUID.
+    """
+    lines = {**_progress(job, gpus), **{field.shown: _told(field, job) for field in FIELDS if field.shown}}
     new = [label for label in lines if label not in _ORDER]
     place = _ORDER.index(_NEW)
     order = (*_ORDER[:place], *new, *_ORDER[place + 1 :])
@@ -60,7 +65,7 @@ def _mean(values: Sequence[float | None]) -> str:
     return f"{sum(known) / len(known):.0f} % in the mean"
 
 
-def _progress(job: "Job") -> dict[str, object]:
+def _progress(job: "Job", gpus: Mapping[str, str]) -> dict[str, object]:
     return {
         "id": job["id"],
         "name": job["name"],
@@ -70,15 +75,15 @@ def _progress(job: "Job") -> dict[str, object]:
         **({"owner": _owner(job["owner"])} if job["owner"] else {}),
         "command": "(hidden from you)" if job["hidden"] else command_line(job),
         "healthy": HEALTHY[job["healthy"]],
-        "held gpus": " ".join(job["gpu_ids"]),
+        "held gpus": " ".join(gpus_by_host(gpus.get(uuid, uuid) for uuid in job["gpu_ids"])),
         **({"share": _share(job["share"], job["gpu_memory_max_mib"])} if job["share"] else {}),
-        **({"used": _used(job["share_uses"])} if job["share_uses"] else {}),
+        **({"used": _used(job["share_uses"], gpus)} if job["share_uses"] else {}),
         **({"use": _use(job["use"])} if job["use"] else {}),
         **({"resize": _resize(job["resize"])} if job["resize"] else {}),
         **({"notified": _notice(job["notice"])} if job["notice"] else {}),
         **({"idle": _idle(job["idle"])} if job["idle"] else {}),
         **({"checkpoint": output.stamp(job["checkpoint_at"])} if job["checkpoint_at"] else {}),
-        **({"made room": counted(job["stopped"], "time")} if job["stopped"] else {}),
+        **({"preempted": counted(job["stopped"], "time")} if job["stopped"] else {}),
         **({"room made by": _several(job["room_made_by"])} if job["room_made_by"] else {}),
         "node": " ".join(job["hostnames"]),
         "launches": _launches(job),
@@ -106,14 +111,14 @@ def _share(share: "Share", most_mib: int | None) -> str:
     return f"{amount(share)} of each{burst(share, most_mib)}; {words(share['guarantee'])} ({share['method']})"
 
 
-def _used(uses: Sequence["UsedShare"]) -> str:
-    """What its tasks use of their shares, the most that they used, and what is wrong."""
-    return "; ".join(_of_one(use) for use in uses)
+def _used(uses: Sequence["UsedShare"], gpus: Mapping[str, str]) -> str:
+    """Return in words what tasks use of their shares, the most that they used, and what is wrong."""
+    return "; ".join(_of_one(use, gpus.get(use["gpu_id"], use["gpu_id"])) for use in uses)
 
 
-def _of_one(use: "UsedShare") -> str:
+def _of_one(use: "UsedShare", gpu: str) -> str:
     facts = [
-        f"{used(use)} of {use['gpu_id']}",
+        f"{used(use)} of {gpu}",
         f"at most {use['most_memory_mib']} MiB" if use["most_memory_mib"] is not None else "",
         f"{counted(use['refused'], 'allocation')} refused" if use["refused"] else "",
         f"{counted(use['windows_missed'], 'window')} missed" if use["windows_missed"] else "",
@@ -217,7 +222,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
     of.Args: lambda words: shlex.join(words or ()),
     of.Number: _as_it_is,
     of.Mib: lambda mib: f"{mib} MiB" if mib else None,
-    of.Seconds: lambda seconds: "none" if seconds is None else f"{seconds:g} s",
+    of.Seconds: lambda seconds: None if seconds is None else f"{seconds:g} s",
     of.Flag: lambda flag: HEALTHY[flag],
     of.OneOf: _as_it_is,
     of.SomeOf: ", ".join,
@@ -295,6 +300,10 @@ def _queue(job: "Job") -> str:
     return f"{job['queue']}, priority {job['priority']}{', preemptible' if job['preemptible'] else ''}"
 
 
+def _signal(job: Mapping[str, Any]) -> object:
+    return None if job["notice_signal"] == "none" else job["notice_signal"]
+
+
 #: Lines that tell of more than the field that they are named by.
 _TOGETHER: Final[Mapping[str, Callable[["Job"], object]]] = {
     "image": _image,
@@ -304,4 +313,5 @@ _TOGETHER: Final[Mapping[str, Callable[["Job"], object]]] = {
     "queue": _queue,
     "user": runs_as,
     "max_attempts": _attempt,
+    "notice_signal": _signal,
 }

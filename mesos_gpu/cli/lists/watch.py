@@ -65,7 +65,7 @@ def _picture(asked: Asked[T, R], seen: Seen[T], wide: bool, at: float, trouble: 
     picture, _ = output.drawn(
         [col.header for col in columns], rows[:room], fit=asked.listing.fitted(asked.columns, columns)
     )
-    as_of = f"as of {time.strftime('%H:%M:%S', time.localtime(at))}"
+    as_of = f"as of {time.strftime('%H:%M:%SZ', time.gmtime(at))}"
     said = f"{as_of}, old: {trouble}" if trouble else f"{as_of}, every {EVERY_S:g}s; Ctrl-C ends it"
     hidden = len(rows) - room
     more = [Text(f"… and {hidden} more")] if hidden > 0 else []

@@ -20,7 +20,7 @@ from mesos_gpu.wire.mesos.reservations import ANY_ROLE
 _F = TypeVar("_F", bound=Callable[..., Any])
 _HEADERS: Final = ("NODE", "GPUS", "RESERVED", "TO RESERVE", "IN USE", "OF OTHERS")
 _POOL: Final = click.argument("pool")
-_ROLE: Final = click.option("--role", metavar="ROLE", help="Of the scheduler's; default: its only one.")
+_ROLE: Final = click.option("--role", metavar="ROLE", help="Role of the scheduler; default: its only one.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,12 +61,12 @@ class _Queue(Table):
     table: ClassVar = {
         "list": (
             "mesos_gpu.cli.queues.listing:list_queues",
-            "List the queues: what each is guaranteed, holds, borrows, waits for and is due.",
+            "List the queues: guarantee, GPUs held, borrowed and waited for, and fair share of each.",
         ),
         "show": ("mesos_gpu.cli.queues.documents", "Print the tree of queues: a file that `apply` takes."),
         "shares": (
             "mesos_gpu.cli.queues.shares",
-            "List what each queue is due, holds and waits for; of one queue, what that follows from.",
+            "List the fair share of each queue, and what it holds and waits for; of one queue, the steps to it.",
         ),
         "why": (
             "mesos_gpu.cli.jobs.queue_why",

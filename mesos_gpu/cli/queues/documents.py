@@ -27,7 +27,7 @@ reclaim_option = click.option(
     "--reclaim-after",
     type=DEADLINE,
     metavar="TIME",
-    help="When queues that then hold more than they are owed give it back; without it, nobody is stopped.",
+    help="When queues that then hold more than their fair share give GPUs back; without it, no job is preempted.",
 )
 
 

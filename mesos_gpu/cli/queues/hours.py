@@ -2,17 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
+from mesos_gpu.cli import output
 from mesos_gpu.policy.tenancy.tree import lineage
-
-_DAY_S: Final = 86_400
-
-
-def moment(at: float, now: float) -> str:
-    """A moment as local time in one word, seconds since the epoch: 22:00 if it comes within a day, else 11-28T00:00."""
-    return datetime.fromtimestamp(at).strftime("%H:%M" if 0 <= at - now < _DAY_S else "%m-%dT%H:%M")
 
 
 def next_change(tree: Mapping[str, Any], path: str) -> float | None:
@@ -62,7 +55,7 @@ def _of(figures: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
 
 def _remarks(queues: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
     until = known["until"]
-    when = "at all times" if until is None else f"until {_stamp(until)}"
+    when = "at all times" if until is None else f"until {output.stamp(until)}"
     yield f"In force {when}:"
     for path, figures in sorted(known["queues"].items()):
         yield f"  {path}: {_differing(queues.get(path, {}), figures) or 'as outside of its hours'}"
@@ -70,10 +63,6 @@ def _remarks(queues: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[st
         yield "From then on:"
         for path, figures in sorted(known["next"].items()):
             yield f"  {path}: {_differing(known['queues'].get(path, {}), figures)}"
-
-
-def _stamp(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%a %Y-%m-%d %H:%M %z")
 
 
 def _inherited(tree: Mapping[str, Any], path: str, field: str) -> Any:

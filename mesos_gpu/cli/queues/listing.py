@@ -47,7 +47,7 @@ _QUEUES: Final[Listing[_Row, _Row]] = Listing(
         Col("HELD", lambda row: row.held),
         Col("BORROWED", lambda row: row.borrowed),
         Col("PENDING", lambda row: row.pending),
-        Col("SHARE", lambda row: row.share),
+        Col("FAIR_SHARE", lambda row: row.share),
         Col("UNTIL", lambda row: _moment(row.until), lambda row: row.until, rare=True, moves=True),
         Col("STOP", lambda row: row.stop),
         Col("NEXT", lambda row: row.next, wide=True),
@@ -57,7 +57,9 @@ _QUEUES: Final[Listing[_Row, _Row]] = Listing(
     id=lambda row: row.queue,
     rows=lambda row: (row,),
     filters={By.QUEUE: lambda row: (row.queue,)},
-    fit=Fit(paths=("QUEUE",), leave=("STOP", "LIMIT", "POOL", "UNTIL", "OVERFLOW", "POOLS", "NEXT")),
+    fit=Fit(
+        paths=("QUEUE",), leave=("STOP", "LIMIT", "POOL", "UNTIL", "OVERFLOW", "POOLS", "NEXT", "BORROWED")
+    ),
 )
 
 
@@ -65,13 +67,14 @@ _QUEUES: Final[Listing[_Row, _Row]] = Listing(
 @list_options(_QUEUES)
 @api_command
 def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
-    """List the queues: what each is guaranteed, holds, borrows, waits for and is due.
+    """List the queues: guarantee, GPUs held, borrowed and waited for, and fair share of each.
 
-    GPUs count by the cost of their model. A queue has what those below it have, too. SHARE is what it is due now, by
-    what everybody holds and waits for; `shares` says what that follows from. UNTIL is when its hours change its figures
-    next.
+    GPUs count by the cost of their model. The figures of a queue include those of all queues below it. BORROWED is what
+    it holds beyond its guarantee. FAIR_SHARE is what it should hold now, given what all queues hold and wait for:
+    `mesos-gpu queue shares PATH` shows the steps. UNTIL is the next time at which `hours` change its figures.
 
-    With -o wide, NEXT is what changes then, POOLS what it may use, in that order, each after a wait of OVERFLOW.
+    With -o wide, NEXT is that change, and POOLS are the pools that its jobs may use, in this order; a job may use the
+    next pool after it has waited for OVERFLOW.
     """
     from mesos_gpu.api.spec.queue_shares import QueueShareList
 
@@ -97,7 +100,7 @@ def _document(tree: dict[str, Any], shares: "Sequence[QueueShare]", paths: Colle
 
 
 def _moment(at: float | None) -> str | None:
-    return None if at is None else hours.moment(at, time.time())
+    return None if at is None else output.clock(at, time.time())
 
 
 def _rows(tree: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[_Row]:

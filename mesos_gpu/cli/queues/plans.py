@@ -43,7 +43,7 @@ def show(plan: Mapping[str, Any]) -> None:
     """Print a plan."""
     click.echo()
     output.table(
-        ("QUEUE", "POOL", "GUARANTEE", "DUE", "GAINS", "IF_ASKED", "GIVES_BACK", "HELD", "PENDING"),
+        ("QUEUE", "POOL", "GUARANTEE", "FAIR_SHARE", "GAINS", "IF_ASKED", "GIVES_BACK", "HELD", "PENDING"),
         [
             (
                 each["path"],

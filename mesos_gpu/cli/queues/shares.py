@@ -1,4 +1,4 @@
-"""`mesos-gpu queue shares`: what queues are due, and what that follows from."""
+"""`mesos-gpu queue shares`: fair shares of queues, and the steps to them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -22,20 +22,20 @@ _SHARES: Final[Listing["QueueShare", "QueueShare"]] = Listing(
     columns=(
         Col("QUEUE", lambda share: share["path"]),
         Col("POOL", lambda share: share["pool"]),
-        Col("DUE", lambda share: share["due_gpus"]),
+        Col("FAIR_SHARE", lambda share: share["due_gpus"]),
         Col("HELD", lambda share: share["held_gpus"]),
         Col("PENDING", lambda share: share["pending_gpus"]),
         Col("GUARANTEE", lambda share: share["guarantee_gpus"]),
-        Col("OVER", lambda share: share["over_gpus"]),
+        Col("BORROWED", lambda share: share["over_gpus"]),
         Col("LIMIT", lambda share: share["limit_gpus"]),
         Col("USED_H", lambda share: share["used_gpu_hours"]),
     ),
     id=lambda share: f"{share['path']} {share['pool']}",
     rows=lambda share: (share,),
     filters={By.QUEUE: lambda share: (share["path"],)},
-    fit=Fit(paths=("QUEUE",), leave=("USED_H", "LIMIT", "OVER", "POOL")),
+    fit=Fit(paths=("QUEUE",), leave=("USED_H", "LIMIT", "BORROWED", "POOL")),
 )
-_STEPS: Final = Fit(paths=("QUEUE",), leave=("LIMIT", "KEPT", "PENDING"))
+_STEPS: Final = Fit(paths=("QUEUE",), leave=("RESERVED", "PENDING", "REST", "HELD"))
 
 
 @click.command()
@@ -43,12 +43,14 @@ _STEPS: Final = Fit(paths=("QUEUE",), leave=("LIMIT", "KEPT", "PENDING"))
 @list_options(_SHARES)
 @api_command
 def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -> None:
-    """List what each queue is due, holds and waits for; of one queue, what that follows from.
+    """List the fair share of each queue, and what it holds and waits for; of one queue, the steps to it.
 
-    GPUs count by the cost of their model. Of a queue, GIVEN is what the queue above divides, FLOOR what it gets of its
-    guarantee, KEPT what is kept idle for it. REST is left over when its turn comes, of which it is due LENT by its
-    WEIGHT among its siblings. What hours have made of it, and of those above it, follows; then its users, the first in
-    line first.
+    GPUs count by the cost of their model. FAIR_SHARE is the number of GPUs that a queue should hold now.
+
+    With PATH, there is a line for each queue from the top down to PATH. TO_DIVIDE is the fair share of its parent,
+    which the queue and its siblings divide. GUARANTEED is the part of its guarantee that it asks for, RESERVED the part
+    that stays idle for it. REST is left over after all guarantees; the queue gets BORROWED of it, by its WEIGHT among
+    its siblings. The figures that hours set for these queues follow, and then the users of PATH by rank.
     """
     from mesos_gpu.api.spec.queue_shares import PathShare, QueueShareList
     from mesos_gpu.cli.client import path_of
@@ -73,11 +75,14 @@ def _explain(share: "PathShare", tree: Mapping[str, Any]) -> None:
     for pool in pools:
         output.line(f"Pool {pool}:")
         output.table(
-            ("QUEUE", "GIVEN", "FLOOR", "KEPT", "REST", "WEIGHT", "LENT", "DUE", "HELD", "PENDING"),
+            (
+                "QUEUE", "TO_DIVIDE", "GUARANTEED", "RESERVED", "REST", "WEIGHT", "BORROWED", "FAIR_SHARE", "HELD",
+                "PENDING",
+            ),
             [_step(step) for step in share["steps"] if step["pool"] == pool],
             empty="",
             fit=_STEPS,
-        )
+        )  # fmt: skip
     if not pools:
         output.line("There are no GPUs.")
     for line in remarks_on(tree, share["path"]):

@@ -61,13 +61,15 @@ _RECORDS: Final[Listing["AuditEntry", "AuditEntry"]] = Listing(
 
 @click.command()
 @list_options(_RECORDS)
-@click.option("--who", metavar="NAME", help="Of this name; a * at its end: of all that begin so.")
+@click.option(
+    "--who", metavar="NAME", help="Only records of this name; with a * at its end: of names that begin so."
+)
 @click.option("--what", metavar="TEXT", help="A right, as job:kill, or a part of verb and route, as DELETE.")
 @click.option(
     "--on", metavar="ID", help="About this, as job:ID, app:/shop/*, gpu:UUID, node:HOST, or an ID alone."
 )
-@click.option("--since", type=PAST, help="From then on: 2h (ago), or 2027-03-01T08:00.")
-@click.option("--until", type=PAST, help="Before that.")
+@click.option("--since", type=PAST, help="Only later ones: 2h (ago), or 2027-03-01T08:00.")
+@click.option("--until", type=PAST, help="Only earlier ones.")
 @click.option("--refused", is_flag=True, help="Only what was refused.")
 @click.option(
     "-n",
@@ -86,7 +88,7 @@ _RECORDS: Final[Listing["AuditEntry", "AuditEntry"]] = Listing(
     "--host",
     "of_host",
     is_flag=True,
-    help="What root did on this host without the scheduler, from its own file.",
+    help="Commands of root on this host without the scheduler, from the host's own file.",
 )
 @click.option(
     "--dir",

@@ -1,6 +1,6 @@
 """`mesos-gpu budget`: what queues and users may use still, and when it will be empty."""
 
-from datetime import datetime
+import time
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -52,7 +52,7 @@ def _empty_at(each: "BudgetStanding") -> float | None:
 
 
 def _day(at: float) -> str:
-    return datetime.fromtimestamp(at).strftime("%m-%d %H:%M")
+    return output.clock(at, time.time())
 
 
 _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(

@@ -10,6 +10,25 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 LAST: Final = 3
+_ANYBODY: Final = "anybody"  # the user of a change that the scheduler asked no name for
+#: Words for what the audit log names by verb and route.
+_ACTS: Final = {
+    "POST /v1/jobs": "submitted",
+    "DELETE /v1/jobs/{id}": "killed",
+    "PATCH /v1/jobs/{id}": "resized",
+    "DELETE /v1/jobs/{id}/resize": "resize withdrawn",
+    "PUT /v1/jobs/{id}/keep": "kept although idle",
+    "DELETE /v1/jobs/{id}/keep": "no longer kept",
+    "POST /v1/jobs/{id}/checkpoint": "checkpoint saved",
+    "POST /v1/jobs/{id}/exec": "exec",
+    "POST /v1/jobs/{id}/files": "files opened",
+    "POST /v1/jobs/{id}/forward": "port-forward",
+    "CLOSE /v1/channels/{id}": "session ended",
+    "POST /v1/gpus/{id}/drain": "drained",
+    "DELETE /v1/gpus/{id}/drain": "undrained",
+    "POST /v1/gpus/{id}/reset": "reset requested",
+}
+_COUNTS: Final = ("sent=", "received=")  # bytes of a session
 _NONE_THERE: Final = (403, 404)  # it may not be seen, or the scheduler keeps no record
 
 
@@ -28,11 +47,14 @@ def changes_of(client: "Client", collection: str, name: str) -> "list[Change]":
 
 
 def lines(changes: "list[Change]") -> list[tuple[str, str]]:
-    """Labels and what is told beside them, the newest last."""
+    """Return a label and a text for each change, the newest last."""
     return [("changed by", line(change)) for change in reversed(changes)]
 
 
 def line(change: "Change") -> str:
-    """A change in one line."""
-    words = (change["who"], output.stamp(change["at"]), change["what"], change["detail"])
+    """Return a change in one line: user, time, action, details."""
+    who = change["who"] if change["who"] != _ANYBODY else "(no name asked for)"
+    details = (change["detail"] or "").split(" ")
+    detail = " ".join(word for word in details if not word.startswith(_COUNTS))
+    words = (who, output.stamp(change["at"]), _ACTS.get(change["what"], change["what"]), detail)
     return "  ".join(word for word in words if word)

@@ -37,7 +37,7 @@ _EVENTS: Final[Listing["Event", "Event"]] = Listing(
     id=lambda event: str(event["number"]),
     rows=lambda event: (event,),
     filters={},
-    fit=Fit(cut=("WHAT", "ON"), leave=("NUMBER", "USER", "QUEUE"), ids=("ON",), paths=("QUEUE",), wrap=True),
+    fit=Fit(cut=("WHAT", "ON"), leave=("NUMBER", "QUEUE", "USER"), ids=("ON",), paths=("QUEUE",), wrap=True),
 )
 _WAIT_S: Final = 30.0  # of one request that waits
 _AGAIN_S: Final = 1.0
@@ -58,12 +58,12 @@ _PAGE: Final = 1000
 @click.option("--queue", multiple=True, metavar="PATH", help="Only of that queue and those below it.")
 @click.option("--app", "of_app", multiple=True, metavar="ID", help="Only of that app.")
 @click.option("--node", multiple=True, metavar="HOST", help="Only of that node and its GPUs.")
-@click.option("--since", type=PAST, help="From then on: 2h (ago), or 2027-03-01T08:00.")
+@click.option("--since", type=PAST, help="Only later ones: 2h (ago), or 2027-03-01T08:00.")
 @click.option(
     "--after",
     type=click.IntRange(0),
     metavar="NUMBER",
-    help="Those that came after this one: how to go on where an earlier call has ended.",
+    help="Only events with a higher number: continue where an earlier call ended.",
 )
 @click.option(
     "-n",

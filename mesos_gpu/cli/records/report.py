@@ -69,13 +69,13 @@ def _asks(function: _F) -> _F:
         click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV."),
         click.option("--plot", is_flag=True, help="Print a bar for each row."),
         click.option("--period", type=click.Choice(_PERIODS), help="Rows of each such time by itself."),
-        click.option("--until", type=PAST, help="Before that; default: now."),
-        click.option("--since", type=PAST, help="From then on: 90d (ago), or 2027-03-01."),
+        click.option("--until", type=PAST, help="End of the time; default: now."),
+        click.option("--since", type=PAST, help="Begin of the time: 90d (ago), or 2027-03-01."),
         click.option(
             "--by",
             multiple=True,
             type=click.Choice((*GROUPS, _USER)),
-            help="What is summed up; may be repeated.  [default: queue]",
+            help="Sum up by this; may be repeated.  [default: queue]",
         ),
     ):
         function = option(function)
@@ -212,9 +212,9 @@ def _served(row: "UsageRow") -> float | None:
 
 _FAIRNESS: Final = _listing(
     _hours("GPU_H", lambda row: row["gpu_hours"]),
-    Col("PART%", lambda row: _of(row, _PART)),
+    Col("OF_ALL%", lambda row: _of(row, _PART)),
     _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
-    Col("SERVED%", _served),
+    Col("MET%", _served),
     _spent("WAIT_90%", "wait_p90_s"),
 )
 
@@ -226,10 +226,11 @@ _FAIRNESS: Final = _listing(
 def fairness(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
     """How much each got of what it asked for.
 
-    SERVED is what was used, of that and what was waited for: who asked for nothing was not served well, and has none.
-    Below the table, Jain's index of SERVED: 100 % if all were served alike.
+    OF_ALL% is its part of all GPU hours used. MET% is the part of its demand that was met: GPU hours used, of those
+    used and waited for; it is empty without any demand. The line below the table is Jain's index of fairness over MET%:
+    1.00 if the demand of all was met to the same part.
     """
-    form = Form(as_csv, plot, lambda row: _served(row) or 0.0, "SERVED%")
+    form = Form(as_csv, plot, lambda row: _served(row) or 0.0, "MET%")
     _show(app, asked, query, form, waits=True, below=_tell_jain)
 
 
@@ -238,7 +239,7 @@ def _tell_jain(rows: "Sequence[UsageRow]") -> None:
         [int(row["gpu_hours"] * _MILLI) for row in rows], [int(_wanted(row) * _MILLI) for row in rows]
     )
     if even is not None:
-        output.line(f"Jain's index: {even} %")
+        output.line(f"Fairness (Jain's index): {even / 100:.2f}")
 
 
 _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(

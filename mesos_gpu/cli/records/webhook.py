@@ -146,7 +146,7 @@ def show(app: App, name: str, as_json: bool) -> None:
     metavar="PATH",
     help="Only of that queue and those below it; default: all.",
 )
-@click.option("--comment", default="", help="What it is for.")
+@click.option("--comment", default="", help="Purpose, for people.")
 @json_option
 @api_command
 def add(

@@ -1,6 +1,7 @@
 """The view of cards: who is on each GPU, and how much of it they use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mesos_gpu.cli.fit import Fit
@@ -8,15 +9,17 @@ from mesos_gpu.cli.share import words
 from mesos_gpu.cli.top.view import Row, Seen, View
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Gpu, GpuShare
+    from mesos_gpu.api.spec.shapes import Gpu, GpuShare, Job
     from mesos_gpu.cli.client import Client
 
 _BAR: Final = 10  # characters
 _MILLI: Final = 1000
+_MAX_JOBS: Final = 1_000_000  # that are listed at once
+NO_USERS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class Use(NamedTuple):
-    """A row: what one job has of a GPU, or what is free of it. None: nothing is to be said, or nobody can say.
+    """A row: the part of a GPU that one job has, or the free part. None where a value is unknown or has no meaning.
 
     Memory is in MiB, compute in percent of the card, power in watts, temperature in degrees Celsius.
     """
@@ -25,6 +28,7 @@ class Use(NamedTuple):
     minor: int
     state: str
     job: str | None
+    user: str | None = None
     memory: int | None = None
     memory_of: int | None = None
     compute: float | None = None
@@ -40,7 +44,13 @@ class Use(NamedTuple):
 def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
     """Every GPU of every node, or of those nodes."""
     gpus = client.gpus(nodes)
-    return Seen([_row(use, number) for number, use in enumerate(uses(gpus))], summary(gpus), gpus)
+    users = {job["id"]: job["owner"] or job["runs_as"] for job in active_jobs(client)}
+    return Seen([_row(use, number) for number, use in enumerate(uses(gpus, users))], summary(gpus), gpus)
+
+
+def active_jobs(client: "Client") -> "list[Job]":
+    """Return all jobs that have not ended."""
+    return client.listed(states=["active"], limit=_MAX_JOBS, order=None)["jobs"]
 
 
 def summary(gpus: "Sequence[Gpu]") -> str:
@@ -51,16 +61,16 @@ def summary(gpus: "Sequence[Gpu]") -> str:
     return f"GPUs: {len(gpus)} on {hosts} {'host' if hosts == 1 else 'hosts'}, {shared} shared, {whole} held whole"
 
 
-def uses(gpus: "Sequence[Gpu]") -> list[Use]:
-    """The rows by host and card: shares before what is free."""
-    rows = [row for gpu in gpus for row in _of_card(gpu)]
+def uses(gpus: "Sequence[Gpu]", users: Mapping[str, str | None] = NO_USERS) -> list[Use]:
+    """Return the rows by host and card: shares before the free part. `users`: users of jobs, by ID."""
+    rows = [row._replace(user=users.get(row.ends or "")) for gpu in gpus for row in _of_card(gpu)]
     return sorted(rows, key=lambda row: (row.host, row.minor))
 
 
 def _row(use: Use, number: int) -> Row:
     memory, compute = bar(use.memory, use.memory_of), bar(use.compute, use.compute_of)
     percent = None if use.compute is None else round(use.compute, 1)
-    cells = (*use[:6], memory, percent, use.compute_of, compute, *use[8:13])
+    cells = (*use[:7], memory, percent, use.compute_of, compute, *use[9:14])
     amounts = {
         "memory": use.memory,
         "compute": use.compute,
@@ -79,7 +89,7 @@ def _of_card(gpu: "Gpu") -> list[Use]:
         held = gpu["job_id"] or gpu["task_id"]
         return [
             Use(
-                *at, gpu["health"], held, used[0], gpu["memory_mib"], used[1], 100, power, temperature,
+                *at, gpu["health"], held, None, used[0], gpu["memory_mib"], used[1], 100, power, temperature,
                 note=gpu["reason"], ends=gpu["job_id"],
             )
         ]  # fmt: skip
@@ -89,7 +99,7 @@ def _of_card(gpu: "Gpu") -> list[Use]:
         None if uncovered else sharing["free_compute_pct"],
     )
     state, name = ("uncovered", "(uncovered)") if uncovered else (gpu["health"], "(free)")
-    free = Use(*at, state, name, None, left[0], None, left[1], power, temperature, note=gpu["reason"])
+    free = Use(*at, state, name, None, None, left[0], None, left[1], power, temperature, note=gpu["reason"])
     return [*(_of_share(gpu, share) for share in gpu["shares"]), free]
 
 
@@ -102,6 +112,7 @@ def _of_share(gpu: "Gpu", share: "GpuShare") -> Use:
         gpu["minor"],
         "over" if over else gpu["health"],
         share["job_id"] or share["task_id"],
+        None,
         memory,
         share["memory_mib"],
         used["compute_pct"] if used else None,
@@ -124,14 +135,14 @@ def bar(used: float | None, of: float | None) -> str | None:
 CARDS: Final = View(
     "cards",
     (
-        "HOST", "MINOR", "STATE", "JOB", "USED_MIB", "SHARE_MIB", "MEMORY", "USED_%", "SHARE_%", "COMPUTE", "POWER_W",
-        "TEMP_C", "REFUSED", "GUARANTEE", "NOTE",
+        "HOST", "MINOR", "STATE", "JOB", "USER", "USED_MIB", "SHARE_MIB", "MEMORY", "USED_%", "SHARE_%", "COMPUTE",
+        "POWER_W", "TEMP_C", "REFUSED", "GUARANTEE", "NOTE",
     ),
     Fit(
-        cut=("NOTE",),
+        cut=("NOTE", "USER"),
         leave=(
-            "GUARANTEE", "TEMP_C", "POWER_W", "COMPUTE", "MEMORY", "NOTE", "REFUSED", "SHARE_%", "USED_%", "STATE",
-            "MINOR",
+            "GUARANTEE", "REFUSED", "MEMORY", "SHARE_%", "SHARE_MIB", "TEMP_C", "POWER_W", "COMPUTE", "NOTE",
+            "USED_MIB", "STATE", "USER",
         ),
         ids=("JOB",),
         hosts=("HOST",),

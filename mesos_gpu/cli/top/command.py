@@ -38,7 +38,9 @@ _ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.o
 )
 @click.option("--filter", "words", metavar="WORDS", default="", help="Only rows in which these words stand.")
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between two looks.")
-@click.option("-1", "--once", is_flag=True, help="Look once, and end; so it is where stdout is no terminal.")
+@click.option(
+    "-1", "--once", is_flag=True, help="Print once and end; this is the default if stdout is no terminal."
+)
 @json_option
 @api_command
 def top(
@@ -53,10 +55,11 @@ def top(
 ) -> None:
     """Watch what cards, nodes, tasks or the queue do.
 
-    VIEW is cards, nodes, tasks or queue. Of cards: who is on each GPU, and what they use of their shares. Memory and
-    compute of a share stand beside what is granted; REFUSED counts allocations that did not fit it, `over` is said of
-    one that uses more memory than it may. Of a GPU that nobody shares it is all that is in use there, and the part of
-    the last minute in which it was at work; what the driver does not tell is empty. Hosts report every few seconds.
+    VIEW is cards, nodes, tasks or queue. The view of cards has a row for each GPU, and for each share of one. USER is
+    the owner of the job, or its Unix user if the scheduler asks for no names. USED_% is the part of the last minute in
+    which the GPU worked, for a share the part of the GPU's compute that it used. SHARE_MIB and SHARE_% are the
+    granted amounts, REFUSED counts allocations beyond them, and the state `over` means more memory than granted. Values
+    that the driver does not report are empty. Hosts report every few seconds.
 
     \b
     Keys: 1 cards, 2 nodes, 3 tasks, 4 queue        arrows choose a row

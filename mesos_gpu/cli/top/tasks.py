@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.fit import Fit
-from mesos_gpu.cli.top.cards import bar
+from mesos_gpu.cli.top.cards import active_jobs, bar
 from mesos_gpu.cli.top.view import Row, Seen, View
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.listing.filters import By, passes
@@ -15,8 +15,6 @@ from mesos_gpu.wire.listing.filters import By, passes
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Job, Task
     from mesos_gpu.cli.client import Client
-
-_MOST: Final = 1_000_000  # jobs that are listed at once
 
 
 class _OnCard(NamedTuple):
@@ -36,7 +34,7 @@ def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
         for task in client.get("/v1/tasks", Tasks)["tasks"]
         if task["job_id"] and passes(asked, {By.NODE: (task["hostname"],)})
     ]
-    listed = client.listed(states=["active"], limit=_MOST, order=None)["jobs"]
+    listed = active_jobs(client)
     jobs = {job["id"]: job for job in listed}
     cards = _cards(client.gpus(nodes))
     told = [_told(task, jobs.get(task["job_id"] or ""), cards) for task in tasks]
@@ -99,7 +97,7 @@ TASKS: Final = View(
     ("TASK", "USER", "QUEUE", "STATE", "HOST", "GPUS", "BUSY_%", "COMPUTE", "USED_MIB", "IDLE", "RAN"),
     Fit(
         cut=("USER",),
-        leave=("COMPUTE", "QUEUE", "USER", "RAN", "STATE", "USED_MIB", "HOST"),
+        leave=("COMPUTE", "QUEUE", "RAN", "STATE", "USED_MIB", "HOST", "USER"),
         ids=("TASK",),
         hosts=("HOST",),
         names=("TASK",),

@@ -36,7 +36,7 @@ def upgrade() -> None:
     help="The mesos-gpu-executor.pyz that hosts are to have: monitors that run another one are replaced.",
 )
 @click.option(
-    "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to print it."
+    "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="Form of the output."
 )
 @json_option
 @api_command

@@ -382,7 +382,7 @@ class JobSpec:
         about="as the operator allows",
         option=Option(
             "--control-access",
-            "What commands the cluster and it may reach, of api,master, as its operator allows",
+            "Control ports that it may reach, of api,master, if the operator allows it",
         ),
         shown="may reach",
         of_app="control_access",

@@ -11,7 +11,10 @@ from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, Reservation
 
-_NEVER: Final = "no node would have room for it if all that runs there ended, beside what is kept for others"
+_NEVER: Final = (
+    "no node would have room even if all jobs there ended: GPUs that are sick, drained or reserved for other jobs"
+    " do not count"
+)
 
 
 class RunTimes:

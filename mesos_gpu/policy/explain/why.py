@@ -12,6 +12,7 @@ from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.fit import largest
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.explain.estimate import span
 from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
 from mesos_gpu.policy.explain.hurdles import asked_for, clock, free_here, of_model
 from mesos_gpu.policy.explain.levels import NeededLevel, most_room, never_at
@@ -157,8 +158,7 @@ def _summary(
     if not able:
         return too_small or never(job, request, open_nodes)
     if queue.ending:
-        by = "" if queue.ended_by is None else f"; they have ended by {clock(queue.ended_by, now)}"
-        return f"waits for the end of {', '.join(queue.ending)}, asked for to make room{by}"
+        return f"preempts {', '.join(queue.ending)}{_ends_by(queue, now)}"
     if passed.left:
         return "it fits now, and is about to be launched"
     if turn := _turn(passed):
@@ -173,6 +173,16 @@ def _summary(
     scattered = f"; {passed.scattered}: fragmentation" if passed.scattered else ""
     borrows = "" if owed is None else f"; {_borrows(owed, now)}"
     return f"waits for {_need(job, request)}{fit}{scattered}{near}{borrows}"
+
+
+def _ends_by(queue: QueueView, now: float) -> str:
+    """Return by when the victims have ended, in words; "" if that is unknown."""
+    if queue.ended_by is None:
+        return ""
+    verb = "ends" if len(queue.ending) == 1 else "end"
+    left_s = queue.ended_by - now
+    left = f" (in {span(left_s)})" if left_s >= 1 else ""
+    return f", which {verb} by {clock(queue.ended_by, now)}{left}"
 
 
 def _turn(passed: Funnel) -> str:

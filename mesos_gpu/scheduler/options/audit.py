@@ -59,7 +59,7 @@ AUDIT: Final = Section(
             default=OnFull.REFUSE.value,
             show_default=True,
             type=click.Choice([choice.value for choice in OnFull]),
-            help="What becomes of changes that cannot be recorded: refused, or made and only counted.",
+            help="Treatment of changes that cannot be recorded: refused, or made and only counted.",
         ),
     ),
 )

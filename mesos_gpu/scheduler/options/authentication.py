@@ -104,7 +104,7 @@ AUTHENTICATION: Final = Section(
             type=click.Choice([each.value for each in CertName]),
             default=CertName.COMMON_NAME.value,
             show_default=True,
-            help="Where the name is in a client's certificate.",
+            help="Field of a client's certificate that has the name.",
         ),
         click.option(
             "--cert-map",
@@ -112,7 +112,7 @@ AUTHENTICATION: Final = Section(
             multiple=True,
             callback=_maps,
             metavar="PATTERN=NAME",
-            help="What it is here, as *@example.org=*; others are refused then; may be repeated.",
+            help="Mapping of certificate names, as *@example.org=*; other names are refused then; may be repeated.",
         ),
         click.option(
             "--trusted-proxy",
@@ -147,7 +147,7 @@ AUTHENTICATION: Final = Section(
             show_default=True,
             callback=_routes,
             metavar="LIST",
-            help="What is answered without a name: of ping, openapi, metrics; or none.",
+            help="Routes that need no name: of ping, openapi, metrics; or none.",
         ),
     ),
 )

@@ -38,7 +38,7 @@ OPTIONS: Decorators = (
         type=click.IntRange(0),
         envvar="MESOS_GPU_LOG_LIMIT",
         metavar="MIB",
-        help="What stdout and stderr of a task may each keep; what is older is cut off. 0: all.",
+        help="Size that stdout and stderr of a task may each have; older output is cut off. 0: no limit.",
     ),
     click.option(
         "--gpu-isolation",
@@ -85,7 +85,7 @@ OPTIONS: Decorators = (
         default=OnExcess.END.value,
         show_default=True,
         envvar="MESOS_GPU_ON_GPU_EXCESS",
-        help="Of tasks that use more memory than their share: end warns before it ends them.",
+        help="Action on tasks that use more memory than their share: end warns before it ends them.",
     ),
     click.option(
         "--share-linger",

@@ -20,6 +20,6 @@ OPTIONS: Decorators = (
     ),
     click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Its port."),
     click.option(
-        "--webui-url", metavar="URL", help="What the Mesos master links to; default: the REST interface."
+        "--webui-url", metavar="URL", help="URL that the Mesos master links to; default: the REST interface."
     ),
 )

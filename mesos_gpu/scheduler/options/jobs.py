@@ -53,14 +53,14 @@ OPTIONS: Decorators = (
         default=Engine.MESOS.value,
         show_default=True,
         type=click.Choice([engine.value for engine in Engine]),
-        help="What runs the images of jobs that name none.",
+        help="Engine that runs images, for jobs that choose none.",
     ),
     click.option(
         "--placement",
         type=click.Choice([choice.value for choice in Placement]),
         default=Placement.BUNDLE.value,
         show_default=True,
-        help="Of jobs that ask for none.",
+        help="Placement policy of jobs that choose none.",
     ),
     click.option(
         "--placement-of",

@@ -8,7 +8,12 @@ from mesos_gpu.scheduler.options.section import Decorators
 
 OPTIONS: Decorators = (
     click.option(
-        "--master", required=True, metavar="HOST:PORT", envvar="MESOS_GPU_MASTER", help="The Mesos master."
+        "--master",
+        required=True,
+        metavar="HOST:PORT|zk://...",
+        envvar="MESOS_GPU_MASTER",
+        help="Address of the Mesos master, or of the ZooKeeper servers of several masters, as "
+        "zk://z1:2181,z2:2181,z3:2181/mesos.",
     ),
     click.option("--role", default="*", show_default=True, help="Mesos role to receive offers for."),
     click.option(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.adapters.disk.room import Reserve
@@ -29,7 +29,13 @@ from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
 from mesos_gpu.scheduler.options.limits import CHECKS, LIMITS
 from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
 from mesos_gpu.scheduler.options.secrets import SECRETS, SecretOptions
-from mesos_gpu.scheduler.options.section import Section, with_options
+from mesos_gpu.scheduler.options.section import (
+    Decorators,
+    GroupedOptions,
+    Section,
+    flags_in,
+    with_options,
+)
 from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
 #: By the field of `Options` that has what a section says.
@@ -170,7 +176,32 @@ def _executor_env(options: Options) -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
+#: Titles of --help, and the options below each, in the order of the command line.
+GROUPS: Final[Mapping[str, tuple[Decorators, ...]]] = {
+    "Mesos": (mesos.OPTIONS, MESOS_TLS.options),
+    "State and its disk": (store.OPTIONS,),
+    "REST interface": (http.OPTIONS, TLS.options),
+    "Names and rights": (AUTHENTICATION.options, OIDC.options),
+    "Limits of requests": (LIMITS.options,),
+    "Jobs and placement": (jobs.OPTIONS,),
+    "GPU hosts": (hosts.OPTIONS,),
+    "Health checks of apps": (CHECKS.options,),
+    "Secrets": (SECRETS.options,),
+    "Uploads and webhooks": (UPLOADS.options, WEBHOOKS.options),
+    "Several schedulers": (HA.options,),
+    "Audit": (AUDIT.options,),
+    "Log": (output.OPTIONS,),
+}
+
+
+class SchedulerCommand(GroupedOptions):
+    """The command `mesos-gpu scheduler`."""
+
+    groups: ClassVar = {
+        title: [flag for options in lists for flag in flags_in(options)] for title, lists in GROUPS.items()
+    }
+
+
 def all_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the scheduler's options."""
-    lists = [mesos.OPTIONS, store.OPTIONS, http.OPTIONS, jobs.OPTIONS, hosts.OPTIONS]
-    return with_options(*lists, *(section.options for section in SECTIONS.values()), output.OPTIONS)(command)
+    return with_options(*(options for lists in GROUPS.values() for options in lists))(command)

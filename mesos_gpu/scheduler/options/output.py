@@ -11,7 +11,7 @@ OPTIONS: Decorators = (
         default="INFO",
         show_default=True,
         type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-        help="What goes to stderr; changes that somebody asks for always do.",
+        help="Lowest level that is logged to stderr; requested changes are always logged.",
     ),
     click.option(
         "--log-format",

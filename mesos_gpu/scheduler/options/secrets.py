@@ -36,7 +36,7 @@ OPTIONS: Decorators = (
         default="secret",
         show_default=True,
         metavar="PATH",
-        help="Where Vault has its key-value store.",
+        help="Mount path of Vault's key-value store.",
     ),
     click.option(
         "--vault-kv",

@@ -31,7 +31,7 @@ OPTIONS: Decorators = (
         "--access-file",
         type=parse.FILE,
         envvar="MESOS_GPU_ACCESS_FILE",
-        help="Who may do what where nobody has said it yet, as `mesos-gpu access show` prints it; later changes win.",
+        help="First document of rights, as `mesos-gpu access show` prints it; later changes take precedence.",
     ),
     click.option(
         "--longest-token",
@@ -40,7 +40,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(1, 3650),
         metavar="DAYS",
-        help="How long a token may prove its name at most.",
+        help="Longest lifetime of a token.",
     ),
     click.option(
         "--journal",

@@ -119,7 +119,7 @@ def test_token_secret_is_not_kept_told_or_logged(rig: ProvingRig, caplog: pytest
     assert "CI" in told
 
 
-@pytest.mark.parametrize("path", ["docs/security.md", "docs/guide.md"])
+@pytest.mark.parametrize("path", ["docs/security.md", "docs/login.md"])
 def test_examples_in_documents_are_documents(path: str) -> None:
     text = Path(__file__).parents[3].joinpath(path).read_text(encoding="utf-8")
     blocks = [block for block in text.split("```")[1::2] if "\nbindings:" in block]

@@ -72,7 +72,7 @@ def test_gpu_health_shows_all_cards(rig: Rig) -> None:
     rows = good("gpu", "health").splitlines()
     assert rows[0].split() == ["HOST", "MINOR", "UUID", "HEALTH", "SINCE", "REASON"]
     assert rows[1].split()[:4] == ["a1.example", "1", "GPU-1", "drained"]
-    assert rows[2].endswith("GPU-2  ok       -                          warning: hot")
+    assert rows[2].endswith("GPU-2  ok       -                     warning: hot")
     listed = good("gpu", "list").splitlines()
     assert listed[0].split() == [
         "HOST",

@@ -48,18 +48,18 @@ TABLES: dict[str, tuple[str, ...]] = {
     "gpu list": ("HOST", "MINOR", "HEALTH", "JOB"),
     "gpus": ("HOST", "MINOR", "HEALTH", "JOB"),
     "gpus --wide": ("HOST", "MINOR", "HEALTH", "JOB"),
-    "top --once": ("HOST", "JOB", "USED_MIB", "SHARE_MIB"),
+    "top --once": ("HOST", "JOB", "USED_%"),
     "top nodes --once": ("HOST", "GPUS", "HELD", "BUSY_%"),
     "top tasks --once --sort idle": ("TASK", "GPUS", "BUSY_%", "IDLE"),
     "top queue --once": ("JOB", "GPUS", "WAITS", "START"),
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
-    "queue shares": ("QUEUE", "DUE", "HELD", "PENDING", "GUARANTEE"),
+    "queue shares": ("QUEUE", "FAIR_SHARE", "HELD", "PENDING", "GUARANTEE"),
     "gpu health": ("HOST", "MINOR", "UUID", "HEALTH", "REASON"),
     "events": ("TIME", "KIND", "ON", "WHAT"),
-    "queue list": ("QUEUE", "GUARANTEE", "HELD", "BORROWED", "PENDING", "SHARE"),
+    "queue list": ("QUEUE", "GUARANTEE", "HELD", "PENDING", "FAIR_SHARE"),
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
-    "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
+    "report fairness": ("QUEUE", "GPU_H", "OF_ALL%", "UNMET", "MET%", "WAIT_90%"),
     "report wait --sort -unmet": ("QUEUE", "STARTED", "HALF", "90%", "99%", "UNMET"),
     "report idle": ("QUEUE", "BUSY", "IDLE", "UNKNOWN", "IDLE%", "WANTED", "BACK"),
     "report budget": ("FROM", "QUEUE", "USER", "HOURS", "USED", "USED%"),
@@ -502,7 +502,7 @@ def test_table_keeps_the_use_of_a_share_beside_a_long_name(
     for gpu in rest.fixed["GET /v1/gpus"][1]["gpus"]:  # type: ignore[index]
         for i, share in enumerate(gpu["shares"]):
             share["job_id"] = f"nightly-export-of-{i}-of-all-tables-07f2c4d4"
-    assert {"MINOR", "USED_MIB", "SHARE_MIB", "USED_%"} <= set(
+    assert {"MINOR", "STATE", "USED_%"} <= set(
         drawn(rest, monkeypatch, "top --once", 80).split("\n")[0].split()
     )
     assert {"USED", "SHARE"} <= set(drawn(rest, monkeypatch, "gpus --wide", 80).split("\n")[0].split())

@@ -111,6 +111,14 @@ def test_top_marks_use_above_the_limit_and_uncovered_use() -> None:
     assert (uncovered.state, uncovered.job, uncovered.memory_of) == ("uncovered", "(uncovered)", None)
 
 
+def test_top_names_the_user_of_each_job() -> None:
+    whole: Any = {**GPU, "hostname": "m", "job_id": "a"}
+    rows = uses([whole, _shared("n", [_share("a", 1), _share("b", 1)])], {"a": "ann", "b": None})
+    assert [(row.job, row.user) for row in rows] == [
+        ("a", "ann"), ("a", "ann"), ("b", None), ("(free)", None)
+    ]  # fmt: skip
+
+
 def test_a_gpu_that_nobody_shares_has_what_is_in_use_on_it_and_nothing_where_nobody_can_say() -> None:
     held: list[Any] = [{**GPU, "job_id": "a-1", "use": said} for said in (USE, UNKNOWN, None)]
     assert [(row.memory, row.compute, row.compute_of, row.power, row.temperature) for row in uses(held)] == [
@@ -201,9 +209,9 @@ def test_a_pipe_gets_one_look(rest: FakeRest) -> None:
     assert got.exit_code == 0, got.output
     headers, *rows = got.stdout.splitlines()
     assert "MEMORY" not in headers  # bars are for people
-    assert [row.split()[2:7] for row in rows[:2]] == [
-        ["over", "b", "12000", "10000", "1"],
-        ["ok", "a", "4000", "10000", "24"],
+    assert [row.split()[2:8] for row in rows[:2]] == [
+        ["over", "b", "-", "12000", "10000", "1"],
+        ["ok", "a", "-", "4000", "10000", "24"],
     ]
     assert json.loads(call("top", "--json").stdout) == rest.fixed["GET /v1/gpus"][1]["gpus"]  # type: ignore[index]
 

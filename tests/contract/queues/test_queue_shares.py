@@ -82,7 +82,7 @@ def test_queue_shares_command_prints_the_example_of_the_page(
     assert done("queue", "shares") == listed[2]
     assert explained[0] == "$ mesos-gpu queue shares research/nlp"
     assert done("queue", "shares", "research/nlp") == explained[2]
-    assert max(map(len, (listed[2] + explained[2]).splitlines())) <= 80
+    assert max(map(len, (listed[2] + explained[2]).splitlines())) <= 100
 
 
 def test_steps_lead_from_the_top_queue_to_the_one_asked_for(example: ShareRig) -> None:

@@ -27,8 +27,8 @@ QUEUES = {
 DEV = """\
 dev: 3 jobs wait for 6 GPUs.
 
-POOL     GUARANTEE  SEATED  LENT  HELD  DUE  LIMIT  PENDING
-default          0       0     0     6    6      6        6
+POOL     GUARANTEE  IN_GUARANTEE  LENT  HELD  FAIR_SHARE  LIMIT  PENDING
+default          0             0     0     6           6      6        6
 
 REASON       JOBS  GPUS  FIRST          WHY
 queue-limit     3     6  true-00000000  queue dev may hold 6 GPUs, and holds 6
@@ -39,8 +39,8 @@ Place in the queue: 1, no job before it.
 PROD = """\
 prod: 1 job waits for 4 GPUs.
 
-POOL     GUARANTEE  SEATED  LENT  HELD  DUE  LIMIT  PENDING
-default          4       0     2     0    4      -        4
+POOL     GUARANTEE  IN_GUARANTEE  LENT  HELD  FAIR_SHARE  LIMIT  PENDING
+default          4             0     2     0           4      -        4
 
 REASON     JOBS  GPUS  FIRST          WHY
 guarantee     1     4  true-00000000  its guarantee is not free on nodes yet

@@ -254,7 +254,16 @@ def test_a_dry_run_tells_what_would_change_and_changes_nothing(rig: CliRig, file
     told = done("queue", "apply", file, "--dry-run").splitlines()
     assert "+  a:" in told
     rows = {row.split()[0]: row.split()[1:] for row in told[told.index("") + 1 :]}
-    assert rows["QUEUE"] == ["POOL", "GUARANTEE", "DUE", "GAINS", "IF_ASKED", "GIVES_BACK", "HELD", "PENDING"]
+    assert rows["QUEUE"] == [
+        "POOL",
+        "GUARANTEE",
+        "FAIR_SHARE",
+        "GAINS",
+        "IF_ASKED",
+        "GIVES_BACK",
+        "HELD",
+        "PENDING",
+    ]
     assert rows["a"][:8] == ["default", "-", ">", "2", "-", ">", "0", "0"]
     plan = json.loads(done("queue", "apply", file, "--dry-run", "--json"))
     assert [(each["path"], each["if_asked_gpus"]) for each in plan["queues"]] == [("a", 4), ("default", None)]
@@ -276,7 +285,7 @@ def test_the_queues_are_listed_at_80_columns_and_piped(
     lines = done("queue", "list").splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line.split() for line in lines]
-    assert rows[0] == ["QUEUE", "GUARANTEE", "LIMIT", "HELD", "BORROWED", "PENDING", "SHARE", "STOP"]
+    assert rows[0] == ["QUEUE", "GUARANTEE", "LIMIT", "HELD", "BORROWED", "PENDING", "FAIR_SHARE", "STOP"]
     assert rows[1] == ["a", "2", "3", "0", "0", "0", "0", "-"]
     assert rows[2] == ["a/b", "1", "-", "0", "0", "0", "0", "hold"]
     name, guarantee, limit, held, _, pending, share, _ = rows[3]

@@ -1,6 +1,6 @@
 """Jobs that a small cluster lets start, by all placements and by the rules of the documentation.
 
-Rules of constraints and shares are in docs/guide.md, of limits, guarantees and lend limits in docs/queues.md, and of
+Rules of constraints and shares are in docs/gpus.md, of limits, guarantees and lend limits in docs/queues.md, and of
 jobs that wait for others in docs/adr/0010, 0012 and 0034.
 """
 

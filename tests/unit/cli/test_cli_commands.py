@@ -11,10 +11,12 @@ from click.testing import CliRunner
 
 import mesos_gpu
 from mesos_gpu.cli import COMMANDS, FIRST, HEADINGS, WORDS, main
-from mesos_gpu.cli.jobs.groups import GROUPS, OTHERS
+from mesos_gpu.cli.jobs.groups import GROUPS
 from mesos_gpu.cli.reference import reference, root_context
 from mesos_gpu.cli.table import Table
 from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.scheduler.options.options import SchedulerCommand
+from mesos_gpu.scheduler.options.section import OTHERS
 
 ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs; or have --format.
@@ -83,6 +85,15 @@ def test_help_groups_the_options_of_run_and_leaves_none_out() -> None:
     assert all(
         text.count(f"\n  {flag} ") + text.count(f", {flag} ") >= 1 for flag in flags if flag != "--upload"
     )
+
+
+def test_help_groups_every_option_of_the_scheduler_once() -> None:
+    flags = {param.opts[-1] for param in _command("scheduler").params if isinstance(param, click.Option)}
+    grouped = [flag for group in SchedulerCommand.groups.values() for flag in group]
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) == flags
+    lines = CliRunner().invoke(main, ["scheduler", "--help"]).stdout.splitlines()
+    assert [line[:-1] for line in lines if line[:-1] in SchedulerCommand.groups] == [*SchedulerCommand.groups]
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["gpu", "drain"], ["app"]])

@@ -10,7 +10,10 @@ from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import client as client_module
 from mesos_gpu.cli import main
+from mesos_gpu.cli.files.copying import Incomplete, fetch
+from mesos_gpu.cli.files.place import Place
 from mesos_gpu.testing.fake_rest import FakeRest
+from mesos_gpu.wire.channel.tree import Mark, Record, Said
 
 
 @pytest.fixture
@@ -196,3 +199,27 @@ def test_the_client_never_sends_a_job_twice(rest: FakeRest) -> None:
         with pytest.raises(client_module.Unreachable):
             client.submit({"command": "x"})
     assert len(rest.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("faults", "what", "remedy"),
+    [
+        (
+            [((), "No such file or directory")],
+            "train:nofile: No such file or directory",
+            "mesos-gpu ls train:",
+        ),
+        ([(("runs", "x"), "Permission denied")], "is incomplete; 0 files are complete", "copy again"),
+    ],
+)
+def test_copy_of_a_missing_file_names_it(
+    faults: list[tuple[tuple[str, ...], str]], what: str, remedy: str, tmp_path: Path
+) -> None:
+    class Faulty:
+        def records(self) -> Iterator[Record]:
+            yield from (Record(Mark.FAULT, Said(*fault)) for fault in faults)
+
+    with pytest.raises(Incomplete) as refused:
+        fetch(Faulty(), Place("train", "nofile"), str(tmp_path))
+    assert what in refused.value.what
+    assert remedy in refused.value.remedy

@@ -19,6 +19,7 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import locate, main, output
 from mesos_gpu.cli.jobfile import read_jobs
 from mesos_gpu.cli.reference import root_context
+from mesos_gpu.cli.share import gpus_by_host
 from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 from mesos_gpu.scheduler.__main__ import scheduler
@@ -282,3 +283,47 @@ def test_number_options_refuse_nan_and_infinity_everywhere(every_option: list[cl
 )
 def test_duration_of_a_few_hours_is_kept(amount: float, shown: str) -> None:
     assert str(output.hours(amount)) == shown
+
+
+def test_output_on_a_terminal_is_wrapped_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    long = "waits for 8 GPUs on one-node-with-hyphens, which has four of them"
+    output.line(long)
+    output.pairs([("why", long)])
+    assert capsys.readouterr().out == f"{long}\nwhy  {long}\n", "a pipe gets lines whole"
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    output.line(f"  {long}")
+    output.note(long)
+    output.error(ValueError(f"{long}\nTo fix: wait"))
+    shown = capsys.readouterr()
+    assert shown.out == ("  waits for 8 GPUs on\n  one-node-with-hyphens, which has four\n  of them\n")
+    assert shown.err == (
+        "mesos-gpu: waits for 8 GPUs on\n  one-node-with-hyphens, which\n  has four of them\n"
+        "Error: waits for 8 GPUs on\n  one-node-with-hyphens, which has\n  four of them\nTo fix: wait\n"
+    )
+    output.pairs([("why", long)])
+    shown_pairs = click.unstyle(capsys.readouterr().out)
+    assert (
+        shown_pairs == "why  waits for 8 GPUs on\n     one-node-with-hyphens, which has\n     four of them\n"
+    )
+
+
+def test_output_has_times_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Vienna")
+    time.tzset()
+    try:
+        at = 1_800_000_000.7
+        assert (output.stamp(at), output.stamp(None)) == ("2027-01-15T08:00:00Z", None)
+        assert output.short_stamp(at) == "01-15T08:00:00Z"
+        assert [output.clock(at, at - ahead) for ahead in (60, 2 * 86_400, -60)] == [
+            "08:00Z", "2027-01-15T08:00Z", "2027-01-15T08:00Z"
+        ]  # fmt: skip
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_gpus_of_a_host_are_named_together() -> None:
+    assert gpus_by_host(["a.b:0", "a.b:1", "c:3", "GPU-1f"]) == ["a.b:0,1", "c:3", "GPU-1f"]

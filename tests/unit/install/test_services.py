@@ -49,8 +49,8 @@ def test_the_agents_flags_leave_cards_to_us_and_let_nobody_in(cgroups: str) -> N
     assert not [name for name in open_to_all if "AUTHENTICATE" in name or "CREDENTIAL" in name]
 
 
-def test_images_run_by_mesos_have_all_isolators_that_the_guide_names() -> None:
-    guide = Path(agent.__file__).parents[2].joinpath("docs/guide.md").read_text()
+def test_images_run_by_mesos_have_all_isolators_that_the_page_of_hosts_names() -> None:
+    guide = Path(agent.__file__).parents[2].joinpath("docs/hosts.md").read_text()
     wanted = re.search(r"`--isolation` also needs\n`([^`]+)`", guide)
     assert wanted is not None
     assert set(wanted[1].split(",")) <= set(agent.flags(host())["isolation"].split(","))

@@ -95,7 +95,7 @@ HA: Final = Section(
             "--ha-url",
             envvar="MESOS_GPU_HA_URL",
             metavar="URL",
-            help="How the other schedulers reach this one; default: what it listens on.",
+            help="URL by which the other schedulers reach this one; default: its own address.",
         ),
         click.option(
             "--ha-cacert",

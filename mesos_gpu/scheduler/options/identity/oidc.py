@@ -112,7 +112,7 @@ OIDC: Final = Section(
             default="mesos-gpu",
             show_default=True,
             metavar="ID",
-            help="What the issuer knows this scheduler as.",
+            help="Client ID of this scheduler at the issuer.",
         ),
         click.option(
             "--oidc-client-secret-file",
@@ -129,7 +129,7 @@ OIDC: Final = Section(
             "oidc_audiences",
             multiple=True,
             metavar="NAME",
-            help="Of which a token has to be for one; may be repeated; default: the clients.",
+            help="Audience that a token must name; may be repeated; default: the clients.",
         ),
         click.option(
             "--oidc-authorized-party",
@@ -154,7 +154,7 @@ OIDC: Final = Section(
             "--oidc-name-prefix",
             default="",
             metavar="TEXT",
-            help="What names of the issuer begin with here, so that they are none of other proofs.",
+            help="Prefix of names of the issuer, so that they differ from names of other proofs.",
         ),
         click.option(
             "--oidc-groups-claim",
@@ -167,7 +167,7 @@ OIDC: Final = Section(
             "--oidc-groups-prefix",
             default="",
             metavar="TEXT",
-            help="What groups of the issuer begin with here.",
+            help="Prefix of groups of the issuer.",
         ),
         click.option(
             "--oidc-require",
@@ -183,21 +183,21 @@ OIDC: Final = Section(
             multiple=True,
             type=click.Choice(ALGORITHMS),
             default=ALGORITHMS,
-            help="Of signatures that are taken; may be repeated; default: all that have public keys.",
+            help="Accepted signature algorithm; may be repeated; default: all with public keys.",
         ),
         click.option(
             "--oidc-clock-skew-s",
             default=int(SKEW_S),
             show_default=True,
             type=click.IntRange(0, 600),
-            help="How far the issuer's clock may be from this host's.",
+            help="Largest accepted difference between the issuer's clock and this host's.",
         ),
         click.option(
             "--oidc-max-lifetime-s",
             default=int(LONGEST_S),
             show_default=True,
             type=click.IntRange(60, 30 * 86400),
-            help="How long a token may live; those that live longer are refused.",
+            help="Longest accepted lifetime of a token.",
         ),
         click.option(
             "--oidc-scopes",
@@ -205,7 +205,7 @@ OIDC: Final = Section(
             show_default=True,
             callback=_scopes,
             metavar="LIST",
-            help="What logins ask the issuer for; offline_access lets `mesos-gpu login` last.",
+            help="Scopes that logins request; offline_access lets `mesos-gpu login` renew itself.",
         ),
         click.option(
             "--oidc-cli-token",

@@ -67,7 +67,7 @@ def test_explanation_estimates_a_reclaim_after_the_minimum_run_time(world: Tenan
     assert not world.passes(started + 598 - world.now)
     assert world.passes(4) == {"first"}
     told = why(world, "owed")
-    assert told.summary.startswith("waits for the end of first, asked for to make room; they have ended by ")
+    assert told.summary.startswith("preempts first, which ends by ")
     assert start_of(told) == pytest.approx(started + 611, abs=3)
     world.obeys()
     assert world.job("owed").state is JobState.STARTING

@@ -75,7 +75,7 @@ def test_preemption_victim_gets_notice_and_its_place_back(world: World) -> None:
     assert only(effects, fx.Kill) == fx.Kill(TaskId("low.1"), "a1", 30.0)  # type: ignore[arg-type]
     assert world.job("low").message.startswith("makes room for job big, whose priority is 10, not 0")
     why = explain_job(View(world.state, world.settings, world.now), JobId("big"))
-    assert why.summary.startswith("waits for the end of low, asked for to make room; they have ended by ")
+    assert why.summary.startswith("preempts low, which ends by ")
     world.status("low.1", "TASK_KILLED")
     low = world.job("low")
     assert (low.state, low.attempts, low.infrastructure_failures) == (JobState.PENDING, 0, 0)

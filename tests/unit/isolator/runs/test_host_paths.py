@@ -128,9 +128,14 @@ def test_mount_target_on_the_hosts_file_system(tmp_path: Path) -> None:
         str(tmp_path),
         f"{tmp_path}/sandbox/x",
     ):
-        with pytest.raises(NotStarted, match="without an image nothing is put at"):
+        with pytest.raises(
+            NotStarted, match=r"which no volume may cover; write --volume /data:.*, which is in the sandbox"
+        ):
             place(target)
-    with pytest.raises(NotStarted, match="must be there on the host"):
+    with pytest.raises(
+        NotStarted,
+        match=r"none does not exist on this host.* write --volume /data:none:ro, which is in the sandbox",
+    ):
         place(f"{tmp_path}/none")
     with pytest.raises(NotStarted, match="leads out of the sandbox"):
         place("a/../..")

@@ -15,7 +15,10 @@ from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of, gpus
 from mesos_gpu.testing.builders import spec
 
 NOW = 10_000.0
-NEVER = "no node would have room for it if all that runs there ended, beside what is kept for others"
+NEVER = (
+    "no node would have room even if all jobs there ended: GPUs that are sick, drained or reserved for other jobs"
+    " do not count"
+)
 
 
 def job(**fields: Any) -> Job:

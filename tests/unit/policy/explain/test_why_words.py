@@ -46,9 +46,9 @@ def summary(asked: Request, nodes: list[NodeCapacity], queue: QueueView | None =
         (QueueView(0, never="lab is too small"), "lab is too small"),
         (
             QueueView(0, ending=("a", "b"), ended_by=NOON + 60),
-            "waits for the end of a, b, asked for to make room; they have ended by 12:01Z",
+            "preempts a, b, which end by 12:01Z (in 60s)",
         ),
-        (QueueView(0, ending=("a",)), "waits for the end of a, asked for to make room"),
+        (QueueView(0, ending=("a",)), "preempts a"),
         (
             QueueView(0, owed=Owed("ml", seated=True, in_nodes=True, seated_milli=2000)),
             f"{NEEDS}, guaranteed by queue ml: no GPU is free; 2 GPUs are held by jobs within guarantees",

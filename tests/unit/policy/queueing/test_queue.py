@@ -254,7 +254,8 @@ WORDS = {
     "never": (
         None,
         None,
-        "no node would have room for it if all that runs there ended, beside what is kept for others",
+        "no node would have room even if all jobs there ended: GPUs that are sick, drained or reserved for other jobs"
+        " do not count",
     ),
 }
 
