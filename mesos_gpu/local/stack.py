@@ -224,12 +224,14 @@ class Stack:
         masters: int = 1,
         hosts: bool = False,
         schedulers: int = 1,
+        made: Mapping[Path, int] | None = None,
     ) -> None:
         """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices,
         master_flags and masters as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
         tls: of the REST interface. hosts: whether masters, agents and schedulers are on hosts of their own, in network
         namespaces; it needs secure, and has no tls. schedulers: several elect one that leads, and the others stand by:
-        see `schedulers`, `leader` and `standbys`.
+        see `schedulers`, `leader` and `standbys`. made: modes of directories for jobs that are made at the start, below
+        `directory`.
 
         Raises:
             BadConfiguration: hosts without secure, or with tls.
@@ -259,7 +261,7 @@ class Stack:
             meeting=schedulers > 1,
         )
         self.tls, self._allow_root, self._given = tls, allow_root, list(scheduler_arguments)
-        self._several = schedulers > 1
+        self._several, self._made = schedulers > 1, dict(made or {})
         #: All of them; the one that leads is not always the first.
         self.schedulers = tuple(self._schedulers(schedulers, port, network))
         self.scheduler = self.schedulers[0]
@@ -378,6 +380,9 @@ class Stack:
         self.directory.chmod(0o755)
         (self.directory / "gpus").mkdir(mode=0o755)
         (self.directory / "nodes").mkdir(mode=0o700)
+        for path, mode in self._made.items():
+            path.mkdir()
+            path.chmod(mode)
         if self.secure:
             self.secure.write()
         for number, spec in self._numbered():

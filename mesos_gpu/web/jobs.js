@@ -138,6 +138,7 @@ function about(job) {
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
     ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempt", `${Math.min(Math.max(job.attempts + (job.ended_at ? 0 : 1), 1), job.max_attempts)} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${job.infrastructure_failures} ended by the cluster` : ""}`],
     ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (${job.notice.warning ? "as things stand, at" : "until"} ${clock(job.notice.until)})` : null],
+    ["Ends by", job.coming_end ? `${clock(job.coming_end.at)}: ${job.coming_end.why}; ${job.coming_end.then}` : null],
     ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));
 }
