@@ -16,6 +16,7 @@ PORTS: Final = ("MASTER_PORT", "PET_MASTER_PORT")
 #: Ports that are tried: the kernel gives those from 32768 on to connections.
 _FIRST_PORT: Final = 10_000
 _PORTS: Final = 20_000
+_STEP: Final = 1009  # so that a range of ports of other tasks is left at once
 _MAX_TRIED: Final = 100
 HOSTFILE_IN_IMAGE: Final = "/etc/mesos-gpu-hostfile"
 
@@ -32,7 +33,7 @@ def with_port(plan: Assignment, task_id: str, may_bind: Callable[[int], bool]) -
     if not wanted:
         return plan
     first = crc32(task_id.encode())
-    tried = (_FIRST_PORT + (first + number) % _PORTS for number in range(_MAX_TRIED))
+    tried = (_FIRST_PORT + (first + number * _STEP) % _PORTS for number in range(_MAX_TRIED))
     port = next((port for port in tried if may_bind(port) and not unbindable([port])), FREE_PORT)
     return replace(plan, env={**plan.env, **dict.fromkeys(wanted, str(port))})
 
