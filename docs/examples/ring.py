@@ -76,7 +76,9 @@ def main() -> None:
     asked = options.parse_args()
     rank = int(os.environ["RANK"])
     alone = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    members = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"] if "TF_CONFIG" in os.environ else [alone]
+    members = (
+        json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"] if "TF_CONFIG" in os.environ else [alone]
+    )
     ring, dice, weights = Ring(rank, members), random.Random(rank), [0.0, 0.0, 0.0]
     print(f"rank {rank} of {ring.size} at {members[rank]}")
     for step in range(1, asked.steps + 1):

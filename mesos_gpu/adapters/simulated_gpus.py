@@ -162,7 +162,7 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
         try:
             readings.append(_reading(item, held, look, events=events))
         except ValueError as error:
-            readings.append(_unreadable(item, f"gpus[{index}]: {error}"))
+            readings.append(_misdescribed(item, f"gpus[{index}]: {error}"))
     Inventory(tuple(reading.gpu for reading in readings))  # each UUID and minor once
     return Survey(
         tuple(readings),
@@ -172,7 +172,7 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
     )
 
 
-def _unreadable(item: Any, why: str) -> Reading:
+def _misdescribed(item: Any, why: str) -> Reading:
     """Return a card that cannot be used, as fields of it have a fault.
 
     Raises:
@@ -180,7 +180,7 @@ def _unreadable(item: Any, why: str) -> Reading:
     """
     named = {name: item[name] for name in _NAMING if name in item} if isinstance(item, dict) else {}
     try:
-        return Reading(gpu=gpu_from_json(named), unreadable=why)
+        return Reading(gpu=gpu_from_json(named), misdescribed=why)
     except ValueError:
         raise ValueError(why) from None
 

@@ -213,9 +213,8 @@ def up(
     if detach:
         _start_detached()
         return
-    lack = _lack_of_images(secure=secure, unwanted=no_images) if images is None else ""
     made: dict[Path, int] = {}
-    if images is None and not lack:
+    if images is None and not no_images and not _lack_of_images(secure=secure):
         images = directory() / "images"
         made[images] = 0o755
     if os.geteuid() == 0:  # others cannot mount
@@ -237,13 +236,11 @@ def up(
         made=made,
     )
     output.note(f"starting Mesos with {counted(agents, 'agent')}")
-    _run(stack, lack)
+    _run(stack)
 
 
-def _lack_of_images(*, secure: bool, unwanted: bool) -> str:
+def _lack_of_images(*, secure: bool) -> str:
     """Return why jobs have no images unless --images is given, in words; "" if they have."""
-    if unwanted:
-        return "--no-images"
     if secure:
         return "--secure, where a job's user may have no account; with --images they have accounts"
     return lack_of_images()
@@ -255,7 +252,7 @@ def _of_users(*, pooled: bool) -> list[str]:
     return ["--same-accounts", *(["--user-pool", USER_POOL] if pooled and os.geteuid() == 0 else [])]
 
 
-def _run(stack: Stack, lack: str) -> None:
+def _run(stack: Stack) -> None:
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.__setitem__(0, True))
@@ -264,7 +261,7 @@ def _run(stack: Stack, lack: str) -> None:
     try:
         _write_up_file(stack)
         _say_where(stack)
-        _say_for_jobs(stack, lack)
+        _say_for_jobs(stack)
         while not stop[0]:
             _revive(stack)
             time.sleep(LOOK_S)
@@ -373,18 +370,16 @@ def _say_where(stack: Stack) -> None:
     sys.stdout.flush()
 
 
-def _say_for_jobs(stack: Stack, lack: str) -> None:
-    """Tell where jobs have volumes and images from; `lack`: why they have no images."""
+def _say_for_jobs(stack: Stack) -> None:
+    """Tell where jobs have volumes and images from, or why they have none."""
     if os.geteuid() == 0:
-        output.line(
-            f"volume for jobs               {directory() / 'scratch'}, as --volume {directory()}/scratch:work"
-        )
+        scratch = directory() / "scratch"
+        output.line(f"volume for jobs               {scratch}, as --volume {scratch}:work")
     archives = stack.cluster.images
-    said = (
-        f"none: {lack}"
-        if archives is None
-        else f"{archives}: docker save -o {archives}/NAME:TAG.tar NAME:TAG"
-    )
+    if archives is None:
+        said = f"none: {_lack_of_images(secure=stack.secure is not None) or '--no-images'}"
+    else:
+        said = f"{archives}: docker save -o {archives}/NAME:TAG.tar NAME:TAG"
     output.line(f"images for jobs               {said}")
     sys.stdout.flush()
 
