@@ -13,7 +13,6 @@ class Reading:
     gpu: Gpu  # its facts; health, reason, since, warnings and history mean nothing here
     lost: bool = False  # fallen off the bus
     unreadable: str = ""  # why it, or a part of it, could not be read; the facts may then be placeholders
-    misdescribed: str = ""  # why what describes it cannot be believed, which says nothing of the card
     reset_required: str = ""  # the driver refuses work until a reset, and why
     xids: tuple[int, ...] = ()  # since the reading before
     recovery_action: int | None = None  # NVML_GPU_RECOVERY_ACTION_*
@@ -29,6 +28,7 @@ class Reading:
     process_busy_ms: tuple[tuple[int, int], ...] | None = (
         None  # of that span, by pid; who is not named did nothing
     )
+    misdescribed: str = ""  # why what describes it cannot be believed, which says nothing of the card
 
 
 @dataclass(frozen=True, slots=True)
