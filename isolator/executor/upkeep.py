@@ -32,7 +32,7 @@ DISK_S: Final = 15.0  # as --container_disk_watch_interval of Mesos' disk/du, by
 FIRST_DISK_S: Final = 2.0
 _REST: Final = 10  # times what a look at the disk took, until the next
 _MIB: Final = 1 << 20
-_MOST_MARK: Final = 4200  # bytes: the line has one path
+_MAX_MARK: Final = 4200  # bytes: the line has one path
 _LINE: Final = 1 << 16  # how far the beginning of a line is looked for
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -65,11 +65,11 @@ def drop_mark(fd: int) -> None:
         fd: Descriptor of the stream, before the task has started.
     """
     status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_MARK:
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_MARK:
         return
     reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        text = os.read(reading, _MOST_MARK)
+        text = os.read(reading, _MAX_MARK)
     finally:
         os.close(reading)
     if text.startswith(b"Marked '") and text.endswith(b"' as rslave\n") and text.count(b"\n") == 1:

@@ -15,7 +15,7 @@ from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Said
 
 PIECE: Final = 1 << 17  # bytes that are read at once
 _PASSWD: Final = "/etc/passwd"
-_MOST_PASSWD: Final = 1 << 20  # bytes
+_MAX_PASSWD: Final = 1 << 20  # bytes
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
@@ -154,7 +154,7 @@ def _users() -> dict[int, str]:
         return {}
     with open(fd, "rb") as file:
         is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        lines = file.read(_MOST_PASSWD if is_file else 0).decode(errors="replace").split("\n")
+        lines = file.read(_MAX_PASSWD if is_file else 0).decode(errors="replace").split("\n")
     fields = [line.split(":") for line in reversed(lines)]  # of two lines of one uid the first counts
     return {
         int(each[2]): each[0]
@@ -175,7 +175,7 @@ def _listed(one: "os.DirEntry[str]", users: Mapping[int, str]) -> bytes:
 def entry_of(
     path: tuple[str, ...], status: os.stat_result, target: str = "", *, users: Mapping[int, str] | None = None
 ) -> Entry:
-    """Return the entry of what has that status; `users`: names by uid; None: the entry does not say whose it is."""
+    """Return the entry of what has that status; without `users` (names by uid) it does not say whose it is."""
     return Entry(
         path,
         _KINDS.get(stat.S_IFMT(status.st_mode), "other"),

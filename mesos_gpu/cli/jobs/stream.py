@@ -105,7 +105,7 @@ class Label:
     def lines(
         self, data: bytes, end: int = 0, times: Sequence[tuple[int, float]] = ()
     ) -> list[tuple[float | None, bytes]]:
-        """Return the lines that are whole now, each with when it was written; None: not known.
+        """Return the lines that are whole now, each with when it was written, or None if that is not known.
 
         Args:
             data: What comes next.
@@ -234,7 +234,7 @@ class Stream:
                 yield Line(latest, text, self._to_stderr)
 
     def _further(self, task_id: str | None) -> Written | None:
-        """Read what comes next; None: nothing, or `failure` says why not."""
+        """Return what comes next, or None if there is no more or `failure` says why it cannot be read."""
         try:
             written = self._read(self.offset, task_id)
         except Refused as err:

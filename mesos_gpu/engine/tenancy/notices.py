@@ -218,7 +218,7 @@ def _drained(
 
 
 def drain_end(state: State, job: Job, drains: Mapping[tuple[Target, str], Drain]) -> tuple[float, str] | None:
-    """Return the first deadline of the drains of a job's nodes and cards, and the drain in words; None: there is none.
+    """Return the first deadline of the drains of a job's nodes and cards, with the drain in words, or None without one.
 
     Args:
         state: State of the engine.

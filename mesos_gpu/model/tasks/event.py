@@ -61,7 +61,7 @@ class JobEvent:
         job_id: Whom; "": a budget.
         notice: The job's, if that is what it is about.
         budget: The period of the budget, with the threshold that it has reached.
-        words: What has happened, where neither of both says it; else "".
+        words: Text of an event that has neither notice nor budget; else "".
     """
 
     number: int

@@ -57,10 +57,10 @@ class ComingEnd:
     """End of a running job that is known before it comes.
 
     Attributes:
-        at: When the job is ended if it still runs, in seconds since the epoch.
+        at: Moment at which the job is ended if it still runs, in seconds since the epoch.
         reason: Cause of the end.
         why: Cause of the end in words, as "node n1 was drained by ann: new kernel".
-        then: What becomes of the job, in words.
+        then: Fate of the job after that, in words.
     """
 
     at: float

@@ -423,7 +423,7 @@ def test_coming_end_of_a_job_is_in_show_and_in_a_column_of_ps(rest: FakeRest) ->
     assert "ENDS_BY" not in call("ps").stdout, "the job itself has asked for that end"
 
 
-def test_why_of_a_job_that_its_queue_can_never_start_says_nothing_of_nodes(rest: FakeRest) -> None:
+def test_queue_limit_that_never_lets_a_job_start_is_all_that_why_says(rest: FakeRest) -> None:
     job = rest.add()
     limit = {"reason": "queue-limit", "removed": 1, "left": 0, "example": "n1 lab may hold 2 GPUs"}
     never = {**why(job), "can_ever_run": False, "summary": "queue lab may hold 2 GPUs, and it asks for 3"}
