@@ -44,6 +44,9 @@ from mesos_gpu.model.nodes.driver import cuda_of
 #: How a scheduler is started; its arguments follow.
 SCHEDULER: Final = (sys.executable, "-m", "mesos_gpu.scheduler")
 _HERE: Final = "127.0.0.1"
+#: Directories for jobs in a cluster's own: of any data, and of `docker save` archives.
+SCRATCH: Final = "scratch"
+IMAGES: Final = "images"
 _PORT: Final = 8080  # of schedulers on hosts of their own
 _MEETING = "meeting"  # the file that says where several schedulers meet
 _OF_OTHERS = re.compile(r"(scheduler|run)-[0-9]+")
@@ -457,7 +460,7 @@ def clean_up(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run", _MEETING}
+    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run", _MEETING, SCRATCH, IMAGES}
     names = (entry.name for entry in directory.iterdir())
     foreign = sorted(name for name in names if name not in ours and not _OF_OTHERS.fullmatch(name))
     if foreign:

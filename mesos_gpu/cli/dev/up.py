@@ -27,7 +27,7 @@ from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.cluster import Devices, lack_of_images
 from mesos_gpu.local.processes import Process, private_log
-from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
+from mesos_gpu.local.stack import IMAGES, SCRATCH, NodeSpec, SchedulerProcess, Stack, clean_up
 from mesos_gpu.model.jobs.permits import ROOTS, Root
 from mesos_gpu.model.nodes.gpu_names import models_of
 from mesos_gpu.model.words import counted
@@ -215,10 +215,10 @@ def up(
         return
     made: dict[Path, int] = {}
     if images is None and not no_images and not _lack_of_images(secure=secure):
-        images = directory() / "images"
+        images = directory() / IMAGES
         made[images] = 0o755
     if os.geteuid() == 0:  # others cannot mount
-        scratch = directory() / "scratch"
+        scratch = directory() / SCRATCH
         made[scratch], volume_root = 0o1777, (*volume_root, str(scratch))
     devices: Devices = "mesos" if images else ""
     stack = Stack(
@@ -373,7 +373,7 @@ def _say_where(stack: Stack) -> None:
 def _say_for_jobs(stack: Stack) -> None:
     """Tell where jobs have volumes and images from, or why they have none."""
     if os.geteuid() == 0:
-        scratch = directory() / "scratch"
+        scratch = directory() / SCRATCH
         output.line(f"volume for jobs               {scratch}, as --volume {scratch}:work")
     archives = stack.cluster.images
     if archives is None:
