@@ -74,7 +74,11 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=200)
     options.add_argument("--pause", type=float, default=0.0, help="seconds after each ten steps")
     asked = options.parse_args()
-    rank, members = int(os.environ["RANK"]), json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+    rank = int(os.environ["RANK"])
+    alone = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    members = (
+        json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"] if "TF_CONFIG" in os.environ else [alone]
+    )
     ring, dice, weights = Ring(rank, members), random.Random(rank), [0.0, 0.0, 0.0]
     print(f"rank {rank} of {ring.size} at {members[rank]}")
     for step in range(1, asked.steps + 1):

@@ -190,5 +190,5 @@ def extraction(archive: str, directory: str) -> tuple[str, ...]:
     """The command that extracts an archive; its user owns what it makes."""
     return (
         "tar", "--extract", "--gzip", "--file", archive, "--directory", directory, "--no-same-owner",
-        "--no-same-permissions", "--keep-old-files",
+        "--no-same-permissions", "--keep-old-files", "--touch",
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
 from isolator.executor.life import TABLE, Action, Effect, Event, Kind, Life, Refused, State, step
+from isolator.executor.upkeep import drop_mark
 from isolator.executor.verdicts import failure, log
 from isolator.executor.work import Work
 from isolator.gpus.ledger import Ledger
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # its module costs each executor what only one with health ch
     from isolator.executor.checks import Checker
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
+STDERR: Final = 2  # of the container, whose file the task gets
 DEATH_S: Final = 10.0  # after SIGKILL, until the end of the command is no longer waited for
 LAST_S: Final = 25.0  # beyond the grace: what ending and undoing take at most, when processes hang
 LONGEST_WAIT_S: Final = 3600.0  # a timer may be further off than a wait can be long
@@ -299,6 +301,7 @@ def main() -> int:
         sys.stderr = os.fdopen(
             place.append(LOG), "a", errors="backslashreplace"
         )  # for as long as the process lives
+    drop_mark(STDERR)
     processes.become_subreaper()
     launcher = Launcher.fork()
     ledger = Ledger()

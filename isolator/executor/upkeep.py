@@ -8,6 +8,7 @@ process between the task and its file, an offset stays what it is, and it is the
 import contextlib
 import ctypes
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ DISK_S: Final = 15.0  # as --container_disk_watch_interval of Mesos' disk/du, by
 FIRST_DISK_S: Final = 2.0
 _REST: Final = 10  # times what a look at the disk took, until the next
 _MIB: Final = 1 << 20
+_MAX_MARK: Final = 4200  # bytes: the line has one path
 _LINE: Final = 1 << 16  # how far the beginning of a line is looked for
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -54,6 +56,24 @@ def limit_of(env: Mapping[str, str], asked_mib: int) -> int:
             f"{LIMIT} is {text!r}", remedy="set it to a number of MiB on this agent; 0: no limit"
         )
     return int(text)
+
+
+def drop_mark(fd: int) -> None:
+    """Empty a task's stderr that has nothing but the line of Mesos' containerizer about its mounts (filesystem/linux).
+
+    Args:
+        fd: Descriptor of the stream, before the task has started.
+    """
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_MARK:
+        return
+    reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = os.read(reading, _MAX_MARK)
+    finally:
+        os.close(reading)
+    if text.startswith(b"Marked '") and text.endswith(b"' as rslave\n") and text.count(b"\n") == 1:
+        os.ftruncate(fd, 0)
 
 
 class Log:

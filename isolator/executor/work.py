@@ -26,7 +26,7 @@ from isolator.gpus.ledger import LAST, Claimed, Holding, Ledger, NoneFree, Owner
 from isolator.host.control_ports import denials, metadata_denials
 from isolator.host.not_started import NotStarted
 from isolator.host.port_ranges import each_of, grant_of, of_task, unbindable
-from isolator.runs.gang import write_hostfile
+from isolator.runs.gang import with_port, write_hostfile
 from isolator.runs.host_run import HostRun
 from isolator.runs.launcher import Launcher
 from isolator.runs.run import (
@@ -133,12 +133,13 @@ class Work:
 
             see_sealed(plan)
         inventory = self._inventory(plan)
+        grant = grant_of(self._env, sandbox_of(self._env), self._task)
+        plan = with_port(plan, self._task_id, grant.allows)
         run = self._run_for(plan, inventory)
         denied = (
             *denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id),
             *metadata_denials(self._env),
         )
-        grant = grant_of(self._env, sandbox_of(self._env), self._task)
         share = None if _makes_instance(plan) else plan.share  # its nodes are known when it is there
         enclosure = run.adapt(
             enclosure_for(
@@ -150,8 +151,7 @@ class Work:
 
             vacate(taken, self._env, self._ledger, self._container)
         self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
-        volume = self._volume(plan, inventory)
-        log_limit_mib = limit_of(self._env, plan.log_limit_mib)
+        volume, log_limit_mib = self._volume(plan, inventory), limit_of(self._env, plan.log_limit_mib)
         given = None
         # Undone last first: the sandbox is sealed though another task may keep its image from being removed.
         others = (*run.traces(), *sealing_of(self._env), *driver_volume.lease(volume))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.gpus.ledger import DEFAULT_DIRECTORY
-from isolator.host.not_started import NotStarted
+from isolator.host.not_started import NotStarted, is_trial
 from isolator.host.paths import FORBIDDEN, is_within, overlap
 from isolator.runs.run import sandbox_of
 from mesos_gpu.errors import BadConfiguration
@@ -74,7 +74,7 @@ def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_pa
     for mount in mounts:
         real = os.path.realpath(os.path.join(sandbox, mount.source))
         if mount.source.startswith("/"):
-            _see_allowed(mount, real, roots, never)
+            _see_allowed(mount, real, roots, never, own)
         elif not is_within(real, sandbox):
             raise NotStarted(f"{mount.source} leads out of the sandbox; use a path in it")
         identity = _identity(mount, real, user)
@@ -108,10 +108,13 @@ def never_given(own: Mapping[str, str]) -> Iterator[str]:
     yield os.path.realpath(sandbox_of(own)).partition("/slaves/")[0]
 
 
-def _see_allowed(mount: Mount, real: str, roots: Sequence[Root], never: Sequence[str]) -> None:
+def _see_allowed(
+    mount: Mount, real: str, roots: Sequence[Root], never: Sequence[str], own: Mapping[str, str]
+) -> None:
     allowed = [root for root in roots if is_within(real, root.path)]
     if not allowed or any(overlap(real, path) for path in never):
-        raise NotStarted(f"this host does not give {mount.source} to tasks; {_remedy(roots)}")
+        remedy = _remedy(roots, mount.source, trial=is_trial(own))
+        raise NotStarted(f"this host does not give {mount.source} to tasks; {remedy}")
     if not mount.read_only and all(root.read_only for root in allowed):
         raise NotStarted(f"this host gives {mount.source} for reading only; ask for it read-only")
 
@@ -129,7 +132,11 @@ def _identity(mount: Mount, real: str, user: pwd.struct_passwd) -> Identity:
     return identity
 
 
-def _remedy(roots: Sequence[Root]) -> str:
+def _remedy(roots: Sequence[Root], source: str, *, trial: bool) -> str:
+    """Say how a path may be given; `trial`: by `mesos-gpu up`."""
+    if trial:
+        given = f"name a path in {', '.join(root.path for root in roots)}, or " if roots else ""
+        return f"{given}start the cluster again with: mesos-gpu up --volume-root {source}"
     if not roots:
         return f"its operator allows none: set {ROOTS} on its agent"
     return f"it gives what is in {', '.join(root.path for root in roots)} ({ROOTS})"

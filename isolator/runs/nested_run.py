@@ -23,7 +23,7 @@ from isolator.confinement.inner_calls import Inner
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
 from isolator.host import processes, rootfs
-from isolator.host.not_started import NotStarted
+from isolator.host.not_started import NotStarted, is_trial
 from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
 from isolator.runs.image_run import (
     KILL,
@@ -75,10 +75,11 @@ class NestedRun:
         that."""
         refused_without_isolation(enclosure.isolated)
         if enclosure.cgroup is None or enclosure.cgroup.own:
-            raise NotStarted(
-                "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated; "
-                "its --isolation needs cgroups/devices, or the job --container-engine docker"
+            what = "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated"
+            needs = (
+                "mesos-gpu up --images DIR, as root" if is_trial(self._own) else "--isolation cgroups/devices"
             )
+            raise NotStarted(f"{what}; it needs {needs}, or the job --container-engine docker")
         most = enclosure.pids.most if enclosure.pids is not None else 0
         return replace(enclosure, pids=pids.given(container_of(self._own), most))
 

@@ -146,6 +146,7 @@ class SimulatedProbe:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
+_NAMING: Final = ("uuid", "model", "memory_mib", "minor")
 _Stamp = tuple[int, int, int]
 _Look = tuple[int | None, int]  # when the one before and this one are, milliseconds since the epoch
 
@@ -161,7 +162,7 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
         try:
             readings.append(_reading(item, held, look, events=events))
         except ValueError as error:
-            raise ValueError(f"gpus[{index}]: {error}") from error
+            readings.append(_misdescribed(item, f"gpus[{index}]: {error}"))
     Inventory(tuple(reading.gpu for reading in readings))  # each UUID and minor once
     return Survey(
         tuple(readings),
@@ -169,6 +170,19 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
         driver_version=value.get("driver_version"),
         cuda_version=value.get("cuda_version"),
     )
+
+
+def _misdescribed(item: Any, why: str) -> Reading:
+    """Return a card that cannot be used, as fields of it have a fault.
+
+    Raises:
+        ValueError: The fault is in fields without which a card is not known.
+    """
+    named = {name: item[name] for name in _NAMING if name in item} if isinstance(item, dict) else {}
+    try:
+        return Reading(gpu=gpu_from_json(named), misdescribed=why)
+    except ValueError:
+        raise ValueError(why) from None
 
 
 def _reading(item: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Reading:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
+from mesos_gpu.model.words import lasting
 from mesos_gpu.wire.plain import clean as clean  # the one place that escapes what others wrote
 from mesos_gpu.wire.plain import clean_json, clean_lines
 
@@ -273,14 +274,8 @@ def hours(amount: float) -> float:
 
 
 def span(seconds: float | None) -> str | None:
-    """A time span in at most two units: `42s`, `3m12s`, `2h05m`, `3d04h`."""
-    if seconds is None:
-        return None
-    whole = max(int(seconds), 0)  # the scheduler's clock may be ahead of ours
-    for unit_s, part_s, unit, part in ((86400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
-        if whole >= unit_s:
-            return f"{whole // unit_s}{unit}{whole % unit_s // part_s:02}{part}"
-    return f"{whole}s"
+    """Return a time span as `lasting` says it, or None for none."""
+    return None if seconds is None else lasting(seconds)
 
 
 def age(moment: float | None) -> str | None:

@@ -141,7 +141,8 @@ class ResizeRequested(Change[Job]):
 
     Attributes:
         job_id: Of the job.
-        patch: What changes of its gpu_memory_mib, gpu_compute_pct and gpu_memory_max_mib; None: asked for no more.
+        patch: What changes of its gpu_milli, gpu_memory_mib, gpu_compute_pct and gpu_memory_max_mib; None: asked for no
+            more.
         restart: Whether it may start again where that is the only way.
     """
 

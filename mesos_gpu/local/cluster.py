@@ -300,6 +300,8 @@ class Cluster:
             BadConfiguration: Mesos refuses a flag; the message has its text.
             Unavailable: Something is missing, or does not come up.
         """
+        if self.images is not None and not self.images.is_dir():
+            raise Unavailable(f"{self.images} is no directory", remedy="make it, or leave images out")
         library = fetch.libmesos()
         first = (*self.zookeepers, *self.masters)
         leftovers.claim(self.directory, entries=["libexec", *(each.directory.name for each in first)])
@@ -426,8 +428,6 @@ def _check_containers(isolation: Isolation, images: Path | None, devices: Device
         lack = f"no {_CGROUPS}/devices of cgroup v1"
     elif devices == "cgroup2" and cgroup2() is None:
         lack = "no writable cgroup v2 is mounted"
-    elif images is not None and not images.is_dir():
-        lack = f"{images} is no directory"
     elif images is not None and shutil.which("tar") is None:
         lack = "no program tar, with which Mesos unpacks images"
     if lack:
@@ -435,6 +435,15 @@ def _check_containers(isolation: Isolation, images: Path | None, devices: Device
             f"no images or devices for containers: {lack}",
             remedy="provide it, or leave images and devices out",
         )
+
+
+def lack_of_images() -> str:
+    """Return why containers of this machine cannot have images, in words; "" if they can."""
+    try:
+        _check_containers(choose_isolation("linux"), Path("/"), "mesos")
+    except Unavailable as error:
+        return error.what
+    return ""
 
 
 def cgroup2() -> Path | None:

@@ -44,6 +44,9 @@ from mesos_gpu.model.nodes.driver import cuda_of
 #: How a scheduler is started; its arguments follow.
 SCHEDULER: Final = (sys.executable, "-m", "mesos_gpu.scheduler")
 _HERE: Final = "127.0.0.1"
+#: Directories for jobs in a cluster's own: of any data, and of `docker save` archives.
+SCRATCH: Final = "scratch"
+IMAGES: Final = "images"
 _PORT: Final = 8080  # of schedulers on hosts of their own
 _MEETING = "meeting"  # the file that says where several schedulers meet
 _OF_OTHERS = re.compile(r"(scheduler|run)-[0-9]+")
@@ -224,12 +227,14 @@ class Stack:
         masters: int = 1,
         hosts: bool = False,
         schedulers: int = 1,
+        made: Mapping[Path, int] | None = None,
     ) -> None:
         """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices,
         master_flags and masters as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
         tls: of the REST interface. hosts: whether masters, agents and schedulers are on hosts of their own, in network
         namespaces; it needs secure, and has no tls. schedulers: several elect one that leads, and the others stand by:
-        see `schedulers`, `leader` and `standbys`.
+        see `schedulers`, `leader` and `standbys`. made: modes of directories for jobs that are made at the start, below
+        `directory`.
 
         Raises:
             BadConfiguration: hosts without secure, or with tls.
@@ -259,7 +264,7 @@ class Stack:
             meeting=schedulers > 1,
         )
         self.tls, self._allow_root, self._given = tls, allow_root, list(scheduler_arguments)
-        self._several = schedulers > 1
+        self._several, self._made = schedulers > 1, dict(made or {})
         #: All of them; the one that leads is not always the first.
         self.schedulers = tuple(self._schedulers(schedulers, port, network))
         self.scheduler = self.schedulers[0]
@@ -378,6 +383,9 @@ class Stack:
         self.directory.chmod(0o755)
         (self.directory / "gpus").mkdir(mode=0o755)
         (self.directory / "nodes").mkdir(mode=0o700)
+        for path, mode in self._made.items():
+            path.mkdir()
+            path.chmod(mode)
         if self.secure:
             self.secure.write()
         for number, spec in self._numbered():
@@ -452,7 +460,7 @@ def clean_up(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run", _MEETING}
+    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run", _MEETING, SCRATCH, IMAGES}
     names = (entry.name for entry in directory.iterdir())
     foreign = sorted(name for name in names if name not in ours and not _OF_OTHERS.fullmatch(name))
     if foreign:

@@ -1,7 +1,9 @@
 """Numbers and names in texts. Pure."""
 
+from datetime import UTC, datetime
 from typing import Final
 
+_DAY_S: Final = 86400.0
 _MOST_DIGITS: Final = 18  # Python converts no more than 4,300
 
 
@@ -18,3 +20,18 @@ def counted(count: float, noun: str) -> str:
 def is_or_are(count: float) -> str:
     """Return the verb that follows a number with its noun."""
     return "is" if count == 1 else "are"
+
+
+def lasting(seconds: float) -> str:
+    """Return a time span in at most two units: `42s`, `3m12s`, `2h05m`, `3d04h`."""
+    whole = max(int(seconds), 0)  # clocks of two hosts differ
+    for unit_s, part_s, unit, part in ((86400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
+        if whole >= unit_s:
+            return f"{whole // unit_s}{unit}{whole % unit_s // part_s:02}{part}"
+    return f"{whole}s"
+
+
+def clock(moment: float, now: float) -> str:
+    """Return a moment in UTC: the time of day if it is less than a day away, "10:02Z", else with the date."""
+    time = datetime.fromtimestamp(moment, UTC)
+    return time.strftime("%H:%MZ" if abs(now - moment) < _DAY_S else "%Y-%m-%dT%H:%MZ")

@@ -21,7 +21,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "kill_requested": False, "learnt_min_driver": None, "healthy": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
     "share": None, "share_uses": [], "use": None, "resize": None,
-    "notice": None, "idle": None, "checkpoint_at": None, "stopped": 0, "room_made_by": [],
+    "notice": None, "coming_end": None, "idle": None, "checkpoint_at": None, "stopped": 0, "room_made_by": [],
     "array_id": None, "array_index": None, "array_counts": None,
 }  # fmt: skip
 

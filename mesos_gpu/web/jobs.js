@@ -177,6 +177,7 @@ function about(job, tasks, events) {
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
     ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempt", attempt(job, tasks, events)],
     ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (${job.notice.warning ? "as things stand, at" : "until"} ${clock(job.notice.until)})` : null],
+    ["Ends by", job.coming_end ? `${clock(job.coming_end.at)}: ${job.coming_end.why}; ${job.coming_end.then}` : null],
     ["Last checkpoint", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));
 }

@@ -54,7 +54,7 @@ def object_of(body: bytes) -> dict[str, Any]:
 
 
 #: What other systems call a field, and what it is called here.
-_MEANT: Final = {
+MEANT: Final = {
     "memory": ("mem", "mem_mib"), "ram": ("mem", "mem_mib"), "cmd": ("command",), "cpu": ("cpus",), "gpu": ("gpus",),
     "environment": ("env",), "timeout": ("timeout_s",), "replicas": ("tasks",),
 }  # fmt: skip
@@ -75,7 +75,7 @@ class Check:
         fields, listed = tuple(known), False
         for key in value:
             if key not in fields:
-                near = [each for each in _MEANT.get(str(key).lower(), ()) if each in fields]
+                near = [each for each in MEANT.get(str(key).lower(), ()) if each in fields]
                 near = near or difflib.get_close_matches(str(key).lower(), fields, n=2)
                 self.meant.update(near)
                 more = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(fields)}"

@@ -25,7 +25,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.gpu_use import UNKNOWN, Span
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
-from mesos_gpu.policy.gpus.health import at_first_sight
+from mesos_gpu.policy.gpus.health import HealthSettings, advance, at_first_sight, unread
 from mesos_gpu.testing.nvml.fake import FakeNvml
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 
@@ -161,15 +161,6 @@ def test_the_file_holds_nothing_of_the_monitors(tmp_path: Path) -> None:
         ('{"gpus": [], "driver_version": 535}', "driver_version must be a string, got 535"),
         ('{"gpus": [{"sharing": {"abilities": {"shin": ""}}}]}', "gpus[0]: sharing: unknown ability 'shin'"),
         ('{"gpus": [{"sharing": {"memory": 1}}]}', "gpus[0]: sharing: unknown field 'memory'"),
-        (
-            '{"gpus": [{"uuid": "GPU-1", "model": "T4", "memory_mib": 9, "minor": 0, "sharing": 7}]}',
-            "gpus[0]: sharing must be a JSON object, got 7",
-        ),
-        (
-            '{"gpus": [{"uuid": "GPU-1", "model": "T4", "memory_mib": 9, "minor": 0,'
-            ' "sharing": {"memory_mib": 10}}]}',
-            "gpus[0]: sharing.memory_mib is 10, more than the card's 9 MiB",
-        ),
     ],
 )
 def test_a_bad_file_names_file_field_and_value(tmp_path: Path, text: str, says: str) -> None:
@@ -179,6 +170,29 @@ def test_a_bad_file_names_file_field_and_value(tmp_path: Path, text: str, says: 
         SimulatedProbe(path).survey()
     assert str(path) in error.value.what
     assert says in error.value.what
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"health": "fine"}, "gpus[0]: health must be one of ok, sick, lost, unknown, got 'fine'"),
+        ({"sharing": 7}, "gpus[0]: sharing must be a JSON object, got 7"),
+        (
+            {"sharing": {"memory_mib": 10}},
+            "gpus[0]: sharing.memory_mib is 10, more than the card's 9 MiB",
+        ),
+    ],
+)
+def test_wrong_field_of_one_card_leaves_the_other_cards(
+    tmp_path: Path, wrong: dict[str, object], says: str
+) -> None:
+    path = tmp_path / "g.json"
+    cards = [{"uuid": f"GPU-{i}", "model": "T4", "memory_mib": 9, "minor": i} for i in range(2)]
+    path.write_text(json.dumps({"gpus": [{**cards[0], **wrong}, cards[1]]}))
+    first, second = SimulatedProbe(path).survey().readings
+    assert (first.gpu.id, first.misdescribed, second.misdescribed) == ("GPU-0", says, "")
+    seen = advance(unread(first.gpu), first, 1.0, HealthSettings())
+    assert (seen.gpu.health, seen.gpu.reason) == (Health.UNKNOWN, says)
 
 
 def test_two_cards_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -431,12 +445,11 @@ def test_gpu_probe_of_a_file_varies_the_use_of_a_held_card(tmp_path: Path) -> No
         ({"watts": 1}, "gpus[1]: use: unknown field 'watts'; known are held, scripts, busy_pct,"),
     ],
 )
-def test_a_use_that_cannot_be_is_refused_by_its_field(
+def test_a_use_that_cannot_be_makes_its_card_unknown_and_names_the_field(
     tmp_path: Path, use: dict[str, Any], words: str
 ) -> None:
     path = tmp_path / "g.json"
     write_inventory(path, GPUS[:2])
     change_gpu(path, GPUS[1].id, use=use)
-    with pytest.raises(Damaged) as caught:
-        SimulatedProbe(path).survey()
-    assert words in str(caught.value)
+    first, second = SimulatedProbe(path).survey().readings
+    assert (first.misdescribed, words in second.misdescribed) == ("", True)

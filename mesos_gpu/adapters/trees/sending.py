@@ -7,13 +7,15 @@ it had; of one that gets shorter nothing is kept.
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from mesos_gpu.wire.channel import tree
 from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Said
 
 PIECE: Final = 1 << 17  # bytes that are read at once
+_PASSWD: Final = "/etc/passwd"
+_MAX_PASSWD: Final = 1 << 20  # bytes
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
@@ -130,33 +132,50 @@ class Sending:
 
 def listed(path: str) -> Iterator[bytes]:
     """What is at a path, and if it is a directory the names in it, none further below; links are not followed there."""
-    faults = 0
+    faults, names_of = 0, _users()
     try:
         status = os.stat(path)
-        yield tree.entry(entry_of((), status, owned=True))
+        yield tree.entry(entry_of((), status, users=names_of))
         if stat.S_ISDIR(status.st_mode):
             with os.scandir(path) as names:
                 for one in names:
-                    yield _listed(one)
+                    yield _listed(one, names_of)
     except OSError as error:
         faults = 1
         yield tree.said(Mark.FAULT, Said((), error.strerror or str(error)))
     yield tree.done(Done(0, 0, faults))
 
 
-def _listed(one: "os.DirEntry[str]") -> bytes:
+def _users() -> dict[int, str]:
+    """Return names of users by uid, as /etc/passwd of this view has them; no library of the view is loaded for it."""
+    try:
+        fd = os.open(_PASSWD, _FILE)  # without waiting: a task's image may have anything of that name
+    except OSError:
+        return {}
+    with open(fd, "rb") as file:
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        lines = file.read(_MAX_PASSWD if is_file else 0).decode(errors="replace").split("\n")
+    fields = [line.split(":") for line in reversed(lines)]  # of two lines of one uid the first counts
+    return {
+        int(each[2]): each[0]
+        for each in fields
+        if len(each) > 2 and each[0].isprintable() and each[2].isascii() and each[2].isdigit()
+    }
+
+
+def _listed(one: "os.DirEntry[str]", users: Mapping[int, str]) -> bytes:
     try:
         status = one.stat(follow_symlinks=False)
         target = os.readlink(one.path) if stat.S_ISLNK(status.st_mode) else ""
     except OSError as error:
         return tree.said(Mark.LEFT, Said((one.name,), error.strerror or str(error)))
-    return tree.entry(entry_of((one.name,), status, target, owned=True))
+    return tree.entry(entry_of((one.name,), status, target, users=users))
 
 
 def entry_of(
-    path: tuple[str, ...], status: os.stat_result, target: str = "", *, owned: bool = False
+    path: tuple[str, ...], status: os.stat_result, target: str = "", *, users: Mapping[int, str] | None = None
 ) -> Entry:
-    """The entry of what has that status."""
+    """Return the entry of what has that status; without `users` (names by uid) it does not say whose it is."""
     return Entry(
         path,
         _KINDS.get(stat.S_IFMT(status.st_mode), "other"),
@@ -164,5 +183,5 @@ def entry_of(
         status.st_size,
         max(status.st_mtime_ns, 0),
         target,
-        *((status.st_uid, status.st_gid) if owned else ()),
+        *((status.st_uid, status.st_gid, users.get(status.st_uid, "")) if users is not None else ()),
     )

@@ -42,6 +42,12 @@ class ResizeRequest(TypedDict, total=False):
     """What the shares of a running job become, as a merge patch (RFC 7396): what is absent stays, null is as if the job
     had never asked for it."""
 
+    gpus: Annotated[
+        float,
+        says(
+            exclusiveMinimum=0, exclusiveMaximum=1, description="part of one GPU: of its memory and compute"
+        ),
+    ]
     gpu_memory_mib: _Memory | None
     gpu_compute_pct: Annotated[int, says(minimum=1, maximum=100)] | None
     gpu_memory_max_mib: _Memory | None

@@ -6,7 +6,7 @@ Times are seconds since the epoch. A field that does not apply is null, never ab
 from typing import Annotated, Final, TypedDict
 
 from mesos_gpu.adapters.tls.clients import Clients
-from mesos_gpu.api.spec.gpus.idle import JobIdle
+from mesos_gpu.api.spec.gpus.idle import ComingEnd, JobIdle
 from mesos_gpu.api.spec.gpus.idle import Notice as Notice
 from mesos_gpu.api.spec.gpus.use import GpuUse, JobUse
 from mesos_gpu.api.spec.job_fields import ArrayCounts, Count, Mib, answered
@@ -155,6 +155,7 @@ class Progress(TypedDict):
     use: Annotated[JobUse | None, says(description="null: it holds none, or its hosts do not say it")]
     resize: Resize | None
     notice: Annotated[Notice | None, says(description="of its latest launch")]
+    coming_end: Annotated[ComingEnd | None, says(description="null: no end is known")]
     idle: Annotated[JobIdle | None, says(description="null: it was not seen idle, and nobody keeps it")]
     checkpoint_at: Annotated[float, says(description="up to when its work is kept")] | None
     stopped: Annotated[int, says(minimum=0, description="how often it made room for others")]
@@ -379,7 +380,7 @@ class Node(Counted):
     agent_id: str
     hostname: str
     state: Annotated[str, says(enum=["up", "unmonitored", "unfit", "backed-off", "lost"])]
-    launch_problem: Annotated[str, says(description="why it gets no launches, and until when")] | None
+    launch_problem: Annotated[str, says(description="why it gets no launches")] | None
     level_problem: (
         Annotated[str, says(description="contradiction that has it outside of the levels of the fabric")]
         | None

@@ -1,6 +1,7 @@
 """Jobs: submitted, listed, shown, ended; what they print, and why they wait."""
 
 import asyncio
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -262,7 +263,7 @@ class Jobs:
             "offset": chunk.offset,
             "next_offset": chunk.next_offset,
             "task_id": task.id,
-            "times": log_times(times, chunk) if wanted_times else None,
+            "times": log_times(times, chunk, task.ended_at or time.time()) if wanted_times else None,
         }
         return json_answer(answer)
 

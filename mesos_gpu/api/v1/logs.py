@@ -35,11 +35,19 @@ class Chunk:
     next_offset: int
 
 
-def log_times(times: Times | None, chunk: Chunk) -> list[LogTime] | None:
-    """When the bytes of a piece were written; None: that is not known."""
+def log_times(times: Times | None, chunk: Chunk, by: float) -> list[LogTime] | None:
+    """Return when the bytes of a piece were written, or None if the task's host notes no times.
+
+    Args:
+        times: Noted sizes of the stream; bytes behind the last one came after the host's latest look at it.
+        chunk: Piece of the stream.
+        by: Moment at which all of the piece had been written, in seconds since the epoch.
+    """
     if times is None:
         return None
-    within = times_within(times, chunk.offset, chunk.next_offset)
+    within = [*times_within(times, chunk.offset, chunk.next_offset)]
+    if chunk.next_offset > max(times[-1][0] if times else 0, chunk.offset):
+        within.append((chunk.next_offset, max(by, times[-1][1] if times else 0.0)))
     return [{"offset": size, "at": at} for size, at in within]
 
 

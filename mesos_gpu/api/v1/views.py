@@ -9,10 +9,18 @@ from mesos_gpu.api.http import arrays
 from mesos_gpu.api.sight.jobs import CLOSED, Sight, subject_of
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.cluster import line
+from mesos_gpu.api.spec.gpus.idle import ComingEnd
 from mesos_gpu.api.spec.job_fields import ArrayCounts
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1.gpus.use import gpu_use, job_idle, job_use
-from mesos_gpu.engine.reading.jobs import counts_of, made_room_for, round_of, unknown_tasks, unmade_tasks
+from mesos_gpu.engine.reading.jobs import (
+    coming_end,
+    counts_of,
+    made_room_for,
+    round_of,
+    unknown_tasks,
+    unmade_tasks,
+)
 from mesos_gpu.engine.reading.nodes import drain_of, holder_of, is_used, shared_gpu
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.room.node_amounts import NodeAmounts
@@ -33,7 +41,7 @@ from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.explain.silence import backed_off
+from mesos_gpu.policy.explain.silence import backed_off, never_reported
 from mesos_gpu.wire import job_fields
 from mesos_gpu.wire.job_fields import HIDDEN
 
@@ -94,6 +102,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
         "use": job_use(view, tasks),
         "resize": _resize([resize for task in tasks if (resize := _resize_of(task))]),
         "notice": notice(view, [task.notice for task in tasks if task.notice], sight),
+        "coming_end": _coming_end(view, job, sight),
         "idle": job_idle(view, job),
         "checkpoint_at": job.checkpoint_at,
         "stopped": job.stopped,
@@ -169,6 +178,19 @@ def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice
         "recalled_at": last.recalled_at,
         "told": all(each.told >= each.number for each in notices),
         "warning": last.warning,
+    }
+
+
+def _coming_end(view: View, job: Job, sight: Sight) -> ComingEnd | None:
+    """Return the known end of a job that runs; jobs and queues are named to callers that see them."""
+    end = coming_end(view, job)
+    if end is None:
+        return None
+    return {
+        "at": end.at,
+        "reason": end.reason.value,
+        "why": sight.veiled(view, end.why),
+        "then": end.then,
     }
 
 
@@ -422,7 +444,7 @@ def node(
         "agent_id": node.id,
         "hostname": node.hostname,
         "state": node_state(node),
-        "launch_problem": backed_off(node) or None,
+        "launch_problem": backed_off(node) or never_reported(node) or None,
         "level_problem": view.fabric.outside.get(node.id),
         "attributes": dict(node.attributes),
         "region": node.region,

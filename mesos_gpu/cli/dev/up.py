@@ -15,6 +15,7 @@ from typing import IO, Any, Final
 
 import click
 
+from isolator.host.not_started import TRIAL
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.adapters.simulated.use import with_scripts
 from mesos_gpu.adapters.simulated_gpus import MODELS
@@ -24,9 +25,9 @@ from mesos_gpu.cli.app import home_option, yes_option
 from mesos_gpu.cli.demo.command import left_behind
 from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, Unavailable
-from mesos_gpu.local.cluster import Devices
+from mesos_gpu.local.cluster import Devices, lack_of_images
 from mesos_gpu.local.processes import Process, private_log
-from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
+from mesos_gpu.local.stack import IMAGES, SCRATCH, NodeSpec, SchedulerProcess, Stack, clean_up
 from mesos_gpu.model.jobs.permits import ROOTS, Root
 from mesos_gpu.model.nodes.gpu_names import models_of
 from mesos_gpu.model.words import counted
@@ -127,13 +128,16 @@ def _attributes(
 @click.option(
     "--images",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Directory of `docker save` archives NAME:TAG.tar, for jobs with --image; needs root.",
+    help="Directory of `docker save` archives NAME:TAG.tar, for jobs with --image; needs root.  [default: one of the "
+    "cluster's own, as root with cgroup v1 and without --secure]",
 )
+@click.option("--no-images", is_flag=True, help="Let jobs have no images; each job starts a little faster.")
 @click.option(
     "--volume-root",
     multiple=True,
     metavar="PATH[:ro]",
-    help="Directory of which jobs may have what is in it, by --volume; ro: to read only; may be repeated.",
+    help="Directory of which jobs may have what is in it, by --volume, besides the cluster's own scratch directory; "
+    "ro: to read only; may be repeated.",
 )
 @click.option("--allow-root", type=click.Choice(ROOTS),
               help="Let jobs run as root: in an image, or (host) also without, as root of the host.")  # fmt: skip
@@ -165,6 +169,7 @@ def up(
     mem_mib: int,
     port: int,
     images: Path | None,
+    no_images: bool,
     volume_root: tuple[str, ...],
     mesos_webui: Path | None,
     allow_root: str | None,
@@ -208,6 +213,13 @@ def up(
     if detach:
         _start_detached()
         return
+    made: dict[Path, int] = {}
+    if images is None and not no_images and not _lack_of_images(secure=secure):
+        images = directory() / IMAGES
+        made[images] = 0o755
+    if os.geteuid() == 0:  # others cannot mount
+        scratch = directory() / SCRATCH
+        made[scratch], volume_root = 0o1777, (*volume_root, str(scratch))
     devices: Devices = "mesos" if images else ""
     stack = Stack(
         directory(),
@@ -216,14 +228,22 @@ def up(
         allow_root=Root(allow_root or Root.NOWHERE),
         images=images,
         devices=devices,
-        executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root)},
+        executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root), TRIAL: "1"},
         master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
         secure=secure,
         tls=tls,
         scheduler_arguments=arguments,
+        made=made,
     )
     output.note(f"starting Mesos with {counted(agents, 'agent')}")
     _run(stack)
+
+
+def _lack_of_images(*, secure: bool) -> str:
+    """Return why jobs have no images unless --images is given, in words; "" if they have."""
+    if secure:
+        return "--secure, where a job's user may have no account; with --images they have accounts"
+    return lack_of_images()
 
 
 def _of_users(*, pooled: bool) -> list[str]:
@@ -241,6 +261,7 @@ def _run(stack: Stack) -> None:
     try:
         _write_up_file(stack)
         _say_where(stack)
+        _say_for_jobs(stack)
         while not stop[0]:
             _revive(stack)
             time.sleep(LOOK_S)
@@ -346,6 +367,20 @@ def _say_where(stack: Stack) -> None:
             )
     output.line(f"simulated GPUs                {stack.inventory(1).parent}")
     output.line(f"logs                          {stack.scheduler.log} and {stack.cluster.directory}/*/log")
+    sys.stdout.flush()
+
+
+def _say_for_jobs(stack: Stack) -> None:
+    """Tell where jobs have volumes and images from, or why they have none."""
+    if os.geteuid() == 0:
+        scratch = directory() / SCRATCH
+        output.line(f"volume for jobs               {scratch}, as --volume {scratch}:work")
+    archives = stack.cluster.images
+    if archives is None:
+        said = f"none: {_lack_of_images(secure=stack.secure is not None) or '--no-images'}"
+    else:
+        said = f"{archives}: docker save -o {archives}/NAME:TAG.tar NAME:TAG"
+    output.line(f"images for jobs               {said}")
     sys.stdout.flush()
 
 

@@ -34,7 +34,8 @@ _rank = click.option(
 FILES: Final[Listing[Row, Row]] = Listing(
     columns=(
         Col("MODE", lambda row: _mode(row)),
-        Col("UID", lambda row: row["uid"]),
+        Col("USER", lambda row: row["user"] or row["uid"]),
+        Col("UID", lambda row: row["uid"], wide=True),
         Col("GID", lambda row: row["gid"], wide=True),
         Col("SIZE", lambda row: row["size"]),
         aged("CHANGED", lambda row: None if row["changed_at"] == SENT_AT else row["changed_at"]),
@@ -43,7 +44,7 @@ FILES: Final[Listing[Row, Row]] = Listing(
     id=lambda row: str(row["name"]),
     rows=lambda row: (row,),
     filters={},
-    fit=Fit(leave=("UID", "MODE", "CHANGED")),
+    fit=Fit(leave=("USER", "MODE", "CHANGED")),
 )
 
 
@@ -225,6 +226,7 @@ def _row(entry: Any, name: str) -> Row:
         "size": entry.size,
         "changed_at": entry.mtime_ns / 1e9,
         "target": _text(entry.target) or None,
+        "user": _text(entry.user) or None,
         "uid": entry.uid if entry.uid >= 0 else None,
         "gid": entry.gid if entry.gid >= 0 else None,
     }

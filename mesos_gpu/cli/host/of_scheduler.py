@@ -1,25 +1,36 @@
 """What the doctor says of the scheduler that this host's commands speak to."""
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from isolator.node.findings import Finding, Level
-from mesos_gpu.api.spec.shapes import Status
+from mesos_gpu.api.spec.shapes import Node, Status
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.errors import MesosGpuError
 
 ANSWER_S: Final = 5.0
 _SCHEDULER, _TLS, _LOGIN, _JOURNAL, _LEVELS = "scheduler", "tls", "login", "journal", "levels"
+_AGENT: Final = "agent"
 
 
 def of_scheduler(reach: Reach) -> list[Finding]:
     """Ask it how it can be reached; an answer that does not come is a finding, too."""
     try:
         with Client(reach, read_timeout_s=ANSWER_S) as client:
-            return of_status(reach, client.status())
+            return [*of_status(reach, client.status()), *of_nodes(client.nodes())]
     except MesosGpuError as err:
         return [Finding(_SCHEDULER, Level.WARN, err.what, err.remedy)]
+
+
+def of_nodes(nodes: Sequence[Node]) -> list[Finding]:
+    """Return findings about agents on which the scheduler can start nothing."""
+    remedy = (
+        "install the programs on the agent, or start the scheduler with --executor-archive; docs/install.md"
+    )
+    problems = [(node["hostname"], node["launch_problem"]) for node in nodes]
+    return [Finding(_AGENT, Level.WARN, f"{host}: {why}", remedy) for host, why in problems if why]
 
 
 def of_status(reach: Reach, status: Status) -> list[Finding]:

@@ -17,7 +17,7 @@ from mesos_gpu.cli.records.changed import changes_of, lines
 from mesos_gpu.cli.share import gpu_names
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.model.jobs.job import FIELDS
-from mesos_gpu.model.jobs.why import Verdict
+from mesos_gpu.model.jobs.why import OF_LIMITS, Verdict
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _TIMED_OUT = 124
 _MAX_NAMED: Final = 5  # nodes
+_OF_LIMITS: Final = tuple(stage.value for stage in OF_LIMITS)
 _LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "RAN", "NODE"), hosts=("NODE",))
 
 
@@ -135,6 +136,8 @@ def explain(full: "Why", *, briefly: bool = False) -> None:
     """Print why a job waits; `briefly`: without its nodes."""
     why: Why = json.loads(short_gpus(json.dumps(full)))
     output.line(f"{why['job_id']}: {why['summary']}.")
+    if not why["can_ever_run"] and any(each["reason"] in _OF_LIMITS for each in why["funnel"]):
+        return  # no place in the queue and no node matters
     if why["queue_position"] is not None:
         ahead = why["queue_position"]
         output.line(

@@ -18,7 +18,8 @@ from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import gpus_counted, gpus_of_tasks
 from mesos_gpu.model.job_state import JobState
 from mesos_gpu.model.tasks.idle import IdleState
-from mesos_gpu.model.words import counted, is_or_are
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.model.words import clock, counted, is_or_are
 from mesos_gpu.wire.listing.filters import By, labels_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,14 @@ def _names(job: "Job") -> tuple[str, ...]:
     return (job["name"], job["name"].rpartition(".")[0]) if of_array else (job["name"],)
 
 
+def ends_by(job: "Job") -> str | None:
+    """Return when a job ends at the latest, in UTC, and why; None if no end is known but by its own time limit."""
+    end = job["coming_end"]
+    if end is None or end["reason"] == NoticeReason.TIME_LIMIT.value:
+        return None
+    return f"{clock(end['at'], time.time())} {end['reason']}"
+
+
 def _labels(job: "Job") -> list[str]:
     return labels_of(job["labels"])  # type: ignore[typeddict-item]
 
@@ -106,6 +115,7 @@ JOBS: Final[Listing["Job", "Job"]] = Listing(
         Col("APP", lambda job: job["app"], wide=True),
         Col("TRIES", lambda job: job["attempts"], wide=True),
         Col("NODE", lambda job: " ".join(nodes_of(job))),
+        Col("ENDS_BY", ends_by, lambda job: job["coming_end"] and job["coming_end"]["at"], rare=True),
         aged("AGE", lambda job: job["submitted_at"]),
         Col("RAN", lambda job: ran(job["started_at"], job["ended_at"]), _ran_s, moves=True),
         Col("LABELS", lambda job: ",".join(_labels(job)), wide=True),

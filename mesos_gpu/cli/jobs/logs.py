@@ -54,8 +54,8 @@ LAUNCH: Final = NumberOr(1, "previous")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N",
               help="Begin at the last N lines of each stream, at most 1 MiB back.")  # fmt: skip
 @click.option("--rank", type=RANK, metavar="N|all",
-              help="Of which of its tasks, from 0; all: of all of them, each line after its number. Default: 0, and a "
-              "line on stderr says so.")  # fmt: skip
+              help="Of which of its tasks, from 0; all: of all of them by time, each line after its number.  "
+              "[default: all]")  # fmt: skip
 @click.option("--launch", type=LAUNCH, metavar="N|previous",
               help="Of an earlier launch, in the order in which `show` lists them, from 1; previous: of the one before "
               "the latest.")  # fmt: skip
@@ -82,7 +82,8 @@ def logs(
     """Print what a job has written.
 
     What it wrote to stdout comes on stdout, what it wrote to stderr on stderr; where both go to one place a line
-    as `==> stderr <==` stands between them. It comes from the latest launch, also after the job has ended, for as
+    as `==> stderr <==` stands between them. Of a job with several tasks the output of all is printed by time, each line
+    after its rank. It comes from the latest launch, also after the job has ended, for as
     long as its agent keeps the sandbox. With -f the output of further launches follows.
 
     ID is a job's, or that of one launch, as `show` lists them and Mesos and Marathon call their tasks
@@ -92,7 +93,7 @@ def logs(
 
     \b
       mesos-gpu logs -f train
-      mesos-gpu logs train --rank all --since 10m
+      mesos-gpu logs train --rank 0 --since 10m
       mesos-gpu logs train --launch previous --stderr -n 50
       mesos-gpu logs sweep.3-7 -n 5
     """
@@ -136,16 +137,41 @@ def _print_job(
         )
     if rank == EVERY and not job["id"].startswith(id):
         raise click.UsageError(f"{id} is one launch already: --rank all goes with a job's ID")
-    if rank is None and job["tasks"] > 1 and job["id"].startswith(id):
-        output.note(f"rank 0 of {job['tasks']}; of all ranks: mesos-gpu logs {job['id']} --rank all")
-    ranks = range(job["tasks"]) if rank == EVERY else (rank,)
-    shown = replace(shown, prefix=shown.prefix or rank == EVERY)
-    followers = (_follower(client, job, id, each, launch, shown) for each in ranks)
-    if follow:
-        _follow(client, list(followers))
+    if rank == EVERY or (rank is None and job["tasks"] > 1 and job["id"].startswith(id)):
+        _print_ranks(client, job, launch, shown, follow=follow, asked=rank is not None)
         return
-    for follower in followers:  # each is made when the one before has printed all
+    follower = _follower(client, job, id, rank, launch, shown)
+    if follow:
+        _follow(client, [follower])
+    else:
         follower.once()
+
+
+def _print_ranks(
+    client: "Client", job: "Job", launch: int | None, shown: "Shown", *, follow: bool, asked: bool
+) -> None:
+    """Print what all tasks of a job have written, by when it was written; `asked`: whether by `--rank all`.
+
+    Of a launch whose hosts have noted no times, one rank is printed after the other if that was asked for, else rank 0.
+    """
+    from mesos_gpu.cli.jobs.stream import print_once
+
+    labelled, ranks = replace(shown, prefix=True), range(job["tasks"])
+    followers = [_follower(client, job, job["id"], each, launch, labelled) for each in ranks]
+    if follow:
+        _follow(client, followers, merged=True)
+    elif all(follower.is_timed() for follower in followers):
+        print_once(followers)
+    elif asked:
+        output.note("rank by rank: when lines were written is not known for all ranks")
+        for follower in followers:
+            follower.once()
+    else:
+        output.note(
+            f"rank 0 of {job['tasks']}, as it is not known when all lines were written; "
+            f"of all ranks, one after the other: mesos-gpu logs {job['id']} --rank all"
+        )
+        _follower(client, job, job["id"], 0, launch, shown).once()
 
 
 def _asked(client: "Client", id: str) -> "tuple[Job, Array | None]":
@@ -256,12 +282,12 @@ def _named(tasks: "Sequence[Task]", id: str, rank: int | None) -> tuple[str, int
     raise click.BadParameter(f"there is no {wanted}", param_hint="--rank")
 
 
-def _follow(client: "Client", followers: "Sequence[Follower]") -> None:
+def _follow(client: "Client", followers: "Sequence[Follower]", *, merged: bool = False) -> None:
     from mesos_gpu.cli.jobs.stream import follow
     from mesos_gpu.cli.waiting import be_patient, show_waiting
 
     be_patient(client)
     try:
-        follow(client, followers, show_waiting(client))
+        follow(client, followers, show_waiting(client), merged=merged)
     finally:
         output.status_line.clear()

@@ -11,7 +11,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.client import Client, Refused, ended, path_of
 from mesos_gpu.cli.share import amount, burst
-from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, MEMORY
+from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, GPUS, MEMORY
 
 ANSWER_S: Final = 10.0  # that the host of a job may take for an answer
 _TIMED_OUT: Final = 124
@@ -22,6 +22,12 @@ _IN_USE: Final = "in-use"
 
 @click.command()
 @click.argument("job_id", metavar="ID", type=ACTIVE_JOB)
+@click.option(
+    "--gpus",
+    type=GPUS,
+    metavar="N",
+    help="Part of one GPU that it is to have, as 0.5: of memory and of compute.",
+)
 @click.option("--gpu-memory", type=MEMORY, help="Memory of each GPU that it is to have.")
 @click.option(
     "--gpu-compute",
@@ -45,6 +51,7 @@ _IN_USE: Final = "in-use"
 def resize(
     app: App,
     job_id: str,
+    gpus: float | None,
     gpu_memory: int | None,
     gpu_compute: int | None,
     gpu_memory_max: int | None,
@@ -65,9 +72,11 @@ def resize(
 
     \b
       mesos-gpu resize serve --gpu-memory 20GiB --wait
+      mesos-gpu resize serve --gpus 0.5
     """
-    amounts = {
-        "gpu_memory_mib": gpu_memory, "gpu_compute_pct": gpu_compute, "gpu_memory_max_mib": gpu_memory_max,
+    amounts: dict[str, float | None] = {
+        "gpus": gpus, "gpu_memory_mib": gpu_memory, "gpu_compute_pct": gpu_compute,
+        "gpu_memory_max_mib": gpu_memory_max,
     }  # fmt: skip
     patch = {name: value for name, value in amounts.items() if value is not None}
     if withdraw and (patch or restart):
@@ -75,7 +84,7 @@ def resize(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout goes with --wait")
     if not patch and not withdraw:
-        raise click.UsageError("say what it is to have: --gpu-memory, --gpu-compute, or both; or --withdraw")
+        raise click.UsageError("say what it is to have: --gpus, --gpu-memory or --gpu-compute; or --withdraw")
     deadline = None if timeout is None else time.monotonic() + timeout
     client = app.client()
     job = (
@@ -96,7 +105,7 @@ def resize(
 def ask_resize(
     client: Client,
     job_id: str,
-    patch: Mapping[str, int | None],
+    patch: Mapping[str, float | None],
     *,
     restart: bool = False,
     answer_s: float = ANSWER_S,
@@ -129,7 +138,7 @@ def _patience_s(deadline: float | None) -> float:
 
 
 def _asked(
-    client: Client, job_id: str, patch: dict[str, int], *, restart: bool, wait: bool, deadline: float | None
+    client: Client, job_id: str, patch: dict[str, float], *, restart: bool, wait: bool, deadline: float | None
 ) -> Job | None:
     """The job once its host has taken it up; None: it uses too much until the deadline."""
     told = False

@@ -16,7 +16,7 @@ from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.gpus.idle import JobIdle
+    from mesos_gpu.api.spec.gpus.idle import ComingEnd, JobIdle
     from mesos_gpu.api.spec.gpus.use import JobUse, UseOverTime
     from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
 
@@ -29,8 +29,8 @@ _ORDER: Final = (
     "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "topology",
     "segment", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "idle", "checkpoint",
-    "preempted", "room made by", "node", "runs as", "env", "secrets", "labels",
+    "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "ends by", "idle",
+    "checkpoint", "preempted", "room made by", "node", "runs as", "env", "secrets", "labels",
     "attempt", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
@@ -81,6 +81,7 @@ def _progress(job: "Job", gpus: Mapping[str, str]) -> dict[str, object]:
         **({"use": _use(job["use"])} if job["use"] else {}),
         **({"resize": _resize(job["resize"])} if job["resize"] else {}),
         **({"notified": _notice(job["notice"])} if job["notice"] else {}),
+        **({"ends by": _coming_end(job["coming_end"])} if job["coming_end"] else {}),
         **({"idle": _idle(job["idle"])} if job["idle"] else {}),
         **({"checkpoint": output.stamp(job["checkpoint_at"])} if job["checkpoint_at"] else {}),
         **({"preempted": counted(job["stopped"], "time")} if job["stopped"] else {}),
@@ -164,6 +165,11 @@ def _idle(idle: "JobIdle") -> str:
         idle["policy"]
     ]
     return f"{told}{comes}{f'; {kept}{by}' if kept else ''}"
+
+
+def _coming_end(end: "ComingEnd") -> str:
+    """Return when a job ends at the latest, why, and what becomes of it."""
+    return f"{output.stamp(end['at'])}, {output.expected(end['at'])}: {end['why']}; {end['then']}"
 
 
 def _notice(notice: "Notice") -> str:

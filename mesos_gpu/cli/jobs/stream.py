@@ -1,8 +1,9 @@
 """A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
 
+import heapq
 import time
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ from mesos_gpu.wire.mesos.cuts import written_by
 CHUNK_BYTES: Final = 1 << 20  # the interface's limit
 STREAMS: Final = ("stdout", "stderr")
 LONGEST_LINE: Final = 1 << 16  # bytes that are kept until a line is whole
+_NOT_STARTED: Final = "not-started"
 UNKNOWN: Final = "(time unknown)"
 _BUSY_S: Final = 0.2
 _QUIET_S: Final = 1.0
@@ -76,6 +78,14 @@ class Written(NamedTuple):
     times: Sequence[tuple[int, float]] = ()
 
 
+class Line(NamedTuple):
+    """A line of a stream as it is printed, and when it was written, in seconds since the epoch; 0: not known."""
+
+    at: float
+    text: bytes
+    to_stderr: bool
+
+
 class Label:
     """What stands before each line of a stream, as `srun --label` has it: `[1 err] text`.
 
@@ -89,7 +99,13 @@ class Label:
         self._rest, self._at = b"", None  # type: bytes, float | None
 
     def take(self, data: bytes, end: int = 0, times: Sequence[tuple[int, float]] = ()) -> bytes:
-        """The lines that are whole now.
+        """Return the lines that are whole now; arguments are those of `lines`."""
+        return b"".join(line for _, line in self.lines(data, end, times))
+
+    def lines(
+        self, data: bytes, end: int = 0, times: Sequence[tuple[int, float]] = ()
+    ) -> list[tuple[float | None, bytes]]:
+        """Return the lines that are whole now, each with when it was written, or None if that is not known.
 
         Args:
             data: What comes next.
@@ -102,9 +118,10 @@ class Label:
         offset, lines = end - len(rest) - sum(len(line) + 1 for line in whole), []
         for line in whole:
             offset += len(line) + 1
-            lines.append(self._line(line, written_by(times, offset)))
+            at = written_by(times, offset)
+            lines.append((at, self._line(line, at)))
         self._rest, self._at = rest, written_by(times, end)
-        return b"".join(lines)
+        return lines
 
     def end(self) -> bytes:
         """What is left without its end, as a line."""
@@ -135,24 +152,38 @@ class Stream:
         self._client, self._job_id, self._name, self._to_stderr = client, job_id, name, to_stderr
         self._marks, self._label, self._since = marks, label, since
         self.offset = 0
+        self.timed = False  # whether times are read though they are not printed
         self.failure: Refused | None = None  # why the latest read did not work
 
     def tail(self, task_id: str, lines: int) -> None:
-        """Print the last lines of what there is, and go on behind them.
+        """Begin at the last lines of what there is.
 
         Raises:
             Refused: It cannot be read.
         """
         written = self._read(-CHUNK_BYTES, task_id)
-        self.offset = written.next_offset
         kept = written.data.split(b"\n")
         whole = kept[:-1] if kept[-1] == b"" else kept  # a last line without its end counts too
-        self._print(written._replace(data=b"\n".join(kept[max(len(whole) - lines, 0) :])))
+        last = b"\n".join(kept[max(len(whole) - lines, 0) :])
+        self.offset = max(written.next_offset - len(last), 0)
 
     def finish(self) -> None:
         """Print a last line that has no end."""
         if self._label is not None:
             output.raw(self._label.end(), to_stderr=self._to_stderr)
+
+    def is_timed(self, task_id: str) -> bool:
+        """Return whether the host of a launch notes when its lines are written; one that has not begun will.
+
+        Raises:
+            Refused: The output cannot be read.
+        """
+        try:
+            return self._ask(0, task_id, length=1, times=True)["times"] is not None
+        except Refused as err:
+            if err.code == _NOT_STARTED:
+                return True
+            raise
 
     def _print(self, written: Written) -> None:
         data = written.data
@@ -163,18 +194,22 @@ class Stream:
         output.raw(data, to_stderr=self._to_stderr)
 
     def _read(self, offset: int, task_id: str | None) -> Written:
+        times = self.timed or (self._label is not None and self._label.stamped)
+        logs = self._ask(offset, task_id, length=CHUNK_BYTES, times=times)
+        noted = [(each["offset"], each["at"]) for each in logs["times"] or ()]
+        return Written(b64decode(logs["data"]), logs["next_offset"], noted)
+
+    def _ask(self, offset: int, task_id: str | None, *, length: int, times: bool) -> Logs:
         query: dict[str, Any] = {
             "stream": self._name,
             "offset": offset,
-            "length": CHUNK_BYTES,
+            "length": length,
             "task_id": task_id,
             "encoding": "base64",
         }
-        query |= {"times": "true"} if self._label is not None and self._label.stamped else {}
+        query |= {"times": "true"} if times else {}
         query |= {"since": f"{self._since:.3f}"} if self._since is not None else {}
-        logs = self._client.get(path_of("jobs", self._job_id, "logs"), Logs, query)
-        times = [(each["offset"], each["at"]) for each in logs["times"] or ()]
-        return Written(b64decode(logs["data"]), logs["next_offset"], times)
+        return self._client.get(path_of("jobs", self._job_id, "logs"), Logs, query)
 
     def pump(self, task_id: str | None) -> bool:
         """Copy what the launch has written since; whether there was anything.
@@ -182,19 +217,31 @@ class Stream:
         An agent that cannot be read is no reason to leave the job: it is kept in `failure`.
         """
         begin = self.offset
-        while True:
-            try:
-                written = self._read(self.offset, task_id)
-            except Refused as err:
-                self.failure = err
-                break
-            self.failure = None
-            if written.next_offset <= self.offset:
-                break
+        while (written := self._further(task_id)) is not None:
             with held_interrupt():
                 self._print(written)
                 self.offset = written.next_offset
         return self.offset > begin
+
+    def lines(self, task_id: str | None) -> Iterator[Line]:
+        """Yield the lines that the launch has written since, as they are whole; failures are kept as by `pump`."""
+        assert self._label is not None
+        latest = 0.0
+        while (written := self._further(task_id)) is not None:
+            self.offset = written.next_offset
+            for at, text in self._label.lines(*written):
+                latest = max(latest, at or 0.0)
+                yield Line(latest, text, self._to_stderr)
+
+    def _further(self, task_id: str | None) -> Written | None:
+        """Return what comes next, or None if there is no more or `failure` says why it cannot be read."""
+        try:
+            written = self._read(self.offset, task_id)
+        except Refused as err:
+            self.failure = err
+            return None
+        self.failure = None
+        return written if written.next_offset > self.offset else None
 
 
 def task_of(job: Job, rank: int) -> str | None:
@@ -232,11 +279,42 @@ class Follower:
             if stream.failure is not None:
                 raise stream.failure
 
-    def finish(self) -> None:
-        """Print what is left, and say what is missing."""
+    def is_timed(self) -> bool:
+        """Return whether it is known when the lines of its launch were written.
+
+        Raises:
+            Refused: Its output cannot be read.
+        """
+        return self._launch is None or self._streams[0].is_timed(self._launch)
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines that there are by now, of all launches; of each launch by the time of writing."""
+        latest = self._latest()
+        if latest is None:
+            return
+        self._launch = self._launch or self._first()
+        yield from self.lines_of_launch()
+        while self._launch != latest:
+            self._next()
+            yield from self.lines_of_launch()
+
+    def lines_of_launch(self) -> Iterator[Line]:
+        """Yield the lines of its launch that there are by now, by the time of writing."""
+        for stream in self._streams:
+            stream.timed = True
+        return by_time(stream.lines(self._launch) for stream in self._streams)
+
+    def end_lines(self) -> list[Refused]:
+        """Print last lines that have no end; return why streams could not be read."""
         for stream in self._streams:
             stream.finish()
-        self._complain()
+        return [stream.failure for stream in self._streams if stream.failure is not None]
+
+    def finish(self) -> None:
+        """Print what is left, and say what is missing."""
+        faults = [failure for failure in self.end_lines() if failure.code != _NOT_STARTED]
+        if faults:
+            output.note(f"output of {self._launch} is missing: {faults[0].what}")
 
     def copy(self) -> bool:
         """Copy what there is by now, of all launches; whether there was anything."""
@@ -276,28 +354,58 @@ class Follower:
             what = f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew"
             output.note(what)
 
-    def _complain(self) -> None:
-        failure = next(
-            (s.failure for s in self._streams if s.failure and s.failure.code != "not-started"), None
-        )
-        if failure is not None:
-            output.note(f"output of {self._launch} is missing: {failure.what}")
+
+def by_time(several: Iterable[Iterator[Line]]) -> Iterator[Line]:
+    """Return the lines of several streams as one, by when they were written; each stream is read as it is needed."""
+    return heapq.merge(*several, key=lambda line: line.at)
 
 
-def follow(client: Client, followers: Sequence[Follower], waiting: Callable[[Job], None]) -> Job:
+def print_once(followers: Sequence[Follower]) -> None:
+    """Print what the launches of several followers have written by now, by when it was written.
+
+    Raises:
+        Refused: Output cannot be read; what can be read is printed before.
+    """
+    moved = print_merged(follower.lines_of_launch() for follower in followers)
+    failures = [failure for follower in followers for failure in follower.end_lines()]
+    faults = [failure for failure in failures if not moved or failure.code != _NOT_STARTED]
+    if faults:
+        raise faults[0]
+
+
+def print_merged(several: Iterable[Iterator[Line]]) -> bool:
+    """Print the lines of several streams by when they were written; return whether there were any."""
+    moved = False
+    for line in by_time(several):
+        moved = True
+        output.raw(line.text, to_stderr=line.to_stderr)
+    return moved
+
+
+def follow(
+    client: Client,
+    followers: Sequence[Follower],
+    waiting: Callable[[Job], None],
+    *,
+    merged: bool = False,
+) -> Job:
     """Copy the tasks of a job, each by a follower, until the job has ended and all is out.
 
     Args:
         client: Of the scheduler.
         followers: Of the same job; at least one.
         waiting: Is called while nothing runs yet.
+        merged: Whether the lines that come at each look are printed by when they were written.
     """
     pause_s, idle_s, job = _BUSY_S, _QUIET_S, followers[0].job
     for follower in followers[1:]:
         follower.tells = False
     while True:
         began = time.monotonic()
-        moved = [follower.copy() for follower in followers]
+        if merged:
+            moved = [print_merged(follower.lines() for follower in followers)]
+        else:
+            moved = [follower.copy() for follower in followers]
         took_s = time.monotonic() - began
         if ended(job):
             for follower in followers:

@@ -42,7 +42,7 @@ def goes_on(booking: Booking, job: Job) -> bool:
 
 def has_notice(turn: Turn, job: Job) -> bool:
     """Return whether a job has a notice that stands for the begin or the end of a booking."""
-    standing = notices.stands(turn, job)
+    standing = notices.stands(turn.state, job)
     return standing is not None and standing.reason is NoticeReason.CALENDAR
 
 

@@ -17,8 +17,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee
-from mesos_gpu.model.words import counted
-from mesos_gpu.policy.explain.hurdles import clock
+from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.policy.times.hours import Span, changed, span_at
 

@@ -11,8 +11,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, Reclaim
-from mesos_gpu.model.words import counted
-from mesos_gpu.policy.explain.hurdles import clock
+from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.explain.why import state_words
 from mesos_gpu.policy.tenancy.tree import Tree
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from mesos_gpu.engine.charges import pool_of_node, pools_of_node
 from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.explain.ending import coming_end, with_coming_end
 from mesos_gpu.engine.explain.hours import estimate_then, hours_words
 from mesos_gpu.engine.explain.idling import with_idle
 from mesos_gpu.engine.gpus import covers
@@ -31,9 +32,10 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.words import clock
 from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
-from mesos_gpu.policy.explain.hurdles import clock, hurdles
+from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.policy.explain.levels import NeededLevel
 from mesos_gpu.policy.explain.silence import lost, paced, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
@@ -57,7 +59,10 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     """
     if job.state is not JobState.PENDING:
         answer = explain(job, request_of(job, settings, state), (), queue=QueueView(), now=now)
-        return with_idle(answer, state, settings, job, now)
+        answer = with_idle(answer, state, settings, job, now)
+        answer = with_coming_end(answer, coming_end(state, now, job), job, now)
+        may_be_stopped = job.spec.preemptible and not job.state.ended
+        return _with_words(answer, hours_words(state, job.spec.queue, now) if may_be_stopped else "")
     answer = _why_pending(state, settings, now, job, past_offers=past_offers)
     answer = with_idle(answer, state, settings, job, now)
     return _with_words(answer, f"its deployment {words}" if (words := _deployment_waits(state, job)) else "")

@@ -21,7 +21,7 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import of_scheduler
 from mesos_gpu.policy.apps.task_env import launch_env
-from mesos_gpu.policy.tasks.gang import environment
+from mesos_gpu.policy.tasks.gang import environment, environment_alone
 from mesos_gpu.policy.tenancy.las import at_launch
 
 
@@ -126,8 +126,13 @@ def _env(
         gang = environment(task.rank, hosts, ports, gpus=len(task.gpus), own=job.spec.env)
         return {**of_array, **gang}
     spec = job.spec
-    return of_array | launch_env(
-        spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers
+    told = launch_env(spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers)
+    if job.app_version is not None:
+        return of_array | told  # a server's library may take RANK for a sign of a larger job
+    return (
+        of_array
+        | told
+        | environment_alone(gpus=len(task.gpus), own={*spec.env, *(each.name for each in spec.secrets)})
     )
 
 

@@ -21,7 +21,7 @@ def on_tick(turn: Turn) -> None:
     for job_id, taker in takers.items():
         job = state.work.jobs[job_id]
         if (why := _needless(turn, taker)) and not job.kill_requested:
-            notice = notices.stands(turn, job)
+            notice = notices.stands(turn.state, job)
             for_it = notice is not None and notice.by is not None  # idle GPUs may be returned for no job, too
             of = (*notices.FOR_OTHERS, NoticeReason.IDLE) if for_it else notices.FOR_OTHERS
             if not notices.recall(turn, job, why, of=of):

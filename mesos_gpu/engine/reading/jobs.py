@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from mesos_gpu.engine.explain import ending
 from mesos_gpu.engine.explain.arrays import running_in, why_in_array
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.why import why_of
@@ -16,6 +17,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.tasks.idle import Idleness
+from mesos_gpu.model.tasks.notice import ComingEnd
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import Idle
 from mesos_gpu.policy.room.defrag import Problem
@@ -39,6 +41,11 @@ def round_of(view: View, job: Job) -> Sequence[Task]:
 def idle_of(view: View, job: Job) -> tuple[Idleness, Idle] | None:
     """Return how idle a job is and the rules for it, or None if it is not idle and is not kept from being ended."""
     return idle.idle_of(view.state, job, view.now)
+
+
+def coming_end(view: View, job: Job) -> ComingEnd | None:
+    """Return the first known end of a job that runs, or None if no end is known."""
+    return ending.coming_end(view.state, view.now, job)
 
 
 def made_room_for(view: View, job_id: JobId) -> Sequence[JobId]:

@@ -121,9 +121,10 @@ def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
         turn.show_job(replace(job, checkpoint_at=at, version=job.version + 1))
 
 
-def happened(turn: Turn, kind: EventKind, job: Job, notice: Notice | None = None) -> None:
-    """Tell whoever listens to events. To be called before the job is published."""
-    turn.state.work.events.append(JobEvent(_next_number(turn), turn.now, kind, job.id, notice))
+def happened(turn: Turn, kind: EventKind, job: Job, notice: Notice | None = None, *, words: str = "") -> None:
+    """Tell whoever listens to events, in `words` if a notice does not say it; call it before the job is published."""
+    number = _next_number(turn)
+    turn.state.work.events.append(JobEvent(number, turn.now, kind, job.id, notice, words=words))
 
 
 def reached(turn: Turn, use: BudgetUse) -> None:

@@ -49,6 +49,9 @@ def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept, lenders:
     """
     job = _job(turn, event.job_id)
     tasks = _changeable(turn, job)
+    if "gpu_milli" in event.patch and job.spec.gpus > 1:
+        what = f"job {job.id} has parts of {job.spec.gpus} GPUs, and a fraction is of one"
+        raise Conflict(what, remedy="say what it is to have of each: --gpu-memory, --gpu-compute, or both")
     spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
     wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
     _check_limit(turn, job, spec, lenders)

@@ -222,5 +222,5 @@ def _stop(turn: Turn, tree: Tree, key: Key, standing: Standing) -> None:
     """Give all that pay from an empty budget notice, once."""
     for job_id in dict.fromkeys(span.job_id for span in paying(turn.state, tree, key)):
         job = turn.state.work.jobs[job_id]
-        if notices.stands(turn, job) is None:
+        if notices.stands(turn.state, job) is None:
             notices.give(turn, job, NoticeReason.BUDGET, words_of(standing))

@@ -27,8 +27,8 @@ from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy
+from mesos_gpu.model.words import clock
 from mesos_gpu.policy.admission.limits import class_of
-from mesos_gpu.policy.explain.hurdles import clock
 from mesos_gpu.policy.tenancy import idle as policy
 from mesos_gpu.policy.tenancy.idle import Used
 from mesos_gpu.policy.tenancy.tree import Tree
@@ -146,7 +146,7 @@ def known_of(turn: Turn, job: Job) -> Idleness:
 
 def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) -> None:
     known = known_of(turn, job)
-    if known.state is IdleState.NOTICE and notices.stands(turn, job) is None:
+    if known.state is IdleState.NOTICE and notices.stands(turn.state, job) is None:
         known = policy.warned(known, turn.now)  # who was to have its GPUs needs them no more
     if known.keep_until is not None:
         if turn.now >= known.keep_until:
@@ -163,7 +163,7 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
             "its GPUs are at work again" if new.state is IdleState.ACTIVE else "nothing comes of it",
         )
     elif new.state is IdleState.WARNED and known.state is not IdleState.WARNED:
-        if notices.stands(turn, job) is None:
+        if notices.stands(turn.state, job) is None:
             _warn(turn, job, rules)
         else:  # it ends for something else, and is warned if that is called off
             new = replace(new, state=IdleState.SUSPECT, since=known.since)
@@ -202,7 +202,7 @@ def _is_returnable(turn: Turn, tree: Tree, job: Job, known: Idleness) -> bool:
     if not policy.is_due(known, rules, _lead_s(turn, job, rules)) or not _members(turn, job):
         return False
     window = policy.window_s(rules, turn.settings.programs.report_interval_s)
-    return policy.is_fresh(known, turn.now, window) and notices.stands(turn, job) is None
+    return policy.is_fresh(known, turn.now, window) and notices.stands(turn.state, job) is None
 
 
 def give_up(turn: Turn, job: Job, by: JobId) -> None:
@@ -231,7 +231,7 @@ def give(
     Returns:
         What is remembered then; it is not saved yet.
     """
-    if notices.stands(turn, job) is not None:
+    if notices.stands(turn.state, job) is not None:
         return known
     why = idle_words(known)
     if by is not None:
@@ -305,7 +305,7 @@ def _call_off(turn: Turn, job: Job, why: str) -> None:
                     task.notice, number=task.notice.number + 1, warning=False, recalled_at=turn.now
                 )
                 words.tell(turn, task, notice)
-        if notices.stands(turn, job) is None:  # else its message says for what it ends
+        if notices.stands(turn.state, job) is None:  # else its message says for what it ends
             job = turn.put_job(replace(turn.state.work.jobs[job.id], message=f"it goes on: {why}"))
     words.happened(turn, EventKind.IDLE_OVER, job)
 
@@ -339,8 +339,8 @@ def on_keep_asked(turn: Turn, event: ev.KeepAsked) -> None:
     if known.state in _TOLD:
         _call_off(turn, job, "it is kept")
     turn.put(replace(policy.forgotten(known, turn.now), keep_until=until, kept_by=event.by))
-    words.happened(turn, EventKind.KEPT, job)
     why = kept_words(until, event.by, turn.now)
+    words.happened(turn, EventKind.KEPT, job, words=why)
     turn.show_job(
         replace(turn.state.work.jobs[job.id], message=why, version=turn.state.work.jobs[job.id].version + 1)
     )
@@ -378,7 +378,7 @@ def _kept_job(turn: Turn, job_id: JobId) -> tuple[Job, Idle]:
 
 def _keep_ended(turn: Turn, job: Job, known: Idleness) -> Idleness:
     """What is remembered of a job that is kept no longer: its time begins anew. It is not saved yet."""
-    words.happened(turn, EventKind.KEEP_ENDED, job)
+    words.happened(turn, EventKind.KEEP_ENDED, job, words="it is not kept any longer")
     turn.show_job(replace(job, version=job.version + 1))
     return policy.forgotten(replace(known, keep_until=None, kept_by=""), turn.now)
 

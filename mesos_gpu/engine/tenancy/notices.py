@@ -6,7 +6,6 @@ its executor has answered does not either, as one of an earlier version never do
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
 from typing import Final
 
 from mesos_gpu.engine.calendar.leads import notice_of
@@ -80,7 +79,7 @@ def give(
     if until <= turn.now:
         _end(turn, job, why, by, final=final)
     elif not told:
-        notices.happened(turn, EventKind.NOTICE, job, stands(turn, job))
+        notices.happened(turn, EventKind.NOTICE, job, stands(turn.state, job))
         left = f"in {until - turn.now:g} s"
         turn.put_job(replace(job, message=f"{why}; it is ended {left}{'' if final else ' and queued again'}"))
 
@@ -118,9 +117,9 @@ def make_room_for_nobody(turn: Turn, job: Job) -> None:
         turn.put_job(replace(job, room_made_at=None, room_on=()))
 
 
-def stands(turn: Turn, job: Job) -> Notice | None:
+def stands(state: State, job: Job) -> Notice | None:
     """The notice that a job has, and that was not called off; None: there is none."""
-    latest = (task.notice for task in turn.state.work.round_of(job) if not task.ended)
+    latest = (task.notice for task in state.work.round_of(job) if not task.ended)
     return next((notice for notice in latest if notice is not None and notice.stands), None)
 
 
@@ -173,7 +172,7 @@ def on_tick(turn: Turn) -> None:
 
 
 def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree) -> None:
-    notice = stands(turn, job)
+    notice = stands(turn.state, job)
     if notice is not None and notice.reason is NoticeReason.TIME_LIMIT:
         return  # its executor ends it
     if notice is not None and notice.reason is NoticeReason.DRAIN:
@@ -212,14 +211,27 @@ def _drained(
     queue = tree.queues.get(job.spec.queue)
     if queue is not None and queue.stop is Stop.DRAIN:
         return f"its queue {queue.path} is drained", None
+    drained = drain_end(turn.state, job, drains)
+    if drained is None or drained[0] - turn.now > lead_s(turn, job):
+        return None
+    return drained[1], drained[0] - turn.now
+
+
+def drain_end(state: State, job: Job, drains: Mapping[tuple[Target, str], Drain]) -> tuple[float, str] | None:
+    """Return the first deadline of the drains of a job's nodes and cards, with the drain in words, or None without one.
+
+    Args:
+        state: State of the engine.
+        job: Job with tasks.
+        drains: Drains by what they take out, each with or without a deadline.
+    """
     ends: list[tuple[float, str]] = []
-    for task in turn.state.work.round_of(job) if drains else ():
+    for task in state.work.round_of(job) if drains else ():
         for key in ((Target.NODE, task.hostname), *((Target.GPU, gpu) for gpu in task.gpus)):
             drain = drains.get(key)
             if drain is not None and drain.deadline_at is not None and not task.ended:
-                ends.append((drain.deadline_at - turn.now, f"{named(drain)} was {drain.words}"))
-    left_s, why = min(ends, default=(inf, ""))
-    return (why, left_s) if left_s <= lead_s(turn, job) else None
+                ends.append((drain.deadline_at, f"{named(drain)} was {drain.words}"))
+    return min(ends, default=None)
 
 
 def _warn_of_limit(turn: Turn, job: Job) -> None:
@@ -240,7 +252,7 @@ def end(turn: Turn, job: Job, notice: Notice) -> None:
 
 
 def _end(turn: Turn, job: Job, why: str, by: JobId | None, *, final: bool) -> None:
-    notices.happened(turn, EventKind.END, job, stands(turn, job))
+    notices.happened(turn, EventKind.END, job, stands(turn.state, job))
     what = "it is ended here" if final else "it is ended here and queued again"
     job = turn.put_job(replace(turn.state.work.jobs[job.id], message=f"{why}; {what}"))
     end_tasks(turn, job, why, by)

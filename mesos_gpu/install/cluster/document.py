@@ -4,10 +4,10 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from mesos_gpu.adapters.ssh.client import Ssh
 from mesos_gpu.install.agent import CGROUPS
@@ -57,10 +57,44 @@ def decode(value: Mapping[str, Any], base: Path, record: Record) -> Cluster | li
         base: The file's directory, from which its paths begin.
         record: Of the last apply.
     """
-    check = Check(value, _TOP)
+    made = _Decoded.of(value, Files(base))
+    if made.problems:
+        # Rules between hosts hold whether the files of the package and of certificates are there or not.
+        others = _Decoded.of(value, Files(base, looked_for=False))
+        return [*made.problems, *([] if others.problems else rules.faults(others.cluster, record))]
+    return list(rules.faults(made.cluster, record)) or made.cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files that a description names.
+
+    Attributes:
+        base: Directory from which their paths begin.
+        looked_for: Whether a file that is missing is a problem.
+    """
+
+    base: Path
+    looked_for: bool = True
+
+
+class _Decoded(NamedTuple):
+    """A cluster, and what is wrong with its parts."""
+
+    cluster: Cluster
+    problems: list[Problem]
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any], base: Files) -> "_Decoded":
+        """Decode a description."""
+        check = Check(value, _TOP)
+        return cls(_cluster(check, base), check.problems)
+
+
+def _cluster(check: Check, base: Files) -> Cluster:
     common = _ssh(check, "ssh", Ssh(), base)
     hosts = tuple(_hosts(check, common, base))
-    made = Cluster(
+    return Cluster(
         tuple(sorted(hosts, key=lambda host: list(Role).index(host.roles[0]))),
         _package(check, base),
         role=check.text("role", "*", _MESOS_ROLE, "the name of a role, as gpu, or *") or "*",
@@ -69,7 +103,6 @@ def decode(value: Mapping[str, Any], base: Path, record: Record) -> Cluster | li
         heap_mib=check.integer("zookeeper_heap_mib", 512, (64, 65536)),
         ca=_path(check, "ca", base),
     )
-    return check.problems or list(rules.faults(made, record)) or made
 
 
 def _listed(check: Check, key: str, kind: Callable[[str], T], form: str) -> Iterator[T]:
@@ -92,7 +125,7 @@ def _inner(check: Check, key: str, known: tuple[str, ...]) -> Check:
     return Check(given, known)
 
 
-def _ssh(check: Check, key: str, default: Ssh, base: Path) -> Ssh:
+def _ssh(check: Check, key: str, default: Ssh, base: Files) -> Ssh:
     inner = _inner(check, key, _SSH)
     options = inner.strings("options", re.compile(r"[A-Za-z0-9]+"), "anything but letters and digits")
     for name in options.keys() - SSH_OPTIONS:
@@ -111,7 +144,7 @@ def _ssh(check: Check, key: str, default: Ssh, base: Path) -> Ssh:
     return made
 
 
-def _path(check: Check, key: str, base: Path, *, is_directory: bool = False) -> Path | None:
+def _path(check: Check, key: str, base: Files, *, is_directory: bool = False) -> Path | None:
     """A file, or a directory, that is there."""
     given = check.given.get(key)
     if given is None:
@@ -119,15 +152,15 @@ def _path(check: Check, key: str, base: Path, *, is_directory: bool = False) -> 
     if not is_text(given) or not given:
         check.problem(key, f"must be a path, got {show(given)}")
         return None
-    path = base / os.path.expanduser(str(given))
-    if not (os.path.isdir(path) if is_directory else os.path.isfile(path)):
+    path = base.base / os.path.expanduser(str(given))
+    if base.looked_for and not (os.path.isdir(path) if is_directory else os.path.isfile(path)):
         check.problem(
             key, f"must be a {'directory' if is_directory else 'file'} here; there is no {str(path)[:200]}"
         )
     return path
 
 
-def _package(check: Check, base: Path) -> Package:
+def _package(check: Check, base: Files) -> Package:
     inner = _inner(check, "package", ("wheel", "requirements", "wheels", "deb", "agent_deb", "program"))
     made = Package(
         wheel=_path(inner, "wheel", base),
@@ -145,7 +178,7 @@ def _package(check: Check, base: Path) -> Package:
     for name, way in (("requirements", "wheel"), ("wheels", "wheel"), ("agent_deb", "deb")):
         if len(ways) == 1 and ways != [way] and name in inner.given:
             inner.problem(name, f"is for a {way}: leave it out")
-    made = replace(made, release=None if inner.problems else _release(inner, made))
+    made = replace(made, release=_release(inner, made) if base.looked_for and not inner.problems else None)
     check.take("package", inner)
     return made
 
@@ -175,7 +208,7 @@ def _release(check: Check, package: Package) -> Release | None:
     return made
 
 
-def _hosts(check: Check, common: Ssh, base: Path) -> Iterator[Host]:
+def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
     given = check.given.get("hosts", {})
     if not isinstance(given, dict) or not 0 < len(given) <= MOST_HOSTS:
         check.problem("hosts", f"must be an object of 1 to {MOST_HOSTS} hosts by name, got {show(given)}")
@@ -194,7 +227,7 @@ def _hosts(check: Check, common: Ssh, base: Path) -> Iterator[Host]:
                 yield made
 
 
-def _host(check: Check, name: str, common: Ssh, base: Path) -> Host | None:
+def _host(check: Check, name: str, common: Ssh, base: Files) -> Host | None:
     roles = _roles(check)
     address = _address(check)
     host = Host(
@@ -219,7 +252,7 @@ def _host(check: Check, name: str, common: Ssh, base: Path) -> Host | None:
     return None if check.problems else host
 
 
-def _tls(check: Check, base: Path) -> Tls | None:
+def _tls(check: Check, base: Files) -> Tls | None:
     if "tls" not in check.given:
         return None
     inner = _inner(check, "tls", ("cert", "key"))

@@ -28,6 +28,7 @@ class Reading:
     process_busy_ms: tuple[tuple[int, int], ...] | None = (
         None  # of that span, by pid; who is not named did nothing
     )
+    misdescribed: str = ""  # why what describes it cannot be believed, which says nothing of the card
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.docker_options import DockerOptions
@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # each costs an executor what only one of a task that has it 
     from mesos_gpu.model.jobs.mount import Mount
     from mesos_gpu.model.jobs.port import PortBinding
     from mesos_gpu.model.shares.share import Share
+
+#: Port in the environment of a job's only task, in whose place its executor puts a free port of the host.
+FREE_PORT: Final = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class JobEvent:
         job_id: Whom; "": a budget.
         notice: The job's, if that is what it is about.
         budget: The period of the budget, with the threshold that it has reached.
+        words: Text of an event that has neither notice nor budget; else "".
     """
 
     number: int
@@ -69,6 +70,7 @@ class JobEvent:
     job_id: JobId
     notice: Notice | None = None
     budget: BudgetUse | None = None
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)

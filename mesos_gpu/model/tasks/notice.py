@@ -50,3 +50,20 @@ class Notice:
     def stands(self) -> bool:
         """Whether the task is to end."""
         return self.recalled_at is None and not self.warning
+
+
+@dataclass(frozen=True, slots=True)
+class ComingEnd:
+    """End of a running job that is known before it comes.
+
+    Attributes:
+        at: Moment at which the job is ended if it still runs, in seconds since the epoch.
+        reason: Cause of the end.
+        why: Cause of the end in words, as "node n1 was drained by ann: new kernel".
+        then: Fate of the job after that, in words.
+    """
+
+    at: float
+    reason: NoticeReason
+    why: str
+    then: str

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from mesos_gpu.model.ids import GpuId
@@ -10,14 +9,13 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.shares.units import PER_PERCENT, number_of
-from mesos_gpu.model.words import counted
+from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.apps.ports import offers
 from mesos_gpu.policy.capacity.fit import Misfit, largest, misfits
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.explain.estimate import gpus_of
 
-_DAY_S: Final = 86400.0
 _MOST_RANGES: Final = 3
 _MOST_GPUS: Final = 4  # of which it is said why a share has no room; a host may have 16
 
@@ -219,9 +217,3 @@ def _unwell(gpu: Gpu, now: float) -> str:
 def _state(gpu: Gpu, now: float) -> str:
     since = f" since {clock(gpu.since, now)}" if gpu.since else ""
     return f"is {gpu.health.value}{since}" + (f" ({gpu.reason})" if gpu.reason else "")
-
-
-def clock(moment: float, now: float) -> str:
-    """A moment in UTC: the time of day if it is not a day ago, "10:02Z", else with the date."""
-    time = datetime.fromtimestamp(moment, UTC)
-    return time.strftime("%H:%MZ" if abs(now - moment) < _DAY_S else "%Y-%m-%dT%H:%MZ")

@@ -6,8 +6,7 @@ from typing import Final
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.jobs.why import Owed, RoomToCome
 from mesos_gpu.model.shares.units import number_of
-from mesos_gpu.model.words import counted, is_or_are
-from mesos_gpu.policy.explain.hurdles import clock
+from mesos_gpu.model.words import clock, counted, is_or_are
 
 _SOON_S: Final = 5.0  # the next match or the one after
 _MOST_NAMED: Final = 3

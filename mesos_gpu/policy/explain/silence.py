@@ -1,9 +1,12 @@
 """Why nothing is known of a node now, in words. Pure."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE, spoken
+
+_MANY_STARTS: Final = 3  # of a node monitor; a host that is slow needs one or two
 
 
 def unknown(node: Node, now: float, stale_s: float) -> str:
@@ -65,6 +68,16 @@ def paced(node: Node, under_way: int, room: int | None, tasks: int, now: float) 
     return "1 launch is under way" if under_way == 1 else f"{under_way} launches are under way"
 
 
+def never_reported(node: Node) -> str:
+    """Return why an agent whose node monitor was started again and again has no GPUs; "" if that is not so."""
+    if node.reported_at is not None or node.lost_at is not None or node.monitor_launches < _MANY_STARTS:
+        return ""
+    return (
+        f"its node monitor was started {node.monitor_launches} times and has reported nothing: mesos-gpu-monitor must "
+        "be on the PATH of the agent, or the scheduler needs --executor-archive; see stderr in the monitor's sandbox"
+    )
+
+
 def silent(node: Node, now: float, stale_s: float) -> str:
     """Why its GPUs are not known; "": they are.
 
@@ -76,7 +89,7 @@ def silent(node: Node, now: float, stale_s: float) -> str:
     if node.reported_at is None and not node.monitor_launches:
         return ""  # it has never offered a GPU, so there is nothing to monitor
     if node.reported_at is None:
-        return "its node monitor has not reported its GPUs yet"
+        return never_reported(node) or "its node monitor has not reported its GPUs yet"
     age_s = now - node.reported_at
     if age_s > stale_s:
         return f"its node monitor has been silent for {age_s:.0f} s"

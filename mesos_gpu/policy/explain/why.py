@@ -8,13 +8,13 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Owed, Stage, Why
 from mesos_gpu.model.resources import AMOUNTS, NOTHING
-from mesos_gpu.model.words import counted
+from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.capacity.fit import largest
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.estimate import span
 from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
-from mesos_gpu.policy.explain.hurdles import asked_for, clock, free_here, of_model
+from mesos_gpu.policy.explain.hurdles import asked_for, free_here, of_model
 from mesos_gpu.policy.explain.levels import NeededLevel, most_room, never_at
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
 from mesos_gpu.policy.explain.owed import owed_words, room_words

@@ -139,6 +139,8 @@ def advance(
         settings: How patient.
         stranger: Who is on the card without a claim, in words.
     """
+    if reading is not None and reading.misdescribed:
+        return unknown(record, reading.misdescribed, now)
     present = faults(reading, settings, record.uncorrectable_ecc)
     record = _moved(record, [f for f in present if f.tier is not Tier.APPLICATION], now, settings)
     if reading is not None:
@@ -149,7 +151,7 @@ def advance(
 
 
 def unknown(record: CardHealth, why: str, now: float) -> CardHealth:
-    """The probe as a whole failed: that says nothing of the card, and nothing may be given out."""
+    """The probe failed, as a whole or for this card: that says nothing of the card, and nothing may be given out."""
     return _shown(record, Health.UNKNOWN, why, now)
 
 

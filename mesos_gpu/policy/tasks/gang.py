@@ -4,11 +4,12 @@ A job of one task is a gang of one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.jobs.job import JobState, OnMemberFailure
+from mesos_gpu.model.tasks.assignment import FREE_PORT
 from mesos_gpu.model.tasks.task import Task, TaskState
 
 #: What a job shows of a task that has not ended; LAUNCHED: it was cut off, and is back.
@@ -19,6 +20,7 @@ SHOWN: Final = {
     TaskState.KILLING: JobState.KILLING,
     TaskState.UNREACHABLE: JobState.UNREACHABLE,
 }
+_HERE: Final = "127.0.0.1"
 _AWAY: Final = (TaskState.UNREACHABLE, TaskState.ABANDONED)
 _UP: Final = (TaskState.RUNNING, TaskState.FINISHED)
 
@@ -35,25 +37,40 @@ def environment(
         gpus: Of each.
         own: The job's environment.
     """
-    options = {
-        "PET_NNODES": str(len(hosts)),
-        "PET_NODE_RANK": str(rank),
-        "PET_NPROC_PER_NODE": str(max(gpus, 1)),
-        "PET_MASTER_ADDR": hosts[0],
-        "PET_MASTER_PORT": str(ports[0]),
-    }
     workers = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
+    options, names = _torch(rank, len(hosts), hosts[0], ports[0], gpus)
     return {
         **{name: value for name, value in options.items() if name not in own},
-        "RANK": str(rank),
-        "WORLD_SIZE": str(len(hosts)),
-        "MASTER_ADDR": hosts[0],
-        "MASTER_PORT": str(ports[0]),
+        **names,
         "HOST": hosts[rank],
         "PORT": str(ports[rank]),
         "PORT0": str(ports[rank]),
         "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),
     }
+
+
+def environment_alone(*, gpus: int, own: Container[str]) -> dict[str, str]:
+    """Return the variables of torch.distributed and torchrun for the only task of a job.
+
+    Args:
+        gpus: GPUs of the task.
+        own: Names of variables that the job itself sets; they are left out.
+    """
+    options, names = _torch(0, 1, _HERE, FREE_PORT, gpus)
+    return {name: value for name, value in {**options, **names}.items() if name not in own}
+
+
+def _torch(rank: int, size: int, host: str, port: int, gpus: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return torchrun's options (PET_*), and the names of torch.distributed's env:// method."""
+    options = {
+        "PET_NNODES": str(size),
+        "PET_NODE_RANK": str(rank),
+        "PET_NPROC_PER_NODE": str(max(gpus, 1)),
+        "PET_MASTER_ADDR": host,
+        "PET_MASTER_PORT": str(port),
+    }
+    names = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": host, "MASTER_PORT": str(port)}
+    return options, names
 
 
 class Verdict(Enum):

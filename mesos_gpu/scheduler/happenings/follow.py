@@ -221,7 +221,7 @@ def _told(event: JobEvent, job: Job | None) -> LogEvent:
     """What the engine has told."""
     told = LogEvent(0, event.at, event.kind, event.job_id) if job is None else of_job(event.kind, job)
     queue = told.queue if event.budget is None else event.budget.queue
-    text = "" if event.notice is None else event.notice.why
+    text = event.words if event.notice is None else event.notice.why
     return replace(
         told, at=event.at, notice=event.notice, budget=event.budget, queue=queue, message=text, exit_code=None
     )

@@ -50,6 +50,7 @@ class Entry:
         mtime_ns: When it was changed, nanoseconds since the epoch.
         target: Of a link.
         uid, gid: Whose it is; -1: not said.
+        user: Name of the user where the file is; "": not known.
     """
 
     path: tuple[str, ...]
@@ -60,6 +61,7 @@ class Entry:
     target: str = ""
     uid: int = -1
     gid: int = -1
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def entry(each: Entry) -> bytes:
         "kind": each.kind,
         "target": _bytes(each.target),
     }
+    value |= {"user": _bytes(each.user)} if each.user else {}
     value |= {name: number for name in _NUMBERS if (number := getattr(each, name)) >= 0}
     return _record(Mark.ENTRY, json.dumps(value).encode())
 
@@ -203,7 +206,8 @@ def _entry_of(value: dict[str, Any]) -> Entry:
     kind = _text(value, "kind")
     if kind not in ("file", "dir", "link", "other"):
         raise ValueError(f"an entry of kind {kind[:20]!r}")
-    return Entry(_path_of(value), kind, target=_text(value, "target"), **numbers)
+    user = _text(value, "user") if "user" in value else ""
+    return Entry(_path_of(value), kind, target=_text(value, "target"), user=user[:MOST_NAME], **numbers)
 
 
 def _path_of(value: dict[str, Any]) -> tuple[str, ...]:

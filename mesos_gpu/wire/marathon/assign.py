@@ -3,10 +3,11 @@
 import copy
 import difflib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mesos_gpu.wire.checking import MEANT
 from mesos_gpu.wire.marathon.kinds import (
     Choice,
     Flag,
@@ -84,12 +85,15 @@ def unknown_fields(value: object, kind: Kind = APP, path: str = "") -> list[str]
         if key in fields:
             unknown += unknown_fields(item, fields[key], f"{path}{key}.")
         elif item not in _SAYS_NOTHING:
-            unknown.append(f"{path}{key}" + "".join(f" ({near}?)" for near in _near(key, fields)))
+            unknown.append(
+                f"{path}{key}" + "".join(f" (did you mean {near}?)" for near in _near(key, fields))
+            )
     return unknown
 
 
-def _near(name: str, names: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(name, list(names), n=1)
+def _near(name: str, names: Collection[str]) -> list[str]:
+    meant = [each for each in MEANT.get(name.lower(), ()) if each in names]
+    return meant[:1] or difflib.get_close_matches(name, list(names), n=1)
 
 
 def assigned(app: dict[str, Any], assignments: Sequence[Assignment]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from mesos_gpu.model.apps.app import (
     EngineType,
     Network,
     NetworkMode,
+    ReadinessCheck,
     SecretRef,
 )
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
@@ -32,6 +33,7 @@ _ROLE_UNFIT: Final = re.compile(r"[\t\n\v\f\r /\x7f]")
 # RFC 3986, and like java.net.URI letters beyond ASCII.
 _URI: Final = re.compile(r"([A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|[^\x00-\xa0\s]|%[0-9A-Fa-f]{2})*")
 _URI_WITH_FRAGMENT: Final = re.compile(rf"{_URI.pattern}(#{_URI.pattern})?")
+_BARE: Final = ReadinessCheck()  # a check with the defaults of a request
 _NO_SECRETS: Final = "secrets are not enabled here: the scheduler needs --secrets-dir or --vault-url"
 
 
@@ -233,9 +235,19 @@ def _readiness(app: App, report: Report) -> None:
     for i, each in enumerate(app.readiness_checks):
         with report.at("readinessChecks", i):
             if each.port_name not in names:
-                report.wrong(f"No port definition reference for portName {each.port_name}", "portName")
+                of = ", the default: name a port of the app" if each.port_name == _BARE.port_name else ""
+                report.wrong(f"No port definition reference for portName {each.port_name}{of}", "portName")
             if each.timeout_s >= each.interval_s:
-                report.wrong(f"got {each.timeout_s}, expected less than {each.interval_s}", "timeoutSeconds")
+                _timeout_too_long(each, report)
+
+
+def _timeout_too_long(check: ReadinessCheck, report: Report) -> None:
+    """Report that a check may last as long as its interval; a timeout of the default size may not be in the request."""
+    if check.timeout_s == _BARE.timeout_s:
+        least = f"got {check.interval_s}, expected more than timeoutSeconds, which is {_BARE.timeout_s} by default"
+        report.wrong(least, "intervalSeconds")
+    else:
+        report.wrong(f"got {check.timeout_s}, expected less than {check.interval_s}", "timeoutSeconds")
 
 
 def _strategies(app: App, report: Report) -> None:

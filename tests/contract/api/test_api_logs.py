@@ -253,6 +253,10 @@ def test_log_lines_have_their_time(agent: Agent, reader: Reader) -> None:
     agent.files[f"{VIRTUAL}/{TIMES}"] = b"o 40 1000\ne 7 1500\no 90 2000\n"
     times = reader.times(task, "fw", "stdout")
     assert times == [(40, 1.0), (90, 2.0)]
-    assert log_times(times, Chunk("", 0, 40)) == [{"offset": 40, "at": 1.0}]
-    assert log_times(times, Chunk("", 40, 100)) == [{"offset": 90, "at": 2.0}]
-    assert log_times(None, Chunk("", 0, 9)) is None
+    assert log_times(times, Chunk("", 0, 40), 9.0) == [{"offset": 40, "at": 1.0}]
+    later = [{"offset": 90, "at": 2.0}, {"offset": 100, "at": 9.0}]
+    assert log_times(times, Chunk("", 40, 100), 9.0) == later, (
+        "after the latest note, by the time of the read"
+    )
+    assert log_times([], Chunk("", 0, 9), 9.0) == [{"offset": 9, "at": 9.0}], "nothing was noted yet"
+    assert log_times(None, Chunk("", 0, 9), 9.0) is None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.model.words import clock
 from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import GPU, NODE, call, read_until, started, why
 
@@ -407,3 +408,27 @@ def test_closed_streams_are_no_fault(rest: FakeRest) -> None:
     rest.add()
     command = f"{sys.executable} -m mesos_gpu ps >&- 2>&-"
     assert subprocess.run(["/bin/sh", "-c", command], timeout=60).returncode == 0
+
+
+def test_coming_end_of_a_job_is_in_show_and_in_a_column_of_ps(rest: FakeRest) -> None:
+    job = rest.add()
+    rest.launch(job)
+    assert "ENDS_BY" not in call("ps").stdout
+    at = time.time() + 7260
+    words = {"why": "node n1 was drained by ann: new fan", "then": "it is then queued again"}
+    rest.update(job, coming_end={"at": at, "reason": "drain", **words})
+    (line,) = [each for each in call("show", job).stdout.splitlines() if each.startswith("ends by")]
+    assert line.endswith("in 2h00m: node n1 was drained by ann: new fan; it is then queued again")
+    listed = call("ps").stdout
+    assert "ENDS_BY" in listed
+    assert f"{clock(at, time.time())} drain" in listed
+    rest.update(job, coming_end={"at": at, "reason": "time_limit", **words})
+    assert "ENDS_BY" not in call("ps").stdout, "the job itself has asked for that end"
+
+
+def test_queue_limit_that_never_lets_a_job_start_is_all_that_why_says(rest: FakeRest) -> None:
+    job = rest.add()
+    limit = {"reason": "queue-limit", "removed": 1, "left": 0, "example": "n1 lab may hold 2 GPUs"}
+    never = {**why(job), "can_ever_run": False, "summary": "queue lab may hold 2 GPUs, and it asks for 3"}
+    rest.fixed[f"GET /v1/why/{job}"] = (200, {**never, "funnel": [limit]})
+    assert call("why", job).stdout == f"{job}: queue lab may hold 2 GPUs, and it asks for 3.\n"

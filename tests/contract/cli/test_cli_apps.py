@@ -280,7 +280,10 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     assert (got.exit_code, "neither JSON nor YAML at line 1" in got.stderr) == (65, True)
     got = call("diff", "-", stdin={"id": "/a", **APP, "instancess": 3})
     assert got.exit_code == 1
-    assert got.stderr == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (instances?)\n"
+    assert (
+        got.stderr
+        == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (did you mean instances?)\n"
+    )
 
 
 def test_app_file_refusal_tells_the_line(rig: Played, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from isolator.node.findings import Level
-from mesos_gpu.api.spec.shapes import Status
-from mesos_gpu.cli.host.of_scheduler import of_scheduler, of_status
+from mesos_gpu.api.spec.shapes import Node, Status
+from mesos_gpu.cli.host.of_scheduler import of_nodes, of_scheduler, of_status
 from mesos_gpu.cli.reach.reach import Reach
 
 TLS = {"subject": "CN=gpu", "not_after": 4102444800.0, "problem": None}
@@ -74,3 +74,13 @@ def test_journal_that_is_too_large_is_a_finding() -> None:
 def test_scheduler_of_an_earlier_version_says_nothing_of_its_journal() -> None:
     status = cast(Status, {"open_to_all": False, "tls": TLS, "issuer_problem": None})
     assert [each.level for each in of_status(Reach(SAFE), status)] == [Level.OK, Level.OK]
+
+
+def test_doctor_reports_agents_on_which_nothing_can_start() -> None:
+    nodes = [
+        {"hostname": "a1", "launch_problem": None},
+        {"hostname": "a2", "launch_problem": "started 3 times"},
+    ]
+    (finding,) = of_nodes(cast(list[Node], nodes))
+    assert (finding.level, finding.text) == (Level.WARN, "a2: started 3 times")
+    assert "--executor-archive" in finding.remedy

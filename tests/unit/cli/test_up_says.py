@@ -135,3 +135,46 @@ def test_up_secure_gives_jobs_users_of_their_own_where_it_can(
     (options,) = made
     given = options["scheduler_arguments"]  # type: ignore[index]
     assert ("--same-accounts" in given, f"--user-pool {up.USER_POOL}" in " ".join(given)) == (True, pool)
+
+
+@pytest.mark.parametrize(
+    ("words", "lack", "has"),
+    [
+        ([], "", True),
+        (["--no-images"], "", False),
+        (["--secure"], "", False),
+        ([], "no isolation by cgroups: not root", False),
+    ],
+)
+def test_up_as_root_has_a_scratch_volume_and_images_where_it_can(
+    words: list[str], lack: str, has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Stack] = []
+    monkeypatch.setattr(up, "_run", made.append)
+    monkeypatch.setattr(up, "_refuse_closed", lambda _: None)
+    monkeypatch.setattr(up, "Stack", lambda *_, **options: options)
+    monkeypatch.setattr(up, "lack_of_images", lambda: lack)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    done = CliRunner().invoke(main, ["up", "--port", str(free_port()), "--volume-root", "/data:ro", *words])
+    assert done.exit_code == 0, done.output
+    (options,) = made
+    scratch, images = up.directory() / "scratch", up.directory() / "images"
+    assert options["made"] == {scratch: 0o1777, **({images: 0o755} if has else {})}  # type: ignore[index]
+    assert options["images"] == (images if has else None)  # type: ignore[index]
+    given = options["executor_environment"]  # type: ignore[index]
+    assert given == {"MESOS_GPU_VOLUME_ROOTS": f"/data:ro,{scratch}", "MESOS_GPU_TRIAL": "1"}
+
+
+def test_up_tells_where_images_are_from_or_why_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = Stack(tmp_path / "up", [NodeSpec(0)])
+    monkeypatch.setattr(up, "lack_of_images", lambda: "no isolation by cgroups: not root")
+    up._say_for_jobs(stack)
+    stack.cluster.images = tmp_path
+    up._say_for_jobs(stack)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("images")]
+    assert [line[30:] for line in lines] == [
+        "none: no isolation by cgroups: not root",
+        f"{tmp_path}: docker save -o {tmp_path}/NAME:TAG.tar NAME:TAG",
+    ]

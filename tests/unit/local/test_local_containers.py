@@ -22,7 +22,7 @@ def test_posix_isolation_has_neither_images_nor_devices(wish: dict[str, Any]) ->
 @linux
 def test_images_are_a_directory() -> None:
     with pytest.raises(Unavailable, match="/no/such/images is no directory"):
-        Cluster(CLUSTER, images=Path("/no/such/images"))
+        Cluster(CLUSTER, images=Path("/no/such/images")).start()
 
 
 @linux

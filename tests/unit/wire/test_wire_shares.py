@@ -1,7 +1,7 @@
 """Requests for shares of GPUs: in thousandths, exactly; or refused with all that is wrong."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,8 +10,9 @@ from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.model.shares.units import cards_of, milli_of, number_of
 from mesos_gpu.wire import job_fields
-from mesos_gpu.wire.checking import BadJson
+from mesos_gpu.wire.checking import BadJson, Problem
 from mesos_gpu.wire.jobs import decode, spec_from_mapping
+from mesos_gpu.wire.resizes import decode as decode_resize
 
 
 def problems(**value: Any) -> dict[str, str]:
@@ -234,3 +235,16 @@ def test_limits_count_the_compute_of_a_share_or_its_fraction() -> None:
     }
     assert [accepted(**asked).counted_milli for asked in counted.values()] == list(counted)
     assert accepted(gpus=0.25, tasks=3).gpu_milli_in_all == 750
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, -0.5, 0.0005, 0.12345, "0.5", True])
+def test_resize_to_what_is_no_part_of_a_gpu_is_refused(gpus: object) -> None:
+    (problem,) = cast(list[Problem], decode_resize(json.dumps({"gpus": gpus}).encode()))
+    assert problem.path == "/gpus"
+    assert problem.reason.startswith("must be a part of one GPU in thousandths, as 0.25, got ")
+
+
+def test_resize_to_a_part_takes_memory_and_compute_of_it_unless_they_are_named() -> None:
+    whole = {"gpu_milli": 250, "gpu_memory_mib": None, "gpu_compute_pct": None}
+    assert decode_resize(b'{"gpus": 0.25}') == whole
+    assert decode_resize(b'{"gpus": 0.25, "gpu_memory_mib": 9}') == {**whole, "gpu_memory_mib": 9}

@@ -24,6 +24,15 @@ class Notice(TypedDict):
     warning: Annotated[bool, says(description="whether it only says what comes if nothing changes")]
 
 
+class ComingEnd(TypedDict):
+    """Known end of a job that runs."""
+
+    at: Annotated[float, says(description="when it is ended if it still runs")]
+    reason: Annotated[str, one_of(*NoticeReason)]
+    why: str
+    then: Annotated[str, says(description="what becomes of the job, in words")]
+
+
 class JobIdle(TypedDict):
     """A job whose GPUs do nothing, or that somebody keeps from being ended for that."""
 

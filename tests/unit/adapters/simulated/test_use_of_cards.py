@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mesos_gpu.adapters.simulated.use import Holder, script_of, with_scripts
 from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, change_gpu, simulated_gpus, write_inventory
-from mesos_gpu.errors import Damaged
 from mesos_gpu.model.nodes.gpu_use import Span
 from mesos_gpu.model.nodes.health import Reading
 
@@ -117,14 +116,13 @@ def test_simulated_use_looks_sum_up_to_the_script(steps: list[int]) -> None:
         ([{"for_s": "1", "busy_pct": 1}], "for_s must be seconds, a millisecond or more, got '1'"),
     ],
 )
-def test_simulated_use_script_that_is_malformed_is_refused_by_step(
+def test_simulated_use_script_that_is_malformed_makes_its_card_unknown_and_names_the_step(
     tmp_path: Path, script: list[Any], words: str
 ) -> None:
     path = tmp_path / "g.json"
     write_inventory(path, GPUS)
     change_gpu(path, GPUS[1].id, use={"scripts": {"a": script}})
-    with pytest.raises(Damaged) as caught:
-        SimulatedProbe(path).survey()
-    assert words in str(caught.value)
-    assert "gpus[1]" in str(caught.value)
+    why = SimulatedProbe(path).survey().readings[1].misdescribed
+    assert words in why
+    assert why.startswith("gpus[1]: ")
     assert json.loads(path.read_text())["gpus"]

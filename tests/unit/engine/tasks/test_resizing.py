@@ -99,6 +99,20 @@ def test_resize_counts_growth_at_once_and_grants_it_when_confirmed(world: World)
     assert world.job().version > version
 
 
+def test_resize_to_a_part_of_a_gpu_is_of_its_memory_and_compute(world: World) -> None:
+    running(world, gpu_compute_pct=25, gpu_memory_mib=20000)
+    ask(world, gpu_milli=500, gpu_memory_mib=None, gpu_compute_pct=None)
+    answer(world)
+    assert granted(world) == (40000, 500)
+    assert (world.job().spec.gpu_milli, world.job().spec.gpu_memory_mib) == (500, None)
+
+
+def test_resize_to_a_part_of_several_gpus_is_refused(world: World) -> None:
+    running(world, gpus=2, gpu_compute_pct=25, gpu_memory_mib=20000)
+    with pytest.raises(Conflict, match="has parts of 2 GPUs, and a fraction is of one"):
+        ask(world, gpu_milli=500, gpu_memory_mib=None, gpu_compute_pct=None)
+
+
 def test_resize_frees_what_shrinks_only_when_confirmed(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=5000, gpu_compute_pct=10)

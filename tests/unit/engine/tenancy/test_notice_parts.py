@@ -198,15 +198,15 @@ def test_job_that_ends_for_another_reason_makes_room_for_nobody(world: World) ->
 
 def test_notice_stands_of_tasks_that_have_not_ended_and_unless_it_only_warns(world: World) -> None:
     running(world, tasks=2)
-    assert notices.stands(turn_of(world), world.job()) is None
+    assert notices.stands(turn_of(world).state, world.job()) is None
     warning = Notice(1, NoticeReason.IDLE, "", 900.0, 1e9, warning=True)
     change(world, "j1.1.0", notice=warning)
-    assert notices.stands(turn_of(world), world.job()) is None
+    assert notices.stands(turn_of(world).state, world.job()) is None
     standing = Notice(1, NoticeReason.DRAIN, "", 900.0, 1e9)
     change(world, "j1.1.1", notice=standing)
-    assert notices.stands(turn_of(world), world.job()) == standing
+    assert notices.stands(turn_of(world).state, world.job()) == standing
     change(world, "j1.1.1", state=TaskState.FINISHED, ended_at=999.0)
-    assert notices.stands(turn_of(world), world.job()) is None
+    assert notices.stands(turn_of(world).state, world.job()) is None
 
 
 ELSEWHERE = {
@@ -305,13 +305,13 @@ def test_drain_notice_follows_the_deadline_of_its_place(world: World) -> None:
     tick(world)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 55.0))
     tick(world, 49.5)
-    assert notices.stands(turn_of(world), world.job()) is not None
+    assert notices.stands(turn_of(world).state, world.job()) is not None
     tick(world, 0.5)
-    assert (notices.stands(turn_of(world), world.job()), world.job().message) == (
+    assert (notices.stands(turn_of(world).state, world.job()), world.job().message) == (
         None, "it goes on: the drain of what it runs on was put off",
     )  # fmt: skip
     tick(world)
-    again = notices.stands(turn_of(world), world.job())
+    again = notices.stands(turn_of(world).state, world.job())
     assert again is not None
     assert (again.number, again.until) == (3, 1055.0)
     assert every(tick(world, 5.0), fx.Kill) == [], "who ends drains ends it"
@@ -327,7 +327,7 @@ def test_drain_of_a_queue_gives_each_job_its_own_notice(world: World) -> None:
     effects = tick(world)
     assert only(effects, fx.GiveNotice).task_id == "j2.1"
     assert only(effects, fx.Kill).task_id == "j1.1", "of one that does not run nothing is lost"
-    assert notices.stands(turn_of(world), world.job("j3")) is None
+    assert notices.stands(turn_of(world).state, world.job("j3")) is None
     assert every(tick(world, 29.5), fx.Kill) == []
     assert only(tick(world, 0.5), fx.Kill).task_id == "j2.1"
 
@@ -336,8 +336,8 @@ def test_drain_of_a_queue_that_is_taken_back_lets_its_jobs_go_on(world: World) -
     running(world, queue="lab")
     world.state.put(QueueDocument(version=1, queues={"lab": QueueSpec(notice_s=30.0, stop=Stop.DRAIN)}))
     tick(world)
-    assert notices.stands(turn_of(world), world.job()) is not None
+    assert notices.stands(turn_of(world).state, world.job()) is not None
     world.state.put(QueueDocument(version=2, queues={"lab": QueueSpec(notice_s=30.0, stop=Stop.HOLD)}))
     tick(world, 1.0)
-    assert notices.stands(turn_of(world), world.job()) is None
+    assert notices.stands(turn_of(world).state, world.job()) is None
     assert world.job().message == "it goes on: what it runs on is not taken out any more"

@@ -36,6 +36,13 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
     return {each.path: each.reason for each in made}
 
 
+def test_missing_files_are_told_with_what_else_is_wrong() -> None:
+    wrong = described(ca="nowhere.pem", m1={"address": "10.0.0.2"})
+    assert [*problems(wrong)] == ["/ca", "/hosts/m2/address"]
+    malformed = described(ca="nowhere.pem", m1={"address": "10.0.0.2", "roles": ["mister"]})
+    assert [*problems(malformed)] == ["/hosts/m1/roles", "/ca"], "rules between hosts need well-formed hosts"
+
+
 def test_hosts_come_in_the_order_in_which_they_are_done() -> None:
     made = read(FILE, NOTHING)
     assert [host.name for host in made.hosts] == ["m3", "m1", "m2", "g1"]

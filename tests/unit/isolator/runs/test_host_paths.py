@@ -39,6 +39,13 @@ def test_mounts_without_a_list_are_not_given(tmp_path: Path) -> None:
     assert said in refusal(" , ", Mount("/", "x"))
 
 
+def test_refusal_on_a_trial_cluster_names_the_options_of_up(tmp_path: Path) -> None:
+    again = "start the cluster again with: mesos-gpu up --volume-root /data"
+    assert refusal("", Mount("/data", "x"), MESOS_GPU_TRIAL="1").endswith(f"to tasks; {again}")
+    with_scratch = refusal(str(tmp_path), Mount("/data", "x"), MESOS_GPU_TRIAL="1")
+    assert with_scratch.endswith(f"name a path in {tmp_path}, or {again}")
+
+
 def test_mount_of_the_sandbox_needs_no_list(tmp_path: Path) -> None:
     (tmp_path / "fetched.py").touch()
     (tmp_path / "link").symlink_to("/usr/lib")

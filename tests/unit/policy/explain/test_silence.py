@@ -46,11 +46,18 @@ def test_back_off_says_until_when_and_for_how_many_executors() -> None:
     assert one == "1 executor did not register in time, so it gets no launches before 1970-01-12T13:46:40Z"
 
 
+NEVER = (
+    "its node monitor was started 3 times and has reported nothing: mesos-gpu-monitor must be on the PATH of the "
+    "agent, or the scheduler needs --executor-archive; see stderr in the monitor's sandbox"
+)
+
+
 @pytest.mark.parametrize(
     ("reported_at", "launches", "words"),
     [
         (None, 0, ""),
         (None, 1, "its node monitor has not reported its GPUs yet"),
+        (None, 3, NEVER),
         (NOW - 60, 1, ""),
         (NOW - 61, 1, "its node monitor has been silent for 61 s"),
         (NOW - 61, 0, "its node monitor has been silent for 61 s"),

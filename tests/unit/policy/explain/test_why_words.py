@@ -15,10 +15,11 @@ from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.words import clock
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.explain.funnel import funnel
-from mesos_gpu.policy.explain.hurdles import asked_for, clock, free_here, hurdles, of_model
+from mesos_gpu.policy.explain.hurdles import asked_for, free_here, hurdles, of_model
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, never
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.testing.builders import gpu, seen

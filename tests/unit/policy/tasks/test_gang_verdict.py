@@ -8,7 +8,7 @@ import pytest
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState, OnMemberFailure
 from mesos_gpu.model.tasks.task import LIVE, Task, TaskState
-from mesos_gpu.policy.tasks.gang import SHOWN, Verdict, environment, shown, verdict
+from mesos_gpu.policy.tasks.gang import SHOWN, Verdict, environment, environment_alone, shown, verdict
 
 S, V = TaskState, Verdict
 RESTART, FAIL = OnMemberFailure.RESTART, OnMemberFailure.FAIL
@@ -100,6 +100,18 @@ def test_environment_of_a_member_names_the_first_member_and_itself(gpus: int) ->
         "HOST": "b",
         "PORT": "31002",
         "PORT0": "31002",
+    }
+
+
+def test_environment_of_the_only_task_asks_for_a_free_port_and_leaves_the_job_its_own() -> None:
+    assert environment_alone(gpus=4, own={"RANK", "PET_NNODES"}) == {
+        "PET_NODE_RANK": "0",
+        "PET_NPROC_PER_NODE": "4",
+        "PET_MASTER_ADDR": "127.0.0.1",
+        "PET_MASTER_PORT": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
     }
 
 

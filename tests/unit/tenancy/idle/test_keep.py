@@ -34,6 +34,9 @@ def test_kept_job_is_not_warned_and_counts_from_the_start_later() -> None:
     rig.play(20)
     assert rig.state() is IdleState.WARNED
     assert rig.kinds() == [EventKind.KEPT, EventKind.KEEP_ENDED, EventKind.IDLE_WARNING]
+    kept, ended, _ = rig.world.state.work.events
+    assert kept.words.startswith("kept by ann from being ended for idle GPUs until ")
+    assert ended.words == "it is not kept any longer"
     assert rig.world.state.work.idlenesses[JOB].keep_until is None
 
 

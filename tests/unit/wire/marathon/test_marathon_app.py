@@ -183,6 +183,10 @@ INVALID = {
         {"healthChecks": [{"protocol": "MESOS_TCP", "ipProtocol": "IPv6"}]},
         "/healthChecks(0)",
     ),
+    "a readiness check as often as its default timeout": (
+        {"readinessChecks": [{"portName": "default", "intervalSeconds": 1}]},
+        "/readinessChecks(0)/intervalSeconds",
+    ),
     "an unknown port's readiness": ({"readinessChecks": [{}]}, "/readinessChecks(0)/portName"),
     "readiness slower than its interval": (
         {"readinessChecks": [{"portName": "default", "timeoutSeconds": 30}]},

@@ -109,13 +109,15 @@ def test_marathon_unknown_fields_are_found_at_any_depth() -> None:
         "healthChecks": [{"pth": "/"}, {"command": {"value": "x"}}, 3],
         "container": {"docker": {"image": "a", "privilegd": True}, "volumes": [{"hostPath": "/", "size": 1}]},
         "qqq": 1,
+        "memory": 4096,
     }
     assert unknown_fields(app) == [
-        "instancess (instances?)",
-        "healthChecks.0.pth (path?)",
-        "container.docker.privilegd (privileged?)",
+        "instancess (did you mean instances?)",
+        "healthChecks.0.pth (did you mean path?)",
+        "container.docker.privilegd (did you mean privileged?)",
         "container.volumes.0.size",
         "qqq",
+        "memory (did you mean mem?)",
     ]
 
 
