@@ -5,6 +5,7 @@ import * as apps from "./apps.js";
 import * as calendar from "./calendar.js";
 import { h, link, show, span } from "./dom.js";
 import * as idle from "./idle.js";
+import * as joblist from "./joblist.js";
 import * as jobs from "./jobs.js";
 import * as logs from "./logs.js";
 import * as nodes from "./nodes.js";
@@ -19,7 +20,7 @@ const OLD_MS = 4900; // without a whole answer, what is shown counts as old: peo
 const LEAST_PAUSE_MS = 2000, MOST_PAUSE_MS = 3500, REFUSED_PAUSE_MS = 30000; // each refusal is on record
 const SHARE = 20; // a page spends at most this part of the time on answers
 const PARTS = [ // [name, right or rights of which one is enough, page of all, page of one]
-  ["jobs", "job:see", jobs.list, jobs.one], ["apps", "app:see", apps.list, apps.one], ["nodes", "node:see", nodes.list, nodes.one],
+  ["jobs", "job:see", joblist.list, jobs.one], ["apps", "app:see", apps.list, apps.one], ["nodes", "node:see", nodes.list, nodes.one],
   ["cards", "gpu:see", null, nodes.card], ["queues", "queue:see", queues.list, queue.one], ["calendar", ["booking:see", "queue:see"], calendar.list, calendar.one],
   ["idle", "job:see", idle.list, null], ["submit", ["job:run", "app:write"], submit.page, null],
 ];

@@ -5,7 +5,7 @@ import * as budget from "./budget.js";
 import { action } from "./dialog.js";
 import { ago, badge, clock, facts, h, link, many, section, span, table, to } from "./dom.js";
 import { amount, changes } from "./hours.js";
-import { jobTable } from "./jobs.js";
+import { jobTable } from "./joblist.js";
 import { line } from "./line.js";
 import { legend, lineage, rowsOf, useBar } from "./tree.js";
 
