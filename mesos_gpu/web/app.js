@@ -3,7 +3,7 @@
 import { get, has, learnWho, send, standby, who } from "./api.js";
 import * as apps from "./apps.js";
 import * as calendar from "./calendar.js";
-import { h, link, show, span } from "./dom.js";
+import { clock, h, link, show, span } from "./dom.js";
 import * as idle from "./idle.js";
 import * as joblist from "./joblist.js";
 import * as jobs from "./jobs.js";
@@ -34,7 +34,7 @@ function place() {
   const [part, id] = path.split("/").map(decodeURIComponent), query = new URLSearchParams(text);
   const found = PARTS.find(([name]) => name === part);
   const page = !path ? { title: () => "Overview", ...overview } : id ? found?.[3] : found?.[2];
-  return { address: location.hash || "#/", page: page ?? { title: () => "Not found", load: async () => ({}), view: () => [h("h2", {}, "There is no such page"), link("#/", "to the overview")] }, part: part || "overview", id, query };
+  return { address: location.hash || "#/", page: page ?? { title: () => "Not found", load: async () => ({}), view: () => [h("h2", {}, "Page not found"), h("p", {}, "No page has this address. ", link("#/", "Go to the overview"))] }, part: part || "overview", id, query };
 }
 
 function context(at) {
@@ -96,7 +96,7 @@ function showTrouble(error, at) {
   if (!error.refused && !error.unreached) console.error(error); // a fault of this page's
   if (error.status === 404 || (error.refused && shown?.context.address !== at.address)) {
     answeredAt = Date.now();
-    show($("view"), h("h2", {}, error.status === 404 ? "It is not there" : "It cannot be shown"), h("p", {}, error.message), h("p", {}, link("#/", "to the overview")));
+    show($("view"), h("h2", {}, error.status === 404 ? "Not found" : "Not shown"), h("p", {}, error.message), h("p", {}, link("#/", "Go to the overview")));
     $("view").dataset.shown = at.address;
     if (!shown) $("status").textContent = "";
     showAge();
@@ -110,7 +110,7 @@ function showAge() { // once a second, and when what is shown becomes old, wheth
   if (!answeredAt) return;
   clearTimeout(aging);
   if (Date.now() - answeredAt < OLD_MS) aging = setTimeout(showAge, answeredAt + OLD_MS - Date.now());
-  const old = Date.now() - answeredAt >= OLD_MS || !navigator.onLine, at = new Date(answeredAt).toLocaleTimeString();
+  const old = Date.now() - answeredAt >= OLD_MS || !navigator.onLine, at = clock(answeredAt / 1000);
   $("as-of").textContent = old ? `old: as of ${at}, ${span((Date.now() - answeredAt) / 1000)} ago` : `as of ${at}`;
   document.body.classList.toggle("old", old);
 }
@@ -124,7 +124,7 @@ function showStatus(status) {
   line.title = `framework ${status.framework_id ?? "not registered yet"}, version ${status.version}`;
   line.replaceChildren(
     status.connected ? "connected to " : "not connected to ", h("a", { href: status.master_url }, "the Mesos master"),
-    ` · ${status.gpus_used} of ${status.gpus_total} GPUs in use` + (status.gpus_sick ? ` · ${status.gpus_sick} not healthy` : "") + (status.gpus_drained ? ` · ${status.gpus_drained} drained` : "") + ` · ${status.nodes} nodes`,
+    ` · ${status.gpus_used} of ${status.gpus_total} GPUs allocated` + (status.gpus_sick ? ` · ${status.gpus_sick} not healthy` : "") + (status.gpus_drained ? ` · ${status.gpus_drained} drained` : "") + ` · ${status.nodes} nodes`,
   );
   alert($("open-to-all"), [status.open_to_all && "Whoever reaches this page over the network can do everything: there is no authentication.", status.tls?.problem]);
   alert($("isolation"), [

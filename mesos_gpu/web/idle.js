@@ -25,9 +25,9 @@ export const list = {
     const wanted = (query.get("q") ?? "").toLowerCase(), all = idlers(active.jobs);
     const rows = sortedBy(all.filter(({ job }) => `${job.name} ${job.owner} ${job.queue} ${job.hostnames.join(" ")}`.toLowerCase().includes(wanted)), KEYS, query).map((each) => row(each, queue));
     return [h("div", { class: "head", key: "head" }, h("h2", {}, "Idle GPUs")), tiles(all, active, queue), h("div", { class: "filters", key: "filters" }, searchBox("Search idle jobs", query, turn)),
-      h("div", { key: "jobs" }, table([["Job", "cut"], ["State"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Idle for", "n"], ["Given back", "message"], ["Waits in its queue"], ["Host"], ["Actions", "actions"]], rows, { caption: "Jobs whose GPUs do nothing", empty: "No job's GPUs are known to do nothing.", ...sorting(KEYS, query, turn) })),
+      h("div", { key: "jobs" }, table([["Job", "cut"], ["State"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Idle for", "n"], ["Given back", "message"], ["Waits in its queue"], ["Host"], ["Actions", "actions"]], rows, { caption: "Jobs whose GPUs do nothing", empty: "No idle GPUs.", ...sorting(KEYS, query, turn) })),
       active.total > active.jobs.length ? h("p", { class: "soft", key: "more" }, `Of ${active.total} jobs that run, ${active.jobs.length} are looked at.`) : null,
-      h("p", { class: "soft", key: "words" }, "What is not known is neither idle nor busy, and not here. Who held idle GPUs for how long: mesos-gpu report idle.")];
+      h("p", { class: "soft", key: "words" }, "Cards without samples are not counted. Idle GPU hours by user and queue: ", h("code", {}, "mesos-gpu report idle"))];
   },
 };
 

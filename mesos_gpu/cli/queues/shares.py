@@ -35,7 +35,7 @@ _SHARES: Final[Listing["QueueShare", "QueueShare"]] = Listing(
     filters={By.QUEUE: lambda share: (share["path"],)},
     fit=Fit(paths=("QUEUE",), leave=("USED_H", "LIMIT", "OVER", "POOL")),
 )
-_STEPS: Final = Fit(paths=("QUEUE",), leave=("LIMIT", "KEPT", "PENDING"))
+_STEPS: Final = Fit(paths=("QUEUE",), leave=("LIMIT", "RESERVED", "PENDING"))
 
 
 @click.command()
@@ -46,7 +46,7 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
     """List what each queue is due, holds and waits for; of one queue, what that follows from.
 
     GPUs count by the cost of their model. Of a queue, GIVEN is what the queue above divides, FLOOR what it gets of its
-    guarantee, KEPT what is kept idle for it. REST is left over when its turn comes, of which it is due LENT by its
+    guarantee, RESERVED what is kept idle for it. REST is left over when its turn comes, of which it is due LENT by its
     WEIGHT among its siblings. What hours have made of it, and of those above it, follows; then its users, the first in
     line first.
     """
@@ -73,7 +73,7 @@ def _explain(share: "PathShare", tree: Mapping[str, Any]) -> None:
     for pool in pools:
         output.line(f"Pool {pool}:")
         output.table(
-            ("QUEUE", "GIVEN", "FLOOR", "KEPT", "REST", "WEIGHT", "LENT", "DUE", "HELD", "PENDING"),
+            ("QUEUE", "GIVEN", "FLOOR", "RESERVED", "REST", "WEIGHT", "LENT", "DUE", "HELD", "PENDING"),
             [_step(step) for step in share["steps"] if step["pool"] == pool],
             empty="",
             fit=_STEPS,

@@ -212,9 +212,9 @@ def _served(row: "UsageRow") -> float | None:
 
 _FAIRNESS: Final = _listing(
     _hours("GPU_H", lambda row: row["gpu_hours"]),
-    Col("PART%", lambda row: _of(row, _PART)),
+    Col("OF_ALL%", lambda row: _of(row, _PART)),
     _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
-    Col("SERVED%", _served),
+    Col("MET%", _served),
     _spent("WAIT_90%", "wait_p90_s"),
 )
 
@@ -224,12 +224,13 @@ _FAIRNESS: Final = _listing(
 @_asks
 @api_command
 def fairness(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
-    """How much each got of what it asked for.
+    """Show how much of the requested GPU hours each group got.
 
-    SERVED is what was used, of that and what was waited for: who asked for nothing was not served well, and has none.
-    Below the table, Jain's index of SERVED: 100 % if all were served alike.
+    OF_ALL% is the part of all used GPU hours. MET% is used GPU hours in percent of used and unmet GPU hours together;
+    groups that requested nothing have none. The line below the table is Jain's index of MET%: 1.00 if all groups have
+    the same value.
     """
-    form = Form(as_csv, plot, lambda row: _served(row) or 0.0, "SERVED%")
+    form = Form(as_csv, plot, lambda row: _served(row) or 0.0, "MET%")
     _show(app, asked, query, form, waits=True, below=_tell_jain)
 
 
@@ -238,7 +239,7 @@ def _tell_jain(rows: "Sequence[UsageRow]") -> None:
         [int(row["gpu_hours"] * _MILLI) for row in rows], [int(_wanted(row) * _MILLI) for row in rows]
     )
     if even is not None:
-        output.line(f"Jain's index: {even} %")
+        output.line(f"Fairness (Jain's index): {even / 100:.2f}")
 
 
 _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(

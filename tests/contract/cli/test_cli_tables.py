@@ -59,7 +59,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "events": ("TIME", "KIND", "ON", "WHAT"),
     "queue list": ("QUEUE", "GUARANTEE", "HELD", "BORROWED", "PENDING", "SHARE"),
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
-    "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
+    "report fairness": ("QUEUE", "GPU_H", "OF_ALL%", "UNMET", "MET%", "WAIT_90%"),
     "report wait --sort -unmet": ("QUEUE", "STARTED", "HALF", "90%", "99%", "UNMET"),
     "report idle": ("QUEUE", "BUSY", "IDLE", "UNKNOWN", "IDLE%", "WANTED", "BACK"),
     "report budget": ("FROM", "QUEUE", "USER", "HOURS", "USED", "USED%"),

@@ -27,8 +27,8 @@ QUEUES = {
 DEV = """\
 dev: 3 jobs wait for 6 GPUs.
 
-POOL     GUARANTEE  SEATED  LENT  HELD  DUE  LIMIT  PENDING
-default          0       0     0     6    6      6        6
+POOL     GUARANTEE  IN_GUARANTEE  LENT  HELD  DUE  LIMIT  PENDING
+default          0             0     0     6    6      6        6
 
 REASON       JOBS  GPUS  FIRST          WHY
 queue-limit     3     6  true-00000000  queue dev may hold 6 GPUs, and holds 6
@@ -39,8 +39,8 @@ Place in the queue: 1, no job before it.
 PROD = """\
 prod: 1 job waits for 4 GPUs.
 
-POOL     GUARANTEE  SEATED  LENT  HELD  DUE  LIMIT  PENDING
-default          4       0     2     0    4      -        4
+POOL     GUARANTEE  IN_GUARANTEE  LENT  HELD  DUE  LIMIT  PENDING
+default          4             0     2     0    4      -        4
 
 REASON     JOBS  GPUS  FIRST          WHY
 guarantee     1     4  true-00000000  its guarantee is not free on nodes yet
@@ -91,7 +91,7 @@ def test_jobs_are_counted_by_what_they_wait_for(example: ShareRig) -> None:
 
 def test_queue_why_tells_of_no_waiting_job_and_of_a_hold(example: ShareRig) -> None:
     assert why(example, "prod") == {
-        "path": "prod", "summary": "nothing of it waits; it holds 0 GPUs", "pools": why(example, "prod")["pools"],
+        "path": "prod", "summary": "no job waits; 0 GPUs allocated", "pools": why(example, "prod")["pools"],
         "waits": [], "first": None,
     }  # fmt: skip
     done("queue", "hold", "dev")

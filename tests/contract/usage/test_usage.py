@@ -213,7 +213,7 @@ def test_reports_are_tables(cli: None) -> None:
     ]  # fmt: skip
     fair = told("fairness")
     assert fair[1][:5] == ["other", "384", "65.8", "1.33", "99.7"]
-    assert fair[-1] == ["Jain's", "index:", "99", "%"]
+    assert fair[-1] == ["Fairness", "(Jain's", "index):", "0.99"]
     assert told("usage", "--period", "day", "--by", "owner")[1][:3] == ["2024-10-04", "ann", "192"]
 
 
