@@ -278,7 +278,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/gpus/{id}"): Operation(
         "show_gpu", "A GPU and its history", {200: shapes.GpuWithHistory}, (_CONFLICT,)
     ),
-    ("GET", "/v1/use"): Operation("show_cluster_use", "How all GPUs were used in the last day", {200: ClusterUse}),
+    ("GET", "/v1/use"): Operation(
+        "show_cluster_use", "How all GPUs were used in the last day", {200: ClusterUse}
+    ),
     ("GET", "/v1/gpus/{id}/use"): Operation(
         "show_gpu_use", "How a GPU was used of late", {200: UseOverTime}, (_CONFLICT,)
     ),

@@ -92,18 +92,18 @@ export function mib(amount) {
   return amount < 1024 ? `${Math.round(amount)} MiB` : `${Math.round(amount / 102.4) / 10} GiB`;
 }
 
-const TIME = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" };
-const DATE = { year: "numeric", month: "2-digit", day: "2-digit" };
+const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" });
+const DATE = new Intl.DateTimeFormat("sv", { year: "numeric", month: "2-digit", day: "2-digit" }); // year-month-day
 
 /** A moment in seconds since the epoch, by the clock and with the time zone of the browser; of today without its date. */
 export function clock(moment) {
-  const then = new Date(moment * 1000), time = then.toLocaleTimeString(undefined, TIME);
-  return then.toDateString() === new Date().toDateString() ? time : `${date(moment)} ${time}`;
+  const day = date(moment), time = TIME.format(new Date(moment * 1000));
+  return day === date(Date.now() / 1000) ? time : `${day} ${time}`;
 }
 
 /** The date of a moment in seconds since the epoch, as year-month-day. */
 export function date(moment) {
-  return new Date(moment * 1000).toLocaleDateString("sv", DATE);
+  return DATE.format(new Date(moment * 1000));
 }
 
 export function link(to, text, props) {

@@ -144,7 +144,7 @@ function utilization({ use }) { // of the GPUs that it holds
 
 function message(job, reasons) {
   const text = [plain(job) ? "" : job.message, ENDED.has(job.state) ? "" : reasons.get(job.id)].filter(Boolean).join(": ");
-  return text ? h("div", { class: "line", title: text }, text) : "";
+  return text ? h("div", { class: "one-line", title: text }, text) : "";
 }
 
 /** How many tasks of an array have ended, as a bar. */

@@ -39,7 +39,7 @@ DOES: Final = {
     ),
     "all nodes": ("location.hash = '#/nodes'", "document.querySelectorAll('tbody tr').length === 100"),
     "nodes, sorted": (
-        "[...document.querySelectorAll('button.sort')].find((each) => each.textContent.startsWith('Allocated')).click()",
+        "[...document.querySelectorAll('button.sort')].find((one) => one.textContent.startsWith('Allocated')).click()",
         "document.querySelector('[aria-sort]')?.textContent.startsWith('Allocated')",
     ),
     "nodes, searched": (

@@ -220,7 +220,7 @@ class Stops(Relay):
 @pytest.mark.long
 def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, browser: Browser) -> None:
     rig.node()
-    stops = Stops(rig.url, left=7)  # 7: who looks, and one round of the page
+    stops = Stops(rig.url, left=9)  # 9: who looks, and one round of the page
     serving = threading.Thread(target=stops.serve_forever)
     serving.start()
     try:

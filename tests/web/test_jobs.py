@@ -1,4 +1,4 @@
-"""The list of jobs on the dashboard: reasons, filters, several jobs at once, and numbers that agree with other pages."""
+"""The list of jobs on the dashboard: reasons, filters, several jobs at once, and numbers that agree on all pages."""
 
 import re
 import time
@@ -19,8 +19,9 @@ pytestmark = NEEDED
 CALLER: Final = "X-Name"
 WAITING: Final = 12  # jobs: `large`, `other`, and ten tasks of `sweep`
 #: Cells of the rows of the list, by the name of the job and of the column.
-ROWS: Final = """Object.fromEntries([...document.querySelectorAll('#view tbody tr')].map((row) =>
-  [row.querySelector('a').textContent, Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.textContent]))]))"""
+ROWS: Final = """Object.fromEntries([...document.querySelectorAll('#view tbody tr')].map((row) => [
+  row.querySelector('a').textContent,
+  Object.fromEntries([...row.cells].map((cell) => [cell.dataset.label, cell.textContent]))]))"""
 SELECTED: Final = """[...document.querySelectorAll('input.select:checked')].length"""
 
 
@@ -159,7 +160,7 @@ def test_list_fits_and_long_messages_end_in_an_ellipsis(rig: Rig, browser: Brows
     assert page.run("document.documentElement.scrollWidth") == LOOKS[look][0]
     table = "document.querySelector('#view .scroll')"
     assert page.run(f"{table}.scrollWidth <= {table}.clientWidth"), "nothing is hidden at the side"
-    style = page.run("getComputedStyle(document.querySelector('.line')).textOverflow")
+    style = page.run("getComputedStyle(document.querySelector('.one-line')).textOverflow")
     assert style == "ellipsis"
 
 
@@ -175,9 +176,7 @@ def test_navigation_takes_one_row_on_a_phone(rig: Rig, browser: Browser) -> None
 
 def test_own_trouble_comes_first_and_times_have_a_zone(rig: Rig, browser: Browser) -> None:
     page = listed(rig, browser, "#/")
-    first, *others = page.run(
-        "[...document.querySelectorAll('.trouble li')].map((each) => each.textContent)"
-    )
+    first, *others = page.run("[...document.querySelectorAll('.trouble li')].map((each) => each.textContent)")
     assert first.startswith("failed Your job mistake failed ")
     assert [each for each in others if each.startswith("failed Job broken failed ")]
     assert re.search(r'id="as-of">as of \d\d:\d\d:\d\d \S+<', page.html())

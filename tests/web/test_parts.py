@@ -98,7 +98,9 @@ def test_keys_lead_to_parts_search_and_from_card_to_card(shown: Scene, browser: 
 
 def test_overview_shows_allocation_beside_utilization_over_a_day(shown: Scene, browser: Browser) -> None:
     page = browser.page(shown.url)
-    page.when("<dt>Allocated</dt>", "<dt>Utilization</dt>", "<dt>Power</dt>", 'aria-label="Power over the last 24 h')
+    page.when(
+        "<dt>Allocated</dt>", "<dt>Utilization</dt>", "<dt>Power</dt>", 'aria-label="Power over the last 24 h'
+    )
     label = page.run("document.querySelector('#view .chart svg').getAttribute('aria-label')")
     past = shown.call("GET", "/v1/use").json()
     used, total, busy = (
@@ -108,7 +110,9 @@ def test_overview_shows_allocation_beside_utilization_over_a_day(shown: Scene, b
     assert f"allocated now {round(100 * used / total)} %" in label
     assert f"utilization now {round(busy)} %" in label
     assert {"allocated", "utilization"} == set(
-        page.run("[...document.querySelectorAll('#view .chart polyline')].map((each) => each.className.baseVal)")
+        page.run(
+            "[...document.querySelectorAll('#view .chart polyline')].map((each) => each.className.baseVal)"
+        )
     ) - {""}
 
 

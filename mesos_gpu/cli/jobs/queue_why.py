@@ -24,10 +24,10 @@ _OF_ROOM: Final = {"gpus": "there is no room on nodes", "guarantee": "its guaran
 def why(app: App, path: str, as_json: bool) -> None:
     """Say why jobs of a queue wait, and those of all queues below it.
 
-    IN_GUARANTEE is the GPUs that its jobs hold within its guarantee, LENT those of its guarantee that other queues hold.
-    The second table has the reasons of waiting jobs: `gpus` is room on nodes, `guarantee` room that a guarantee gives
-    them, `pace` their turn on nodes with room, `retry` their next launch; other reasons are those of `mesos-gpu why`.
-    The first waiting job is explained in full.
+    IN_GUARANTEE is the GPUs that its jobs hold within its guarantee, LENT those of the guarantee that other queues
+    hold. The second table has the reasons of waiting jobs: `gpus` is room on nodes, `guarantee` room that a guarantee
+    gives them, `pace` their turn on nodes with room, `retry` their next launch; other reasons are those of
+    `mesos-gpu why`. The first waiting job is explained in full.
     """
     from mesos_gpu.api.spec.queue_shares import QueueWhy
     from mesos_gpu.cli.client import path_of

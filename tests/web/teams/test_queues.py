@@ -41,7 +41,9 @@ def test_tree_shows_allocation_quota_and_waiting_jobs(tenants: Tenants, browser:
     row = page.run(ROW % "research/vision")
     assert row[1:] == ["", "16", "8", "8", "", "13.333", "none", "8", "1", row[-1]]
     assert row[-1].endswith("h"), "it waits for days"
-    assert page.run(BAR % "research/vision").startswith("16 allocated, 8 of it over quota, quota 8, fair share 13.333")
+    assert page.run(BAR % "research/vision").startswith(
+        "16 allocated, 8 of it over quota, quota 8, fair share 13.333"
+    )
     assert page.run(ROW % "teaching")[5] == "3", "its quota is lent"
     assert page.run(ROW % "research")[9] == "1", "the jobs of all below it"
 
@@ -80,7 +82,9 @@ def test_a_queue_has_a_page_that_says_why(tenants: Tenants, browser: Browser) ->
     page = browser.page(f"{tenants.url}/#/queues/research%2Fvision")
     page.when("16 GPUs allocated, quota 8, 8 over quota; fair share 13.333; 8 requested by waiting jobs.")
     page.when("queue research may hold 28 GPUs, and holds 23")
-    page.when("the fair share of research, 20 GPUs, is divided. The queue gets 8 of its quota of 8 and 5.333 of the 8")
+    page.when(
+        "the fair share of research, 20 GPUs, is divided. The queue gets 8 of its quota of 8 and 5.333 of the 8"
+    )
     page.when("GPUs that are left over (weight 2 of 4, 50 %). Its fair share is 13.333.")
     page.when(
         "of 2600 GPU hours used (",

@@ -163,9 +163,7 @@ def test_queue_of_which_nothing_waits_is_told_with_what_it_holds(world: Tenants)
     assert [(each.share.path, each.seated) for each in inner.pools] == [("lab/x", 3000)]
     world.document(lab=QueueSpec(stop=Stop.HOLD), lab__x=queue(), lab__y=queue(), ops=queue())
     held = why_of_queue(world, "lab/x")
-    assert (
-        held.summary == "no job waits; 3 GPUs allocated, and no job starts: queue lab is on hold"
-    )
+    assert held.summary == "no job waits; 3 GPUs allocated, and no job starts: queue lab is on hold"
     world.submit("w", queue="lab/x", gpus=1, preemptible=True)
     assert why_of_queue(world, "lab/x").summary == "1 job waits for 1 GPU: queue lab is on hold"
 
