@@ -26,7 +26,7 @@ SELECTED: Final = """[...document.querySelectorAll('input.select:checked')].leng
 
 
 async def named(scope: Any) -> Caller:
-    """Return the caller that the header names; anybody without the header."""
+    """Return the caller that the header names, or the caller of an open scheduler without the header."""
     name = dict(scope["headers"]).get(CALLER.lower().encode(), b"").decode()
     return Caller(name, proof=Proof.TOKEN) if name else ANYBODY
 

@@ -61,7 +61,7 @@ class Operate:
         )
 
     async def use(self, _request: Request) -> Response:
-        """GET /v1/use."""
+        """Answer GET /v1/use with the use of all GPUs in the last day."""
         return json_answer(await result_of(self._scheduler.read(cluster_use)))
 
     async def drain_gpu(self, request: Request) -> Response:

@@ -122,7 +122,7 @@ class Ring:
         return sum(known) / len(known) if known else None
 
     def latest(self, n: int, now: float, span_s: float) -> float | None:
-        """Return the latest known mean of column `n` in the last `span_s` seconds, or None if there is none."""
+        """Return the latest known mean of column `n` in the last `span_s` seconds, or None without one."""
         slot = int(now // self.step_s)
         for number in range(slot, slot - int(span_s // self.step_s) - 1, -1):
             if (mean := self._mean(n, number)) is not None:

@@ -72,7 +72,7 @@ class UseSeries(TypedDict):
 
 
 class ClusterUse(TypedDict):
-    """How all GPUs were used in the last day: means over spans of time, oldest first; the last span is not over."""
+    """Use of all GPUs in the last day: means over spans of time, oldest first; the last span is not over."""
 
     step_s: float
     until: _Moment
