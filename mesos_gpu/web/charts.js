@@ -85,7 +85,8 @@ function chart(name, series, lines, back, most, words) {
 function summary(values, words, isAlone) {
   const known = values.filter((value) => value !== null), now = latest(values);
   const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-  return `${now === null ? "now not known" : `now ${words(now)}`}, mean ${words(mean)}${isAlone ? `, most ${words(Math.max(...known))}` : ""}`;
+  if (!isAlone) return `${now === null ? "not known" : words(now)} in the last 5 min, mean ${words(mean)}`;
+  return `${now === null ? "now not known" : `now ${words(now)}`}, mean ${words(mean)}, most ${words(Math.max(...known))}`;
 }
 
 function line([i, value], high) {

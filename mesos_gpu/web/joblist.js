@@ -56,7 +56,7 @@ function filters(jobs, query, turn, counts) {
   const known = { user: jobs.map((job) => job.owner), queue: jobs.map((job) => job.queue), label: jobs.flatMap((job) => Object.entries(job.labels).map(([name, value]) => `${name}=${value}`)) };
   return h("div", { key: "filters" },
     h("div", { class: "filters" }, searchBox("Search jobs", query, turn), Object.entries(FILTERS).map(([name, label]) => [
-      h("input", { type: "search", list: `of-${name}`, size: 12, "aria-label": `${label} of the jobs`, placeholder: name === "label" ? "Label: name=value" : label, value: query.get(name) ?? "", onchange: (event) => turn({ [name]: event.target.value.trim() || null, page: null }) }),
+      h("input", { type: "search", list: `of-${name}`, size: 12, "aria-label": `${label} of the jobs`, placeholder: name === "label" ? "Label name=value" : label, value: query.get(name) ?? "", onchange: (event) => turn({ [name]: event.target.value.trim() || null, page: null }) }),
       h("datalist", { id: `of-${name}` }, [...new Set(known[name])].filter(Boolean).sort().map((value) => h("option", { value }))),
     ])),
     h("div", { class: "filters" }, h("div", { role: "group", "aria-label": "State of the jobs" }, choose),

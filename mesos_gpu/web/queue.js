@@ -26,11 +26,12 @@ export const one = {
     return { id, why, share, spec, shares, queue, jobs: jobs?.jobs ?? [], standings: standings?.budgets ?? [], days: own ? await budget.course(id, own) : null, events };
   },
   view({ id, why, share, spec, shares, queue, jobs, standings, days, events }, { query, turn }) {
-    const parents = lineage(id).slice(0, -1), inLine = queue.jobs.filter((job) => lineage(job.queue).includes(id)), quotas = hasQuotas(shares);
+    const parents = lineage(id).slice(0, -1), inLine = queue.jobs.filter((job) => lineage(job.queue).includes(id)), quotas = hasQuotas(shares), use = queue.queues.find((each) => each.name === id);
     const waiting = queue.queues.filter((each) => lineage(each.name).includes(id)).reduce((sum, each) => sum + each.waiting, 0);
     return [
       h("div", { class: "head", key: "head" }, h("h2", {}, "Queue ", parents.map((path) => [link(to.queue(path), path.split("/").at(-1)), "/"]), id.split("/").at(-1), spec && spec.stop !== "none" ? [" ", badge("stopped", spec.stop)] : null), buttons(id, spec)),
       spec?.stop === "hold" ? h("p", { class: "message", key: "message" }, "No job of this queue starts until it is resumed.") : spec?.stop === "drain" ? h("p", { class: "message", key: "message" }, "No job of this queue starts until it is resumed, and running jobs are ended with notice.") : null,
+      !share && use ? section("GPUs", h("p", { class: "standing" }, `${many(use.used_gpus, "GPU")} allocated, ${use.limit_gpus === null ? "no limit" : `limit ${use.limit_gpus}`}.`)) : null,
       share?.steps.length ? section("GPUs", standing(id, share.steps, quotas), legend(quotas), below(id, shares, queue.queues, quotas)) : null,
       why ? waits(why, inLine) : null,
       share?.steps.length && quotas ? section("How its fair share follows", explained(id, share.steps)) : null,

@@ -138,7 +138,9 @@ def test_numbers_of_waiting_jobs_agree_on_all_pages(rig: Rig, browser: Browser) 
     )
     assert sum(waiting) == WAITING
     page.visit("#/queues/research")
-    page.when("1 waiting job in this queue. Each task of an array")
+    shown = page.when("1 waiting job in this queue. Each task of an array")
+    assert "0 GPUs allocated, no limit." in shown
+    assert 'class="bar' not in shown, "no colours of quotas where no queue has one"
 
 
 def test_rows_have_no_red_button_and_killed_is_not_as_red_as_failed(rig: Rig, browser: Browser) -> None:

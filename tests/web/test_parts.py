@@ -107,8 +107,8 @@ def test_overview_shows_allocation_beside_utilization_over_a_day(shown: Scene, b
         next(value for value in reversed(past[name]) if value is not None)
         for name in ("gpus_used", "gpus_total", "busy_pct")
     )
-    assert f"allocated now {round(100 * used / total)} %" in label
-    assert f"utilization now {round(busy)} %" in label
+    assert f"allocated {round(100 * used / total)} % in the last 5 min" in label
+    assert f"utilization {round(busy)} % in the last 5 min" in label
     assert {"allocated", "utilization"} == set(
         page.run(
             "[...document.querySelectorAll('#view .chart polyline')].map((each) => each.className.baseVal)"
