@@ -30,7 +30,7 @@ from mesos_gpu.api.spec import (
 )
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.cluster import bookings, cards, hooks, line, lists, templates, upgrade
-from mesos_gpu.api.spec.gpus.use import UseOverTime
+from mesos_gpu.api.spec.gpus.use import ClusterUse, UseOverTime
 from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.spec.tasks import channel, command, past
@@ -278,6 +278,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", "/v1/gpus/{id}"): Operation(
         "show_gpu", "A GPU and its history", {200: shapes.GpuWithHistory}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/use"): Operation(
+        "show_cluster_use", "How all GPUs were used in the last day", {200: ClusterUse}
     ),
     ("GET", "/v1/gpus/{id}/use"): Operation(
         "show_gpu_use", "How a GPU was used of late", {200: UseOverTime}, (_CONFLICT,)

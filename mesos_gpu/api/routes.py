@@ -209,6 +209,7 @@ def _of_queues(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) -> 
 
 def _of_nodes(operate: Operate, audit: AuditHandlers) -> list[Route]:
     return [
+        route("/v1/use", GET=needs(GPU_SEE, operate.use)),
         route("/v1/gpus", GET=needs(GPU_SEE, operate.gpus)),
         route("/v1/gpus/{id}", GET=needs(GPU_SEE, operate.gpu)),
         route(

@@ -249,7 +249,7 @@ class Daemon:
             self._journal.flush(self._state, self._settings)
         pending += self._happenings.follow(pending, self._state, now)
         self._save_at_last(pending)
-        self._snapshots.saved(pending)
+        self._snapshots.saved(pending, now)
         self._ports.follow(pending)
         self._narrator.saved_by(pending, origins)
         self._narrator.look(

@@ -53,8 +53,13 @@ class Snapshots:
             setattr(self._on_disk.part_with(name), name, getattr(self._state.part_with(name), name))
         return self._on_disk
 
-    def saved(self, effects: Iterable[fx.Effect]) -> None:
-        """Take over what was saved; on the engine's thread, before anybody gets an answer that follows from it."""
+    def saved(self, effects: Iterable[fx.Effect], now: float) -> None:
+        """Take over what was saved; on the engine's thread, before anybody gets an answer that follows from it.
+
+        Args:
+            effects: Effects of a batch of events.
+            now: Seconds since the epoch.
+        """
         effects, self._on_disk = list(effects), None
         kinds = {type(effect) for effect in effects}
         if saves.SaveAccess in kinds:
@@ -63,6 +68,7 @@ class Snapshots:
             self.tokens = _tokens(self._state)
         if saves.SaveNode in kinds:
             self._note(effect.node for effect in effects if isinstance(effect, saves.SaveNode))
+        self._history.sample(now, self._state.cluster.placed, self._state.gpus.is_allocated)
 
     def _note(self, nodes: Iterable[Node]) -> None:
         for node in nodes:

@@ -3,9 +3,10 @@
 import { get, has, learnWho, send, standby, who } from "./api.js";
 import * as apps from "./apps.js";
 import * as calendar from "./calendar.js";
-import { h, link, show, span } from "./dom.js";
+import { clock, h, link, show, span } from "./dom.js";
 import * as files from "./files.js";
 import * as idle from "./idle.js";
+import * as joblist from "./joblist.js";
 import * as jobs from "./jobs.js";
 import * as logs from "./logs.js";
 import * as nodes from "./nodes.js";
@@ -20,7 +21,7 @@ const OLD_MS = 4900; // without a whole answer, what is shown counts as old: peo
 const LEAST_PAUSE_MS = 2000, MOST_PAUSE_MS = 3500, REFUSED_PAUSE_MS = 30000; // each refusal is on record
 const SHARE = 20; // a page spends at most this part of the time on answers
 const PARTS = [ // [name, right or rights of which one is enough, page of all, page of one]
-  ["jobs", "job:see", jobs.list, jobs.one], ["apps", "app:see", apps.list, apps.one], ["nodes", "node:see", nodes.list, nodes.one],
+  ["jobs", "job:see", joblist.list, jobs.one], ["apps", "app:see", apps.list, apps.one], ["nodes", "node:see", nodes.list, nodes.one],
   ["cards", "gpu:see", null, nodes.card], ["queues", "queue:see", queues.list, queue.one], ["calendar", ["booking:see", "queue:see"], calendar.list, calendar.one],
   ["idle", "job:see", idle.list, null], ["submit", ["job:run", "app:write"], submit.page, null],
 ];
@@ -34,7 +35,7 @@ function place() {
   const [part, id] = path.split("/").map(decodeURIComponent), query = new URLSearchParams(text);
   const found = PARTS.find(([name]) => name === part);
   const page = !path ? { title: () => "Overview", ...overview } : id ? found?.[3] : found?.[2];
-  return { address: location.hash || "#/", page: page ?? { title: () => "Not found", load: async () => ({}), view: () => [h("h2", {}, "There is no such page"), link("#/", "to the overview")] }, part: part || "overview", id, query };
+  return { address: location.hash || "#/", page: page ?? { title: () => "Not found", load: async () => ({}), view: () => [h("h2", {}, "Page not found"), h("p", {}, "No page has this address. ", link("#/", "Go to the overview"))] }, part: part || "overview", id, query };
 }
 
 function context(at) {
@@ -96,7 +97,7 @@ function showTrouble(error, at) {
   if (!error.refused && !error.unreached) console.error(error); // a fault of this page's
   if (error.status === 404 || (error.refused && shown?.context.address !== at.address)) {
     answeredAt = Date.now();
-    show($("view"), h("h2", {}, error.status === 404 ? "It is not there" : "It cannot be shown"), h("p", {}, error.message), h("p", {}, link("#/", "to the overview")));
+    show($("view"), h("h2", {}, error.status === 404 ? "Not found" : "Not shown"), h("p", {}, error.message), h("p", {}, link("#/", "Go to the overview")));
     $("view").dataset.shown = at.address;
     if (!shown) $("status").textContent = "";
     showAge();
@@ -110,7 +111,7 @@ function showAge() { // once a second, and when what is shown becomes old, wheth
   if (!answeredAt) return;
   clearTimeout(aging);
   if (Date.now() - answeredAt < OLD_MS) aging = setTimeout(showAge, answeredAt + OLD_MS - Date.now());
-  const old = Date.now() - answeredAt >= OLD_MS || !navigator.onLine, at = new Date(answeredAt).toLocaleTimeString();
+  const old = Date.now() - answeredAt >= OLD_MS || !navigator.onLine, at = clock(answeredAt / 1000);
   $("as-of").textContent = old ? `old: as of ${at}, ${span((Date.now() - answeredAt) / 1000)} ago` : `as of ${at}`;
   document.body.classList.toggle("old", old);
 }
@@ -124,7 +125,7 @@ function showStatus(status) {
   line.title = `framework ${status.framework_id ?? "not registered yet"}, version ${status.version}`;
   line.replaceChildren(
     status.connected ? "connected to " : "not connected to ", h("a", { href: status.master_url }, "the Mesos master"),
-    ` · ${status.gpus_used} of ${status.gpus_total} GPUs in use` + (status.gpus_sick ? ` · ${status.gpus_sick} not healthy` : "") + (status.gpus_drained ? ` · ${status.gpus_drained} drained` : "") + ` · ${status.nodes} nodes`,
+    ` · ${status.gpus_used} of ${status.gpus_total} GPUs allocated` + (status.gpus_sick ? ` · ${status.gpus_sick} not healthy` : "") + (status.gpus_drained ? ` · ${status.gpus_drained} drained` : "") + ` · ${status.nodes} nodes`,
   );
   alert($("open-to-all"), [status.open_to_all && "Whoever reaches this page over the network can do everything: there is no authentication.", status.tls?.problem]);
   alert($("isolation"), [

@@ -2,7 +2,7 @@
 
 import { get, mayApp, send } from "./api.js";
 import { crash, crashFacts, lastExit, lastLines } from "./crash.js";
-import { ago, badge, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
+import { ago, badge, clock, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { pageOf, pages, searchBox, sortedBy, sorting } from "./lists.js";
 
@@ -26,7 +26,7 @@ export const list = {
       h("div", { class: "lines" }, changing(app, deployments).join("; ")), h("div", { class: "lines", title: runs(app) }, runs(app)),
     ], { key: app.id }));
     return [h("h2", { key: "head" }, "Apps"), h("div", { class: "filters", key: "filters" }, searchBox("Search apps", query, turn)),
-      table([["App"], ["Running"], ["Healthy"], ["Restarts", "n"], ["GPUs", "n"], ["Changed", "n"], ["Deployment", "message"], ["Runs", "message"]], rows, { caption: "Apps", empty: "No apps.", ...sorting(KEYS, query, turn) }),
+      table([["App"], ["Running"], ["Healthy"], ["Restarts", "n"], ["GPUs", "n"], ["Changed", "n"], ["Deployment", "message"], ["Runs", "message"]], rows, { caption: "Apps", empty: query.get("q") ? "No app matches the search." : ["No apps yet. Start one from a template: ", link("#/submit", "Submit"), ", or: ", h("code", {}, "mesos-gpu app create FILE")], ...sorting(KEYS, query, turn) }),
       pages(shown.length, at, turn)];
   },
 };
@@ -120,8 +120,8 @@ function instances(app) {
 
 function earlier(path, app, versions, may) {
   const rows = versions.slice(0, 20).map((version) => Object.assign([
-    new Date(version).toLocaleString(), version === app.version ? "now" : "",
-    may && version !== app.version ? action("Return to it", { title: `Return ${app.id} to its version of ${new Date(version).toLocaleString()}?`, text: "A deployment replaces its instances.", act: () => send("PUT", path, { version }), done: "The deployment has begun." }) : "",
+    clock(Date.parse(version) / 1000), version === app.version ? "now" : "",
+    may && version !== app.version ? action("Return to it", { title: `Return ${app.id} to its version of ${clock(Date.parse(version) / 1000)}?`, text: "A deployment replaces its instances.", act: () => send("PUT", path, { version }), done: "The deployment has begun." }) : "",
   ], { key: version }));
   return section("Versions", table([["Version"], ["In force"], ["Actions", "actions"]], rows, { caption: "Versions" }));
 }

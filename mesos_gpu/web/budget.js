@@ -1,12 +1,12 @@
 // How budgets stand: what was used of each in its period, day by day, and where that leads.
 
 import { getKnown } from "./api.js";
-import { clock, h, link, many, s, section, span, table, to } from "./dom.js";
+import { clock, date, h, link, many, s, section, span, table, to } from "./dom.js";
 
 const DAY_S = 86400, ANEW_MS = 60000; // sums of use are large to work out
 let last = { path: null, at: 0, rows: null };
 
-const EMPTY = { warn: "jobs go on", borrow: "its jobs only borrow", no_start: "nothing starts", stop: "its jobs are ended, with notice" };
+const EMPTY = { warn: "jobs go on", borrow: "its jobs only run over quota", no_start: "nothing starts", stop: "its jobs are ended, with notice" };
 
 /** What was charged to a queue and those below it, day by day of UTC: [{begins, hours}]; null: nothing is on record. */
 export async function course(path, budget) {
@@ -55,15 +55,11 @@ function curve(budget, days) {
   const x = (at) => round((1000 * (at - budget.begins)) / (budget.ends - budget.begins)), y = (hours) => round(200 - (200 * hours) / high);
   const line = (points) => points.map(([at, hours]) => `${x(at)},${y(hours)}`).join(" "), says = words(budget, total, atEnd, now);
   return h("figure", { class: "chart curve", key: "curve" }, h("figcaption", {}, says),
-    s("svg", { viewBox: "0 0 1000 200", preserveAspectRatio: "none", role: "img", "aria-label": `What was used of the budget from ${day(budget.begins)} to ${day(budget.ends)}: ${says}` },
+    s("svg", { viewBox: "0 0 1000 200", preserveAspectRatio: "none", role: "img", "aria-label": `What was used of the budget from ${date(budget.begins)} to ${date(budget.ends)}: ${says}` },
       s("polygon", { points: `${x(budget.begins)},200 ${line(known)} ${x(now)},200` }), s("polyline", { points: line(known) }),
       s("polyline", { class: "forecast", points: line([[now, budget.used_hours], [budget.ends, atEnd]]) }),
       s("line", { class: "most", x1: 0, x2: 1000, y1: y(total), y2: y(total) }), s("line", { class: "now", x1: x(now), x2: x(now), y1: 0, y2: 200 })),
-    h("p", { class: "axis", "aria-hidden": "true" }, h("span", {}, day(budget.begins)), h("span", {}, `the line across: ${round(total)} hours; upright: now; dashed: at what runs now`), h("span", {}, day(budget.ends))));
-}
-
-function day(at) {
-  return new Date(at * 1000).toLocaleDateString();
+    h("p", { class: "axis", "aria-hidden": "true" }, h("span", {}, date(budget.begins)), h("span", {}, `the line across: ${round(total)} hours; upright: now; dashed: at what runs now`), h("span", {}, date(budget.ends))));
 }
 
 function words(budget, total, atEnd, now) {

@@ -79,7 +79,7 @@ function timeline(lanes, days) {
 }
 
 function moment(at) {
-  return new Date(at * 1000).toLocaleString(undefined, { weekday: "short", month: "numeric", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  return new Date(at * 1000).toLocaleString(undefined, { weekday: "short", month: "numeric", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" });
 }
 
 function bookingTable(bookings) {

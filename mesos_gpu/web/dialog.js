@@ -44,11 +44,11 @@ export function tell(text, bad = false) {
   setTimeout(() => note.remove(), bad ? 20000 : 6000);
 }
 
-/** A button that asks, acts and says what became of it. */
-export function action(label, { title, act, done, refresh, ...asked }) {
+/** A button that asks, acts and says what became of it. `quiet`: one of many, which is dangerous only once it asks. */
+export function action(label, { title, act, done, quiet = false, ...asked }) {
   return h("button", {
     type: "button",
-    class: asked.danger ? "danger" : "",
+    class: quiet ? "quiet" : asked.danger ? "danger" : "",
     onclick: async (event) => {
       event.stopPropagation();
       const values = title ? await confirm(title, { button: label, ...asked }) : {};

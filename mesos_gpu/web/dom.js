@@ -59,6 +59,7 @@ function become(old, fresh) {
   for (const { name, value } of fresh.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   if (old.style.cssText !== fresh.style.cssText) old.style.cssText = fresh.style.cssText;
   for (const name of HANDLERS) old[name] = fresh[name];
+  if (old.type === "checkbox" && !fresh.keeps) old.checked = fresh.checked; // what was clicked no longer follows its attribute
   if (!fresh.keeps) show(old, ...fresh.childNodes);
   return old;
 }
@@ -69,6 +70,12 @@ export function span(seconds) {
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+/** A span of time in its largest unit, rounded down. */
+export function brief(seconds) {
+  const s = Math.max(0, Math.round(seconds)), [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([each]) => s >= each) ?? [1, "s"];
+  return `${Math.floor(s / size)} ${unit}`;
 }
 
 export function ago(moment) {
@@ -85,9 +92,18 @@ export function mib(amount) {
   return amount < 1024 ? `${Math.round(amount)} MiB` : `${Math.round(amount / 102.4) / 10} GiB`;
 }
 
-export function clock(moment) { // seconds since the epoch
-  const then = new Date(moment * 1000);
-  return then.toDateString() === new Date().toDateString() ? then.toLocaleTimeString() : then.toLocaleString();
+const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" });
+const DATE = new Intl.DateTimeFormat("sv", { year: "numeric", month: "2-digit", day: "2-digit" }); // year-month-day
+
+/** A moment in seconds since the epoch, by the clock and with the time zone of the browser; of today without its date. */
+export function clock(moment) {
+  const day = date(moment), time = TIME.format(new Date(moment * 1000));
+  return day === date(Date.now() / 1000) ? time : `${day} ${time}`;
+}
+
+/** The date of a moment in seconds since the epoch, as year-month-day. */
+export function date(moment) {
+  return DATE.format(new Date(moment * 1000));
 }
 
 export function link(to, text, props) {
@@ -111,16 +127,25 @@ export function save(name, pieces) {
 }
 
 /** A table; on a narrow screen each row is a card, with the names of its columns. `columns`: [name, class]; `rows`: lists
- *  of cells, each with a property `key`. A column is sorted by if `sort` is told what to do. */
-export function table(columns, rows, { caption, sorted, sort, empty } = {}) {
+ *  of cells, each with a property `key`; `sort`: what a click on the name of a column does; `sparse`: leave out columns that
+ *  are empty in all rows. */
+export function table(columns, rows, { caption, sorted, sort, empty, sparse } = {}) {
   if (!rows.length && empty) return h("p", { class: "empty" }, empty);
+  if (sparse) {
+    const used = columns.map((_, i) => rows.some((row) => isFilled(row[i]))), kept = (cells) => cells.filter((_, i) => used[i]);
+    return table(kept(columns), rows.map((row) => Object.assign(kept(row), { key: row.key })), { caption, sorted, sort });
+  }
   const heads = columns.map(([name, kind]) => h("th", { class: kind, scope: "col", "aria-sort": sorted?.by === name ? (sorted.down ? "descending" : "ascending") : null },
     sort && name !== "Actions" ? h("button", { type: "button", class: "sort", onclick: () => sort(name) }, name, sorted?.by === name ? (sorted.down ? " ▾" : " ▴") : "") : name === "Actions" ? h("span", { class: "unseen" }, name) : name));
   const body = rows.map((row) => h("tr", { key: row.key }, row.map((cell, i) => {
-    const filled = cell !== null && cell !== undefined && cell !== "";
+    const filled = isFilled(cell);
     return h("td", { class: [columns[i][1], filled ? "" : "none"].filter(Boolean).join(" "), "data-label": columns[i][0] }, filled ? cell : null);
   })));
   return h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, h("table", {}, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
+}
+
+function isFilled(cell) {
+  return cell !== null && cell !== undefined && cell !== "";
 }
 
 /** Facts of one thing: [name, value]; those without a value are left out. */

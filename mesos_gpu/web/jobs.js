@@ -1,72 +1,16 @@
-// The list of jobs, and a job.
+// A job.
 
 import { asked } from "./asked.js";
 import { get, getIf, getKnown, has, mayJob, send } from "./api.js";
 import { past, use } from "./charts.js";
-import { ago, badge, clock, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action, read, tell } from "./dialog.js";
+import { ago, badge, clock, facts, h, link, mib, section, span, table, to } from "./dom.js";
 import { files } from "./files.js";
-import { PAGE, pageIn, pages, searchBox, sortedBy, sorting } from "./lists.js";
+import { ended, jobTable, killOf, plain } from "./joblist.js";
+import { PAGE } from "./lists.js";
 import { logs, numbered } from "./logs.js";
 import { shell } from "./shell.js";
 import { timeline } from "./timeline.js";
-
-const ENDED = new Set(["finished", "failed", "killed"]);
-const STATES = ["all", "active", "running", "pending", "finished", "failed", "killed"];
-
-export const list = {
-  title: () => "Jobs",
-  async load({ query }) {
-    const asked = new URLSearchParams({ order: "activity", limit: PAGE, skip: PAGE * (pageIn(query) - 1) });
-    if (query.get("instances") !== "true") asked.set("no_instances", "true");
-    asked.set("fold_arrays", "true");
-    if (query.get("q")) asked.set("search", query.get("q"));
-    if (query.get("state")) asked.set("state", query.get("state"));
-    return { jobs: await get(`/v1/jobs?${asked}`) };
-  },
-  view({ jobs }, { query, turn }) {
-    const choose = STATES.map((state) => {
-      const on = (query.get("state") ?? "all") === state;
-      return h("button", { type: "button", "aria-pressed": String(on), onclick: () => turn({ state: state === "all" ? null : state, page: null }) }, state);
-    });
-    return [h("h2", { key: "head" }, "Jobs"),
-      h("div", { class: "filters", key: "filters" },
-        searchBox("Search jobs", query, turn), h("div", { role: "group", "aria-label": "Which jobs" }, choose),
-        h("label", { class: "choice" }, h("input", { type: "checkbox", checked: query.get("instances") === "true", onchange: (event) => turn({ instances: event.target.checked ? "true" : null, page: null }) }), " instances of apps too")),
-      jobTable(jobs.jobs, query, turn),
-      pages(jobs.total, pageIn(query), turn)];
-  },
-};
-
-const KEYS = {
-  Job: (job) => job.name, State: (job) => job.state, Owner: (job) => job.owner, Queue: (job) => job.queue, GPUs: gpusOf,
-  Host: (job) => job.hostnames[0], Age: (job) => -job.submitted_at, Ran: (job) => (job.started_at === null ? null : (job.ended_at ?? Date.now() / 1000) - job.started_at),
-};
-
-function gpusOf(job) { // as limits of queues count them: an exact share is a part of them
-  if (job.gpu_compute_pct === null) return job.tasks * job.gpus;
-  const part = Math.max(job.gpu_compute_pct / 100, job.gpus < 1 ? job.gpus : 0);
-  return Math.round(job.tasks * Math.ceil(job.gpus) * part * 1000) / 1000;
-}
-
-export function jobTable(jobs, query, turn) {
-  const now = Date.now() / 1000;
-  const rows = sortedBy(jobs, KEYS, query).map((job) => Object.assign([
-    h("span", {}, link(to.job(job.id), job.name, { title: job.id }), job.app ? h("span", { class: "soft" }, ` of ${job.app}`) : null, job.array ? h("span", { class: "soft" }, `[${job.array}]`) : null),
-    job.array_counts ? h("span", {}, badge(job.state), " ", ended(job.array_counts)) : badge(job.state, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
-    job.owner ?? "", link(to.queue(job.queue), job.queue), job.tasks > 1 ? `${job.tasks}×${gpusOf(job) / job.tasks}` : gpusOf(job),
-    job.hostnames.join(" "), span(now - job.submitted_at), job.started_at === null ? "" : span((job.ended_at ?? now) - job.started_at),
-    plain(job) ? "" : h("div", { class: "lines", title: job.message }, job.message), buttons(job, true),
-  ], { key: job.id }));
-  return h("div", { key: "jobs" }, table([["Job", "cut"], ["State"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Host"], ["Age", "n"], ["Ran", "n"], ["Message", "message"], ["Actions", "actions"]],
-    rows, { caption: "Jobs", empty: "No jobs.", ...sorting(KEYS, query, turn) }));
-}
-
-/** How many tasks of an array have ended, as a bar. */
-function ended(counts) {
-  const over = counts.finished + counts.failed + counts.killed, text = `${over} of ${counts.tasks} tasks have ended`;
-  return h("progress", { max: counts.tasks, value: over, title: text, "aria-label": text });
-}
 
 function tasksOf(array, query, turn) {
   const how = ["running", "waiting", "finished", "failed", "killed"].map((word) => [word[0].toUpperCase() + word.slice(1), array[word] || null]);
@@ -74,19 +18,12 @@ function tasksOf(array, query, turn) {
     array.total > array.jobs.length ? h("p", { class: "soft" }, `${array.total - array.jobs.length} more are not shown.`) : null);
 }
 
-function plain(job) { // what it says follows from its state
-  return job.message === job.state || (job.state === "pending" && job.message === "queued");
-}
-
-function buttons(job, short) {
-  const path = `/v1/jobs/${encodeURIComponent(job.id)}`;
-  const kill = !ENDED.has(job.state) && !job.kill_requested && mayJob("kill", job) ? action("Kill", {
-    title: `Kill ${job.name}?`, text: `${job.id} ends, with all its tasks.`, danger: true, act: () => send("DELETE", path), done: `${job.id} is asked to end.`,
-  }) : null;
-  const keep = !short && job.state === "running" && mayJob("checkpoint", job) ? action("Checkpoint saved", {
+function buttons(job) {
+  const kill = killOf(job), path = `/v1/jobs/${encodeURIComponent(job.id)}`;
+  const keep = job.state === "running" && mayJob("checkpoint", job) ? action("Checkpoint saved", {
     title: "Has the job saved its work?", text: "If the job starts again, its work up to now counts as kept.", act: () => send("POST", `${path}/checkpoint`), done: `A checkpoint of ${job.id} is noted.`,
   }) : null;
-  const again = short || job.hidden || job.app?.startsWith("/") ? [] : [
+  const again = job.hidden || job.app?.startsWith("/") ? [] : [
     has("job:run") ? link(`#/submit?again=${encodeURIComponent(job.id)}`, "Run again", { class: "button" }) : null,
     h("button", { type: "button", onclick: () => asCommand(path) }, "As a command"),
   ];
@@ -152,7 +89,7 @@ export const one = {
   view({ job, tasks, why, happened, used, array }, { query, turn }) {
     const reads = mayJob("output", job) || mayJob("run", job); // a queue may show what its jobs print to those who run jobs in it
     return [
-      h("div", { class: "head", key: "head" }, h("h2", {}, job.name, " ", badge(job.state)), buttons(job, false)),
+      h("div", { class: "head", key: "head" }, h("h2", {}, job.name, " ", badge(job.state)), buttons(job)),
       job.message && !why && !plain(job) ? h("p", { class: "message", key: "message" }, job.message) : null,
       why ? whyOf(why) : null, about(job, tasks, happened.events), asked(job),
       job.use || (used && used.coarse.busy_pct.some((each) => each !== null)) ? use(used) : null,

@@ -24,5 +24,5 @@ export function line(jobs) {
     job.position + 1, waits(job), job.owner ?? "", link(to.queue(job.queue), job.queue), job.effective_priority, job.gpus, ago(job.submitted_at),
     job.estimate.at ? `in ${span(job.estimate.at - Date.now() / 1000)}` : "not known", h("div", { class: "lines", title: job.estimate.basis }, job.reservation?.hostname ? `room is kept on ${job.reservation.hostname}` : job.estimate.basis),
   ], { key: job.id }));
-  return table([["Place", "n"], ["Job"], ["Owner"], ["Queue"], ["Priority", "n"], ["GPUs", "n"], ["Waits", "n"], ["May start"], ["Because", "message"]], rows, { caption: "Jobs that wait, in their order", empty: "Nothing waits." });
+  return table([["Place", "n"], ["Job"], ["Owner"], ["Queue"], ["Priority", "n"], ["GPUs", "n"], ["Waits", "n"], ["May start"], ["Reason", "message"]], rows, { caption: "Jobs that wait, in their order", sparse: true, empty: "No job waits." });
 }

@@ -1,6 +1,6 @@
 // Long lists: search, order and pages, which stand in the address.
 
-import { h } from "./dom.js";
+import { h, many } from "./dom.js";
 
 export const PAGE = 100;
 
@@ -20,13 +20,13 @@ export function pageOf(items, query) {
   return { items: items.slice(PAGE * (at - 1), PAGE * at), at };
 }
 
-/** Which part of a long list is shown, and ways to others. */
-export function pages(total, at, turn) {
+/** Which part of a long list is shown, and ways to others. `what`: the word for one of what is counted. */
+export function pages(total, at, turn, what = "") {
   const last = Math.max(1, Math.ceil(total / PAGE));
-  if (last === 1) return h("p", { class: "soft", key: "pages" }, `${total} in all`);
+  if (last === 1) return h("p", { class: "soft", key: "pages" }, what ? many(total, what) : `${total} in all`);
   return h("p", { class: "pages", key: "pages" },
     h("button", { type: "button", disabled: at <= 1, onclick: () => turn({ page: at - 1 }) }, "Previous"),
-    ` ${PAGE * (at - 1) + 1} to ${Math.min(total, PAGE * at)} of ${total} `,
+    ` ${PAGE * (at - 1) + 1} to ${Math.min(total, PAGE * at)} of ${what ? many(total, what) : total} `,
     h("button", { type: "button", disabled: at >= last, onclick: () => turn({ page: at + 1 }) }, "Next"));
 }
 

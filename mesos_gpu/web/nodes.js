@@ -10,7 +10,7 @@ import { PAGE, pageIn, pages, searchBox, sorting } from "./lists.js";
 export const REASON = { name: "reason", label: "Reason", required: true, maxlength: 200 };
 export const DEADLINE = { name: "hours", label: "Hours until jobs are ended (empty: they may run on)", type: "number", min: 0, step: "any" };
 
-const ORDERS = { Node: "hostname", State: "state", GPUs: "gpus", "In use": "used", "Not healthy": "sick", Tasks: "tasks" };
+const ORDERS = { Node: "hostname", State: "state", GPUs: "gpus", Allocated: "used", "Not healthy": "sick", Tasks: "tasks" };
 export const list = {
   title: () => "Nodes",
   async load({ query }) {
@@ -25,7 +25,7 @@ export const list = {
       link(to.node(node.hostname), node.hostname), badge(stateOf(node)), node.gpus_total, node.gpus_used, node.gpus_sick || "", node.tasks, node.driver_version ?? "", problemOf(node), buttons(node),
     ], { key: node.agent_id }));
     return [h("h2", { key: "head" }, "Nodes"), h("div", { class: "filters", key: "filters" }, searchBox("Search nodes", query, turn)),
-      table([["Node"], ["State"], ["GPUs", "n"], ["In use", "n"], ["Not healthy", "n"], ["Tasks", "n"], ["Driver"], ["Remarks", "message"], ["Actions", "actions"]], rows, { caption: "Nodes", empty: "No nodes.", ...sorting(ORDERS, query, turn) }),
+      table([["Node"], ["State"], ["GPUs", "n"], ["Allocated", "n"], ["Not healthy", "n"], ["Tasks", "n"], ["Driver"], ["Remarks", "message"], ["Actions", "actions"]], rows, { caption: "Nodes", sparse: true, empty: query.get("q") ? "No node matches the search." : ["No nodes yet: no agent with GPUs has registered. Check a host: ", h("code", {}, "mesos-gpu doctor")], ...sorting(ORDERS, query, turn) }),
       pages(total ?? nodes.length, pageIn(query), turn)];
   },
 };
@@ -48,7 +48,7 @@ function buttons(node) {
   const path = `/v1/nodes/${encodeURIComponent(node.hostname)}/drain`;
   return node.drain
     ? action("Undrain", { title: `Give ${node.hostname} back?`, text: `It was drained: ${node.drain.reason}`, act: () => send("DELETE", path), done: `${node.hostname} takes work again.` })
-    : action("Drain", { title: `Drain ${node.hostname}`, text: "It gets no new work.", fields: [REASON, DEADLINE], danger: true, act: (values) => send("POST", path, drainOf(values)), done: `${node.hostname} gets no new work.` });
+    : action("Drain", { title: `Drain ${node.hostname}`, text: "No new job starts there.", fields: [REASON, DEADLINE], danger: true, act: (values) => send("POST", path, drainOf(values)), done: `${node.hostname} is drained.` });
 }
 
 /** The body of a request for a drain. */
@@ -74,14 +74,14 @@ export const one = {
       section("Cards", cardTable(gpus)),
       gpus.some((gpu) => gpu.use) ? use(used, { memory_mib: sum(gpus, (gpu) => gpu.memory_mib), power_w: sum(gpus, (gpu) => gpu.use?.power_limit_mw) / 1000 }) : null,
       section("About", facts([
-        ["Agents", nodes.map((each) => each.agent_id).join(" ")], ["GPUs", `${node.gpus_used} of ${node.gpus_total} in use`], ["Driver", node.driver_version], ["CUDA", node.cuda_version],
+        ["Agents", nodes.map((each) => each.agent_id).join(" ")], ["GPUs", `${node.gpus_used} of ${node.gpus_total} allocated`], ["Driver", node.driver_version], ["CUDA", node.cuda_version],
         ["Driver volume", node.volume], ["Isolation", node.isolation], ["Region and zone", [node.region, node.zone].filter(Boolean).join(", ")],
         ["Attributes", Object.entries(node.attributes).map(([name, value]) => `${name}=${value}`).join(" ")], ["Last report", node.reported_at ? clock(node.reported_at) : null],
         ["Drained since", node.drain ? clock(node.drain.since) : null], ["Jobs are ended at", node.drain?.deadline_at ? clock(node.drain.deadline_at) : null],
       ])),
       section("Tasks", table([["Task", "cut"], ["Name"], ["State"], ["GPUs", "n"], ["Runs for", "n"]], tasks.map((task) => Object.assign([
         task.job_id ? link(to.job(task.job_id), task.id) : task.id, task.name, badge(task.state), task.gpu_ids.length || "", task.started_at ? ago(task.started_at) : "",
-      ], { key: task.id })), { caption: "Tasks", empty: "None." })),
+      ], { key: task.id })), { caption: "Tasks", empty: "No tasks on this node." })),
     ];
   },
 };
@@ -90,7 +90,7 @@ function cardTable(gpus) {
   const rows = gpus.map((gpu) => Object.assign([
     link(to.card(gpu.uuid), String(gpu.minor)), badge(gpu.health), gpu.model, mib(gpu.memory_mib), holders(gpu), busy(gpu.use?.busy_pct), memoryOf(gpu), gpu.use?.temperature_c == null ? "" : `${gpu.use.temperature_c} °C`, [gpu.reason, ...gpu.warnings].filter(Boolean).join("; "),
   ], { key: gpu.uuid }));
-  return table([["Minor", "named"], ["Health"], ["Model"], ["Memory", "n"], ["Held by"], ["At work", "n"], ["In use", "n"], ["Heat", "n"], ["Remarks", "message"]], rows, { caption: "Cards", empty: "No GPUs." });
+  return table([["Minor", "named"], ["Health"], ["Model"], ["Memory", "n"], ["Allocated to"], ["Utilization", "n"], ["Memory used", "n"], ["Temperature", "n"], ["Remarks", "message"]], rows, { caption: "Cards", sparse: true, empty: "No GPUs reported yet." });
 }
 
 function sum(all, of) {
@@ -110,7 +110,7 @@ function meters(gpu) { // what its host saw last; null: it does not say
   if (!now) return null;
   const power = amount(now.power_mw, "W", 1000), clocks = [amount(now.sm_clock_mhz, "MHz"), amount(now.memory_clock_mhz, "MHz, memory")].filter(Boolean).join("; ");
   return facts([
-    ["At work in the last minute", busy(now.busy_pct)], ["Memory in use", memoryOf(gpu) || null], ["Power", power && now.power_limit_mw ? `${power} of ${amount(now.power_limit_mw, "W", 1000)}` : power],
+    ["Utilization, last minute", busy(now.busy_pct)], ["Memory used", memoryOf(gpu) || null], ["Power", power && now.power_limit_mw ? `${power} of ${amount(now.power_limit_mw, "W", 1000)}` : power],
     ["Temperature", [amount(now.temperature_c, "°C"), amount(now.memory_temperature_c, "°C, memory")].filter(Boolean).join("; ")], ["Clocks", clocks], ["Processes", now.processes], ["Last XID", now.xid],
     ["PCIe", now.pcie_tx_kib_s == null ? null : `${now.pcie_tx_kib_s} KiB/s out, ${now.pcie_rx_kib_s ?? "?"} in`], ["Rows remapped", now.uncorrectable_rows == null ? null : `${now.correctable_rows ?? "?"} correctable, ${now.uncorrectable_rows} not`],
   ]);
@@ -143,7 +143,7 @@ export const card = {
       h("div", { class: "head", key: "head" }, h("h2", {}, `${gpu.hostname}:${gpu.minor} `, badge(gpu.health)), cardButtons(gpu)),
       gpu.reason ? h("p", { class: "message", key: "message" }, gpu.reason) : null,
       section("About", facts([
-        ["UUID", gpu.uuid], ["Model", gpu.model], ["Memory", mib(gpu.memory_mib)], ["Node", link(to.node(gpu.hostname), gpu.hostname)], ["Held by", holders(gpu)],
+        ["UUID", gpu.uuid], ["Model", gpu.model], ["Memory", mib(gpu.memory_mib)], ["Node", link(to.node(gpu.hostname), gpu.hostname)], ["Allocated to", holders(gpu)],
         ["PCI", gpu.pci_bus_id], ["NUMA node", gpu.numa_node], ["Compute capability", gpu.compute_capability], ["Since", gpu.since ? clock(gpu.since) : null],
         ["Its node says", gpu.node_health === gpu.health ? null : `${gpu.node_health}${gpu.node_reason ? `: ${gpu.node_reason}` : ""}`], ["Warnings", gpu.warnings.join("; ")],
         ["Reset", gpu.reset ? `asked ${ago(gpu.reset.since)} ago: ${gpu.reset.reason}` : null], ["Jobs are ended at", gpu.drain?.deadline_at ? clock(gpu.drain.deadline_at) : null],
@@ -162,7 +162,7 @@ function shares(gpu) {
     jobLink(share), `${share.compute_pct} %`, `${share.memory_mib} MiB`, share.used?.memory_mib === null || !share.used ? "not known" : `${share.used.memory_mib} MiB`,
     share.method, `memory ${share.guarantee.memory}, compute ${share.guarantee.compute}, faults ${share.guarantee.faults}`, share.used?.problem ?? "",
   ], { key: share.task_id }));
-  return section("Shares", table([["Job"], ["Compute", "n"], ["Memory", "n"], ["Uses", "n"], ["Method"], ["Kept by", "message"], ["Problem", "message"]], rows, { caption: "Shares" }));
+  return section("Shares", table([["Job"], ["Compute", "n"], ["Memory", "n"], ["Uses", "n"], ["Method"], ["Enforced by", "message"], ["Problem", "message"]], rows, { caption: "Shares" }));
 }
 
 function cardButtons(gpu) {

@@ -1,14 +1,18 @@
 // The first page: trouble, all cards as a map, how full the cluster is, who is next.
 
-import { getIf } from "./api.js";
+import { getIf, has, who } from "./api.js";
+import { clusterUse, latest, past, watts } from "./charts.js";
 import { CRASHING, crashWords, withLines } from "./crash.js";
 import { ago, badge, h, link, section, span, table, to } from "./dom.js";
+import { COUNTED, FIRST } from "./joblist.js";
 import { grouped, waits } from "./line.js";
 
-const WORDS = { f: "free", u: "in use", s: "shared", p: "suspect", k: "sick", l: "lost", y: "dirty", d: "drained", n: "unknown" };
+const WORDS = { f: "free", u: "allocated", s: "shared", p: "suspect", k: "sick", l: "lost", y: "dirty", d: "drained", n: "unknown" };
 const SIGNS = { f: "", u: "", s: "½", p: "?", k: "!", l: "×", y: "~", d: "–", n: "?" }; // not by colour alone
 const SICK = new Set(["p", "k", "l", "y", "n"]);
-const MOST_TROUBLE = 12;
+const MOST_TROUBLE = 12, OWN = 50; // entries, and jobs of who looks that are looked at
+const ORDER = ["sick", "lost", "dirty", "unknown", "suspect", "failed", "pending", "drained"];
+const CANNOT_START = new Set([126, 127]); // exit codes of a shell whose command is mistyped or is no program
 const NEXT = 5, LOOKED_AT = 50; // rows of who is next, and jobs of which they are made: instances of an app are one row
 let byOwner = false;
 let drawn = { cards: null, byOwner: null, map: null };
@@ -20,8 +24,8 @@ export async function load({ fresh }) {
   const many = (drawn.cards?.nodes.length ?? 0) > MANY;
   if (fresh || !many || !rest || rounds++ % 3 === 0) rest = others();
   try {
-    const [cards, [queue, failed, deployments, active, crashed]] = await Promise.all([getIf("gpu:see", "/v1/cards"), rest]);
-    return { cards, queue, failed, deployments, active, crashed };
+    const [cards, [queue, failed, mine, deployments, active, crashed, used]] = await Promise.all([getIf("gpu:see", "/v1/cards"), rest]);
+    return { cards, queue, failed: failed?.jobs ?? [], mine: mine?.jobs ?? [], deployments, active, crashed, used };
   } catch (error) {
     rest = null;
     throw error;
@@ -29,24 +33,26 @@ export async function load({ fresh }) {
 }
 
 function others() {
+  const jobs = (asked) => getIf("job:see", `/v1/jobs?no_instances=true&fold_arrays=true&${asked}`), own = who.name ? `user=${encodeURIComponent(who.name)}` : null;
   return Promise.all([
-    getIf("queue:see", `/v1/queue?limit=${LOOKED_AT}`), getIf("job:see", "/v1/jobs?state=failed&no_instances=true&fold_arrays=true&limit=3"),
-    getIf("app:see", "/v2/deployments?embed=waiting"), getIf("job:see", "/v1/jobs?state=active&order=activity&no_instances=true&fold_arrays=true&limit=8"),
-    getIf("app:see", CRASHING).then((found) => withLines(found?.apps ?? [])),
+    getIf("queue:see", `/v1/queue?limit=${LOOKED_AT}`), jobs("state=failed&limit=3"), own ? jobs(`${own}&state=failed&state=active&limit=${OWN}`) : null,
+    getIf("app:see", "/v2/deployments?embed=waiting"), jobs("state=active&order=activity&limit=8"),
+    getIf("app:see", CRASHING).then((found) => withLines(found?.apps ?? [])), has("gpu:see") ? past("/v1/use") : null,
   ]);
 }
 
-export function view({ cards, queue, failed, deployments, active, crashed }, _context, status) {
+export function view({ cards, queue, failed, mine, deployments, active, crashed, used }, _context, status) {
   return [
-    troubles(status, cards, failed, deployments, crashed),
-    cards ? numbers(cards, queue, active) : null,
+    troubles(status, cards, [...mine, ...failed], deployments, crashed),
+    cards ? numbers(cards, queue, used, status) : null,
+    used ? section("Last 24 hours", clusterUse(used) ?? h("p", { class: "empty" }, "No samples yet. The first one comes within a minute after a node reports its GPUs.")) : null,
     cards ? mapOf(cards) : null,
     queue ? next(queue) : null,
     active ? running(active) : null,
   ];
 }
 
-function troubles(status, cards, failed, deployments, crashed) {
+function troubles(status, cards, jobs, deployments, crashed) {
   const told = [];
   if (!status.connected) told.push(["sick", "Not connected to the Mesos master: nothing is launched.", null]);
   if (status.unsaved) told.push(["sick", `The state cannot be written: ${status.unsaved}`, null]);
@@ -64,14 +70,24 @@ function troubles(status, cards, failed, deployments, crashed) {
     for (const [app, why] of Object.entries(each.waiting)) told.push([each.overdue?.includes(app) ? "failed" : "pending", `Deployment of ${app}: ${why}`, to.app(app)]);
   }
   for (const app of crashed) told.push(["failed", crashWords(app), to.app(app.id), `app ${app.id}`]);
-  const recent = (failed?.jobs ?? []).filter((job) => Date.now() / 1000 - job.ended_at < 86400);
-  for (const job of recent) told.push(["failed", `Job ${job.name} failed ${ago(job.ended_at)} ago: ${job.message}`, to.job(job.id)]);
-  const order = ["sick", "lost", "dirty", "unknown", "suspect", "failed", "pending", "drained"];
-  told.sort((a, b) => order.indexOf(a[0]) - order.indexOf(b[0]));
-  const more = told.length - MOST_TROUBLE;
-  return section("Trouble", told.length ? h("ul", { class: "trouble" },
-    told.slice(0, MOST_TROUBLE).map(([kind, text, where, key]) => h("li", { class: kind, key: key ?? text }, badge(kind), " ", where ? link(where, text) : text)),
-    more > 0 ? h("li", {}, `and ${more} more: see the map, the jobs and the apps`) : null) : h("p", { class: "empty" }, "None."));
+  told.sort((a, b) => ORDER.indexOf(a[0]) - ORDER.indexOf(b[0]));
+  const of_jobs = [...new Map(jobs.map((job) => [job.id, job])).values()].map(troubleOf).filter(Boolean);
+  const all = [...of_jobs.filter(({ mine }) => mine), ...told.map(([kind, text, where, key]) => ({ kind, text, where, key })), ...of_jobs.filter(({ mine }) => !mine)];
+  const more = all.length - MOST_TROUBLE;
+  return section("Trouble", all.length ? h("ul", { class: "trouble" },
+    all.slice(0, MOST_TROUBLE).map(({ kind, text, where, key }) => h("li", { class: kind, key: key ?? text }, badge(kind), " ", where ? link(where, text) : text)),
+    more > 0 ? h("li", {}, `and ${more} more: see the `, link("#/nodes", "nodes"), ", the ", link("#/jobs?state=failed", "failed jobs"), " and the ", link("#/apps", "apps")) : null) : h("p", { class: "empty" }, "No trouble: no sick GPUs, lost nodes, crashing apps or lately failed jobs."));
+}
+
+/** The trouble of a job, or null: its notice, or that it failed; that of others, and a command that cannot start, only for an hour. */
+function troubleOf(job) {
+  const mine = who.name !== null && job.owner === who.name, whose = mine ? "Your job" : "Job", ago_s = Date.now() / 1000 - job.ended_at;
+  if (job.notice && !job.notice.recalled_at && !job.notice.warning && job.notice.until > Date.now() / 1000) {
+    return mine ? { mine, kind: "notice", text: `${whose} ${job.name} is to end in ${span(job.notice.until - Date.now() / 1000)}: ${job.notice.why}`, where: to.job(job.id), key: job.id } : null;
+  }
+  const shortly = mine ? false : who.name !== null || CANNOT_START.has(job.exit_code);
+  if (job.state !== "failed" || ago_s > (shortly ? 3600 : 86400)) return null;
+  return { mine, kind: "failed", text: `${whose} ${job.name} failed ${span(ago_s)} ago: ${job.message}`, where: to.job(job.id), key: job.id };
 }
 
 function count(cards) {
@@ -94,19 +110,22 @@ function count(cards) {
   return sum;
 }
 
-function numbers(cards, queue, active) {
-  const sum = count(cards), waiting = queue ? queue.queues.reduce((all, each) => all + each.waiting, 0) : null;
+function numbers(cards, queue, used, { jobs }) {
+  const sum = count(cards), waiting = jobs.pending ?? 0, busy = used ? latest(used.busy_pct) : null, power = used ? latest(used.power_w) : null;
   const part = sum.total ? Math.round((100 * sum.used) / sum.total) : 0;
   // Of the free cards those that the fullest choice of one node leaves out.
   const scattered = sum.free ? Math.round(100 * (1 - sum.most / sum.free)) : 0;
   const tile = (name, value, says) => h("div", { class: "tile", key: name }, h("dt", {}, name), h("dd", {}, value), says ? h("dd", { class: "soft" }, says) : null);
   return section("Now", h("dl", { class: "tiles" },
-    tile("Allocated", `${part} %`, `${sum.used} of ${sum.total} GPUs in use`),
+    tile("Allocated", `${part} %`, `${sum.used} of ${sum.total} GPUs`),
+    tile("Utilization", busy === null ? "–" : `${Math.round(busy)} %`, busy === null ? "no samples in the last minutes" : "mean of all GPUs in the last minutes"),
+    tile("Power", power === null ? "–" : watts(power), power === null ? "no samples in the last minutes" : "of all GPUs"),
     tile("Free", sum.free, `${sum.most} at most on one node; ${sum.whole} whole nodes`),
-    tile("Fragmentation", `${scattered} %`, "of the free cards are not on the freest node"),
+    tile("Fragmentation", `${scattered} %`, "of the free GPUs are not on the freest node"),
     tile("Not healthy", sum.sick, `${sum.drained} drained`),
-    tile("Waiting", waiting ?? "–", queue?.jobs.length ? `the first for ${ago(queue.jobs[0].submitted_at)}` : "jobs"),
-    tile("Active jobs", active?.total ?? "–", "without instances of apps")));
+    tile("Waiting jobs", link("#/jobs?state=pending", waiting), queue?.jobs.length ? `the first for ${ago(queue.jobs[0].submitted_at)}` : null),
+    tile("Running jobs", link("#/jobs?state=running", jobs.running ?? 0), jobs.starting ? `${jobs.starting} more are starting` : null)),
+    h("p", { class: "soft", key: "counted" }, COUNTED));
 }
 
 function hue(text) {
@@ -118,9 +137,9 @@ function hue(text) {
 function mapOf(cards) {
   const legend = h("p", { class: "legend" }, Object.entries(WORDS).map(([letter, word]) => h("span", {}, h("i", { class: `cell ${word.replace(" ", "-")}`, "aria-hidden": "true" }, SIGNS[letter]), " ", word)),
     h("span", {}, h("i", { class: "cell drained held", "aria-hidden": "true" }, "–"), " and held by a task"));
-  const how = h("label", { class: "choice" }, h("input", { type: "checkbox", onchange: (event) => { byOwner = event.target.checked; document.dispatchEvent(new Event("redraw")); } }), " colour cards in use by owner");
+  const how = h("label", { class: "choice" }, h("input", { type: "checkbox", checked: byOwner, onchange: (event) => { byOwner = event.target.checked; document.dispatchEvent(new Event("redraw")); } }), " colour allocated GPUs by owner");
   if (drawn.cards !== cards || drawn.byOwner !== byOwner) drawn = { cards, byOwner, map: drawMap(cards) };
-  return section("Cards", how, cards.nodes.length ? drawn.map : h("p", { class: "empty" }, "No node has reported a GPU yet."), legend);
+  return section("Cards", how, cards.nodes.length ? drawn.map : h("p", { class: "empty" }, "No node has reported a GPU yet: see mesos-gpu nodes, and mesos-gpu doctor on the host."), legend);
 }
 
 function drawMap(cards) {
@@ -172,13 +191,13 @@ function next(queue) {
     waits(job), job.owner ?? "", link(to.queue(job.queue), job.queue), job.gpus, ago(job.submitted_at),
     job.estimate.at ? `in ${span(job.estimate.at - Date.now() / 1000)}` : h("span", { title: job.estimate.basis }, "not known"),
   ], { key: job.id }));
-  return section("Next in the queue", table([["Job"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Waits", "n"], ["May start"]], rows, { caption: "Next in the queue", empty: "Nothing waits." }));
+  return section("Next in the queue", table([["Job"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Waits", "n"], ["May start"]], rows, { caption: "Next in the queue", sparse: true, empty: "No job waits." }));
 }
 
 function running(active) {
   const rows = active.jobs.filter((job) => job.state !== "pending").map((job) => Object.assign([
-    link(to.job(job.id), job.name), badge(job.state), job.owner ?? "", job.gpu_ids.length || job.gpus, job.hostnames.join(" "), job.started_at ? ago(job.started_at) : "",
+    link(to.job(job.id), job.name), badge(job.state), job.owner ?? "", job.gpu_ids.length || job.gpus, job.use?.busy_pct == null ? "" : `${Math.round(job.use.busy_pct)} %`, job.hostnames.join(" "), job.started_at ? ago(job.started_at) : "",
   ], { key: job.id }));
-  return section("Running", table([["Job"], ["State"], ["Owner"], ["GPUs", "n"], ["Host"], ["Runs for", "n"]], rows, { caption: "Running jobs", empty: "No job runs. Submit one: mesos-gpu run --gpus 1 -- nvidia-smi" }),
-    active.total > rows.length ? h("p", {}, link("#/jobs?state=active", `all ${active.total} active jobs`)) : null);
+  return section("Running", table([["Job"], ["State"], ["Owner"], ["GPUs", "n"], ["Utilization", "n"], ["Host"], ["Runs for", "n"]], rows, { caption: "Running jobs", sparse: true, empty: ["No job runs. Run one: ", h("code", {}, FIRST)] }),
+    active.total > rows.length ? h("p", {}, link("#/jobs?state=active", "all active jobs")) : null);
 }

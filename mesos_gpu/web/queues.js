@@ -1,16 +1,17 @@
-// Queues: the tree of them, with what each holds, borrows, lends, is due and waits for; and the line of jobs that wait.
+// Queues: the tree of them, with the GPUs, the quota and the waiting jobs of each; and the line of jobs that wait.
 
 import { get, getKnown } from "./api.js";
 import { ago, badge, h, link, section, table, to } from "./dom.js";
+import { COUNTED } from "./joblist.js";
 import { pageOf, pages, searchBox, sortedBy, sorting } from "./lists.js";
 import { line } from "./line.js";
-import { above, legend, lineage, rowsOf, useBar } from "./tree.js";
+import { above, hasQuotas, legend, lineage, rowsOf, useBar } from "./tree.js";
 
 const OPEN = 60; // rows that are shown at once before queues are closed to begin with
 const LINE = 100; // jobs that wait
 const KEYS = {
-  Queue: (row) => row.path, Holds: (row) => row.held_gpus, Guarantee: (row) => row.guarantee_gpus, Borrows: (row) => row.over_gpus, Lends: (row) => row.lent_gpus,
-  "Is due": (row) => row.due_gpus, "Waits for": (row) => row.pending_gpus, "Jobs wait": (row) => row.jobs, "Longest wait": (row) => row.since && -row.since,
+  Queue: (row) => row.path, Allocated: (row) => row.held_gpus, Quota: (row) => row.guarantee_gpus, "Over quota": (row) => row.over_gpus, Lent: (row) => row.lent_gpus,
+  "Fair share": (row) => row.due_gpus, Requested: (row) => row.pending_gpus, "Waiting jobs": (row) => row.jobs, "Longest wait": (row) => row.since && -row.since,
 };
 
 export const list = {
@@ -27,9 +28,9 @@ export const list = {
     ], { key: each.name }));
     return [h("h2", { key: "head" }, "Queues"), h("div", { class: "filters", key: "filters" }, searchBox("Search queues", query, turn), rows.length ? folds(query, turn) : null),
       rows.length ? tree(rows, query, turn) : null,
-      plain.length ? h("div", { key: "plain" }, table([["Queue"], ["GPUs in use", "n"], ["Limit", "n"], ["Jobs that wait", "n"]], plain, { caption: "Queues outside of the tree" })) : null,
-      rows.length || plain.length ? null : h("p", { class: "empty" }, "No queue has a limit or a job that waits."),
-      section("Jobs that wait", line(queue.jobs))];
+      plain.length ? h("div", { key: "plain" }, table([["Queue"], ["Allocated GPUs", "n"], ["Limit, GPUs", "n"], ["Waiting jobs", "n"]], plain, { caption: rows.length ? "Queues that no document has" : "Queues" })) : null,
+      rows.length || plain.length ? null : h("p", { class: "empty" }, "No queues yet: all jobs wait in one line. Give teams quotas of GPUs: ", h("code", {}, "mesos-gpu queue apply FILE")),
+      h("p", { class: "soft", key: "counted" }, COUNTED), section("Waiting jobs", line(queue.jobs))];
   },
 };
 
@@ -47,13 +48,15 @@ function tree(rows, query, turn) {
     turned.has(path) ? turned.delete(path) : turned.add(path);
     turn({ turned: turned.size ? [...turned].sort().join(",") : null });
   };
-  const { items, at } = pageOf(seen, query), pools = new Set(rows.map(({ pool }) => pool)).size > 1;
-  const columns = [["Queue"], ...(pools ? [["Pool"]] : []), ["Use", "use"], ["Holds", "n"], ["Guarantee", "n"], ["Borrows", "n"], ["Lends", "n"], ["Is due", "n"], ["Limit", "n"], ["Waits for", "n"], ["Jobs wait", "n"], ["Longest wait", "n"]];
+  const { items, at } = pageOf(seen, query), pools = new Set(rows.map(({ pool }) => pool)).size > 1, quotas = hasQuotas(rows);
+  const ofQuotas = (cells) => (quotas ? cells : []);
+  const columns = [["Queue"], ...(pools ? [["Pool"]] : []), ["Use", "use"], ["Allocated", "n"], ...ofQuotas([["Quota", "n"], ["Over quota", "n"], ["Lent", "n"], ["Fair share", "n"]]), ["Limit", "n"], ["Requested", "n"], ["Waiting jobs", "n"], ["Longest wait", "n"]];
   const cells = items.map((row) => Object.assign([
-    named(row, isTree, isOpen, fold), ...(pools ? [row.pool] : []), useBar(row), row.held_gpus, row.guarantee_gpus, row.over_gpus || "", row.lent_gpus || "", row.due_gpus, row.limit_gpus ?? "none", row.pending_gpus || "", row.jobs || "", row.since ? ago(row.since) : "",
+    named(row, isTree, isOpen, fold), ...(pools ? [row.pool] : []), useBar(row, quotas), row.held_gpus, ...ofQuotas([row.guarantee_gpus, row.over_gpus || "", row.lent_gpus || "", row.due_gpus]), row.limit_gpus ?? "none", row.pending_gpus || "", row.jobs || "", row.since ? ago(row.since) : "",
   ], { key: `${row.path} ${row.pool}` }));
-  return h("div", { key: "tree", onkeydown: (event) => walk(event, fold) }, table(columns, cells, { caption: "Queues", empty: "No such queue.", ...sorting(KEYS, query, turn) }),
-    legend(), seen.length > items.length ? pages(seen.length, at, turn) : h("p", { class: "soft", key: "pages" }, seen.length < rows.length ? `${seen.length} of ${rows.length} rows are shown` : `${rows.length} in all`));
+  return h("div", { key: "tree", onkeydown: (event) => walk(event, fold) }, table(columns, cells, { caption: "Queues", empty: "No queue matches the search.", ...sorting(KEYS, query, turn) }),
+    legend(quotas), h("p", { class: "soft", key: "unit" }, "Amounts are in GPUs, weighted by the cost of their model. Requested: GPUs that waiting jobs ask for."),
+    seen.length > items.length ? pages(seen.length, at, turn) : h("p", { class: "soft", key: "pages" }, seen.length < rows.length ? `${seen.length} of ${rows.length} rows are shown` : `${rows.length} in all`));
 }
 
 function named({ path, stop, isParent }, isTree, isOpen, fold) { // below the queue that it is part of

@@ -30,18 +30,25 @@ function order({ path, pool }) { // what is below a queue comes right after it
   return `${path.replaceAll("/", "\0")}\0\0${pool}`;
 }
 
-/** What a queue has of what it is owed: held within its guarantee, borrowed, lent to others, idle; and what it is due. */
-export function useBar({ guarantee_gpus: guarantee, held_gpus: held, over_gpus: over, lent_gpus: lent, due_gpus: due, limit_gpus: limit }) {
-  const own = Math.max(0, held - over), most = Math.max(guarantee, held, due) || 1;
-  const parts = [["own", own], ["over", over], ["lent", Math.min(lent, Math.max(0, guarantee - own))]], idle = Math.max(0, guarantee - own - parts[2][1]);
-  const says = [`${held} held`, over && `${over} of it borrowed`, lent && `${lent} lent`, `guarantee ${guarantee}`, `due ${due}`, limit !== null && `limit ${limit}`].filter(Boolean).join(", ");
-  return h("span", { class: "bar", role: "img", "aria-label": says, title: says },
-    [...parts, ["idle", idle]].filter(([, gpus]) => gpus > 0).map(([kind, gpus]) => h("i", { class: kind, vars: { width: `${(100 * gpus) / Math.max(most, own + over + parts[2][1] + idle)}%` } })),
-    due > 0 ? h("i", { class: "due", vars: { left: `${Math.min(100, (100 * due) / most)}%` } }) : null);
+/** Whether any queue has a quota: without one there is nothing that could be over it, or lent. */
+export function hasQuotas(shares) {
+  return shares.some((share) => share.guarantee_gpus > 0);
 }
 
-/** What the parts of such a bar mean. */
-export function legend() {
+/** What a queue has, as a bar: allocated within its quota and over it, quota lent to others, idle quota; the mark is its fair share.
+ *  `quotas`: whether any queue has one. */
+export function useBar({ guarantee_gpus: quota, held_gpus: held, over_gpus: over, lent_gpus: lent, due_gpus: due, limit_gpus: limit }, quotas) {
+  const own = quotas ? Math.max(0, held - over) : held, most = Math.max(quota, held, due) || 1;
+  const parts = [["own", own], ["over", quotas ? over : 0], ["lent", Math.min(lent, Math.max(0, quota - own))]], idle = Math.max(0, quota - own - parts[2][1]);
+  const says = [`${held} allocated`, ...(quotas ? [over && `${over} of it over quota`, lent && `${lent} lent`, `quota ${quota}`, `fair share ${due}`] : []), limit !== null && `limit ${limit}`].filter(Boolean).join(", ");
+  return h("span", { class: "bar", role: "img", "aria-label": says, title: says },
+    [...parts, ["idle", idle]].filter(([, gpus]) => gpus > 0).map(([kind, gpus]) => h("i", { class: kind, vars: { width: `${(100 * gpus) / Math.max(most, parts.reduce((sum, [, each]) => sum + each, 0) + idle)}%` } })),
+    quotas && due > 0 ? h("i", { class: "due", vars: { left: `${Math.min(100, (100 * due) / most)}%` } }) : null);
+}
+
+/** What the parts of such a bar mean; null without quotas. */
+export function legend(quotas) {
+  if (!quotas) return null;
   const one = (kind, words) => h("span", {}, h("i", { class: `bar ${kind}`, "aria-hidden": "true" }, h("i", { class: kind })), ` ${words}`);
-  return h("p", { class: "legend" }, one("own", "held within the guarantee"), one("over", "borrowed"), one("lent", "of the guarantee, lent to others"), one("idle", "of the guarantee, not in use"), one("due", "what it is due"));
+  return h("p", { class: "legend" }, one("own", "allocated within the quota"), one("over", "allocated over quota"), one("lent", "quota lent to others"), one("idle", "idle quota"), one("due", "fair share"));
 }

@@ -39,8 +39,8 @@ DOES: Final = {
     ),
     "all nodes": ("location.hash = '#/nodes'", "document.querySelectorAll('tbody tr').length === 100"),
     "nodes, sorted": (
-        "[...document.querySelectorAll('button.sort')].find((each) => each.textContent.startsWith('In use')).click()",
-        "document.querySelector('[aria-sort]')?.textContent.startsWith('In use')",
+        "[...document.querySelectorAll('button.sort')].find((one) => one.textContent.startsWith('Allocated')).click()",
+        "document.querySelector('[aria-sort]')?.textContent.startsWith('Allocated')",
     ),
     "nodes, searched": (
         "box = document.getElementById('search'); box.value = 'n77'; box.dispatchEvent(new Event('input'))",

@@ -16,7 +16,7 @@ from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.model.shares.card import Ability, Sharing
-from mesos_gpu.policy.gpus.use_series import Series
+from mesos_gpu.policy.gpus.use_series import Series, UseHistory
 from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.wire.jobs import decode
 from tests.conftest import wait_until
@@ -116,6 +116,7 @@ API: Final = {
     "upgradeStrategy": {"minimumHealthCapacity": 0.5, "maximumOverCapacity": 0},
 }  # fmt: skip
 BEGAN_S: Final = 7200.0  # ago
+DAY_S: Final = 86400.0
 HALF: Final = 2  # of the instances of API
 
 
@@ -214,6 +215,12 @@ class Whole(Scene):
                     view.use_history.cards[GpuId(uuid)] = series
                 if card["task_id"]:
                     view.use_history.tasks[TaskId(card["task_id"])] = of_task
+            view.use_history.cluster = cluster = UseHistory().cluster
+            held = [bool(card["task_id"] or card["sharing"]) for card in holders.values()]
+            for step in range(0, int(DAY_S), 300):
+                each = [used(n, step // 10, held=one) for n, one in enumerate(held)]
+                busy, _, watts = zip(*each, strict=True)
+                cluster.note(now - DAY_S + step, (len(held), sum(held), sum(busy) / len(held), sum(watts)))
 
         self.daemon.read(fill).result(60)
 

@@ -51,7 +51,7 @@ def test_the_page_shows_cards_and_jobs_and_runs_nothing_of_theirs(rig: Rig, brow
     evil = "</td><img src=x onerror=\"document.title='pwned'\">"
     asks = rig.submit(name="evil", command=evil, gpus=1)
     view = browser.page(rig.url)
-    page = view.when("1 of 1 GPUs in use", 'title="a1.example:0 in use, holder"')
+    page = view.when("1 of 1 GPUs allocated", 'title="a1.example:0 allocated, holder"')
     assert "<title>Overview · mesos_gpu</title>" in page
     page = view.visit("#/jobs")
     assert re.findall(r'class="state (\w+)"', page) == ["starting", "pending"]
@@ -162,7 +162,7 @@ def test_the_page_tells_of_shares_what_is_free_and_guaranteed(rig: Rig, browser:
     hold(rig, "<b>.1", QUARTER)
     hold(rig, "c.1", BURSTS, gpu("GPU-2"))
     view = browser.page(rig.url)
-    assert len(re.findall('<a class="cell shared"', view.when("2 of 2 GPUs in use"))) == 2
+    assert len(re.findall('<a class="cell shared"', view.when("2 of 2 GPUs allocated"))) == 2
     page = view.visit("#/cards/GPU-1")
     assert "25 %, 75 % free" in re.sub("<[^>]*>", "", page)
     assert "memory cooperative, compute cooperative, faults contained" in page
@@ -198,7 +198,7 @@ def test_job_list_begins_with_running_jobs_and_has_pages(rig: Rig, browser: Brow
     view.click("button", "Next")
     assert len(re.findall(r'<a href="#/jobs/[^"]*" title=', view.when("101 to 131 of 131"))) == 31
     view.fill("#search", "runs")
-    view.when("1 in all")
+    view.when("1 row")
 
 
 class Stops(Relay):
@@ -220,7 +220,7 @@ class Stops(Relay):
 @pytest.mark.long
 def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, browser: Browser) -> None:
     rig.node()
-    stops = Stops(rig.url, left=7)  # 7: who looks, and one round of the page
+    stops = Stops(rig.url, left=9)  # 9: who looks, and one round of the page
     serving = threading.Thread(target=stops.serve_forever)
     serving.start()
     try:

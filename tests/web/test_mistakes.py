@@ -147,7 +147,7 @@ def test_tabs_lead_through_the_page_in_its_order_and_what_has_the_focus_is_seen(
         "Queues",
         "Submit",
         "search",
-        "all",
+        "all 1",
         "first",
     ]
     assert [each for each in order if each in wanted][: len(wanted)] == wanted

@@ -92,8 +92,28 @@ def test_keys_lead_to_parts_search_and_from_card_to_card(shown: Scene, browser: 
     assert focused(page, "id") == "search"
     for letter in "ddp":
         page.press(letter)
-    page.when("1 in all", 'data-shown="#/jobs?q=ddp"')
+    page.when("1 row", 'data-shown="#/jobs?q=ddp"')
     assert focused(page, "id") == "search", "what is typed into stays while the list is made anew"
+
+
+def test_overview_shows_allocation_beside_utilization_over_a_day(shown: Scene, browser: Browser) -> None:
+    page = browser.page(shown.url)
+    page.when(
+        "<dt>Allocated</dt>", "<dt>Utilization</dt>", "<dt>Power</dt>", 'aria-label="Power over the last 24 h'
+    )
+    label = page.run("document.querySelector('#view .chart svg').getAttribute('aria-label')")
+    past = shown.call("GET", "/v1/use").json()
+    used, total, busy = (
+        next(value for value in reversed(past[name]) if value is not None)
+        for name in ("gpus_used", "gpus_total", "busy_pct")
+    )
+    assert f"allocated {round(100 * used / total)} % in the last 5 min" in label
+    assert f"utilization {round(busy)} % in the last 5 min" in label
+    assert {"allocated", "utilization"} == set(
+        page.run(
+            "[...document.querySelectorAll('#view .chart polyline')].map((each) => each.className.baseVal)"
+        )
+    ) - {""}
 
 
 def focused(page: Page, attribute: str) -> Any:
@@ -308,6 +328,6 @@ def test_refusal_is_shown_with_its_reason_and_the_page_goes_on(scene: Scene, bro
     page.click("dialog[open] button", "Kill")
     page.when('<span class="state killed">')
     page.visit("#/jobs/none-such")
-    page.when("It is not there", "to the overview")
-    page.click("#view a", "to the overview")
+    page.when("Not found", "Go to the overview")
+    page.click("#view a", "Go to the overview")
     page.when("Next in the queue")

@@ -46,19 +46,19 @@ def test_cards_jobs_and_nodes_have_charts_of_what_is_known(rig: Rig, browser: Br
     tell(rig, 5, f"{job['id']}.1", held)
     page = browser.page(f"{rig.url}/#/cards/{held}")
     html = page.when(
-        "At work over the last 15 min", "now 40 %, mean 40 %, most 40 %", "70 W of 300 W", "61 °C"
+        "Utilization over the last 15 min", "now 40 %, mean 40 %, most 40 %", "70 W of 300 W", "61 °C"
     )
-    assert re.search('aria-label="Memory in use over the last 15 min[^"]*now 20 GiB', html)
+    assert re.search('aria-label="Memory used over the last 15 min[^"]*now 20 GiB', html)
     assert re.search('aria-label="Power over the last 15 min[^"]*now 70 W', html)
     page.click("#view button", "24 h")
-    page.when("At work over the last 24 h")
+    page.when("Utilization over the last 24 h")
     (other,) = {card.id for card in CARDS} - {held}
     html = page.visit(f"#/cards/{other}")
     assert "How it was used is not known." in html
     assert "<svg" not in html, "what is not known is no line at 0"
     html = page.visit("#/nodes/a1.example")
     assert html.count("<svg") == 3
-    assert 'data-label="At work">40 %</td>' in html
+    assert 'data-label="Utilization">40 %</td>' in html
     html = page.visit(f"#/jobs/{job['id']}")
     assert "idle for 2 h" in html
-    assert 'aria-label="At work over' in html
+    assert 'aria-label="Utilization over' in html

@@ -19,7 +19,7 @@ from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.cards import CardMap
 from mesos_gpu.api.v1.cluster import nodes
-from mesos_gpu.api.v1.gpus.use import is_metered, over_time
+from mesos_gpu.api.v1.gpus.use import cluster_use, is_metered, over_time
 from mesos_gpu.api.v1.listing import of_nodes
 from mesos_gpu.api.v1.names import gpu_of, host_of
 from mesos_gpu.engine.events import DrainRequested, UndrainRequested
@@ -59,6 +59,10 @@ class Operate:
                 self._scheduler.read(lambda view: over_time(view, [view.use_history.cards.get(gpu_id)]))
             )
         )
+
+    async def use(self, _request: Request) -> Response:
+        """Answer GET /v1/use with the use of all GPUs in the last day."""
+        return json_answer(await result_of(self._scheduler.read(cluster_use)))
 
     async def drain_gpu(self, request: Request) -> Response:
         """POST /v1/gpus/{id}/drain."""

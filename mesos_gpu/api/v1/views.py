@@ -563,6 +563,7 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
         "owner": owner_of(job) or None,
         "queue": spec.queue,
         "app": subject_of(job).app or None,
+        "array_id": job.array,
         "priority": job.priority,
         "effective_priority": waiting.effective_priority,
         "gpus": number_of(spec.gpu_milli_in_all),

@@ -32,14 +32,14 @@ _WAITING: Final[Listing["Waiting", "Waiting"]] = Listing(
         Col("CPUS", lambda job: job["cpus"]),
         Col("MEM_MIB", lambda job: job["mem_mib"]),
         aged("AGE", lambda job: job["submitted_at"]),
-        Col("KEPT", lambda job: _kept(job["reservation"])),
+        Col("RESERVED", lambda job: _kept(job["reservation"])),
         Col(
             "START",
             lambda job: output.expected(job["estimate"]["at"]),
             lambda job: job["estimate"]["at"],
             moves=True,
         ),
-        Col("BASIS", lambda job: job["estimate"]["basis"]),
+        Col("REASON", lambda job: job["estimate"]["basis"]),
     ),
     id=lambda job: job["id"],
     rows=lambda job: (job,),
@@ -49,8 +49,8 @@ _WAITING: Final[Listing["Waiting", "Waiting"]] = Listing(
         By.QUEUE: lambda job: (job["queue"],),
     },
     fit=Fit(
-        cut=("BASIS", "KEPT"),
-        leave=("MEM_MIB", "CPUS", "PRIO", "KEPT", "NOW", "BASIS", "QUEUE", "AGE"),
+        cut=("REASON", "RESERVED"),
+        leave=("MEM_MIB", "CPUS", "PRIO", "RESERVED", "NOW", "REASON", "QUEUE", "AGE"),
         ids=("ID",),
     ),
 )

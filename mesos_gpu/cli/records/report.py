@@ -224,7 +224,7 @@ _FAIRNESS: Final = _listing(
 @_asks
 @api_command
 def fairness(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
-    """How much each got of what it asked for.
+    """Show how much of the requested GPU hours each group got.
 
     OF_ALL% is its part of all GPU hours used. MET% is the part of its demand that was met: GPU hours used, of those
     used and waited for; it is empty without any demand. The line below the table is Jain's index of fairness over MET%:

@@ -42,10 +42,10 @@ def _row(job: "Waiting") -> Row:
 
 QUEUE: Final = View(
     "queue",
-    ("PLACE", "JOB", "USER", "QUEUE", "PRIO", "GPUS", "WAITS", "START", "BASIS"),
+    ("PLACE", "JOB", "USER", "QUEUE", "PRIO", "GPUS", "WAITS", "START", "REASON"),
     Fit(
-        cut=("BASIS", "USER"),
-        leave=("BASIS", "USER", "PRIO", "QUEUE", "PLACE"),
+        cut=("REASON", "USER"),
+        leave=("REASON", "USER", "PRIO", "QUEUE", "PLACE"),
         ids=("JOB",),
         names=("JOB",),
         paths=("QUEUE",),

@@ -117,7 +117,7 @@ def _summary(
     held = f": queue {stopped} is on hold" if stopped is not None else ""
     if not waiting:
         has = counted(number_of(sum(each.share.held for each in pools)), "GPU")
-        return f"nothing of it waits; it holds {has}" + (f", and nothing of it starts{held}" if held else "")
+        return f"no job waits; {has} allocated" + (f", and no job starts{held}" if held else "")
     number, milli = _sums(forecast, waiting)
     wants, jobs = counted(number_of(milli), "GPU"), counted(number, "job")
     return f"{jobs} wait{'s' if number == 1 else ''} for {wants}{held}"

@@ -42,6 +42,14 @@ class GpuPart:
     contested: dict[GpuId, float] = field(default_factory=dict)
     gpu_work: GpuWork = field(default_factory=GpuWork)
 
+    def is_shared(self, gpu_id: GpuId) -> bool:
+        """Return whether a GPU is open to shares."""
+        return gpu_id in self.sharers or gpu_id in self.covers
+
+    def is_allocated(self, gpu_id: GpuId) -> bool:
+        """Return whether a task holds a GPU, or it is open to shares: for Mesos it is used in both cases."""
+        return gpu_id in self.holders or self.is_shared(gpu_id)
+
     def set_card(self, card: Card) -> None:
         """Put a card in."""
         self.cards[card.id] = card

@@ -64,7 +64,7 @@ def shared_gpu(view: View, gpu: Gpu) -> SharedGpu | None:
 
 def is_shared(view: View, gpu_id: GpuId) -> bool:
     """Return whether a GPU is open to shares."""
-    return gpu_id in view.state.gpus.sharers or gpu_id in view.state.gpus.covers
+    return view.state.gpus.is_shared(gpu_id)
 
 
 def has_shares(view: View) -> bool:
@@ -74,7 +74,7 @@ def has_shares(view: View) -> bool:
 
 def is_used(view: View, status: GpuStatus) -> bool:
     """Return whether a task holds a GPU, or it is open to shares: for Mesos it is used in both cases."""
-    return holder_of(view, status.gpu.id) is not None or is_shared(view, status.gpu.id)
+    return view.state.gpus.is_allocated(status.gpu.id)
 
 
 def largest_for_shares(view: View) -> dict[str, int]:

@@ -1,10 +1,11 @@
-"""How cards and tasks were used of late: a quarter of an hour finely, a day coarsely, in memory and with a bound. Pure.
+"""How cards, tasks and the cluster were used of late: a quarter of an hour finely, a day coarsely, in memory and with a
+bound. Pure.
 
 What is not known has no value: a mean is of what is known, and of nothing there is none.
 """
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ FINE_SLOTS: Final = 90
 COARSE_S: Final = 300.0
 COARSE_SLOTS: Final = 288
 RECENT_S: Final = 60.0  # what counts as now
+SAMPLE_S: Final = 30.0  # between two samples of the whole cluster
 MOST_SERIES: Final = 20_000  # of cards, and as many of tasks; of more none are kept
 KEPT_S: Final = COARSE_S * COARSE_SLOTS
 _UNSEEN: Final = (0.0, 0.0)  # times of the latest report, before any
@@ -38,7 +40,12 @@ _KINDS: Final = (  # of `Values`: three series of a day are 3 KB
     _Kind("I", 1, 0xFFFFFFFF),
     _Kind("H", 10, 0xFFFF),
 )
-_NONE: Final = array("d", [0.0] * (2 * len(_KINDS)))
+_CLUSTER: Final = (  # GPUs in all, allocated GPUs, their mean utilization in percent, watts
+    _Kind("I", 100, 0xFFFFFFFF),
+    _Kind("I", 100, 0xFFFFFFFF),
+    _Kind("H", 100, 0xFFFF),
+    _Kind("I", 1, 0xFFFFFFFF),
+)
 
 
 @dataclass(slots=True)
@@ -51,14 +58,18 @@ class Ring:
 
     step_s: float
     slots: int
+    kinds: tuple[_Kind, ...] = _KINDS
     last: int = -1  # number of the latest slot, from the epoch on
     kept: int = 0  # slots, the latest one among them
-    means: "array[float]" = field(
-        default_factory=lambda: array("d", _NONE)
-    )  # of that one: how many, and their mean
-    columns: "list[array[int] | None]" = field(default_factory=lambda: [None] * len(_KINDS))
+    means: "array[float]" = field(init=False)  # of that one: how many, and their mean
+    columns: "list[array[int] | None]" = field(init=False)
 
-    def note(self, now: float, values: Values) -> None:
+    def __post_init__(self) -> None:
+        """Begin without values."""
+        self.means = array("d", [0.0] * (2 * len(self.kinds)))
+        self.columns = [None] * len(self.kinds)
+
+    def note(self, now: float, values: Sequence[float | None]) -> None:
         """Add values of a moment, in seconds since the epoch; of one before the latest slot nothing is kept."""
         slot = int(now // self.step_s)
         if slot < self.last:
@@ -70,10 +81,11 @@ class Ring:
                 count, old = self.means[2 * n] + 1, self.means[2 * n + 1]
                 mean = old + (value - old) / count
                 self.means[2 * n], self.means[2 * n + 1] = count, mean
-                self._column(n)[-1] = min(round(mean * _KINDS[n].parts), _KINDS[n].unknown - 1)
+                kind = self.kinds[n]
+                self._column(n)[-1] = min(round(mean * kind.parts), kind.unknown - 1)
 
     def _column(self, n: int) -> "array[int]":
-        kind, column = _KINDS[n], self.columns[n]
+        kind, column = self.kinds[n], self.columns[n]
         if column is None:
             column = self.columns[n] = array(kind.type, [kind.unknown]) * self.kept
         return column
@@ -82,22 +94,22 @@ class Ring:
         """Begin a slot; between it and the latest one nothing is known."""
         more = 1 if self.last < 0 else min(slot - self.last, self.slots)
         over = max(self.kept + more - self.slots, 0)
-        for kind, column in zip(_KINDS, self.columns, strict=True):
+        for kind, column in zip(self.kinds, self.columns, strict=True):
             if column is not None:
                 column.extend([kind.unknown] * more)
                 del column[:over]
         self.kept += more - over
         self.last = slot
-        self.means[:] = _NONE
+        self.means[:] = array("d", [0.0] * len(self.means))
 
     def read(self, now: float) -> tuple[list[float | None], ...]:
         """All means up to a moment, oldest first: of each column as many as there are slots."""
         slot = int(now // self.step_s)
         numbers = range(slot - self.slots + 1, slot + 1)
-        return tuple([self._mean(column, number) for number in numbers] for column in range(len(_KINDS)))
+        return tuple([self._mean(column, number) for number in numbers] for column in range(len(self.kinds)))
 
     def _mean(self, n: int, slot: int) -> float | None:
-        kind, column, at = _KINDS[n], self.columns[n], slot - self.last + self.kept - 1
+        kind, column, at = self.kinds[n], self.columns[n], slot - self.last + self.kept - 1
         if column is None or not 0 <= at < self.kept or column[at] == kind.unknown:
             return None
         return column[at] / kind.parts
@@ -108,6 +120,14 @@ class Ring:
         means = [self._mean(0, slot - n) for n in range(int(span_s // self.step_s) + 1)]
         known = [mean for mean in means if mean is not None]
         return sum(known) / len(known) if known else None
+
+    def latest(self, n: int, now: float, span_s: float) -> float | None:
+        """Return the latest known mean of column `n` in the last `span_s` seconds, or None without one."""
+        slot = int(now // self.step_s)
+        for number in range(slot, slot - int(span_s // self.step_s) - 1, -1):
+            if (mean := self._mean(n, number)) is not None:
+                return mean
+        return None
 
 
 @dataclass(slots=True)
@@ -126,17 +146,19 @@ class Series:
 
 
 class UseHistory:
-    """The past of all cards and tasks, from their hosts' reports."""
+    """The past of all cards and tasks, from their hosts' reports, and of the cluster, from samples of all cards."""
 
     def __init__(self) -> None:
         """Nothing is known yet."""
         self.cards: dict[GpuId, Series] = {}
         self.tasks: dict[TaskId, Series] = {}
+        self.cluster = Ring(COARSE_S, COARSE_SLOTS, _CLUSTER)
         self._works: dict[tuple[str, GpuId], Work] = {}  # as last reported; of cards, and of tasks by card
         self._seen: dict[
             str, tuple[float, float]
         ] = {}  # by agent: the latest report's time, the host's and ours
         self._dropped_at = 0.0
+        self._sampled_at = -SAMPLE_S
 
     def note(self, node: Node, now: float, is_there: Callable[[Node, TaskUse], bool]) -> None:
         """Take in what a host reported; the same report again changes nothing.
@@ -165,6 +187,28 @@ class UseHistory:
             _noted(self.tasks, task, now, self._of_task(uses))
         if now - self._dropped_at >= COARSE_S:
             self._drop(now)
+
+    def sample(
+        self, now: float, gpus: Callable[[], Collection[GpuId]], is_allocated: Callable[[GpuId], bool]
+    ) -> None:
+        """Note the use of the whole cluster, unless the latest sample is younger than `SAMPLE_S`.
+
+        Args:
+            now: Seconds since the epoch.
+            gpus: Function that returns the GPUs of the cluster.
+            is_allocated: Function that says whether a GPU is allocated.
+        """
+        if 0 <= now - self._sampled_at < SAMPLE_S:
+            return
+        ids = gpus()
+        if not ids:
+            return
+        self._sampled_at = now
+        rings = [series.fine for id in ids if (series := self.cards.get(id)) is not None]
+        busy = [pct for ring in rings if (pct := ring.latest(0, now, RECENT_S)) is not None]
+        power = [watts for ring in rings if (watts := ring.latest(2, now, RECENT_S)) is not None]
+        allocated = sum(is_allocated(id) for id in ids)
+        self.cluster.note(now, (len(ids), allocated, mean(busy), sum(power) if power else None))
 
     def _of_card(self, use: GpuUse) -> Values:
         meters = use.meters

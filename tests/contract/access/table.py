@@ -259,6 +259,7 @@ V1: Final = (
     Row("/v1/gpus", "GET", "-xxxxx", _to("/v1/gpus"), "whose jobs they hold: of those that one may see"),
     Row("/v1/gpus/{id}", "GET", "-xxxxx", _to("/v1/gpus/g0")),
     Row("/v1/cards", "GET", "-xxxxx", _to("/v1/cards"), "whose jobs they hold: of those that one may see"),
+    Row("/v1/use", "GET", "-xxxxx", _to("/v1/use")),
     Row("/v1/gpus/{id}/use", "GET", "-xxxxx", _to("/v1/gpus/g0/use")),
     Row("/v1/gpus/{id}/changes", "GET", "-xxxxx", _to("/v1/gpus/g0/changes")),
     Row("/v1/gpus/{id}/drain", "POST", "----xx", _to("/v1/gpus/g0/drain", json=_REASON)),

@@ -260,7 +260,7 @@ def test_command_why_reads_well(rest: FakeRest) -> None:
 
 def test_the_queue_is_listed_with_reservations_and_estimates(rest: FakeRest) -> None:
     waiting = {
-        "position": 0, "id": "big-1", "name": "big", "app": None, "owner": None, "queue": "lab",
+        "position": 0, "id": "big-1", "name": "big", "app": None, "array_id": None, "owner": None, "queue": "lab",
         "priority": 1, "effective_priority": 3,
         "gpus": 4, "cpus": 1.0, "mem_mib": 128, "submitted_at": time.time() - 60.5,
         "reservation": {"hostname": "n1", "gpu_ids": ["g1", "g2"], "at": time.time() + 180.5},

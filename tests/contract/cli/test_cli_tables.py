@@ -154,7 +154,7 @@ def fill(rest: FakeRest) -> None:
     )  # fmt: skip
     kept = {"hostname": HOSTS[0], "gpu_ids": ["GPU-1", "GPU-2"], "at": None}
     queued = {
-        "position": 0, "id": waits, "name": "train", "app": None, "owner": None, "queue": "default",
+        "position": 0, "id": waits, "name": "train", "app": None, "array_id": None, "owner": None, "queue": "default",
         "priority": 0, "effective_priority": 3,
         "gpus": 9, "cpus": 1.0, "mem_mib": 128, "submitted_at": now - 59, "reservation": kept,
         "estimate": {"at": None, "basis": "no node would have room for it if all that runs there ended"},

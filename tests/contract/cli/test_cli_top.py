@@ -254,7 +254,7 @@ def test_the_screen_follows_keys_and_the_cluster_and_is_given_back(rest: FakeRes
 def test_keys_turn_to_other_views_choose_rows_and_end_jobs(rest: FakeRest) -> None:
     job = rest.add("train", gpus=1)
     waiting = {
-        "id": job, "name": "train", "app": None, "owner": "ann", "queue": "night",
+        "id": job, "name": "train", "app": None, "array_id": None, "owner": "ann", "queue": "night",
         "priority": 0, "effective_priority": 3,
         "gpus": 9, "cpus": 1.0, "mem_mib": 128, "submitted_at": 0.0, "reservation": None,
         "estimate": {"at": None, "basis": "nobody knows"},

@@ -91,7 +91,7 @@ def test_jobs_are_counted_by_what_they_wait_for(example: ShareRig) -> None:
 
 def test_queue_why_tells_of_no_waiting_job_and_of_a_hold(example: ShareRig) -> None:
     assert why(example, "prod") == {
-        "path": "prod", "summary": "nothing of it waits; it holds 0 GPUs", "pools": why(example, "prod")["pools"],
+        "path": "prod", "summary": "no job waits; 0 GPUs allocated", "pools": why(example, "prod")["pools"],
         "waits": [], "first": None,
     }  # fmt: skip
     done("queue", "hold", "dev")

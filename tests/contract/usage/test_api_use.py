@@ -110,3 +110,18 @@ def test_a_node_is_shown_alone_with_its_cards_tasks_and_their_use(rig: Rig) -> N
     )
     assert set(shown(rig, "/v1/nodes/b1/use")["fine"]["busy_pct"]) == {None}
     assert rig.call("GET", "/v1/nodes/c1/use").status_code == 404
+
+
+def test_cluster_use_shows_allocated_gpus_beside_their_utilization(rig: Rig) -> None:
+    rig.node(gpus=(gpu("g0"), gpu("g1")))
+    rig.status(f"{rig.submit(gpus=1)['id']}.1", "TASK_RUNNING")
+    rig.clock.time = 1200.0
+    tell(rig, 1200.0, 0)
+    rig.clock.time = 1210.0
+    tell(rig, 1210.0, 2500)
+    rig.clock.time = 1230.0
+    past = shown(rig, "/v1/use")
+    assert (past["step_s"], past["until"], len(past["gpus_total"])) == (300, 1230.0, 288)
+    latest = {name: past[name][-1] for name in ("gpus_total", "gpus_used", "busy_pct", "power_w")}
+    assert latest == {"gpus_total": 2.0, "gpus_used": 1.0, "busy_pct": 25.0, "power_w": 70.0}
+    assert past["busy_pct"][-2] is None

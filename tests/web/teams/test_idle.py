@@ -46,12 +46,12 @@ def test_idle_board_names_holders_of_idle_gpus_and_the_consequence(
     assert kept[5].endswith(" by ann")
     assert kept[6] == "End keepReturn"
     assert warned[:2] == ["dino", "warned"]
-    assert warned[5].startswith("if somebody needs them, from ")
-    assert told[5] == "never: it is reported"
+    assert warned[5].startswith("if waiting jobs need them, from ")
+    assert told[5] == "no: reported only"
     assert "asr" not in page.run("document.querySelector('#view tbody').textContent"), (
         "nothing is known of it"
     )
-    page.when("<dt>Idle GPUs</dt><dd>12</dd>", "<dt>Jobs that wait meanwhile</dt><dd>2</dd>")
+    page.when("<dt>Idle GPUs</dt><dd>12</dd>", "<dt>Waiting jobs</dt><dd>2</dd>")
 
 
 def test_gpus_are_kept_and_given_back_from_the_board(tenants: Tenants, browser: Browser) -> None:
@@ -62,7 +62,7 @@ def test_gpus_are_kept_and_given_back_from_the_board(tenants: Tenants, browser: 
     page.when("keeps its GPUs.")
     page.click("tr:nth-child(1) button", "End keep")
     page.click("dialog[open] button", "End keep")
-    page.when("is as others.")
+    page.when("no longer keeps idle GPUs.")
     page.click("tr:nth-child(3) button", "Return")
     page.click("dialog[open] button", "Return")
     page.when("is asked to end.")

@@ -35,14 +35,16 @@ def tenants() -> Iterator[Tenants]:
     scene.close()
 
 
-def test_the_tree_says_who_holds_borrows_lends_and_waits(tenants: Tenants, browser: Browser) -> None:
+def test_tree_shows_allocation_quota_and_waiting_jobs(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(f"{tenants.url}/#/queues")
     page.when('title="research/vision"')
     row = page.run(ROW % "research/vision")
     assert row[1:] == ["", "16", "8", "8", "", "13.333", "none", "8", "1", row[-1]]
     assert row[-1].endswith("h"), "it waits for days"
-    assert page.run(BAR % "research/vision").startswith("16 held, 8 of it borrowed, guarantee 8, due 13.333")
-    assert page.run(ROW % "teaching")[5] == "3", "its guarantee is lent"
+    assert page.run(BAR % "research/vision").startswith(
+        "16 allocated, 8 of it over quota, quota 8, fair share 13.333"
+    )
+    assert page.run(ROW % "teaching")[5] == "3", "its quota is lent"
     assert page.run(ROW % "research")[9] == "1", "the jobs of all below it"
 
 
@@ -78,17 +80,19 @@ def test_queues_are_opened_and_closed_by_keys_and_by_the_address(tenants: Tenant
 
 def test_a_queue_has_a_page_that_says_why(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(f"{tenants.url}/#/queues/research%2Fvision")
-    page.when("holds 16 GPUs, guarantee 8, 8 borrowed beyond it; is due 13.333; waits for 8.")
+    page.when("16 GPUs allocated, quota 8, 8 over quota; fair share 13.333; 8 requested by waiting jobs.")
     page.when("queue research may hold 28 GPUs, and holds 23")
-    page.when("what research is due, 20 GPUs, is divided; it gets 8 of its guarantee of 8. 8 were left over")
-    page.when("which it gets 5.333 (its weight is 2 of 4, 50 %). So it is due 13.333.")
+    page.when(
+        "the fair share of research, 20 GPUs, is divided. The queue gets 8 of its quota of 8 and 5.333 of the 8"
+    )
+    page.when("GPUs that are left over (weight 2 of 4, 50 %). Its fair share is 13.333.")
     page.when(
         "of 2600 GPU hours used (",
         "With what runs now (16 GPUs of cost 1) it is used up",
-        "then its jobs only borrow.",
+        "then its jobs only run over quota.",
     )
     page.when("<dt>User bob</dt><dd>GPUs at once: 4</dd>", "<dt>Each other user</dt>")
-    (stopped,) = page.run(TABLE % "Jobs of it that were stopped")
+    (stopped,) = page.run(TABLE % "Preempted jobs of this queue")
     assert stopped[0].startswith("diffusion-")
     assert stopped[2].startswith("ended ")
     assert stopped[3].endswith(" of production")
@@ -117,8 +121,8 @@ def test_a_phone_shows_all_of_a_queue(tenants: Tenants, browser: Browser) -> Non
 
 def test_queue_page_names_the_job_that_others_were_stopped_for(tenants: Tenants, browser: Browser) -> None:
     page = browser.page(f"{tenants.url}/#/queues/teaching")
-    page.when("Jobs of others that were stopped for it")
-    rows = page.run(TABLE % "Jobs of others that were stopped for it")
+    page.when("Jobs of other queues that were preempted for this queue")
+    rows = page.run(TABLE % "Jobs of other queues that were preempted for this queue")
     assert {row[1] for row in rows} == {"research/students"}
     assert {row[4].startswith("grading-") for row in rows} == {True}
     page.when("Below it", '<a href="#/queues/teaching%2Fexam">exam</a>')
@@ -152,14 +156,14 @@ def test_a_queue_is_held_and_resumed_after_a_question(tenants: Tenants, browser:
     page = browser.page(f"{tenants.url}/#/queues/research%2Fspeech")
     page.click("#view .head button", "Hold")
     page.click("dialog[open] button", "Hold")
-    page.when('<span class="state stopped">hold</span>', "Nothing of it starts until it is resumed.")
+    page.when('<span class="state stopped">hold</span>', "No job of this queue starts until it is resumed.")
     assert tenants.call("GET", "/v1/queues/research/speech").json()["stop"] == "hold"
     page.visit("#/queues")
     page.when('<span class="state stopped">hold</span>')
     page.visit("#/queues/research%2Fspeech")
     page.click("#view .head button", "Resume")
     page.click("dialog[open] button", "Resume")
-    page.when("research/speech is served again.")
+    page.when("research/speech is resumed.")
     assert tenants.call("GET", "/v1/queues/research/speech").json()["stop"] == "none"
 
 
@@ -178,11 +182,11 @@ def test_user_sees_only_own_queues_and_buttons(tenants: Tenants, browser: Browse
     page.when('title="research/vision"')
     assert [path for path, _ in page.run(TREE)] == ["research", "research/vision"]
     page.visit("#/queues/research%2Fvision")
-    shown = page.when("What its document says")
+    shown = page.when("<h2>Settings</h2>")
     assert "Drain</button>" not in shown
     assert problems(page) == []
     page.run("location.hash = '#/queues/production'")
-    page.when("It cannot be shown")
+    page.when("Not shown")
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ class Waiting(TypedDict):
     owner: str | None
     queue: str
     app: Annotated[str | None, says(description="the app whose instance it is")]
+    array_id: Annotated[str, says(description="that it is a task of")] | None
     priority: int
     effective_priority: int
     gpus: GpuNumber

@@ -71,6 +71,17 @@ class UseSeries(TypedDict):
     power_w: Annotated[list[float | None], says(description="of GPUs")]
 
 
+class ClusterUse(TypedDict):
+    """Use of all GPUs in the last day: means over spans of time, oldest first; the last span is not over."""
+
+    step_s: float
+    until: _Moment
+    gpus_total: list[float | None]
+    gpus_used: Annotated[list[float | None], says(description="allocated GPUs")]
+    busy_pct: Annotated[list[_Percent | None], says(description="mean utilization of GPUs with samples")]
+    power_w: Annotated[list[float | None], says(description="of GPUs with samples")]
+
+
 class UseOverTime(TypedDict):
     """How something was used since its scheduler began, as far back as is kept."""
 

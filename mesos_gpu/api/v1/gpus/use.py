@@ -66,6 +66,20 @@ def over_time(view: View, series: Iterable[Series | None]) -> shapes.UseOverTime
     }
 
 
+def cluster_use(view: View) -> shapes.ClusterUse:
+    """Return the use of all GPUs in the last day."""
+    ring = view.use_history.cluster
+    total, used, busy, power = ring.read(view.now)
+    return {
+        "step_s": ring.step_s,
+        "until": view.now,
+        "gpus_total": total,
+        "gpus_used": used,
+        "busy_pct": busy,
+        "power_w": power,
+    }
+
+
 def _uses(view: View, task: Task) -> list[TaskUse]:
     """What its node last said of a task."""
     node = view.nodes.get(task.agent_id)

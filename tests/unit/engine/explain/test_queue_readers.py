@@ -156,16 +156,14 @@ def test_queue_of_which_nothing_waits_is_told_with_what_it_holds(world: Tenants)
     world.runs("b", "lab/x", 1)
     world.runs("c", "ops", 1)
     told = why_of_queue(world, "lab")
-    assert told.summary == "nothing of it waits; it holds 3 GPUs"
+    assert told.summary == "no job waits; 3 GPUs allocated"
     assert (told.waits, told.first) == ((), None)
     assert [each.seated for each in told.pools] == [3000]
     inner = why_of_queue(world, "lab/x")
     assert [(each.share.path, each.seated) for each in inner.pools] == [("lab/x", 3000)]
     world.document(lab=QueueSpec(stop=Stop.HOLD), lab__x=queue(), lab__y=queue(), ops=queue())
     held = why_of_queue(world, "lab/x")
-    assert (
-        held.summary == "nothing of it waits; it holds 3 GPUs, and nothing of it starts: queue lab is on hold"
-    )
+    assert held.summary == "no job waits; 3 GPUs allocated, and no job starts: queue lab is on hold"
     world.submit("w", queue="lab/x", gpus=1, preemptible=True)
     assert why_of_queue(world, "lab/x").summary == "1 job waits for 1 GPU: queue lab is on hold"
 
@@ -259,4 +257,4 @@ def test_queues_are_listed_with_what_they_hold_and_who_waits_longest(bare: World
 def test_class_that_is_no_seat_counts_nothing_as_seated() -> None:
     world = tree_world({"dev": QueueSpec()}, classes=(JobClass("night"),))
     assert path_share_of(world, "dev").steps == ()
-    assert why_of_queue(world, "dev").summary == "nothing of it waits; it holds 0 GPUs"
+    assert why_of_queue(world, "dev").summary == "no job waits; 0 GPUs allocated"

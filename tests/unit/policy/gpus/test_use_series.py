@@ -12,7 +12,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.gpus import use_series
-from mesos_gpu.policy.gpus.use_series import COARSE_S, KEPT_S, Ring, UseHistory, mean
+from mesos_gpu.policy.gpus.use_series import COARSE_S, KEPT_S, RECENT_S, SAMPLE_S, Ring, UseHistory, mean
 from mesos_gpu.testing.builders import gpu
 
 CARD, OTHER, TASK = GpuId("g0"), GpuId("g1"), TaskId("a.1")
@@ -221,3 +221,47 @@ def test_card_without_meters_has_no_memory_and_no_power() -> None:
     history.note(node(1000.0, GpuUse(CARD, 1000.0)), 1000.0, anything)
     assert [each[-1] for each in history.cards[CARD].fine.read(1000.0)] == [None, None, None]
     assert history.cards[CARD].noted_at == 1000.0
+
+
+def seen_at_quarter() -> UseHistory:
+    """Give a history whose card CARD had a utilization of 25 % up to 1010.0."""
+    history = UseHistory()
+    for at, seen_ms, busy_ms in ((1000.0, 0, 0), (1010.0, 10_000, 2500)):
+        history.note(node(at, use(at, seen_ms, busy_ms)), at, anything)
+    return history
+
+
+def test_cluster_sample_has_allocated_gpus_and_use_of_cards_with_samples() -> None:
+    history = seen_at_quarter()
+    history.sample(1010.0, lambda: [CARD, OTHER], lambda gpu: gpu == OTHER)
+    assert [column[-1] for column in history.cluster.read(1010.0)] == [2.0, 1.0, 25.0, 70.0]
+    assert len(history.cluster.read(1010.0)[0]) * COARSE_S == KEPT_S
+
+
+@pytest.mark.parametrize(
+    ("after_s", "known"), [(RECENT_S, [25.0, 70.0]), (RECENT_S + use_series.FINE_S, [None, None])]
+)
+def test_cluster_sample_leaves_out_cards_that_are_silent(after_s: float, known: list[Value]) -> None:
+    history = seen_at_quarter()
+    history.sample(1010.0 + after_s, lambda: [CARD], lambda _: True)
+    assert [column[-1] for column in history.cluster.read(1010.0 + after_s)] == [1.0, 1.0, *known]
+
+
+def test_cluster_is_sampled_again_after_a_time_and_when_the_clock_was_set_back() -> None:
+    history, asked = UseHistory(), []
+
+    def gpus() -> list[GpuId]:
+        asked.append(now)
+        return [CARD]
+
+    for now in (1000.0, 1000.0 + SAMPLE_S - 1, 1000.0 + SAMPLE_S, 500.0):
+        history.sample(now, gpus, lambda _: False)
+    assert asked == [1000.0, 1000.0 + SAMPLE_S, 500.0]
+
+
+def test_cluster_without_gpus_has_no_sample() -> None:
+    history = UseHistory()
+    history.sample(1000.0, list, lambda _: True)
+    assert history.cluster.read(1000.0)[0][-1] is None
+    history.sample(1000.0, lambda: [CARD], lambda _: True)
+    assert [column[-1] for column in history.cluster.read(1000.0)] == [1.0, 1.0, None, None]
