@@ -349,6 +349,7 @@ class Work:
                 launch.sandbox,
                 limit_mib=self._ready.log_limit_mib,
                 disk_mib=launch.plan.disk_mib,
+                volumes=_watched(launch),
                 streams=run.streams(),
                 say=log,
                 end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
@@ -594,6 +595,15 @@ def _say_of_share(launch: Launch, run: Run) -> None:
         log(text)
         if (stream := run.streams()[1]) is not None:
             os.write(stream, f"[mesos-gpu] {text}\n".encode())
+
+
+def _watched(launch: Launch) -> list[tuple[str, str, int]]:
+    """Return the persistent volumes of a task as `Upkeep` has them."""
+    if not any(each.volume_mib for each in launch.plan.mounts):
+        return []
+    from isolator.persistent.root import watched
+
+    return watched(launch.own, launch.plan.mounts)
 
 
 def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:

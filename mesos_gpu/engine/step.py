@@ -37,6 +37,7 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
+from mesos_gpu.engine.tasks import volumes
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.notices import on_checkpoint_told
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
@@ -159,7 +160,11 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
 
 def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
     job = turn.state.work.jobs.get(event.job_id)
-    if job is None or job.state.ended or job.kill_requested:
+    if job is None or job.state.ended:
+        return
+    if event.wipe:
+        volumes.wipe(turn, job)
+    if job.kill_requested:
         return
     if event.wipe:
         job = turn.put_job(replace(job, nameless=True))

@@ -12,7 +12,7 @@ from mesos_gpu.engine.gpus import cards, covers, role, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
 from mesos_gpu.engine.preemption import recalls
 from mesos_gpu.engine.queue import secrets
-from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
+from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown, volumes
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.tenancy import accounts, budgets, idle, notices, past_uses
@@ -69,6 +69,7 @@ def _tend(turn: Turn) -> None:
     secrets.on_tick(turn)
     accounts.on_tick(turn)
     apps.on_tick(turn)
+    volumes.on_tick(turn)
 
 
 def _reconcile(turn: Turn) -> None:

@@ -27,6 +27,7 @@ from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
 from mesos_gpu.model.jobs.healthcheck import Answer, Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.rollout.deadline import overdue
@@ -247,7 +248,7 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         "ports": list(task.ports),
         "servicePorts": list(app.service_ports),
         "ipAddresses": [],
-        "localVolumes": [],
+        "localVolumes": [_local_volume(app, each) for each in job.spec.mounts if each.volume_mib],
         "healthCheckResults": [],
         "stagedAt": stamp(task.launched_at),
         "role": app.role or "*",
@@ -263,6 +264,17 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
     if app.check is not None and launch.checked is not None:
         body["checkResult"] = _checked_json(app.check, launch.checked)
     return body
+
+
+def _local_volume(app: App, mount: Mount) -> dict[str, str]:
+    """Write a persistent volume of an instance as Marathon does."""
+    name = app.id.strip("/").replace("/", "_")
+    return {
+        "runSpecId": app.id,
+        "containerPath": mount.target,
+        "uuid": mount.source,
+        "persistenceId": f"{name}#{mount.target}#{mount.source}",
+    }
 
 
 def _checked_json(check: Check, checked: Checked) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.gpus.unnamed import is_unnamed, with_held
-from mesos_gpu.engine.tasks import worked
+from mesos_gpu.engine.tasks import volumes, worked
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.excess import on_uses
 from mesos_gpu.engine.tasks.gangs import on_changed
@@ -94,6 +94,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         turn.effects.append(Shutdown(task.agent_id, task.executor_id))
     on_first_word(turn, task, new, status)
     move(turn, task, new, status, outcome)
+    if new is TaskState.RUNNING and job is not None:
+        volumes.on_running(turn, job)
     if task.job_id is None and task.covers is None and new is TaskState.RUNNING and status.data:
         _on_report(turn, task, status)
         return
@@ -223,6 +225,7 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     if not same:
         worked.on_report(turn, before, node)
     turn.put_node(node)
+    volumes.on_reported(turn, node)
     on_uses(turn, node)
     if not same and inventory.task_uses:
         turn.state.gpus.gpu_work.reported.add(node.id)
