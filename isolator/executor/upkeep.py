@@ -21,6 +21,8 @@ from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head
 if TYPE_CHECKING:  # it costs each executor what only one whose disk is measured need pay
     import subprocess
 
+    from mesos_gpu.model.jobs.mount import Mount
+
 LIMIT: Final = "MESOS_GPU_LOG_LIMIT"  # of this host, in MiB; it comes before the scheduler's
 #: Seconds between two looks while the task writes to its logs. While it writes nothing, the interval grows to
 #: MAX_LOOK_S: a look takes up to 1 ms of CPU time, and a host may have a thousand tasks.
@@ -54,6 +56,25 @@ def limit_of(env: Mapping[str, str], asked_mib: int) -> int:
             f"{LIMIT} is {text!r}", remedy="set it to a number of MiB on this agent; 0: no limit"
         )
     return int(text)
+
+
+def volumes_of(own: Mapping[str, str], mounts: "Sequence[Mount]") -> list[tuple[str, str, int]]:
+    """Return the persistent volumes among mounts, as `Upkeep` has them.
+
+    Raises:
+        BadConfiguration: The root of this host cannot be used.
+    """
+    if not any(each.volume_mib for each in mounts):
+        return []
+    from isolator.persistent.root import PersistentRoot
+
+    root = PersistentRoot.of(own)
+    if root is None:
+        return []  # the run of the task refuses the volumes
+    with root:
+        return [
+            (each.target, root.path_of(each.source), each.volume_mib) for each in mounts if each.volume_mib
+        ]
 
 
 class Log:
@@ -250,8 +271,8 @@ class Upkeep:
         for name, path, size_mib in self._volumes:
             if used_mib := self._excess_mib(path, size_mib):
                 self._end(
-                    f"out of disk: {used_mib} MiB used in the persistent volume {name} of {size_mib} MiB; what is in "
-                    "it stays: remove some of it within 2 s of the next start"
+                    f"out of disk: {used_mib} MiB used in the persistent volume {name} of {size_mib} MiB; its "
+                    "data stays; let the next task remove some of it when it starts"
                 )
                 return
 

@@ -19,7 +19,7 @@ from isolator.confinement.enclosure import plan as enclosure_for
 from isolator.devices.facts import read_inventory
 from isolator.executor.checkpoints import Checkpoints
 from isolator.executor.life import Event, Kind, Terms
-from isolator.executor.upkeep import Upkeep, limit_of
+from isolator.executor.upkeep import Upkeep, limit_of, volumes_of
 from isolator.executor.verdicts import failure, log, verdict_of
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import LAST, Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
@@ -349,7 +349,7 @@ class Work:
                 launch.sandbox,
                 limit_mib=self._ready.log_limit_mib,
                 disk_mib=launch.plan.disk_mib,
-                volumes=_watched(launch),
+                volumes=volumes_of(launch.own, launch.plan.mounts),
                 streams=run.streams(),
                 say=log,
                 end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
@@ -552,11 +552,11 @@ class Work:
             with self._share_turn:
                 self._enforcing.let_go(self._owner)
         elif not self._last() and all(seal_soon(trace.what) for trace in sealing_of(self._env)):
-            self._drop()
-            return
+            return self._drop()
         else:
             self._ledger.release(self._task_id, self._owner, self._container)
         self._is_released = True
+        return None
 
     def _drop(self) -> None:
         self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))
@@ -595,15 +595,6 @@ def _say_of_share(launch: Launch, run: Run) -> None:
         log(text)
         if (stream := run.streams()[1]) is not None:
             os.write(stream, f"[mesos-gpu] {text}\n".encode())
-
-
-def _watched(launch: Launch) -> list[tuple[str, str, int]]:
-    """Return the persistent volumes of a task as `Upkeep` has them."""
-    if not any(each.volume_mib for each in launch.plan.mounts):
-        return []
-    from isolator.persistent.root import watched
-
-    return watched(launch.own, launch.plan.mounts)
 
 
 def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:

@@ -13,12 +13,11 @@ import pwd
 import re
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Self
 
 from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.tasks.assignment import Outcome
 
 SETTING: Final = "MESOS_GPU_PERSISTENT_ROOT"
@@ -150,21 +149,6 @@ class PersistentRoot:
                 raise
             return False
         return True
-
-
-def watched(own: Mapping[str, str], mounts: Sequence[Mount]) -> list[tuple[str, str, int]]:
-    """Return the persistent volumes among mounts: path in the sandbox, path on the host, and MiB that each may hold.
-
-    Raises:
-        BadConfiguration: The root cannot be used.
-    """
-    root = PersistentRoot.of(own)
-    if root is None:
-        return []  # the run of the task refuses the volumes
-    with root:
-        return [
-            (each.target, root.path_of(each.source), each.volume_mib) for each in mounts if each.volume_mib
-        ]
 
 
 def _name(volume: str) -> str:

@@ -21,7 +21,8 @@ from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.policy.apps.task_ids import name_of
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.policy.apps.task_ids import instance_id, instance_of_job, name_of
 
 _STATUS: Final = {"running": (views.RUNNING,), "staging": views.STAGED}
 Found = tuple[App, views.Launch]
@@ -66,13 +67,25 @@ class Tasks:
         """DELETE /v2/apps/{id}/tasks."""
         host, sight = request.query_params.get("host", "*"), AppSight.of(request)
         tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
-        return await self._end(request, [each for each in tasks if host in ("*", each[1].task.hostname)])
+        waiting = await self._waiting(request, place.id) if host == "*" else ()
+        chosen = [each for each in tasks if host in ("*", each[1].task.hostname)]
+        return await self._end(request, chosen, waiting)
 
     async def kill_one(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks/{task}."""
         sight = AppSight.of(request)
         tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
         chosen = [each for each in tasks if each[1].task.id == place.item]
+        waiting = [
+            (app, job)
+            for app, job in await self._waiting(request, place.id)
+            if not chosen and instance_of_job(job.id) == _instance_of(place.item)
+        ]
+        if waiting:
+            await self._end(request, (), waiting)
+            (app, job) = waiting[0]
+            volumes = views.local_volumes(app, job)
+            return json_answer({"task": {"id": place.item, "appId": app.id, "localVolumes": volumes}})
         if not chosen:
             raise no_task(place.item)
         answer = await self._end(request, chosen)
@@ -85,12 +98,28 @@ class Tasks:
         tasks = await self._core.read(lambda view: _of(view, view.catalog.root.all_apps(), sight))
         return await self._end(request, [each for each in tasks if each[1].task.id in ids])
 
-    async def _end(self, request: Request, chosen: Sequence[Found]) -> Response:
-        """End tasks: others take their places, unless the apps are scaled down by as many."""
+    async def _waiting(self, request: Request, id: str) -> Sequence[tuple[App, Job]]:
+        """Return the instances that wait for a node and whose volumes are to be removed; none without `wipe`."""
+        if not flag(request, "wipe"):
+            return ()
+        sight = AppSight.of(request)
+        return await self._core.read(
+            lambda view: [
+                (app, job)
+                for app in _apps(view, id, sight)
+                if sight.sees(app)
+                for job in views.waiting_of(view, app)
+            ]
+        )
+
+    async def _end(
+        self, request: Request, chosen: Sequence[Found], waiting: Sequence[tuple[App, Job]] = ()
+    ) -> Response:
+        """End tasks and waiting instances: others take their places, unless the apps are scaled down by as many."""
         if flag(request, "scale") and flag(request, "wipe"):
             raise Refused(400, "You cannot use scale and wipe at the same time.")
         sight = AppSight.of(request)
-        for app in {app.id: app for app, _ in chosen}.values():
+        for app in {app.id: app for app, _ in (*chosen, *waiting)}.values():
             sight.require(APP_WRITE, app)
         if flag(request, "scale"):
             kill: dict[str, tuple[JobId, ...]] = {}
@@ -101,11 +130,18 @@ class Tasks:
             )
             return result(made)
         wipe = flag(request, "wipe")
-        for _, launch in chosen:
-            note.about("job", launch.job.id)
-        kills = [self._core.scheduler.request(job_kill(launch.job.id, wipe=wipe)) for _, launch in chosen]
+        jobs = [launch.job for _, launch in chosen] + [job for _, job in waiting]
+        for job in jobs:
+            note.about("job", job.id)
+        kills = [self._core.scheduler.request(job_kill(job.id, wipe=wipe)) for job in jobs]
         await asyncio.gather(*map(result_of, kills))
         return await _listed(chosen)
+
+
+def _instance_of(task: str) -> str:
+    """Return the id of the instance that a task is of; "" if it is the task of no app."""
+    name = name_of(task)
+    return "" if name is None else instance_id(name.app, name.uuid)
 
 
 def _ids(body: Any) -> frozenset[str]:

@@ -27,7 +27,6 @@ from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
 from mesos_gpu.model.jobs.healthcheck import Answer, Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.rollout.deadline import overdue
@@ -70,6 +69,7 @@ class Launch:
     healths: Sequence[CheckHealth] = ()  # of each check that the scheduler makes
     readiness: Readiness | None = None  # what was found last
     checked: Checked | None = None  # the latest result of the check that is only shown
+    volumes: Sequence[Mapping[str, str]] = ()  # persistent volumes, as `local_volumes` writes them
 
     @property
     def state(self) -> str:
@@ -132,7 +132,7 @@ def facts_of(
 
 
 def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
-    """The tasks of an app that have not ended; what was found by checks is for who reads what they run."""
+    """The tasks of an app that have not ended; results of checks and volumes are for who reads what they run."""
     tasks = [
         (job, task) for job in instances_of(view, app.id) for task in round_of(view, job) if not task.ended
     ]
@@ -140,10 +140,20 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
         return tuple(Launch(job, task) for job, task in tasks)
     return tuple(
         Launch(
-            job, task, check_results(view, task.id), readiness_of(view, task.id), checked_of(view, task.id)
+            job,
+            task,
+            check_results(view, task.id),
+            readiness_of(view, task.id),
+            checked_of(view, task.id),
+            local_volumes(app, job),
         )
         for job, task in tasks
     )
+
+
+def waiting_of(view: View, app: App) -> tuple[Job, ...]:
+    """Return the instances of an app that have no task that has not ended."""
+    return tuple(job for job in instances_of(view, app.id) if all(task.ended for task in round_of(view, job)))
 
 
 def _ended(view: View, app: App, ends: Ends | None) -> Ended | None:
@@ -248,7 +258,7 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         "ports": list(task.ports),
         "servicePorts": list(app.service_ports),
         "ipAddresses": [],
-        "localVolumes": [_local_volume(app, each) for each in job.spec.mounts if each.volume_mib],
+        "localVolumes": [*launch.volumes],
         "healthCheckResults": [],
         "stagedAt": stamp(task.launched_at),
         "role": app.role or "*",
@@ -266,15 +276,19 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
     return body
 
 
-def _local_volume(app: App, mount: Mount) -> dict[str, str]:
-    """Write a persistent volume of an instance as Marathon does."""
+def local_volumes(app: App, job: Job) -> list[dict[str, str]]:
+    """Write the persistent volumes of an instance as Marathon does."""
     name = app.id.strip("/").replace("/", "_")
-    return {
-        "runSpecId": app.id,
-        "containerPath": mount.target,
-        "uuid": mount.source,
-        "persistenceId": f"{name}#{mount.target}#{mount.source}",
-    }
+    return [
+        {
+            "runSpecId": app.id,
+            "containerPath": mount.target,
+            "uuid": mount.source,
+            "persistenceId": f"{name}#{mount.target}#{mount.source}",
+        }
+        for mount in job.spec.mounts
+        if mount.volume_mib
+    ]
 
 
 def _checked_json(check: Check, checked: Checked) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.room.volumes import has_volumes, not_at_home, without_volumes
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import HOSTNAME
-from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.constraints import Placed, violated
@@ -18,7 +19,6 @@ from mesos_gpu.policy.gangs.rules import level_field, level_rules, rules_of
 from mesos_gpu.policy.gangs.search import Most, Outcome, Rule, Together, search
 from mesos_gpu.policy.nodes.fields import UNDECIDED, excluded, value_of
 from mesos_gpu.policy.nodes.levels import Fabric
-from mesos_gpu.policy.nodes.volumes import has_volumes, rootless
 
 
 class Neighbours:
@@ -79,7 +79,7 @@ class Neighbours:
         spec = job.spec
         if spec.secrets and (why := _keyless(node)):
             return why
-        if has_volumes(spec) and (why := self._off_volumes(job, node)):
+        if has_volumes(spec) and (why := without_volumes(self._state, job, node)):
             return why
         if not self._compares(spec):
             return ""
@@ -97,29 +97,7 @@ class Neighbours:
             why = excluded(constraint, node, self.verdicts)
             if why and why != UNDECIDED:
                 return f"violates constraint {constraint}: {why}"
-        return self._off_node(spec, node) or self._off_level(spec, node)
-
-    def _off_node(self, spec: JobSpec, node: Node) -> str:
-        """Return why a node is not that of a job's persistent volumes; "" if it is, or if no node has them yet."""
-        for mount in spec.mounts if has_volumes(spec) else ():
-            volume = self._state.work.volumes.get(mount.source)
-            if volume is not None and volume.hostname not in ("", node.hostname):
-                return f"its persistent volume {mount.target} is on {volume.hostname}"
-        return ""
-
-    def _off_volumes(self, job: Job, node: Node) -> str:
-        """Return why a job gets no persistent volumes on a node now; "" if it does."""
-        if why := self._off_node(job.spec, node) or rootless(node):
-            return why
-        for task_id in self._state.work.restless.on.get(node.id, ()):
-            other = self._state.work.job_of(self._state.work.tasks[task_id])
-            if other is None or not has_volumes(other.spec):
-                continue
-            if other.id == job.id and job.state is not JobState.PENDING:
-                continue
-            if {mount.source for mount in other.spec.mounts} & {mount.source for mount in job.spec.mounts}:
-                return f"the task {task_id}, whose end is not known, has its persistent volume"
-        return ""
+        return not_at_home(self._state, spec, node) or self._off_level(spec, node)
 
     def _off_level(self, spec: JobSpec, node: Node, placed: Sequence[Placed] = ()) -> str:
         """Return why a node is in no group of the level that a job requires, or in another one than its app."""

@@ -24,6 +24,7 @@ from mesos_gpu.model.apps.app import (
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.volume import PersistentVolume
+from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Inventory, VolumeRoot
 from mesos_gpu.testing.builders import World, every, offer, saved_of
 from mesos_gpu.wire.mesos import report
@@ -65,7 +66,7 @@ def serve(world: World, *agents: str, seconds: int = 1, root: VolumeRoot | None 
                 data = report.encode(Inventory((), "none", volumes=root))
                 world.status(task.id, "TASK_RUNNING", agent=task.agent_id, data=data)
             else:
-                killed = world.state.work.jobs[task.job_id].kill_requested
+                killed = world.state.work.jobs[task.job_id].kill_requested or task.kill_sent_at is not None
                 state = "TASK_KILLED" if killed else "TASK_RUNNING"
                 world.status(task.id, state, agent=task.agent_id)
 
@@ -177,10 +178,10 @@ def test_instance_waits_for_its_node_and_why_names_it(world: World) -> None:
 def test_instance_whose_node_is_drained_waits(world: World) -> None:
     up(world, DB)
     host = host_of(world, db(world))
-    world.feed(ev.DrainRequested("node", host, reason="disk", by="", deadline_s=0.0))
+    world.feed(ev.DrainRequested(Target.NODE, host, reason="disk", deadline_s=0.0))
     serve(world, "a1", "a2", seconds=5)
     assert db(world).state is JobState.PENDING
-    assert "drained" in why(world, db(world))
+    assert f"{host}: is drained" in why(world, db(world))
 
 
 def test_node_without_a_root_gets_no_instance(world: World) -> None:
@@ -261,7 +262,7 @@ def test_volumes_that_no_node_has_are_forgotten_with_their_app(world: World) -> 
     want(world, DB)
     serve(world, seconds=5)
     assert len(volumes(world)) == 1
-    up(world, id="gone", agents=())
+    want(world, id="gone", force=True)
     serve(world, seconds=15)
     assert volumes(world) == []
 
