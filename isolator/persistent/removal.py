@@ -22,12 +22,16 @@ class Removal:
         self._own = own
         self._turn = threading.Lock()
         self._removed: tuple[str, ...] = ()
+        self._problem = ""  # the last that was logged
 
     def look(self) -> VolumeRoot | None:
         """Return what the monitor reports of the root; None if this host keeps no volumes."""
         try:
             root = PersistentRoot.of(self._own)
         except BadConfiguration as error:
+            if error.what != self._problem:
+                logger.error("%s", error)
+            self._problem = error.what
             return VolumeRoot(problem=error.what)
         if root is None:
             return None

@@ -159,12 +159,10 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
 
 
 def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
-    job = turn.state.work.jobs.get(event.job_id)
-    if job is None or job.state.ended:
-        return
     if event.wipe:
-        volumes.wipe(turn, job)
-    if job.kill_requested:
+        volumes.wipe(turn, event.job_id)
+    job = turn.state.work.jobs.get(event.job_id)
+    if job is None or job.state.ended or job.kill_requested:
         return
     if event.wipe:
         job = turn.put_job(replace(job, nameless=True))

@@ -11,6 +11,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.volume import PersistentVolume
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import Held, PastJob
@@ -54,6 +55,7 @@ class MemoryStore:
     cards: dict[GpuId, Card]
     deployments: dict[str, Deployment]
     bookings: dict[str, Booking]
+    volumes: dict[str, PersistentVolume]
     queue_versions: dict[int, QueueDocument]
     spans: dict[TaskId, Span]
     span_works: dict[TaskId, SpanWork]

@@ -145,15 +145,10 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
             check_results(view, task.id),
             readiness_of(view, task.id),
             checked_of(view, task.id),
-            local_volumes(app, job),
+            local_volumes(app, [(each.target, each.source) for each in job.spec.mounts if each.volume_mib]),
         )
         for job, task in tasks
     )
-
-
-def waiting_of(view: View, app: App) -> tuple[Job, ...]:
-    """Return the instances of an app that have no task that has not ended."""
-    return tuple(job for job in instances_of(view, app.id) if all(task.ended for task in round_of(view, job)))
 
 
 def _ended(view: View, app: App, ends: Ends | None) -> Ended | None:
@@ -276,18 +271,12 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
     return body
 
 
-def local_volumes(app: App, job: Job) -> list[dict[str, str]]:
-    """Write the persistent volumes of an instance as Marathon does."""
+def local_volumes(app: App, volumes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Write persistent volumes of an instance as Marathon does; `volumes`: path in the sandbox and id of each."""
     name = app.id.strip("/").replace("/", "_")
     return [
-        {
-            "runSpecId": app.id,
-            "containerPath": mount.target,
-            "uuid": mount.source,
-            "persistenceId": f"{name}#{mount.target}#{mount.source}",
-        }
-        for mount in job.spec.mounts
-        if mount.volume_mib
+        {"runSpecId": app.id, "containerPath": path, "uuid": id, "persistenceId": f"{name}#{path}#{id}"}
+        for path, id in volumes
     ]
 
 

@@ -1,6 +1,6 @@
 """Persistent volumes of the instances of apps: which instance uses them, on which node they are, and their removal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -98,10 +98,20 @@ def on_running(turn: Turn, job: Job) -> None:
             turn.put(replace(volume, is_made=True))
 
 
-def wipe(turn: Turn, job: Job) -> None:
-    """Have the volumes of a job removed after its end, so that no other instance takes them over."""
-    for volume in [*volumes_of(turn.state, job.spec)]:
-        turn.put(replace(volume, unwanted=True))
+def wipe(turn: Turn, job_id: JobId) -> None:
+    """Have the volumes that a job used last removed after its end, so that no other instance takes them over."""
+    for volume in [*turn.state.work.volumes.values()]:
+        if volume.job_id == job_id and not volume.unwanted:
+            turn.put(replace(volume, unwanted=True))
+
+
+def resting_volumes(state: State, app_id: str) -> Mapping[JobId, Sequence[PersistentVolume]]:
+    """Return the volumes of an app's instances that have no live task, by the job that used them last."""
+    resting: dict[JobId, list[PersistentVolume]] = {}
+    for volume in state.work.volumes.values():
+        if volume.app == app_id and not volume.unwanted and not state.work.live_of(volume.job_id):
+            resting.setdefault(volume.job_id, []).append(volume)
+    return resting
 
 
 def on_tick(turn: Turn) -> None:

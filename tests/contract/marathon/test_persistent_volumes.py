@@ -59,4 +59,4 @@ def test_waiting_instance_is_wiped_by_the_id_of_its_task(marathon: Marathon) -> 
             {"runSpecId": "/db", "containerPath": "data", "uuid": uuid, "persistenceId": f"db#data#{uuid}"}
         ],
     }
-    assert marathon.ask("GET", f"/v1/jobs/{job}")["state"] == "KILLED"
+    assert marathon.ask("GET", f"/v1/jobs/{job}")["state"] == "killed"

@@ -10,6 +10,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.reading.jobs import explain_job
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks.volumes import resting_volumes
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.apps.app import (
     App,
@@ -275,3 +276,50 @@ def test_volumes_of_an_app_cannot_change(world: World, changed: tuple[Volume, ..
     up(world, DB)
     with pytest.raises(BadConfiguration, match="/db: its persistent volumes cannot change"):
         want(world, replace(DB, container=Container(EngineType.MESOS, volumes=changed)), id="other")
+
+
+def test_update_that_is_undone_keeps_the_volume(world: World) -> None:
+    up(world, DB)
+    (volume,) = volumes(world)
+    world.now += 1
+    want(world, replace(DB, cmd="broken"), id="bad")
+    serve(world, "a1", "a2", seconds=2)
+    world.feed(ev.DeploymentDeleted("bad", "back"))
+    serve(world, "a1", "a2", seconds=15)
+    assert db(world).spec.command == "serve"
+    assert [mount.source for mount in db(world).spec.mounts] == [volume.id]
+    assert [each.id for each in volumes(world)] == [volume.id]
+
+
+def test_scheduler_that_restarts_at_every_step_keeps_all_volumes(world: World) -> None:
+    def steps(count: int) -> None:
+        for _ in range(count):
+            world.state = State.restored(world.now, saved_of(world.state))
+            world.register()
+            serve(world, "a1", "a2")
+
+    want(world, replace(DB, instances=2))
+    steps(12)
+    before = {job.spec.mounts[0].source for job in instances(world, "/db") if job.state is JobState.RUNNING}
+    assert len(before) == 2
+    want(world, replace(DB, instances=2, cmd="other"), id="update", force=True)
+    steps(20)
+    running = [job for job in instances(world, "/db") if job.state is JobState.RUNNING]
+    assert {job.spec.command for job in running} == {"other"}
+    assert {job.spec.mounts[0].source for job in running} == before
+    want(world, id="gone", force=True)
+    steps(15)
+    assert {volume.id: volume.unwanted for volume in volumes(world)} == dict.fromkeys(before, True)
+
+
+def test_volumes_of_an_instance_that_was_scaled_down_can_be_wiped(world: World) -> None:
+    up(world, replace(DB, instances=2))
+    up(world, DB, id="down")
+    serve(world, "a1", "a2", seconds=5)
+    (resting,) = resting_volumes(world.state, "/db").items()
+    job_id, (volume,) = resting
+    assert job_id != db(world).id
+    world.feed(ev.KillRequested(job_id, wipe=True))
+    assert world.state.work.volumes[volume.id].unwanted
+    assert resting_volumes(world.state, "/db") == {}
+    assert db(world).state is JobState.RUNNING
