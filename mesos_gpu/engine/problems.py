@@ -48,6 +48,9 @@ def problems(state: State) -> list[str]:
 def _problems_of_volumes(state: State) -> list[str]:
     """Where a persistent volume has two jobs, or a job lacks its record."""
     said, users = list[str](), dict[str, JobId]()
+    for volume in state.work.volumes.values():
+        if volume.job_id not in state.work.jobs:
+            said.append(f"the job {volume.job_id} of volume {volume.id} is forgotten")
     for job in state.work.jobs.values():
         for mount in job.spec.mounts if not job.state.ended else ():
             if not mount.volume_mib:

@@ -244,7 +244,7 @@ HANDLERS: Final[dict[type, Handler]] = {
     ev.DrainRequested: Handler(on_drain, {"cluster", "gpus", "match"}),
     ev.UndrainRequested: Handler(on_undrain, {"cluster", "gpus", "match"}),
     ev.ResetRequested: Handler(on_reset_requested, {"gpus", "match"}),
-    ev.AppsChanged: Handler(on_apps_changed, {"apps"}),
+    ev.AppsChanged: Handler(on_apps_changed, {"apps", "work"}),
     ev.DeploymentDeleted: Handler(on_deployment_deleted, {"apps"}),
     ev.DelayReset: Handler(on_delay_reset, _OF_JOBS),
     ev.HealthFound: Handler(on_health_found, _OF_TASKS),

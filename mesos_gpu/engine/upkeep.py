@@ -149,8 +149,9 @@ def _abandon_unreachable(turn: Turn) -> None:
 def _forget_old(turn: Turn) -> None:
     state = turn.state
     surplus = len(state.work.ended) - turn.settings.memory.keep_ended_jobs
+    kept = {volume.job_id for volume in state.work.volumes.values()}  # the next instance counts on
     for job_id in list(state.work.ended)[: max(surplus, 0)]:
-        if any(not task.ended for task in state.work.tasks_of(job_id)):
+        if job_id in kept or any(not task.ended for task in state.work.tasks_of(job_id)):
             continue  # an abandoned launch still holds GPUs
         state.forget_job(job_id)
         turn.effects.append(ForgetJob(job_id))

@@ -72,7 +72,9 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
     root, kill = _without_chosen(turn, event)
     made = plan(turn.state.apps.catalog.root, root, restarts=event.restarts, kill=kill)
     check_change(turn.state, turn.settings, turn.now, made)
+    known = {app.id for app in turn.state.apps.catalog.root.all_apps()}
     _begin(turn, event.id, made, force=event.force)
+    volumes.give_up(turn, {app.id for app in made.target.all_apps()} - known)
 
 
 def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[str, tuple[str, ...]]]:
@@ -451,7 +453,7 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     turn.put_job(
         Job(
             id,
-            volumes.attach(turn, app, spec, id, idle) if app.is_resident else spec,
+            volumes.attach(turn, app.id, spec, id, idle) if app.is_resident else spec,
             turn.now,
             sequence,
             message="queued",

@@ -1,6 +1,6 @@
 """Persistent volumes of the instances of apps: which instance uses them, on which node they are, and their removal."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -8,7 +8,6 @@ from uuid import NAMESPACE_URL, uuid5
 from mesos_gpu.engine.effects import AskRemoval
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.mount import Mount
@@ -48,18 +47,18 @@ def successor_of(state: State, volumes: Sequence[PersistentVolume]) -> JobId | N
     """Return the id of the job that goes on with the volumes of an ended instance; None if there are none."""
     if not volumes:
         return None
-    id = next_job_id(volumes[0].job_id, volumes[0].launches)
-    while id in state.work.jobs:
-        id = next_job_id(id, state.work.jobs[id].launches)
-    return id
+    job = state.work.jobs[volumes[0].job_id]
+    return next_job_id(job.id, job.launches)
 
 
-def attach(turn: Turn, app: App, spec: JobSpec, job_id: JobId, idle: Sequence[PersistentVolume]) -> JobSpec:
+def attach(
+    turn: Turn, app_id: str, spec: JobSpec, job_id: JobId, idle: Sequence[PersistentVolume]
+) -> JobSpec:
     """Give a new instance its persistent volumes, and return its request, which names them.
 
     Args:
         turn: Turn of the engine.
-        app: App of the instance.
+        app_id: App of the instance.
         spec: Request of the instance.
         job_id: Id of its job.
         idle: Volumes that it takes over; empty for new ones.
@@ -71,8 +70,8 @@ def attach(turn: Turn, app: App, spec: JobSpec, job_id: JobId, idle: Sequence[Pe
         if not mount.volume_mib:
             return mount
         id = str(uuid5(NAMESPACE_URL, _SEED.format(job=job_id, name=name)))
-        new = PersistentVolume(id, name, mount.volume_mib, app.id, app.owner, job_id)
-        volume = replace(known.get(name, new), job_id=job_id, launches=0)
+        new = PersistentVolume(id, name, mount.volume_mib, app_id, job_id)
+        volume = replace(known.get(name, new), job_id=job_id)
         turn.put(volume)
         return replace(mount, source=volume.id)
 
@@ -83,7 +82,8 @@ def bind(turn: Turn, job: Job, hostname: str) -> JobSpec:
     """Bind the volumes of a job to the node where it is launched, and return the request that its executor gets."""
     made = set[str]()
     for volume in [*volumes_of(turn.state, job.spec)]:
-        turn.put(replace(volume, hostname=hostname, launches=job.launches + 1))
+        if volume.hostname != hostname:
+            turn.put(replace(volume, hostname=hostname))
         made |= {volume.id} if volume.is_made else set()
     if not made:
         return job.spec
@@ -102,6 +102,13 @@ def wipe(turn: Turn, job_id: JobId) -> None:
     """Have the volumes that a job used last removed after its end, so that no other instance takes them over."""
     for volume in [*turn.state.work.volumes.values()]:
         if volume.job_id == job_id and not volume.unwanted:
+            turn.put(replace(volume, unwanted=True))
+
+
+def give_up(turn: Turn, app_ids: Set[str]) -> None:
+    """Have the volumes removed that are left of apps of these ids: an app that is made now is another one."""
+    for volume in [*turn.state.work.volumes.values()]:
+        if volume.app in app_ids and not volume.unwanted:
             turn.put(replace(volume, unwanted=True))
 
 
@@ -162,5 +169,4 @@ def on_reported(turn: Turn, node: Node) -> None:
 
 
 def _has_live_job(state: State, volume: PersistentVolume) -> bool:
-    job = state.work.jobs.get(volume.job_id)
-    return job is not None and not job.state.ended
+    return not state.work.jobs[volume.job_id].state.ended

@@ -14,9 +14,7 @@ class PersistentVolume:
         name: Path in the sandbox of the tasks that use it.
         size_mib: Most that it may hold.
         app: Id of the app whose instance it belongs to.
-        owner: Proved name of the app's owner; "" if nobody was asked.
-        job_id: Job that used it last.
-        launches: Launches of that job.
+        job_id: Job that used it last, which is remembered as long as the volume.
         hostname: Host name of the node that has it; "" before the first launch.
         is_made: Whether a task has run with it, so that its directory must be there.
         unwanted: Whether its directory is to be removed.
@@ -26,9 +24,7 @@ class PersistentVolume:
     name: str
     size_mib: int
     app: str
-    owner: str
     job_id: JobId
-    launches: int = 0
     hostname: str = ""
     is_made: bool = False
     unwanted: bool = False

@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(os.geteuid() != 0, reason="volumes are mounted by root"),
 ]
+FILL = "head -c 30M /dev/zero > data/big; exec sleep 1000"
 DB: dict[str, Any] = {
     "id": "/db",
     "cmd": "echo started >> data/log; while sleep 1; do :; done",
@@ -54,7 +55,13 @@ def task_of(url: str) -> dict[str, Any]:
         found: list[dict[str, Any]] = [each for each in tasks if each["state"] == "TASK_RUNNING"]
         return found[0] if len(tasks) == len(found) == 1 else None
 
-    return wait_until("an instance runs", running, 60)
+    task = wait_until("an instance runs", running, 60)
+    assert task is not None
+    return task
+
+
+def await_other_task(url: str, old: str) -> None:
+    wait_until("another task runs", lambda: task_of(url)["id"] != old, 60)
 
 
 def log_of(stack: Stack, volume: str) -> list[str]:
@@ -80,7 +87,7 @@ def test_data_outlives_restarts_updates_and_kills_and_goes_with_its_app(stack: S
             case _:
                 call("DELETE", f"{url}/v2/apps/db/tasks/{before['id']}", 200)
         settled(url)
-        wait_until("another task runs", lambda old=before["id"]: task_of(url)["id"] != old, 60)
+        await_other_task(url, before["id"])
         after = task_of(url)
         assert (after["host"], after["localVolumes"]) == (first["host"], [volume])
     assert log_of(stack, volume["uuid"]) == ["started"] * 4
@@ -93,3 +100,18 @@ def test_data_outlives_restarts_updates_and_kills_and_goes_with_its_app(stack: S
     settled(url)
     left = [stack.persistent(number) for number in (1, 2)]
     wait_until("the volumes are removed", lambda: not any(os.listdir(each) for each in left), 60)
+
+
+def test_task_whose_volume_is_too_large_ends_and_its_data_stays(stack: Stack) -> None:
+    url = stack.url
+    call("POST", f"{url}/v2/apps", 201, json={**DB, "id": "/big", "cmd": FILL, "backoffSeconds": 60})
+
+    def failure() -> str:
+        shown = call("GET", f"{url}/v2/apps/big?embed=app.lastTaskFailure", 200)["app"]
+        return str(shown.get("lastTaskFailure", {}).get("message", ""))
+
+    assert "in the persistent volume data of 20 MiB" in wait_until("it failed", failure, 60)
+    kept = [each for number in (1, 2) for each in stack.persistent(number).glob("*/big")]
+    assert [each.stat().st_size for each in kept] == [30 << 20]
+    call("DELETE", f"{url}/v2/apps/big?force=true", 200)
+    settled(url)

@@ -106,7 +106,7 @@ def test_instance_gets_a_volume_on_the_node_of_its_first_launch(world: World) ->
     up(world, DB)
     (volume,) = volumes(world)
     assert volume == PersistentVolume(
-        volume.id, "data", 100, "/db", "", db(world).id, 1, host_of(world, db(world)), is_made=True
+        volume.id, "data", 100, "/db", db(world).id, host_of(world, db(world)), is_made=True
     )
     assert [mount.source for mount in db(world).spec.mounts] == [volume.id]
 
@@ -217,9 +217,7 @@ def test_wiped_instance_gets_new_volumes_and_its_old_ones_are_removed(world: Wor
     asked = removals(world, "a1")
     assert asked == [(old.id,)]
     serve(world, "a1", root=VolumeRoot(removed=(old.id,)))
-    assert volumes(world) == [
-        replace(new, job_id=db(world).id, launches=1, hostname="a1.example", is_made=True)
-    ]
+    assert volumes(world) == [replace(new, job_id=db(world).id, hostname="a1.example", is_made=True)]
     assert removals(world, "a1") == []
 
 
@@ -323,3 +321,28 @@ def test_volumes_of_an_instance_that_was_scaled_down_can_be_wiped(world: World) 
     assert world.state.work.volumes[volume.id].unwanted
     assert resting_volumes(world.state, "/db") == {}
     assert db(world).state is JobState.RUNNING
+
+
+def test_app_that_is_made_while_one_of_its_id_is_deleted_gets_none_of_its_volumes(world: World) -> None:
+    up(world, DB)
+    (old,) = volumes(world)
+    world.now += 1
+    want(world, id="gone")
+    serve(world, seconds=3)
+    world.now += 1
+    want(world, DB, id="another", force=True)
+    serve(world, "a1", "a2", seconds=20)
+    assert db(world).state is JobState.RUNNING
+    assert db(world).spec.mounts[0].source != old.id
+    assert world.state.work.volumes[old.id].unwanted
+
+
+def test_job_of_a_volume_is_not_forgotten_before_the_volume(world: World) -> None:
+    world.settings = replace(world.settings, memory=replace(world.settings.memory, keep_ended_jobs=0))
+    up(world, replace(DB, instances=2))
+    before = {volume.id for volume in volumes(world)}
+    up(world, replace(DB, instances=0), id="down")
+    serve(world, "a1", "a2", seconds=5)
+    up(world, replace(DB, instances=2), id="again")
+    assert {job.spec.mounts[0].source for job in instances(world, "/db")} == before
+    assert all(job.id.endswith("._app.2") for job in instances(world, "/db"))
