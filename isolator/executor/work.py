@@ -180,8 +180,7 @@ class Work:
     def _volume(self, plan: Assignment, inventory: Inventory) -> Path | None:
         if self._enforcing is not None and (build := self._enforcing.volume()) is not None:
             return build
-        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
-        return choose(self._env, inventory)
+        return (driver_volume.awaited if plan.image else driver_volume.for_tasks)(self._env, inventory)
 
     def _with_instance(self, plan: Assignment, enclosure: Enclosure, inventory: Inventory) -> Enclosure:
         """The enclosure with the nodes of the MIG instance that is made for the task now, if one is."""
@@ -552,11 +551,11 @@ class Work:
             with self._share_turn:
                 self._enforcing.let_go(self._owner)
         elif not self._last() and all(seal_soon(trace.what) for trace in sealing_of(self._env)):
-            return self._drop()
+            self._drop()
+            return
         else:
             self._ledger.release(self._task_id, self._owner, self._container)
         self._is_released = True
-        return None
 
     def _drop(self) -> None:
         self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))

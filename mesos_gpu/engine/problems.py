@@ -46,7 +46,7 @@ def problems(state: State) -> list[str]:
 
 
 def _problems_of_volumes(state: State) -> list[str]:
-    """Where a persistent volume has two jobs, or a job lacks its record."""
+    """Return words for each persistent volume that has two jobs, and for each that lacks a record or a job."""
     said, users = list[str](), dict[str, JobId]()
     for volume in state.work.volumes.values():
         if volume.job_id not in state.work.jobs:

@@ -7,11 +7,11 @@ from operator import attrgetter
 from typing import Any
 
 from mesos_gpu.model.apps.catalog import AppCatalog, Deployment
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.jobs.volume import PersistentVolume
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import Held, PastJob

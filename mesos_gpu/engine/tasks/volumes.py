@@ -8,10 +8,10 @@ from uuid import NAMESPACE_URL, uuid5
 from mesos_gpu.engine.effects import AskRemoval
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.mount import Mount
-from mesos_gpu.model.jobs.volume import PersistentVolume
 from mesos_gpu.model.nodes.gpu import MAX_REMOVALS
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.apps.task_ids import next_job_id

@@ -60,7 +60,7 @@ class DiskType(Enum):
 
 
 class LostBehavior(Enum):
-    """What becomes of an instance whose volumes are on an agent that is gone."""
+    """Fate of an instance whose volumes are on an agent that is gone."""
 
     WAIT = "WAIT_FOREVER"
     RELAUNCH = "RELAUNCH_AFTER_TIMEOUT"
@@ -143,7 +143,7 @@ class PortMapping:
 
 @dataclass(frozen=True, slots=True)
 class Persistent:
-    """What a persistent volume of each instance is."""
+    """Terms of a persistent volume, which each instance has one of."""
 
     size_mib: int
     type: DiskType = DiskType.ROOT
@@ -377,7 +377,7 @@ class App:
     gpu: GpuOptions | None = None
     gpu_milli: int = WHOLE  # thousandths of each GPU: less than WHOLE where `gpus` is asked for as a fraction
     owner: str = ""  # the proved name of who asked for what it runs; "": nobody was asked
-    residency: Residency | None = None  # None: it has no persistent volumes
+    residency: Residency | None = None  # only with persistent volumes
 
     @property
     def persistent_volumes(self) -> tuple[Volume, ...]:

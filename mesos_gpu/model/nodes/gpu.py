@@ -111,7 +111,7 @@ class VolumeRoot:
     """Directory of a node for persistent volumes.
 
     Attributes:
-        problem: Why tasks get no volumes there, in words for people; "": they do.
+        problem: Reason why tasks get no volumes there, in words for people; "" if they get some.
         removed: Ids of the volumes that the node was last asked to remove, and that are gone.
     """
 
@@ -143,7 +143,7 @@ class Inventory:
     secrets_key: str = ""  # public; what its tasks' secrets are sealed to; "": it takes none
     secrets_problem: str = ""  # why it takes none, in words for people
     program: Program | None = None  # what the monitor is; None: it does not say it
-    volumes: VolumeRoot | None = None  # where it keeps persistent volumes; None: it keeps none
+    volumes: VolumeRoot | None = None  # directory for persistent volumes, if the node has one
 
     def __post_init__(self) -> None:
         _once("uuid", (gpu.id for gpu in self.gpus))

@@ -52,8 +52,8 @@ def stack() -> Iterator[Stack]:
 def task_of(url: str) -> dict[str, Any]:
     def running() -> dict[str, Any] | None:
         tasks = call("GET", f"{url}/v2/apps/db/tasks", 200)["tasks"]
-        found: list[dict[str, Any]] = [each for each in tasks if each["state"] == "TASK_RUNNING"]
-        return found[0] if len(tasks) == len(found) == 1 else None
+        ready: list[dict[str, Any]] = [each for each in tasks if each["state"] == "TASK_RUNNING"]
+        return ready[0] if len(tasks) == len(ready) == 1 else None
 
     task = wait_until("an instance runs", running, 60)
     assert task is not None
