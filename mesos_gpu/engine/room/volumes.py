@@ -7,7 +7,7 @@ from mesos_gpu.model.nodes.node import Node
 
 def has_volumes(spec: JobSpec) -> bool:
     """Return whether a job uses persistent volumes."""
-    return any(mount.volume_mib for mount in spec.mounts)
+    return bool(spec.mounts) and any(mount.volume_mib for mount in spec.mounts)
 
 
 def not_at_home(state: State, spec: JobSpec, node: Node) -> str:
