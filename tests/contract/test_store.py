@@ -26,6 +26,7 @@ from mesos_gpu.model.apps.app import App, GpuOptions, Group
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Place, Repeat
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -275,6 +276,14 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveBooking(booking("c", ended_at=3.0)),
         ],
         saves.ForgetBooking("a"),
+    ),
+    "volumes": (
+        [
+            saves.SaveVolume(PersistentVolume("a", "data", 10, "/db", JobId("db.1"))),
+            saves.SaveVolume(PersistentVolume("a", "data", 10, "/db", JobId("db.2"), "h", is_made=True)),
+            saves.SaveVolume(PersistentVolume("b", "log", 20, "/db", JobId("db.2"), "h", unwanted=True)),
+        ],
+        saves.ForgetVolume("a"),
     ),
     "arrays": (
         [
