@@ -70,6 +70,11 @@ def task(
 
 #: Stores may keep its environment and labels elsewhere than the rest of a job.
 LARGE: Final = JobSpec("large", argv=("a",), env={"DATA": "x" * 5000}, labels={"a": "y" * 2000})
+SHARE: Final = replace(
+    JobSpec("share", argv=("a",), gpus=2, gpu_compute_pct=30, gpu_memory_mib=20480),
+    gpu_memory_max_mib=40960,
+    isolation=Isolation.STRICT,
+)
 PLACE: Final = Place(AgentId("a1"), "a1.example", (GpuId("g1"), GpuId("g2")))
 
 
@@ -104,22 +109,7 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveJob(job("j0", 2)),
             saves.SaveJob(job("j2", 2)),
             saves.SaveJob(Job(JobId("part"), JobSpec("part", argv=("a",), gpus=1, gpu_milli=250), 1.0, 3)),
-            saves.SaveJob(
-                Job(
-                    JobId("share"),
-                    JobSpec(
-                        "share",
-                        argv=("a",),
-                        gpus=2,
-                        gpu_compute_pct=30,
-                        gpu_memory_mib=20480,
-                        gpu_memory_max_mib=40960,
-                        isolation=Isolation.STRICT,
-                    ),
-                    1.0,
-                    4,
-                )
-            ),
+            saves.SaveJob(Job(JobId("share"), SHARE, 1.0, 4)),
             *(saves.SaveJob(Job(JobId(id), LARGE, 1.0, 5, owner="ann")) for id in ("large", "large-too")),
         ],
         saves.ForgetJob(JobId("j1")),
