@@ -22,6 +22,8 @@ from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head
 if TYPE_CHECKING:  # it costs each executor what only one whose disk is measured need pay
     import subprocess
 
+    from mesos_gpu.model.jobs.mount import Mount
+
 LIMIT: Final = "MESOS_GPU_LOG_LIMIT"  # of this host, in MiB; it comes before the scheduler's
 #: Seconds between two looks while the task writes to its logs. While it writes nothing, the interval grows to
 #: MAX_LOOK_S: a look takes up to 1 ms of CPU time, and a host may have a thousand tasks.
@@ -74,6 +76,25 @@ def drop_mark(fd: int) -> None:
         os.close(reading)
     if text.startswith(b"Marked '") and text.endswith(b"' as rslave\n") and text.count(b"\n") == 1:
         os.ftruncate(fd, 0)
+
+
+def volumes_of(own: Mapping[str, str], mounts: "Sequence[Mount]") -> list[tuple[str, str, int]]:
+    """Return the persistent volumes among mounts, as `Upkeep` has them.
+
+    Raises:
+        BadConfiguration: The root of this host cannot be used.
+    """
+    if not any(each.volume_mib for each in mounts):
+        return []
+    from isolator.persistent.root import PersistentRoot
+
+    root = PersistentRoot.of(own)
+    if root is None:
+        return []  # the run of the task refuses the volumes
+    with root:
+        return [
+            (each.target, root.path_of(each.source), each.volume_mib) for each in mounts if each.volume_mib
+        ]
 
 
 class Log:
@@ -155,6 +176,7 @@ class Upkeep:
         *,
         limit_mib: int,
         disk_mib: int,
+        volumes: Sequence[tuple[str, str, int]] = (),
         streams: Sequence[int | None],
         say: Callable[[str], None],
         end: Callable[[str], None],
@@ -166,6 +188,7 @@ class Upkeep:
             sandbox: The task's directory.
             limit_mib: What each stream may keep; 0: all.
             disk_mib: What the sandbox may hold; 0: all that there is.
+            volumes: Persistent volumes: path in the sandbox, path on the host, and MiB that each may hold.
             streams: Of stdout and stderr the number of this process' file that it must be; of a logger that writes
                 and rotates files of its own this keeps its hands off. Such files are held from now on, so make this
                 before the task can replace them. None: a file that is there, and linked, when the task has started.
@@ -178,6 +201,7 @@ class Upkeep:
         """
         self._sandbox = Sandbox(sandbox)
         self._disk_mib, self._say, self._end, self._more = disk_mib, say, end, more
+        self._volumes = volumes
         self._limit_mib, self._streams = limit_mib, dict(zip(STREAMS, streams, strict=True))
         self._logs = [*self._held()]
         self._times: LogTimes | None = None  # since the start
@@ -232,7 +256,7 @@ class Upkeep:
         self._sandbox.close()
 
     def _work(self) -> None:
-        disk_at = time.monotonic() + FIRST_DISK_S if self._disk_mib else float("inf")
+        disk_at = time.monotonic() + FIRST_DISK_S if self._disk_mib or self._volumes else float("inf")
         wait_s, size = LOOK_S, 0
         while not self._stop.wait(wait_s):
             before, size = size, self._look()
@@ -260,16 +284,25 @@ class Upkeep:
         return written
 
     def _weigh(self) -> None:
-        used = self._sandbox_kib()
-        if used is None or used <= self._disk_mib << 10:
+        if self._disk_mib and (used_mib := self._excess_mib(self._sandbox.path, self._disk_mib)):
+            asked = f"{self._disk_mib} MiB asked, {used_mib} used in its sandbox; ask for more with --disk"
+            self._end(f"out of disk: {asked}")
             return
-        used_mib = -(-used // 1024)
-        self._end(
-            f"out of disk: {self._disk_mib} MiB asked, {used_mib} used in its sandbox; ask for more with --disk"
-        )
+        for name, path, size_mib in self._volumes:
+            if used_mib := self._excess_mib(path, size_mib):
+                self._end(
+                    f"out of disk: {used_mib} MiB used in the persistent volume {name} of {size_mib} MiB; its "
+                    "data stays; let the next task remove some of it when it starts"
+                )
+                return
 
-    def _sandbox_kib(self) -> int | None:
-        """The size of the sandbox by du(1), KiB, which nothing leads astray; None: it did not say, as when it was
+    def _excess_mib(self, path: str, most_mib: int) -> int:
+        """Return the size of a directory if that is more than it may hold, MiB; 0 if it is not, or is not known."""
+        used = self._kib(path)
+        return 0 if used is None or used <= most_mib << 10 else -(-used // 1024)
+
+    def _kib(self, path: str) -> int | None:
+        """The size of a directory by du(1), KiB, which nothing leads astray; None: it did not say, as when it was
         ended."""
         import subprocess
 
@@ -278,7 +311,7 @@ class Upkeep:
                 return None
             self._measure = subprocess.Popen(
                 ["du", "-skx", "."],
-                cwd=self._sandbox.path,
+                cwd=path,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

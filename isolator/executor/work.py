@@ -19,7 +19,7 @@ from isolator.confinement.enclosure import plan as enclosure_for
 from isolator.devices.facts import read_inventory
 from isolator.executor.checkpoints import Checkpoints
 from isolator.executor.life import Event, Kind, Terms
-from isolator.executor.upkeep import Upkeep, limit_of
+from isolator.executor.upkeep import Upkeep, limit_of, volumes_of
 from isolator.executor.verdicts import failure, log, verdict_of
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import LAST, Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
@@ -180,8 +180,7 @@ class Work:
     def _volume(self, plan: Assignment, inventory: Inventory) -> Path | None:
         if self._enforcing is not None and (build := self._enforcing.volume()) is not None:
             return build
-        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
-        return choose(self._env, inventory)
+        return (driver_volume.awaited if plan.image else driver_volume.for_tasks)(self._env, inventory)
 
     def _with_instance(self, plan: Assignment, enclosure: Enclosure, inventory: Inventory) -> Enclosure:
         """The enclosure with the nodes of the MIG instance that is made for the task now, if one is."""
@@ -349,6 +348,7 @@ class Work:
                 launch.sandbox,
                 limit_mib=self._ready.log_limit_mib,
                 disk_mib=launch.plan.disk_mib,
+                volumes=volumes_of(launch.own, launch.plan.mounts),
                 streams=run.streams(),
                 say=log,
                 end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),

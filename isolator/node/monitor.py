@@ -25,6 +25,7 @@ from isolator.node.program import Started
 from isolator.node.reaper import Reaping, audit, strangers
 from isolator.node.use import Counts, Uses
 from isolator.node.whose import ticks_now
+from isolator.persistent.removal import Removal
 from isolator.runs.run import sandbox_of
 from isolator.secrets.exposure import with_key
 from isolator.shares.abilities import Abilities
@@ -88,6 +89,7 @@ class Monitor:
         self._widening = Widening(ledger)
         self._reaping = Reaping(ledger)
         self._program = Started(time.monotonic)
+        self._removal = Removal(os.environ)
         self._looked = Survey()  # the last that could be had
         self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
@@ -131,16 +133,22 @@ class Monitor:
             self._connection.finish()
 
     def message(self, data: bytes) -> None:
-        """Handle a scheduler message: {"reset": UUID, "request": ID}, or a call to read an ended task's sandbox."""
+        """Handle a scheduler message: {"reset": UUID, "request": ID}, {"remove_volumes": [ID]}, or a call.
+
+        A call is to read an ended task's sandbox.
+        """
         if MARK in data:
             threading.Thread(target=self._read_kept, args=(data,), daemon=True).start()
             return
         try:
             value = parsed(data)
+            if (volumes := value.get("remove_volumes")) is not None:
+                self._removal.begin([str(each) for each in volumes])
+                return
             gpu, request = value["reset"], value["request"]
             if not (isinstance(gpu, str) and isinstance(request, str) and request):
                 raise ValueError("reset and request must be strings")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             logger.error("a message of the scheduler that cannot be understood: %r: %s", data[:200], error)
             return
         threading.Thread(target=self._reset, args=(GpuId(gpu), request), daemon=True).start()
@@ -245,6 +253,7 @@ class Monitor:
             gpu_uses=gpu_uses,
             task_uses=task_uses,
             program=self._program.look(),
+            volumes=self._removal.look(),
         )
         return with_key(
             self._abilities.completed(self._volume.look(said)), self._ledger.directory, os.environ

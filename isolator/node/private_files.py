@@ -14,7 +14,9 @@ from typing import Final
 
 from isolator.host.sandbox import has_acls
 from isolator.node.findings import Finding, Host, Level
+from isolator.persistent.root import SETTING, PersistentRoot
 from isolator.secrets import keys
+from mesos_gpu.errors import BadConfiguration
 
 CHECK: Final = "files"
 MOST_FILES: Final = 10_000  # of a directory that are looked at
@@ -64,7 +66,19 @@ def private_files(host: Host) -> Iterator[Finding]:
             yield Finding(
                 CHECK, Level.WARN, f"{what}: {path} is not there", "correct the variable that names it"
             )
+    yield from _persistent_root(host)
     yield Finding(CHECK, Level.OK, f"{looked} looked at that others must not read")
+
+
+def _persistent_root(host: Host) -> Iterator[Finding]:
+    """Check the directory of persistent volumes, whose contents are the tasks' own."""
+    if not (named := host.env.get(SETTING)):
+        return
+    try:
+        with PersistentRoot(str(host.below(Path(named)))):
+            pass
+    except BadConfiguration as error:
+        yield Finding(CHECK, Level.FAIL, error.what, error.remedy)
 
 
 def look_at_work_dir(host: Host, flags: Mapping[str, str], check: str) -> Iterator[Finding]:

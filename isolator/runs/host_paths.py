@@ -22,6 +22,7 @@ from typing import Final
 from isolator.gpus.ledger import DEFAULT_DIRECTORY
 from isolator.host.not_started import NotStarted, is_trial
 from isolator.host.paths import FORBIDDEN, is_within, overlap
+from isolator.persistent.root import SETTING, PersistentRoot
 from isolator.runs.run import sandbox_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.jobs.mount import Mount
@@ -70,16 +71,33 @@ def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_pa
         BadConfiguration: The operator's list cannot be understood.
     """
     roots, never, sandbox = tuple(roots_of(own)), tuple(never_given(own)), os.path.realpath(sandbox_of(own))
+    kept = {os.path.normpath(each.target): each for each in mounts if each.volume_mib}
     mounts_given = []
     for mount in mounts:
+        if (volume := mount if mount.volume_mib else kept.get(os.path.normpath(mount.source))) is not None:
+            mounts_given.append(_of_volume(mount, volume, own, user))
+            continue
         real = os.path.realpath(os.path.join(sandbox, mount.source))
         if mount.source.startswith("/"):
             _see_allowed(mount, real, roots, never, own)
         elif not is_within(real, sandbox):
             raise NotStarted(f"{mount.source} leads out of the sandbox; use a path in it")
         identity = _identity(mount, real, user)
-        mounts_given.append(Granted(real, mount.target, mount.read_only, identity))
+        mounts_given.append(Granted(real, mount.target, mount.read_only, identity=identity))
     return tuple(mounts_given)
+
+
+def _of_volume(mount: Mount, volume: Mount, own: Mapping[str, str], user: pwd.struct_passwd) -> Granted:
+    """Return the mount of a persistent volume, or of a path of the sandbox where the task has one."""
+    if own.get("MESOS_GPU_POOL_UID"):
+        why = "a persistent volume belongs to one user, and this task gets another uid at each launch; name a user"
+        raise NotStarted(why)
+    root = PersistentRoot.of(own)
+    if root is None:
+        raise NotStarted(f"this host keeps no persistent volumes: set {SETTING} on its agent")
+    with root:
+        identity = root.make(volume.source, user, is_made=volume.is_made)
+        return Granted(root.path_of(volume.source), mount.target, mount.read_only, identity=identity)
 
 
 def roots_of(own: Mapping[str, str]) -> Iterator[Root]:
@@ -102,6 +120,8 @@ def never_given(own: Mapping[str, str]) -> Iterator[str]:
     yield from map(os.path.realpath, FORBIDDEN)
     yield os.path.realpath(own.get("MESOS_GPU_NODE_DIR") or DEFAULT_DIRECTORY)
     yield os.path.realpath(default_path(own))
+    if volumes := own.get(SETTING):
+        yield os.path.realpath(volumes)
     if socket := own.get("MESOS_GPU_DOCKER_SOCKET"):
         yield os.path.realpath(socket)
     # The agent's own: <work_dir>/slaves/<agent>/frameworks/… (slave/paths.hpp), with everybody's sandboxes.

@@ -137,7 +137,9 @@ def _mounts(
     from isolator.runs.host_paths import granted, in_image, in_nested
 
     place = in_nested if by_agent else in_image
-    if by_agent and (own := [each.source for each in launch.plan.mounts if not each.source.startswith("/")]):
+    kept = {each.target for each in launch.plan.mounts if each.volume_mib}
+    paths = [each.source for each in launch.plan.mounts if not each.volume_mib and each.source not in kept]
+    if by_agent and (own := [path for path in paths if not path.startswith("/")]):
         raise NotStarted(f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts it")
     mounts = granted(launch.plan.mounts, launch.own, user)
     return place(mounts, SANDBOX), tuple(each.identity for each in mounts)

@@ -146,6 +146,15 @@ class AskReset:
 
 
 @dataclass(frozen=True, slots=True)
+class AskRemoval:
+    """MESSAGE to a node monitor: remove persistent volumes. It may be lost on the way, or come twice."""
+
+    agent_id: AgentId
+    executor_id: str
+    volumes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """MESSAGE to the executor of a gang's member: all are in their places. It may be lost, or come twice."""
 
@@ -208,6 +217,7 @@ Call = (
     | ListTasks
     | ReadRole
     | AskReset
+    | AskRemoval
     | Start
     | AskResize
     | GiveNotice
@@ -254,6 +264,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     ReadSecrets,
     ForgetSecrets,
     ReadRole,
+    AskRemoval,
 )
 #: All effects but those on the store.
 DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = tuple(kind for kind in get_args(Effect) if kind is not Save)

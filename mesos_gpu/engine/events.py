@@ -121,7 +121,7 @@ class JobSubmitted(Change[Job]):
 
 @dataclass(frozen=True, slots=True)
 class KillRequested(Change[Job]):
-    """A user wants a job to end; `wipe`: of an app's instance, that another one gets another name."""
+    """A user wants a job to end; `wipe`: of an app's instance, that another one gets another name and other volumes."""
 
     job_id: JobId
     wipe: bool = False

@@ -18,6 +18,7 @@ def problems(state: State) -> list[str]:
     """Broken invariants, in words; tests assert that there are none."""
     said = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
     said += _problems_of_arrays(state)
+    said += _problems_of_volumes(state)
     held: dict[GpuId, TaskId] = {}
     for task in state.work.tasks.values():
         if task.ended:
@@ -41,6 +42,23 @@ def problems(state: State) -> list[str]:
             said.append(f"job {job.id} is {job.state.value} without a live task")
         if job.state.ended and running:
             said.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
+    return said
+
+
+def _problems_of_volumes(state: State) -> list[str]:
+    """Return words for each persistent volume that has two jobs, and for each that lacks a record or a job."""
+    said, users = list[str](), dict[str, JobId]()
+    for volume in state.work.volumes.values():
+        if volume.job_id not in state.work.jobs:
+            said.append(f"the job {volume.job_id} of volume {volume.id} is forgotten")
+    for job in state.work.jobs.values():
+        for mount in job.spec.mounts if not job.state.ended else ():
+            if not mount.volume_mib:
+                continue
+            if mount.source not in state.work.volumes:
+                said.append(f"there is no record of volume {mount.source} of {job.id}")
+            if (other := users.setdefault(mount.source, job.id)) != job.id:
+                said.append(f"{job.id} and {other} have volume {mount.source}")
     return said
 
 

@@ -37,6 +37,7 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
+from mesos_gpu.engine.tasks import volumes
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.notices import on_checkpoint_told
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
@@ -158,6 +159,8 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
 
 
 def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
+    if event.wipe:
+        volumes.wipe(turn, event.job_id)
     job = turn.state.work.jobs.get(event.job_id)
     if job is None or job.state.ended or job.kill_requested:
         return
@@ -241,7 +244,7 @@ HANDLERS: Final[dict[type, Handler]] = {
     ev.DrainRequested: Handler(on_drain, {"cluster", "gpus", "match"}),
     ev.UndrainRequested: Handler(on_undrain, {"cluster", "gpus", "match"}),
     ev.ResetRequested: Handler(on_reset_requested, {"gpus", "match"}),
-    ev.AppsChanged: Handler(on_apps_changed, {"apps"}),
+    ev.AppsChanged: Handler(on_apps_changed, {"apps", "work"}),
     ev.DeploymentDeleted: Handler(on_deployment_deleted, {"apps"}),
     ev.DelayReset: Handler(on_delay_reset, _OF_JOBS),
     ev.HealthFound: Handler(on_health_found, _OF_TASKS),

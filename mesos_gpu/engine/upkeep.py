@@ -12,7 +12,7 @@ from mesos_gpu.engine.gpus import cards, covers, role, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
 from mesos_gpu.engine.preemption import recalls
 from mesos_gpu.engine.queue import secrets
-from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
+from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown, volumes
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.tenancy import accounts, budgets, idle, notices, past_uses
@@ -69,6 +69,7 @@ def _tend(turn: Turn) -> None:
     secrets.on_tick(turn)
     accounts.on_tick(turn)
     apps.on_tick(turn)
+    volumes.on_tick(turn)
 
 
 def _reconcile(turn: Turn) -> None:
@@ -148,8 +149,9 @@ def _abandon_unreachable(turn: Turn) -> None:
 def _forget_old(turn: Turn) -> None:
     state = turn.state
     surplus = len(state.work.ended) - turn.settings.memory.keep_ended_jobs
+    kept = {volume.job_id for volume in state.work.volumes.values()}  # the next instance counts on
     for job_id in list(state.work.ended)[: max(surplus, 0)]:
-        if any(not task.ended for task in state.work.tasks_of(job_id)):
+        if job_id in kept or any(not task.ended for task in state.work.tasks_of(job_id)):
             continue  # an abandoned launch still holds GPUs
         state.forget_job(job_id)
         turn.effects.append(ForgetJob(job_id))

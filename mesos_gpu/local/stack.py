@@ -350,6 +350,7 @@ class Stack:
             "MESOS_GPU_INVENTORY": str(self.inventory(number)),
             "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),
             "MESOS_GPU_VOLUMES": str(self.directory / "volumes" / str(number)),
+            "MESOS_GPU_PERSISTENT_ROOT": str(self.persistent(number)),
             "MESOS_GPU_ALLOW_ROOT": allow_root.value,
             **({"MESOS_GPU_ISOLATION": "off"} if os.geteuid() else {}),  # it takes root
             **more,
@@ -363,6 +364,10 @@ class Stack:
             {**named, **_domain(spec.zone), **spec.flags},
             ip=address(number),
         )
+
+    def persistent(self, number: int) -> Path:
+        """The directory of the persistent volumes of a node, counted from 1."""
+        return self.directory / "persistent" / str(number)
 
     def inventory(self, number: int) -> Path:
         """The inventory file of a node, counted from 1: edit it to change the health of its GPUs."""
@@ -388,7 +393,9 @@ class Stack:
             path.chmod(mode)
         if self.secure:
             self.secure.write()
+        (self.directory / "persistent").mkdir(mode=0o700)
         for number, spec in self._numbered():
+            self.persistent(number).mkdir(mode=0o700)
             gpus = simulated_gpus(spec.gpus, spec.model, seed=f"node{number}")
             write_inventory(
                 self.inventory(number),

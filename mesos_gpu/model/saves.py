@@ -14,6 +14,7 @@ from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -372,6 +373,20 @@ class ForgetBooking(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveVolume(Save):
+    """Insert or replace."""
+
+    volume: PersistentVolume
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetVolume(Save):
+    """Delete: its directory was removed."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """All that a store holds: jobs by their sequence, tasks by their launch."""
 
@@ -398,6 +413,7 @@ class Saved:
     arrays: tuple[JobArray, ...] = ()  # by sequence
     idlenesses: tuple[Idleness, ...] = ()  # by job
     bookings: tuple[Booking, ...] = ()  # by id
+    volumes: tuple[PersistentVolume, ...] = ()  # by id
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
     )
@@ -491,6 +507,7 @@ NOUNS: Final = (
         {"job_id": "job_id"}, ("job_id",), ("job_id",), owner=Job, owned_by="job_id",
     ),
     Noun(Booking, "booking", "bookings", SaveBooking, ForgetBooking, {"id": "id"}, ("id",), ("id",)),
+    Noun(PersistentVolume, "volume", "volumes", SaveVolume, ForgetVolume, {"id": "id"}, ("id",), ("id",)),
 )  # fmt: skip
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
 SAVED_BY: Final[Mapping[type[Save], Noun]] = {noun.save: noun for noun in NOUNS}

@@ -24,7 +24,7 @@ from mesos_gpu.wire.channel.call import Call, answer_to, encode_call
 from mesos_gpu.wire.mesos.notice import encode_notice
 from mesos_gpu.wire.mesos.resize import encode_request
 from mesos_gpu.wire.mesos.seal import secret_for
-from mesos_gpu.wire.mesos.v1 import reset_message, resources_to_json, start_message
+from mesos_gpu.wire.mesos.v1 import removal_message, reset_message, resources_to_json, start_message
 
 _NO_STORE: Final = "the scheduler has no store of secrets any more"
 logger = logging.getLogger("mesos_gpu.scheduler.daemon")
@@ -82,6 +82,10 @@ def _ask_reset(driver: Driver, effect: fx.AskReset) -> None:
     driver.message(effect.agent_id, effect.executor_id, reset_message(effect.gpu_id, effect.request))
 
 
+def _ask_removal(driver: Driver, effect: fx.AskRemoval) -> None:
+    driver.message(effect.agent_id, effect.executor_id, removal_message(effect.volumes))
+
+
 def _start(driver: Driver, effect: fx.Start) -> None:
     driver.message(effect.agent_id, effect.executor_id, start_message())
 
@@ -111,6 +115,7 @@ MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
     fx.Shutdown: _shutdown,
     fx.Reconcile: _reconcile,
     fx.AskReset: _ask_reset,
+    fx.AskRemoval: _ask_removal,
     fx.Start: _start,
     fx.AskResize: _ask_resize,
     fx.GiveNotice: _give_notice,

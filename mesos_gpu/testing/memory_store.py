@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from mesos_gpu.model.apps.catalog import AppCatalog, Deployment
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -54,6 +55,7 @@ class MemoryStore:
     cards: dict[GpuId, Card]
     deployments: dict[str, Deployment]
     bookings: dict[str, Booking]
+    volumes: dict[str, PersistentVolume]
     queue_versions: dict[int, QueueDocument]
     spans: dict[TaskId, Span]
     span_works: dict[TaskId, SpanWork]

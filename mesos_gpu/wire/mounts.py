@@ -20,5 +20,7 @@ def mount_of(value: object) -> Mount | str:
 
 
 def text_of(mount: Mount) -> str:
-    """The inverse of `mount_of`."""
+    """The inverse of `mount_of`; of a persistent volume, which no request names, in words."""
+    if mount.volume_mib:
+        return f"persistent volume {mount.source}:{mount.target}"
     return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"

@@ -26,6 +26,7 @@ from mesos_gpu.model.apps.app import App, GpuOptions, Group
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Place, Repeat
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -69,6 +70,11 @@ def task(
 
 #: Stores may keep its environment and labels elsewhere than the rest of a job.
 LARGE: Final = JobSpec("large", argv=("a",), env={"DATA": "x" * 5000}, labels={"a": "y" * 2000})
+SHARE: Final = replace(
+    JobSpec("share", argv=("a",), gpus=2, gpu_compute_pct=30, gpu_memory_mib=20480),
+    gpu_memory_max_mib=40960,
+    isolation=Isolation.STRICT,
+)
 PLACE: Final = Place(AgentId("a1"), "a1.example", (GpuId("g1"), GpuId("g2")))
 
 
@@ -103,22 +109,7 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveJob(job("j0", 2)),
             saves.SaveJob(job("j2", 2)),
             saves.SaveJob(Job(JobId("part"), JobSpec("part", argv=("a",), gpus=1, gpu_milli=250), 1.0, 3)),
-            saves.SaveJob(
-                Job(
-                    JobId("share"),
-                    JobSpec(
-                        "share",
-                        argv=("a",),
-                        gpus=2,
-                        gpu_compute_pct=30,
-                        gpu_memory_mib=20480,
-                        gpu_memory_max_mib=40960,
-                        isolation=Isolation.STRICT,
-                    ),
-                    1.0,
-                    4,
-                )
-            ),
+            saves.SaveJob(Job(JobId("share"), SHARE, 1.0, 4)),
             *(saves.SaveJob(Job(JobId(id), LARGE, 1.0, 5, owner="ann")) for id in ("large", "large-too")),
         ],
         saves.ForgetJob(JobId("j1")),
@@ -275,6 +266,14 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveBooking(booking("c", ended_at=3.0)),
         ],
         saves.ForgetBooking("a"),
+    ),
+    "volumes": (
+        [
+            saves.SaveVolume(PersistentVolume("a", "data", 10, "/db", JobId("db.1"))),
+            saves.SaveVolume(PersistentVolume("a", "data", 10, "/db", JobId("db.2"), "h", is_made=True)),
+            saves.SaveVolume(PersistentVolume("b", "log", 20, "/db", JobId("db.2"), "h", unwanted=True)),
+        ],
+        saves.ForgetVolume("a"),
     ),
     "arrays": (
         [

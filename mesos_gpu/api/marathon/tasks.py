@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -18,13 +19,30 @@ from mesos_gpu.api.marathon.asked import Place, flag, json_read
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.engine.reading.apps import resting_volumes
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.policy.apps.task_ids import name_of
+from mesos_gpu.policy.apps.task_ids import instance_id, instance_of_job, name_of
 
 _STATUS: Final = {"running": (views.RUNNING,), "staging": views.STAGED}
 Found = tuple[App, views.Launch]
+
+
+@dataclass(frozen=True, slots=True)
+class _Resting:
+    """An instance that has persistent volumes, and no task.
+
+    Attributes:
+        app: App of the instance.
+        job_id: Job that used the volumes last.
+        volumes: Volumes of the instance.
+    """
+
+    app: App
+    job_id: JobId
+    volumes: Sequence[PersistentVolume]
 
 
 class Tasks:
@@ -66,13 +84,24 @@ class Tasks:
         """DELETE /v2/apps/{id}/tasks."""
         host, sight = request.query_params.get("host", "*"), AppSight.of(request)
         tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
-        return await self._end(request, [each for each in tasks if host in ("*", each[1].task.hostname)])
+        chosen = [each for each in tasks if host in ("*", each[1].task.hostname)]
+        return await self._end(request, chosen, await self._resting(request, place.id) if host == "*" else ())
 
     async def kill_one(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks/{task}."""
         sight = AppSight.of(request)
         tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
         chosen = [each for each in tasks if each[1].task.id == place.item]
+        resting = [
+            each
+            for each in await self._resting(request, place.id)
+            if not chosen and instance_of_job(each.job_id) == _instance_of(place.item)
+        ]
+        if resting:
+            await self._end(request, (), resting)
+            app, volumes = resting[0].app, [(each.name, each.id) for each in resting[0].volumes]
+            shown = {"id": place.item, "appId": app.id, "localVolumes": views.local_volumes(app, volumes)}
+            return json_answer({"task": shown})
         if not chosen:
             raise no_task(place.item)
         answer = await self._end(request, chosen)
@@ -85,12 +114,30 @@ class Tasks:
         tasks = await self._core.read(lambda view: _of(view, view.catalog.root.all_apps(), sight))
         return await self._end(request, [each for each in tasks if each[1].task.id in ids])
 
-    async def _end(self, request: Request, chosen: Sequence[Found]) -> Response:
-        """End tasks: others take their places, unless the apps are scaled down by as many."""
+    async def _resting(self, request: Request, id: str) -> Sequence[_Resting]:
+        """Return the instances that have volumes and no task, if their volumes are to be removed."""
+        if not flag(request, "wipe"):
+            return ()
+        sight = AppSight.of(request)
+        return await self._core.read(
+            lambda view: [
+                _Resting(app, job_id, volumes)
+                for app in _apps(view, id, sight)
+                if sight.sees(app)
+                for job_id, volumes in resting_volumes(view, app.id).items()
+            ]
+        )
+
+    async def _end(
+        self, request: Request, chosen: Sequence[Found], resting: Sequence[_Resting] = ()
+    ) -> Response:
+        """End tasks, and instances that have none: others take their places, unless the apps are scaled down by as
+        many."""
         if flag(request, "scale") and flag(request, "wipe"):
             raise Refused(400, "You cannot use scale and wipe at the same time.")
         sight = AppSight.of(request)
-        for app in {app.id: app for app, _ in chosen}.values():
+        apps = [app for app, _ in chosen] + [each.app for each in resting]
+        for app in {app.id: app for app in apps}.values():
             sight.require(APP_WRITE, app)
         if flag(request, "scale"):
             kill: dict[str, tuple[JobId, ...]] = {}
@@ -101,11 +148,18 @@ class Tasks:
             )
             return result(made)
         wipe = flag(request, "wipe")
-        for _, launch in chosen:
-            note.about("job", launch.job.id)
-        kills = [self._core.scheduler.request(job_kill(launch.job.id, wipe=wipe)) for _, launch in chosen]
+        jobs = [launch.job.id for _, launch in chosen] + [each.job_id for each in resting]
+        for job_id in jobs:
+            note.about("job", job_id)
+        kills = [self._core.scheduler.request(job_kill(job_id, wipe=wipe)) for job_id in jobs]
         await asyncio.gather(*map(result_of, kills))
         return await _listed(chosen)
+
+
+def _instance_of(task: str) -> str:
+    """Return the id of the instance that a task is of; "" if it is the task of no app."""
+    name = name_of(task)
+    return "" if name is None else instance_id(name.app, name.uuid)
 
 
 def _ids(body: Any) -> frozenset[str]:

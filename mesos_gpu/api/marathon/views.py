@@ -69,6 +69,7 @@ class Launch:
     healths: Sequence[CheckHealth] = ()  # of each check that the scheduler makes
     readiness: Readiness | None = None  # what was found last
     checked: Checked | None = None  # the latest result of the check that is only shown
+    volumes: Sequence[Mapping[str, str]] = ()  # persistent volumes, as `local_volumes` writes them
 
     @property
     def state(self) -> str:
@@ -131,7 +132,7 @@ def facts_of(
 
 
 def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
-    """The tasks of an app that have not ended; what was found by checks is for who reads what they run."""
+    """The tasks of an app that have not ended; results of checks and volumes are for who reads what they run."""
     tasks = [
         (job, task) for job in instances_of(view, app.id) for task in round_of(view, job) if not task.ended
     ]
@@ -139,7 +140,12 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
         return tuple(Launch(job, task) for job, task in tasks)
     return tuple(
         Launch(
-            job, task, check_results(view, task.id), readiness_of(view, task.id), checked_of(view, task.id)
+            job,
+            task,
+            check_results(view, task.id),
+            readiness_of(view, task.id),
+            checked_of(view, task.id),
+            local_volumes(app, [(each.target, each.source) for each in job.spec.mounts if each.volume_mib]),
         )
         for job, task in tasks
     )
@@ -247,7 +253,7 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         "ports": list(task.ports),
         "servicePorts": list(app.service_ports),
         "ipAddresses": [],
-        "localVolumes": [],
+        "localVolumes": [*launch.volumes],
         "healthCheckResults": [],
         "stagedAt": stamp(task.launched_at),
         "role": app.role or "*",
@@ -263,6 +269,15 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
     if app.check is not None and launch.checked is not None:
         body["checkResult"] = _checked_json(app.check, launch.checked)
     return body
+
+
+def local_volumes(app: App, volumes: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Write persistent volumes of an instance as Marathon does; `volumes`: path in the sandbox and id of each."""
+    name = app.id.strip("/").replace("/", "_")
+    return [
+        {"runSpecId": app.id, "containerPath": path, "uuid": id, "persistenceId": f"{name}#{path}#{id}"}
+        for path, id in volumes
+    ]
 
 
 def _checked_json(check: Check, checked: Checked) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from mesos_gpu.engine.queue.admitting import check_app, of_app
 from mesos_gpu.engine.queue.quota import check_apps
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks import volumes
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.turn import Turn
@@ -71,7 +72,9 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
     root, kill = _without_chosen(turn, event)
     made = plan(turn.state.apps.catalog.root, root, restarts=event.restarts, kill=kill)
     check_change(turn.state, turn.settings, turn.now, made)
+    known = {app.id for app in turn.state.apps.catalog.root.all_apps()}
     _begin(turn, event.id, made, force=event.force)
+    volumes.give_up(turn, {app.id for app in made.target.all_apps()} - known)
 
 
 def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[str, tuple[str, ...]]]:
@@ -121,6 +124,12 @@ def check_change(state: State, settings: Settings, now: float, made: Plan) -> No
         job = instance_of(action.app, now)
         if isinstance(job, str):
             raise BadConfiguration(f"{action.app.id}: {job}", remedy="mend the app's definition")
+        before = old.get(action.app.id)
+        if before is not None and {*before.persistent_volumes} != {*action.app.persistent_volumes}:
+            what = f"{action.app.id}: its persistent volumes cannot change, as instances keep them"
+            raise BadConfiguration(
+                what, remedy="make another app with other volumes, or delete this one first"
+            )
         wrong += check_app(state, settings, action.app, old.get(action.app.id), job)
     if wrong:
         raise NotAccepted(wrong, remedy="the queues and their limits: mesos-gpu queue show")
@@ -369,7 +378,7 @@ def _next_moves(turn: Turn, aim: _Aim) -> tuple[Target, list[Instance], Moves]:
         aim.action,
         version=aim.version,
         began_at=aim.began_at or turn.now,
-        in_place=gpu_options(app).in_place,
+        in_place=gpu_options(app).in_place or app.is_resident,
     )
     jobs = [state.work.jobs[id] for id in state.apps.instances.get(app.id, ())]
     instances = [_instance(state, job, turn.now) for job in jobs]
@@ -439,10 +448,12 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     spec = of_app(tree_of(state, turn.settings), spec, app.id)
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
     sequence, since = state.apps.places.get(app.id, new) if replaces else new
+    idle = volumes.idle_volumes(state, app.id, spec) if app.is_resident else ()
+    id = volumes.successor_of(state, idle) or _comes_back(turn, app, aim.version) or _new_id(turn, app)
     turn.put_job(
         Job(
-            _comes_back(turn, app, aim.version) or _new_id(turn, app),
-            spec,
+            id,
+            volumes.attach(turn, app.id, spec, id, idle) if app.is_resident else spec,
             turn.now,
             sequence,
             message="queued",

@@ -11,6 +11,7 @@ from mesos_gpu.engine.match.remains import Launches, Pace, Remains
 from mesos_gpu.engine.match.search import task_id_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.tasks.unknown import MONITOR
+from mesos_gpu.engine.tasks.volumes import bind
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.arrays.array import environment as indexed
@@ -26,7 +27,7 @@ from mesos_gpu.policy.tenancy.las import at_launch
 
 
 def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, pace: Pace) -> None:
-    """Start a monitor on each agent that offers enough, has GPUs or may get secrets, and lacks one."""
+    """Start a monitor on each agent that offers enough, has GPUs or may get secrets or volumes, and lacks one."""
     for agent_id in remains.in_order(turn.state.cluster.agents.unwatched):
         node = turn.state.cluster.nodes[agent_id]
         if turn.now >= node.monitor_not_before and _has_room_for_monitor(turn, node, remains, pace):
@@ -35,7 +36,8 @@ def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Laun
 
 def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) -> bool:
     settings, left = turn.settings, remains.resources(node.id)
-    if node.inventory is None and not left.gpus and not settings.secret_store.secrets:
+    wanted = settings.secret_store.secrets or turn.state.work.volumes
+    if node.inventory is None and not left.gpus and not wanted:
         return False
     return left.covers(settings.programs.monitor) and not pace.is_full(node.id)
 
@@ -93,13 +95,14 @@ def launch(
             message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
         )
     )
+    spec = bind(turn, job, tasks[0].hostname)
     opened = open_cards(turn, takes, remains)
     array = turn.state.work.arrays.get(job.array) if job.array is not None else None
     hosts = tuple(task.hostname for task in tasks) if job.spec.tasks > 1 else ()
     for take, task in zip(takes, tasks, strict=True):
         carved = remains.carved(take)
         item = LaunchTask(
-            task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
+            task, spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
             ports=take.ports, env=_env(job, array, task, take, tasks), hosts=hosts,
             wire=turn.state.cluster.nodes[take.agent_id].wire, listens=_listens(turn, job, task),
         )  # fmt: skip

@@ -9,6 +9,7 @@ from mesos_gpu.engine.indexes.memory import SecretRead
 from mesos_gpu.engine.indexes.ports import FreedPorts
 from mesos_gpu.engine.indexes.restless import Restless
 from mesos_gpu.engine.parts.metadata import DERIVED
+from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -27,6 +28,7 @@ class WorkPart:
         tasks: Launches of these jobs, and tasks of node monitors and keepers.
         arrays: Job arrays that are remembered, oldest first.
         idlenesses: Idle times of jobs, by job.
+        volumes: Persistent volumes, by id.
         queue: Sequence and id of pending jobs, sorted.
         launches: Tasks of each job, oldest first.
         live: Tasks that have not ended, in the order of their launches.
@@ -57,6 +59,7 @@ class WorkPart:
     notified: dict[TaskId, tuple[int, float]] = field(default_factory=dict)
     secrets: dict[str, SecretRead] = field(default_factory=dict)
     members: Members = field(default_factory=Members)
+    volumes: dict[str, PersistentVolume] = field(default_factory=dict)
     next_sequence: int = 1
     tended_at: float = 0.0
     made_room: dict[JobId, dict[TaskId, None]] = field(default_factory=dict, compare=False, metadata=DERIVED)

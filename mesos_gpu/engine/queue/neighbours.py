@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.room.volumes import has_volumes, not_at_home, without_volumes
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import HOSTNAME
@@ -48,10 +49,11 @@ class Neighbours:
         if not self._is_bound(spec):
             return None
         where = spec.constraints, spec.near, spec.away, spec.topology, spec.segment
-        return bool(spec.secrets), _group(job), *where, self._launches
+        volumes = tuple([mount.source for mount in spec.mounts if mount.volume_mib])
+        return bool(spec.secrets), _group(job), *where, volumes, self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
-        return bool(spec.secrets) or self._compares(spec)
+        return bool(spec.secrets) or has_volumes(spec) or self._compares(spec)
 
     def _compares(self, spec: JobSpec) -> bool:
         if spec.constraints or spec.near or spec.away or spec.topology:
@@ -77,6 +79,8 @@ class Neighbours:
         spec = job.spec
         if spec.secrets and (why := _keyless(node)):
             return why
+        if has_volumes(spec) and (why := without_volumes(self._state, job, node)):
+            return why
         if not self._compares(spec):
             return ""
         placed = self._of(_group(job))
@@ -93,7 +97,7 @@ class Neighbours:
             why = excluded(constraint, node, self.verdicts)
             if why and why != UNDECIDED:
                 return f"violates constraint {constraint}: {why}"
-        return self._off_level(spec, node)
+        return not_at_home(self._state, spec, node) or self._off_level(spec, node)
 
     def _off_level(self, spec: JobSpec, node: Node, placed: Sequence[Placed] = ()) -> str:
         """Return why a node is in no group of the level that a job requires, or in another one than its app."""

@@ -5,9 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from mesos_gpu.engine.apps import delays, history, splits
 from mesos_gpu.engine.apps.deploying import check_change
 from mesos_gpu.engine.reading.view import View
+from mesos_gpu.engine.tasks import volumes
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import Plan
-from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.apps.volume import PersistentVolume
+from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay
@@ -41,6 +43,11 @@ def serving_tasks(view: View, app_id: str) -> Sequence[Task]:
 def instances_of(view: View, app_id: str) -> Sequence[Job]:
     """Return the instances of an app that have not ended."""
     return [view.state.work.jobs[job_id] for job_id in view.state.apps.instances.get(app_id, ())]
+
+
+def resting_volumes(view: View, app_id: str) -> Mapping[JobId, Sequence[PersistentVolume]]:
+    """Return the persistent volumes of an app's instances that have no live task, by the job that used them last."""
+    return volumes.resting_volumes(view.state, app_id)
 
 
 def last_failures(view: View, app_ids: Collection[str]) -> Mapping[str, Job]:

@@ -8,7 +8,7 @@ from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.gpus.unnamed import is_unnamed, with_held
-from mesos_gpu.engine.tasks import worked
+from mesos_gpu.engine.tasks import volumes, worked
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.excess import on_uses
 from mesos_gpu.engine.tasks.gangs import on_changed
@@ -19,6 +19,7 @@ from mesos_gpu.engine.tasks.unknown import hold, is_monitor, state_to_hold
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.healthcheck import Checked
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import ForgetTask
@@ -94,17 +95,27 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         turn.effects.append(Shutdown(task.agent_id, task.executor_id))
     on_first_word(turn, task, new, status)
     move(turn, task, new, status, outcome)
-    if task.job_id is None and task.covers is None and new is TaskState.RUNNING and status.data:
+    if new is TaskState.RUNNING:
+        _on_running(turn, task, job, status)
+    elif new is TaskState.KILLING and status.data:
+        on_checkpoint(turn, turn.state.work.tasks[task.id], status)
+
+
+def _on_running(turn: Turn, task: Task, job: Job | None, status: Status) -> None:
+    """Take in what is said of a task that runs: a report of a monitor, or what a job's task does."""
+    if job is not None:
+        volumes.on_running(turn, job)
+    if not status.data:
+        return
+    if task.job_id is None and task.covers is None:
         _on_report(turn, task, status)
         return
-    if new is TaskState.RUNNING and status.data:
-        on_resized(turn, turn.state.work.tasks[task.id], status)
-        on_told(turn, turn.state.work.tasks[task.id], status)
-        _on_listening(turn, turn.state.work.tasks[task.id], status)
-        if (checked := _checked(status)) is not None:
-            turn.state.apps.checked[task.id] = checked
-    if new in (TaskState.RUNNING, TaskState.KILLING) and status.data:
-        on_checkpoint(turn, turn.state.work.tasks[task.id], status)
+    on_resized(turn, turn.state.work.tasks[task.id], status)
+    on_told(turn, turn.state.work.tasks[task.id], status)
+    _on_listening(turn, turn.state.work.tasks[task.id], status)
+    if (checked := _checked(status)) is not None:
+        turn.state.apps.checked[task.id] = checked
+    on_checkpoint(turn, turn.state.work.tasks[task.id], status)
 
 
 def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
@@ -223,6 +234,7 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     if not same:
         worked.on_report(turn, before, node)
     turn.put_node(node)
+    volumes.on_reported(turn, node)
     on_uses(turn, node)
     if not same and inventory.task_uses:
         turn.state.gpus.gpu_work.reported.add(node.id)

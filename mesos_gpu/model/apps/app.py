@@ -51,6 +51,21 @@ class VolumeMode(Enum):
     RW = "RW"
 
 
+class DiskType(Enum):
+    """Disk of an agent that a persistent volume is on."""
+
+    ROOT = "root"
+    PATH = "path"
+    MOUNT = "mount"
+
+
+class LostBehavior(Enum):
+    """Fate of an instance whose volumes are on an agent that is gone."""
+
+    WAIT = "WAIT_FOREVER"
+    RELAUNCH = "RELAUNCH_AFTER_TIMEOUT"
+
+
 class PortProtocol(Enum):
     """What is announced of a port."""
 
@@ -127,13 +142,32 @@ class PortMapping:
 
 
 @dataclass(frozen=True, slots=True)
+class Persistent:
+    """Terms of a persistent volume, which each instance has one of."""
+
+    size_mib: int
+    type: DiskType = DiskType.ROOT
+    constraints: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """Terms of instances that have persistent volumes."""
+
+    relaunch_escalation_timeout_s: int = 3600
+    task_lost_behavior: LostBehavior = LostBehavior.WAIT
+
+
+@dataclass(frozen=True, slots=True)
 class Volume:
-    """A directory or file of the host, or a file whose content is a secret's, seen in the container."""
+    """A directory or file of the host, a persistent directory, or a file whose content is a secret's, seen in the
+    container."""
 
     container_path: str
     host_path: str | None = None
     mode: VolumeMode = VolumeMode.RO
     secret: str | None = None  # a key of the app's secrets; then there is no path of the host
+    persistent: Persistent | None = None  # then there is no path of the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +377,18 @@ class App:
     gpu: GpuOptions | None = None
     gpu_milli: int = WHOLE  # thousandths of each GPU: less than WHOLE where `gpus` is asked for as a fraction
     owner: str = ""  # the proved name of who asked for what it runs; "": nobody was asked
+    residency: Residency | None = None  # only with persistent volumes
+
+    @property
+    def persistent_volumes(self) -> tuple[Volume, ...]:
+        """The volumes that outlive its instances."""
+        volumes = self.container.volumes if self.container is not None else ()
+        return tuple(each for each in volumes if each.persistent is not None)
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether its instances have persistent volumes."""
+        return bool(self.persistent_volumes)
 
     @property
     def asked_milli(self) -> int:

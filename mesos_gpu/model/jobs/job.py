@@ -467,6 +467,8 @@ class JobSpec:
     def resources(self) -> Resources:
         """What one task takes of Mesos, without its executor: of a shared GPU nothing, another task holds that."""
         resources = Resources.of_spec(self)
+        if self.mounts and (volumes_mib := sum([mount.volume_mib for mount in self.mounts])):
+            resources += Resources(disk_mib=volumes_mib)
         return resources.with_gpus(0) if self.is_share else resources
 
     @property

@@ -1,4 +1,4 @@
-"""A path of a host that a task is to see."""
+"""A path of a host, or a persistent volume, that a task is to see."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,11 @@ from posixpath import normpath
 class Mount:
     """A directory or file of the host, and where the task has it. A relative path is in the task's sandbox."""
 
-    source: str  # on the host
+    source: str  # on the host; of a persistent volume its id
     target: str  # in the task's file system
     read_only: bool = True
+    volume_mib: int = 0  # size of the persistent volume; 0: it is a path of the host
+    is_made: bool = False  # whether a task has run with the volume, so that its directory must be there
 
 
 def unfit(mounts: Sequence[Mount]) -> Iterator[tuple[int, str]]:

@@ -103,6 +103,22 @@ class Program:
     replaced: str = ""
 
 
+MAX_REMOVALS: Final = 100  # persistent volumes that a node is asked to remove at a time
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRoot:
+    """Directory of a node for persistent volumes.
+
+    Attributes:
+        problem: Reason why tasks get no volumes there, in words for people; "" if they get some.
+        removed: Ids of the volumes that the node was last asked to remove, and that are gone.
+    """
+
+    problem: str = ""
+    removed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """What a node monitor found on its host.
@@ -127,6 +143,7 @@ class Inventory:
     secrets_key: str = ""  # public; what its tasks' secrets are sealed to; "": it takes none
     secrets_problem: str = ""  # why it takes none, in words for people
     program: Program | None = None  # what the monitor is; None: it does not say it
+    volumes: VolumeRoot | None = None  # directory for persistent volumes, if the node has one
 
     def __post_init__(self) -> None:
         _once("uuid", (gpu.id for gpu in self.gpus))

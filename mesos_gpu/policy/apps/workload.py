@@ -1,8 +1,8 @@
 """What the engine runs for one instance of a Marathon app, and what of an app cannot be run. Pure.
 
 Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `constraints`, `fetch`,
-`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` with `hostPath` or
-`secret`, `env`, `secrets`, `labels`, `user`, `taskKillGracePeriodSeconds` and health checks of executors make the job;
+`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` but external ones,
+`env`, `secrets`, `labels`, `user`, `taskKillGracePeriodSeconds` and health checks of executors make the job;
 `portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
 `env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
 
@@ -25,8 +25,10 @@ from mesos_gpu.model.apps.app import (
     EngineType,
     GpuOptions,
     LinuxInfo,
+    LostBehavior,
     NetworkMode,
     ResourceLimits,
+    Volume,
     VolumeMode,
 )
 from mesos_gpu.model.jobs.docker_options import DockerOptions
@@ -193,16 +195,20 @@ class _Parts:
     @property
     def mounts(self) -> tuple[Mount, ...]:
         """The app's volumes but those of secrets."""
-        return tuple(
-            Mount(each.host_path, each.container_path, each.mode is VolumeMode.RO)
-            for each in self.container.volumes
-            if each.host_path is not None
-        )
+        return tuple(_mount(each) for each in self.container.volumes if each.secret is None)
 
     @property
     def mounted(self) -> tuple[int, ...]:
         """The index of the volume of each of `mounts`."""
-        return tuple(i for i, each in enumerate(self.container.volumes) if each.host_path is not None)
+        return tuple(i for i, each in enumerate(self.container.volumes) if each.secret is None)
+
+    @property
+    def mounts_of_sandbox(self) -> bool:
+        """Whether a volume names a path of the sandbox that is not in a persistent volume of the app."""
+        kept = {each.target for each in self.mounts if each.volume_mib}
+        return any(
+            each.source[:1] != "/" and not each.volume_mib and each.source not in kept for each in self.mounts
+        )
 
     @property
     def cuda(self) -> str:
@@ -239,6 +245,15 @@ class _Parts:
         return bool(app.accepted_resource_roles) and not used <= set(app.accepted_resource_roles)
 
 
+def _mount(volume: Volume) -> Mount:
+    """Return what a task gets of a volume; a persistent one has its path for its id until an instance is made."""
+    read_only = volume.mode is VolumeMode.RO
+    if volume.persistent is not None:
+        path = volume.container_path
+        return Mount(path, path, read_only, volume_mib=volume.persistent.size_mib)
+    return Mount(volume.host_path or "", volume.container_path, read_only)
+
+
 _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "id",
@@ -258,7 +273,7 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     ),
     (
         "container.volumes",
-        lambda p: bool(p.image) and not p.on_docker and any(each.source[:1] != "/" for each in p.mounts),
+        lambda p: bool(p.image) and not p.on_docker and p.mounts_of_sandbox,
         "a hostPath in the sandbox is not there before Mesos starts an image; use it where it is, below "
         "$MESOS_SANDBOX, or the container type DOCKER",
     ),
@@ -314,6 +329,12 @@ _WITHOUT_EFFECT: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = 
         "executorResources",
         lambda p: p.app.executor_resources is not None,
         "every task has mesos-gpu's executor, which needs no resources of its own",
+    ),
+    (
+        "residency.taskLostBehavior",
+        lambda p: p.app.residency is not None and p.app.residency.task_lost_behavior is LostBehavior.RELAUNCH,
+        "an instance waits for the node of its volumes; to start it elsewhere, without its data: DELETE of its task "
+        "with wipe=true",
     ),
     (
         "role",

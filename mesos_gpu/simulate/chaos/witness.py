@@ -350,6 +350,7 @@ class Witness(Account):
             ("nodes", state.cluster.nodes, self.disk.nodes),
             ("drains", state.cluster.drains, self.disk.drains),
             ("cards", state.gpus.cards, self.disk.cards),
+            ("volumes", state.work.volumes, self.disk.volumes),
             ("bookings", state.calendar.bookings, self.disk.bookings),
             ("deployments", state.apps.deployments, self.disk.deployments),
             ("apps", _by_version(state.apps.catalog), _by_version(self.disk.catalog)),

@@ -406,6 +406,8 @@ def _words(effect: fx.Effect) -> str | None:
             return f"tell {task_id} of {what}, notice {notice.number}"
         case fx.AskReset(agent_id, _, gpu_id):
             return f"ask {agent_id} to reset {gpu_id}"
+        case fx.AskRemoval(agent_id, _, volumes):
+            return f"ask {agent_id} to remove {', '.join(volumes)}"
         case (
             fx.Suppress()
             | fx.Revive()

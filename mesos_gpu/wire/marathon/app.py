@@ -23,6 +23,7 @@ _FOLLOWS: Final = {
     "healthChecks": _GIVE_PORTS,
     "networks": _GIVE_PORTS,
     "readinessChecks": _GIVE_PORTS,
+    "residency": frozenset(("container",)),
     "resourceLimits": frozenset(("cpus", "mem")),
 }
 

@@ -11,11 +11,15 @@ from mesos_gpu.model.apps.app import (
     GPU_SHARE,
     App,
     Container,
+    DiskType,
     EngineType,
     Network,
     NetworkMode,
+    Persistent,
     ReadinessCheck,
     SecretRef,
+    Volume,
+    VolumeMode,
 )
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.wire.checking import excess_of
@@ -180,6 +184,37 @@ def _container(app: App, report: Report) -> None:
         seccomp = container.linux_info.seccomp if container.linux_info else None
         if seccomp is not None and seccomp.unconfined == (seccomp.profile_name is not None):
             report.wrong("needs either a profileName or unconfined", "linuxInfo", "seccomp")
+
+
+def _residency(app: App, report: Report) -> None:
+    """Report what persistent volumes need, and what does not go with them."""
+    if (app.residency is not None) is not app.is_resident:
+        report.wrong("residency and persistent volumes need each other: set both, or neither", "residency")
+    if not app.is_resident or app.container is None:
+        return
+    for i, volume in enumerate(app.container.volumes):
+        if volume.persistent is not None:
+            with report.at("container", "volumes", i):
+                _persistent(volume, volume.persistent, report)
+    if app.upgrade_strategy.maximum_over_capacity:
+        why = "must be 0 with persistent volumes: an instance needs the volumes of the one that it replaces"
+        report.wrong(why, "upgradeStrategy", "maximumOverCapacity")
+    if app.unreachable_strategy is not None:
+        why = 'must be "disabled" with persistent volumes: an instance waits for the node that has them'
+        report.wrong(why, "unreachableStrategy")
+
+
+def _persistent(volume: Volume, persistent: Persistent, report: Report) -> None:
+    path = volume.container_path
+    if "/" in path or path in (".", ".."):
+        report.wrong(f"must be one name in the sandbox, as data; got {path!r}", "containerPath")
+    if volume.mode is not VolumeMode.RW:
+        report.wrong("must be RW for a persistent volume", "mode")
+    if persistent.type is not DiskType.ROOT:
+        why = f"must be root, the only type that is offered here; got {persistent.type.value}"
+        report.wrong(why, "persistent", "type")
+    if persistent.constraints:
+        report.wrong("is for disks of type path and mount; leave it out", "persistent", "constraints")
 
 
 def _health_checks(app: App, report: Report) -> None:
@@ -357,6 +392,7 @@ _RULES: Final[tuple[Callable[[App, Report], None], ...]] = (
     _mappings,
     _networks,
     _container,
+    _residency,
     _health_checks,
     _check,
     _readiness,

@@ -17,6 +17,8 @@ from mesos_gpu.model.apps.app import (
     NetworkMode,
     PortDefinition,
     PortMapping,
+    Residency,
+    UpgradeStrategy,
 )
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
@@ -28,7 +30,9 @@ MESOS_BRIDGE: Final = "mesos-bridge"  # Marathon's default name of the network t
 _ARCHIVE: Final = re.compile(r".*\.(tgz|tar\.gz|tbz2|tar\.bz2|txz|tar\.xz|zip)")  # what the fetcher unpacks
 _HOST: Final = (Network(NetworkMode.HOST),)
 _DEFAULT_PORT: Final = "default"
-_LEGACY: Final = ("ip_address", "ports", "uris", "version", "residency")
+_LEGACY: Final = ("ip_address", "ports", "uris", "version")
+#: What an app with persistent volumes has where it says nothing else: an update ends an instance first.
+_UPGRADE_OF_RESIDENT: Final = UpgradeStrategy(minimum_health_capacity=0.5, maximum_over_capacity=0.0)
 _MODES: Final = {
     DockerNetwork.HOST: NetworkMode.HOST,
     DockerNetwork.BRIDGE: NetworkMode.BRIDGE,
@@ -60,6 +64,11 @@ def settled(sent: Draft, id: str, report: Report, *, role: str, default_network:
     meant["role"] = sent.get("role", role)
     if meant.get("unreachable_strategy") is Strategy.DISABLED:
         meant["unreachable_strategy"] = None
+    if any(each.persistent is not None for each in sent.get("container", {}).get("volumes", ())):
+        meant.setdefault("residency", Residency())
+        meant.setdefault("unreachable_strategy", None)
+    if meant.get("residency") is not None:
+        meant.setdefault("upgrade_strategy", _UPGRADE_OF_RESIDENT)
     app = App(**meant)
     checks = tuple(_with_port(check) for check in app.health_checks) if app.ports else app.health_checks
     return replace(app, health_checks=checks)

@@ -9,6 +9,7 @@ from typing import Final
 from mesos_gpu.model.apps.app import (
     Check,
     Command,
+    DiskType,
     DockerParameter,
     EngineType,
     ExecutorResources,
@@ -17,13 +18,16 @@ from mesos_gpu.model.apps.app import (
     IpcMode,
     KillSelection,
     LinuxInfo,
+    LostBehavior,
     Network,
     NetworkMode,
+    Persistent,
     PortCheck,
     PortDefinition,
     PortMapping,
     PortProtocol,
     ReadinessCheck,
+    Residency,
     ResourceLimits,
     Seccomp,
     SecretRef,
@@ -284,11 +288,33 @@ def _not_offered(key: str, why: str) -> Record:
     return Record((Field(key, key, Refused(why), required=True),), Volume)
 
 
+PERSISTENT: Final = Record(
+    (
+        Field("type", "type", Choice(DiskType)),
+        Field("size", "size_mib", Number(least=1, whole=True), required=True),
+        Field("maxSize", "max_size", Refused("is for volumes of type mount; leave it out"), legacy=True),
+        Field(
+            "profileName", "profile", Refused("is for volumes of storage profiles; leave it out"), legacy=True
+        ),
+        Field("constraints", "constraints", ListOf(ListOf(Text()))),
+    ),
+    Persistent,
+)
+_RESIDENCY: Final = Record(
+    (
+        Field("relaunchEscalationTimeoutSeconds", "relaunch_escalation_timeout_s", _SECONDS),
+        Field("taskLostBehavior", "task_lost_behavior", Choice(LostBehavior)),
+    ),
+    Residency,
+)
 VOLUME: Final = Keyed(
     {
-        "persistent": _not_offered(
-            "persistent",
-            "persistent volumes are not offered here: use a hostPath, and a constraint for the hosts that have it",
+        "persistent": Record(
+            _volume(
+                Field("mode", "mode", _MODE, required=True),
+                Field("persistent", "persistent", PERSISTENT, required=True),
+            ),
+            Volume,
         ),
         "external": _not_offered(
             "external",
@@ -303,7 +329,7 @@ VOLUME: Final = Keyed(
             Volume,
         ),
     },
-    lambda volume: "secret" if volume.secret else "hostPath",
+    lambda volume: "secret" if volume.secret else "persistent" if volume.persistent else "hostPath",
 )
 
 DOCKER: Final = Record(
@@ -466,11 +492,7 @@ APP: Final = Record(
         ),
         _plain("tty", "tty", Flag()),
         _plain("role", "role", Text(least=1)),
-        _legacy(
-            "residency",
-            "residency",
-            Refused("resident tasks are not offered here: leave it out, and keep data below a hostPath"),
-        ),
+        _plain("residency", "residency", _RESIDENCY),
         _legacy("ipAddress", "ip_address", _IP_ADDRESS),
         _legacy("ports", "ports", ListOf(_PORT)),
         _legacy("uris", "uris", ListOf(_PATH)),

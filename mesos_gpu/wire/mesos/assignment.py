@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 VERSION = 1
+_OF_VOLUMES = ("volume_mib", "is_made")  # fields of mounts that only persistent volumes have
 
 
 class OtherWire(ValueError):
@@ -44,7 +45,8 @@ def _plain(value: Any) -> Any:
     """What JSON has no word for: nouns and their kinds, of which few tasks have any."""
     if isinstance(value, Enum):
         return value.value
-    return {name: getattr(value, name) for name in value.__match_args__}
+    said = {name: getattr(value, name) for name in value.__match_args__}
+    return {name: item for name, item in said.items() if item or name not in _OF_VOLUMES}
 
 
 def _fields(data: bytes, kind: str) -> dict[str, Any]:

@@ -9,7 +9,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Program, Transition
+from mesos_gpu.model.nodes.gpu import (
+    MAX_REMOVALS,
+    Gpu,
+    Health,
+    Inventory,
+    Link,
+    Program,
+    Transition,
+    VolumeRoot,
+)
 from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
 from mesos_gpu.model.nodes.wires import common
@@ -142,6 +151,7 @@ def encode(inventory: Inventory) -> bytes:
             **({"uses": [asdict(use) for use in inventory.uses[:MOST_USES]]} if inventory.uses else {}),
             **_of_cards(inventory),
             **_of_program(inventory.program),
+            **({"volumes": asdict(inventory.volumes)} if inventory.volumes is not None else {}),
         },
         separators=(",", ":"),
     ).encode()
@@ -196,6 +206,7 @@ def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) 
         secrets_key=_key(value.get("secrets_key", "")),
         secrets_problem=str(value.get("secrets_problem", ""))[:LONGEST_PROBLEM],
         program=program,
+        volumes=_volumes(value.get("volumes")),
     )
 
 
@@ -241,6 +252,13 @@ def _of_secrets(inventory: Inventory) -> dict[str, str]:
     """What is said of them, if something is."""
     said = {"secrets_key": inventory.secrets_key, "secrets_problem": inventory.secrets_problem}
     return {name: text for name, text in said.items() if text}
+
+
+def _volumes(value: Any) -> VolumeRoot | None:
+    if value is None:
+        return None
+    removed = tuple(map(str, value.get("removed", ())))[:MAX_REMOVALS]
+    return VolumeRoot(str(value.get("problem", ""))[:LONGEST_PROBLEM], removed)
 
 
 def _key(text: object) -> str:

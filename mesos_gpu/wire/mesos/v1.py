@@ -200,6 +200,11 @@ def reset_message(gpu_id: str, request: str) -> bytes:
     return json.dumps({"reset": gpu_id, "request": request}).encode()
 
 
+def removal_message(volumes: Sequence[str]) -> bytes:
+    """Return the message that asks a node monitor to remove persistent volumes."""
+    return json.dumps({"remove_volumes": [*volumes]}).encode()
+
+
 def executor_info(
     executor_id: str,
     name: str,

@@ -231,6 +231,7 @@ CHECKS: Final[dict[type, Callable[[Account, Any, float], None]]] = {
     fx.Start: _start,
     fx.AskResize: _ask_resize,
     fx.GiveNotice: _give_notice,
+    fx.AskRemoval: _ignore,
     fx.Reconcile: _ignore,
     fx.ListTasks: _ignore,
     fx.ReadRole: _ignore,

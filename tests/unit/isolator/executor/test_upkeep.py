@@ -209,6 +209,18 @@ def test_a_sandbox_that_is_too_large_is_told(tmp_path: Path) -> None:
     assert ends == []
 
 
+@pytest.mark.skipif(shutil.which("du") is None, reason="needs du")
+def test_persistent_volume_that_is_too_large_ends_its_task(tmp_path: Path) -> None:
+    sandbox, volume = tmp_path / "sandbox", tmp_path / "volume"
+    sandbox.mkdir()
+    volume.mkdir()
+    (volume / "data").write_bytes(b"x" * 3 * MIB)
+    with upkeep(sandbox, 0, volumes=[("data", str(volume), 2)]) as ends:
+        wait_until("the task is ended", lambda: ends)
+    (said,) = ends
+    assert said.startswith("out of disk: 4 MiB used in the persistent volume data of 2 MiB; ")
+
+
 def test_a_task_that_replaces_its_output_before_the_first_look_gets_it_back(tmp_path: Path) -> None:
     (tmp_path / "stdout").touch()
     with open(tmp_path / "stdout", "a") as stdout:

@@ -6,7 +6,15 @@ import pytest
 
 from isolator.node import private_files
 from isolator.node.findings import Finding, Host, Level
-from isolator.node.private_files import CHECK, look_at_work_dir, open_to_others, seen_by_others
+from isolator.node.private_files import (
+    CHECK,
+    look_at_work_dir,
+    open_to_others,
+    seen_by_others,
+)
+from isolator.node.private_files import (
+    private_files as look_at_files,
+)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o700, 0o1700, 0o4700])
@@ -129,3 +137,17 @@ def test_a_work_dir_that_others_may_enter_is_named(tmp_path: Path, monkeypatch: 
     assert findings() == [no_acls, "agent WARN chmod 700 /srv/mesos/meta"]
     (tmp_path / "srv").chmod(0o770)
     assert findings() == [no_acls]
+
+
+def test_root_of_persistent_volumes_that_others_may_enter_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "persistent"
+    root.mkdir(mode=0o700)
+    host = Host(tmp_path / "node", None, {"MESOS_GPU_PERSISTENT_ROOT": str(root)})
+    (volume := root / "volume").mkdir()
+    volume.chmod(0o755)
+    assert [each.level for each in look_at_files(host)] == [Level.OK], "what tasks have in it is theirs"
+    root.chmod(0o755)
+    finding, _ = look_at_files(host)
+    assert (finding.check, finding.level) == (CHECK, Level.FAIL)
+    assert f"MESOS_GPU_PERSISTENT_ROOT is '{root}'" in finding.text
+    assert finding.remedy.endswith(f"install -d -m 700 {root}")

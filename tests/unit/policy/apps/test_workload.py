@@ -21,6 +21,7 @@ from mesos_gpu.model.apps.app import (
     IpcInfo,
     IpcMode,
     LinuxInfo,
+    LostBehavior,
     Network,
     NetworkMode,
     PortCheck,
@@ -28,6 +29,7 @@ from mesos_gpu.model.apps.app import (
     PortMapping,
     PortProtocol,
     ReadinessCheck,
+    Residency,
     ResourceLimits,
     Seccomp,
     SecretRef,
@@ -380,6 +382,10 @@ WITHOUT_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
     "parameters of Docker": (
         "container.docker.parameters.1",
         {"container": in_docker(parameters=(DockerParameter("init", "true"), DockerParameter("name", "a")))},
+    ),
+    "residency": (
+        "residency.taskLostBehavior",
+        {"residency": Residency(task_lost_behavior=LostBehavior.RELAUNCH)},
     ),
     "fetch by Hadoop": ("fetch.1", {"fetch": (Artifact("http://x/y"), Artifact("hdfs://n:8020/a/b.tgz"))}),
 }

@@ -21,20 +21,12 @@ DOCUMENTS: list[dict[str, Any]] = [
 APPS = [each for each in DOCUMENTS if each["kind"] == "app"]
 OTHERS = {each["file"]: each for each in DOCUMENTS if each["kind"] != "app"}
 
-VOLUMES = "volumes(0)/persistent"  # persistent volumes are refused
+VOLUMES = "volumes(0)/persistent"  # those on disks of type mount are refused
 # Valid in Marathon, or so it was derived, and refused here: a piece of the path that is named, with the reason above.
 REFUSED = {
     "docs/1.11__persistent-volumes.md_L193__6a7abb.json": VOLUMES,
-    "docs/1.11__persistent-volumes.md_L266__800fd6.json": VOLUMES,
-    "docs/1.2__persistent-volumes.md_L138__d3589d.json": VOLUMES,
-    "docs/1.2__persistent-volumes.md_L208__650de5.json": VOLUMES,
     "docs/1.4__persistent-volumes.md_L147__2d6b4f.json": VOLUMES,
-    "docs/1.4__persistent-volumes.md_L223__c352c9.json": VOLUMES,
     "docs/1.5__persistent-volumes.md_L147__5d1f1a.json": VOLUMES,
-    "files/1.11__tests__system__apps__healthcheck-and-volume__8eb3d5.json": VOLUMES,
-    "files/1.11__tests__system__apps__persistent-volume-app__423b04.json": VOLUMES,
-    "files/1.11__tests__system__apps__resident-docker-app__00cd51.json": VOLUMES,
-    "files/1.5__tests__system__apps__resident-docker-app__044964.json": VOLUMES,
     "files/1.11__tests__system__apps__external-volume-mesos-app__b50193.json": "volumes(0)/external",
     # Marathon's sources refuse it since 1.5 (AppValidation: credential is empty); its RAML still has the field.
     "docs/1.4__native-docker.md_L320__6ffe3b.json": "/container/docker/credential",

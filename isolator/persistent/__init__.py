@@ -1,0 +1,1 @@
+"""Persistent volumes: directories below an operator's root, one for each volume."""

@@ -1,0 +1,42 @@
+"""Nodes that may serve a job with persistent volumes."""
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.nodes.node import Node
+
+
+def has_volumes(spec: JobSpec) -> bool:
+    """Return whether a job uses persistent volumes."""
+    return bool(spec.mounts) and any(mount.volume_mib for mount in spec.mounts)
+
+
+def not_at_home(state: State, spec: JobSpec, node: Node) -> str:
+    """Return why a node is not that of a job's persistent volumes; "" if it is, or if no node has them yet."""
+    for mount in spec.mounts:
+        volume = state.work.volumes.get(mount.source) if mount.volume_mib else None
+        if volume is not None and volume.hostname not in ("", node.hostname):
+            return f"its persistent volume {mount.target} is on {volume.hostname}"
+    return ""
+
+
+def without_volumes(state: State, job: Job, node: Node) -> str:
+    """Return why a job gets no persistent volumes on a node now; "" if it does."""
+    if why := not_at_home(state, job.spec, node) or _rootless(node):
+        return why
+    asked = {mount.source for mount in job.spec.mounts if mount.volume_mib}
+    for task_id in state.work.restless.on.get(node.id, ()):
+        other = state.work.job_of(state.work.tasks[task_id])
+        is_own = other is not None and other.id == job.id and job.state is not JobState.PENDING
+        if other is not None and not is_own and asked.intersection(each.source for each in other.spec.mounts):
+            return f"the task {task_id}, whose end is not known, has its persistent volume"
+    return ""
+
+
+def _rootless(node: Node) -> str:
+    """Return why a node keeps no persistent volumes; "" if it keeps some."""
+    if node.inventory is None:
+        return "has not reported yet whether it keeps persistent volumes"
+    root = node.inventory.volumes
+    if root is None:
+        return "keeps no persistent volumes: its agent has no MESOS_GPU_PERSISTENT_ROOT"
+    return f"keeps no persistent volumes: {root.problem}" if root.problem else ""

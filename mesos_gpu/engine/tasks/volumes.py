@@ -1,0 +1,172 @@
+"""Persistent volumes of the instances of apps: which instance uses them, on which node they are, and their removal."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from mesos_gpu.engine.effects import AskRemoval
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.apps.volume import PersistentVolume
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.jobs.mount import Mount
+from mesos_gpu.model.nodes.gpu import MAX_REMOVALS
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.apps.task_ids import next_job_id
+
+_SEED: Final = "{job}?volume={name}"
+
+
+def volumes_of(state: State, spec: JobSpec) -> Iterator[PersistentVolume]:
+    """Yield the persistent volumes that a job uses."""
+    for mount in spec.mounts:
+        if mount.volume_mib and (volume := state.work.volumes.get(mount.source)) is not None:
+            yield volume
+
+
+def idle_volumes(state: State, app_id: str, spec: JobSpec) -> Sequence[PersistentVolume]:
+    """Return the volumes of an instance that has ended, for a new instance; empty if there are none that fit.
+
+    Args:
+        state: State of the engine.
+        app_id: App of the instances.
+        spec: Request of a new instance.
+    """
+    asked = {(mount.target, mount.volume_mib) for mount in spec.mounts if mount.volume_mib}
+    idle: dict[JobId, list[PersistentVolume]] = {}
+    for volume in state.work.volumes.values():
+        if volume.app == app_id and not volume.unwanted and not _has_live_job(state, volume):
+            idle.setdefault(volume.job_id, []).append(volume)
+    fitting = [each for each in idle.values() if {(one.name, one.size_mib) for one in each} == asked]
+    return min(fitting, key=lambda each: (not each[0].hostname, each[0].job_id), default=())
+
+
+def successor_of(state: State, volumes: Sequence[PersistentVolume]) -> JobId | None:
+    """Return the id of the job that goes on with the volumes of an ended instance; None if there are none."""
+    if not volumes:
+        return None
+    job = state.work.jobs[volumes[0].job_id]
+    return next_job_id(job.id, job.launches)
+
+
+def attach(
+    turn: Turn, app_id: str, spec: JobSpec, job_id: JobId, idle: Sequence[PersistentVolume]
+) -> JobSpec:
+    """Give a new instance its persistent volumes, and return its request, which names them.
+
+    Args:
+        turn: Turn of the engine.
+        app_id: App of the instance.
+        spec: Request of the instance.
+        job_id: Id of its job.
+        idle: Volumes that it takes over; empty for new ones.
+    """
+    known = {volume.name: volume for volume in idle}
+
+    def attached(mount: Mount) -> Mount:
+        name = mount.target
+        if not mount.volume_mib:
+            return mount
+        id = str(uuid5(NAMESPACE_URL, _SEED.format(job=job_id, name=name)))
+        new = PersistentVolume(id, name, mount.volume_mib, app_id, job_id)
+        volume = replace(known.get(name, new), job_id=job_id)
+        turn.put(volume)
+        return replace(mount, source=volume.id)
+
+    return replace(spec, mounts=tuple(map(attached, spec.mounts)))
+
+
+def bind(turn: Turn, job: Job, hostname: str) -> JobSpec:
+    """Bind the volumes of a job to the node where it is launched, and return the request that its executor gets."""
+    made = set[str]()
+    for volume in [*volumes_of(turn.state, job.spec)]:
+        if volume.hostname != hostname:
+            turn.put(replace(volume, hostname=hostname))
+        made |= {volume.id} if volume.is_made else set()
+    if not made:
+        return job.spec
+    mounts = [replace(mount, is_made=mount.source in made) for mount in job.spec.mounts]
+    return replace(job.spec, mounts=tuple(mounts))
+
+
+def on_running(turn: Turn, job: Job) -> None:
+    """Note that the directories of a job's volumes are there, as a task runs with them."""
+    for volume in [*volumes_of(turn.state, job.spec)]:
+        if not volume.is_made:
+            turn.put(replace(volume, is_made=True))
+
+
+def wipe(turn: Turn, job_id: JobId) -> None:
+    """Have the volumes that a job used last removed after its end, so that no other instance takes them over."""
+    for volume in [*turn.state.work.volumes.values()]:
+        if volume.job_id == job_id and not volume.unwanted:
+            turn.put(replace(volume, unwanted=True))
+
+
+def give_up(turn: Turn, app_ids: Set[str]) -> None:
+    """Have the volumes removed that are left of apps of these ids: an app that is made now is another one."""
+    for volume in [*turn.state.work.volumes.values()]:
+        if volume.app in app_ids and not volume.unwanted:
+            turn.put(replace(volume, unwanted=True))
+
+
+def resting_volumes(state: State, app_id: str) -> Mapping[JobId, Sequence[PersistentVolume]]:
+    """Return the volumes of an app's instances that have no live task, by the job that used them last."""
+    resting: dict[JobId, list[PersistentVolume]] = {}
+    for volume in state.work.volumes.values():
+        if volume.app == app_id and not volume.unwanted and not state.work.live_of(volume.job_id):
+            resting.setdefault(volume.job_id, []).append(volume)
+    return resting
+
+
+def on_tick(turn: Turn) -> None:
+    """Have the volumes of apps that are gone removed, and forget volumes that no node has."""
+    state = turn.state
+    if not state.work.volumes:
+        return
+    wanted = _wanted(state)
+    for volume in [*state.work.volumes.values()]:
+        if _has_live_job(state, volume):
+            continue
+        is_wanted = (volume.app, volume.name, volume.size_mib) in wanted and not volume.unwanted
+        if not is_wanted and not volume.hostname:
+            turn.drop(PersistentVolume, volume.id)
+        elif not is_wanted and not volume.unwanted:
+            turn.put(replace(volume, unwanted=True))
+
+
+def _wanted(state: State) -> set[tuple[str, str, int]]:
+    """Return app, path and size of each volume that an app has, or will have again if its deployment is undone."""
+    named = {volume.app for volume in state.work.volumes.values()}
+    roots = [state.apps.catalog.root, *(each.plan.original for each in state.apps.deployments.values())]
+    apps = [app for root in roots for app in root.all_apps() if app.id in named]
+    return {
+        (app.id, volume.container_path, volume.persistent.size_mib)
+        for app in apps
+        for volume in app.persistent_volumes
+        if volume.persistent is not None
+    }
+
+
+def on_reported(turn: Turn, node: Node) -> None:
+    """Forget the volumes that a node has removed, and ask it to remove those that are left."""
+    state, said = turn.state, node.inventory.volumes if node.inventory is not None else None
+    if said is None or not state.work.volumes:
+        return
+    left = list[str]()
+    for volume in [*state.work.volumes.values()]:
+        if not volume.unwanted or volume.hostname != node.hostname:
+            continue
+        if volume.id in said.removed:
+            turn.drop(PersistentVolume, volume.id)
+        elif not _has_live_job(state, volume) and not state.work.live_of(volume.job_id):
+            left.append(volume.id)
+    monitor = state.work.tasks.get(node.monitor) if node.monitor else None
+    if left and monitor is not None and state.mesos.connected:
+        turn.effects.append(AskRemoval(node.id, monitor.executor_id, tuple(left[:MAX_REMOVALS])))
+
+
+def _has_live_job(state: State, volume: PersistentVolume) -> bool:
+    return not state.work.jobs[volume.job_id].state.ended
