@@ -1,15 +1,15 @@
-"""Numbers of GPUs and parts of one in JSON, and what a request for a share must be as a whole. Pure."""
+"""Numbers of GPUs and parts of one in JSON, in requests for jobs and for changes of running jobs. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from mesos_gpu.model.jobs.fields import Field, Gpus
+from mesos_gpu.model.jobs.fields import Field, Gpus, Whole
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
 from mesos_gpu.model.nodes.gpu_names import models_of, unknown
 from mesos_gpu.model.shares.units import WHOLE, milli_of
-from mesos_gpu.wire.checking import is_number, show
+from mesos_gpu.wire.checking import Check, Problem, is_number, object_of, show
 
 #: What has no meaning for whole GPUs, nor for work without any.
 ONLY_OF_SHARES: Final = ("gpu_memory_max_mib", "isolation")
@@ -28,6 +28,14 @@ OF_APPS: Final[Mapping[str, str]] = {
 }
 
 
+_PATCHED: Final = ("gpu_memory_mib", "gpu_compute_pct", "gpu_memory_max_mib")
+_BOUNDS: Final = {
+    field.key: (field.kind.least, field.kind.most)
+    for field in FIELDS
+    if field.key in _PATCHED and isinstance(field.kind, Whole)
+}
+_PART: Final = "gpus"
+MAX_MIB: Final = _BOUNDS["gpu_memory_mib"][1]
 _NO_MODELS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -112,3 +120,37 @@ def _beyond_models(spec: JobSpec, most_mib: Mapping[str, int]) -> str:
         return ""
     said = ", ".join(f"{model} has {mib} MiB for shares" for model, mib in has.items())
     return f"never fits the models that it names, got {wanted}: {said}; ask for less, or for another model"
+
+
+def decode_resize(body: bytes) -> Mapping[str, int | None] | list[Problem]:
+    """Return the changes that a merge patch (RFC 7396) makes to the shares of a running job.
+
+    A part of a GPU (`gpus`) is of its memory and of its compute, except for what other fields say.
+
+    Returns:
+        New values by names of fields of `JobSpec`, None where a request is taken back; or all problems.
+
+    Raises:
+        BadJson: The body is no JSON object.
+    """
+    value = object_of(body)
+    check = Check(value, (_PART, *_PATCHED))
+    patch: dict[str, int | None] = {}
+    if _PART in value:
+        part = check.number(_PART, 0.5, _is_part, "a part of one GPU in thousandths, as 0.25")
+        patch = {"gpu_milli": round(part * WHOLE), "gpu_memory_mib": None, "gpu_compute_pct": None}
+    patch |= {
+        name: None if value[name] is None else check.integer(name, 1, _BOUNDS[name])
+        for name in _PATCHED
+        if name in value
+    }
+    memory_mib, most_mib = patch.get("gpu_memory_mib"), patch.get("gpu_memory_max_mib")
+    if not value:
+        check.problem("", f"says nothing of {', '.join((_PART, *_PATCHED))}")
+    if not check.problems and memory_mib and most_mib and most_mib < memory_mib:
+        check.problem("gpu_memory_max_mib", f"must be at least gpu_memory_mib, {memory_mib}, got {most_mib}")
+    return check.problems or patch
+
+
+def _is_part(gpus: float) -> bool:
+    return 0 < gpus < 1 and round(gpus * WHOLE) / WHOLE == gpus

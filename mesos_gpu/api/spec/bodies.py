@@ -12,7 +12,7 @@ from mesos_gpu.model.apps.split import Mode
 from mesos_gpu.model.tenancy import LONGEST_S
 from mesos_gpu.wire import split
 from mesos_gpu.wire.mesos.operations import LONGEST_BY, LONGEST_REASON, MOST_DEADLINE_S
-from mesos_gpu.wire.resizes import MOST_MIB
+from mesos_gpu.wire.shares import MAX_MIB
 
 _LINE: Final = re.compile(r"[^\x00\n]*")
 _STATED: Final = re.compile(r"[^\x00\n]*[^\x00\n\s][^\x00\n]*")
@@ -35,7 +35,7 @@ class PlanRequest(JobRequest, total=False):
     """A job request, of which `command`, `argv` and `image` may all be absent."""
 
 
-_Memory = Annotated[int, says(minimum=1, maximum=MOST_MIB)]
+_Memory = Annotated[int, says(minimum=1, maximum=MAX_MIB)]
 
 
 class ResizeRequest(TypedDict, total=False):

@@ -21,7 +21,6 @@ from mesos_gpu.engine.reading.jobs import round_of
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.wire.resizes import decode
 
 _PENDING: Final = ("asked", "withdrawing")
 
@@ -42,7 +41,7 @@ class Resizes:
 
     async def resize(self, request: Request) -> Response:
         """PATCH /v1/jobs/{id}: 200 when its host has done it, 409 when it cannot, 202 while it has not answered."""
-        patch = valid(await read_of(request, decode))
+        patch = valid(await read_of(request, decode_resize))
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)
         try:

@@ -12,7 +12,7 @@ from mesos_gpu.model.shares.units import cards_of, milli_of, number_of
 from mesos_gpu.wire import job_fields
 from mesos_gpu.wire.checking import BadJson, Problem
 from mesos_gpu.wire.jobs import decode, spec_from_mapping
-from mesos_gpu.wire.resizes import decode as decode_resize
+from mesos_gpu.wire.shares import decode_resize
 
 
 def problems(**value: Any) -> dict[str, str]:
