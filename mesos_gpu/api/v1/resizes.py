@@ -21,6 +21,7 @@ from mesos_gpu.engine.reading.jobs import round_of
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
+from mesos_gpu.wire.shares import decode_resize
 
 _PENDING: Final = ("asked", "withdrawing")
 
