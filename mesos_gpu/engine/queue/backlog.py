@@ -189,6 +189,7 @@ class Backlog:
             self.barriers.rule_against,
             self.request,
             self.barriers.spares_beside,
+            self.neighbours.placing_of,
         )
         free = given_up(self._state, self._settings, self._now, *asked, self.nodes.capacity)
         self.reservations.begin(self.booked.kept(self.nodes.capacity), free)

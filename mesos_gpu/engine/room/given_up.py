@@ -20,6 +20,7 @@ from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, NodeCapacity, Reservation, Spare
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.keeping import Kept, reservation_of
+from mesos_gpu.policy.room.together import Place
 
 
 def given_up(
@@ -29,6 +30,7 @@ def given_up(
     rule_against: Callable[[Job], Wait | None],
     request_of: Callable[[Job], Request],
     spares_of: Callable[[Job, Sequence[AgentId]], tuple[Spare, ...] | None],
+    place_of: Callable[[Job], Place | None],
     capacity: Callable[[Node], NodeCapacity],
 ) -> list[Reservation]:
     """Return what is kept of nodes for gangs that start again.
@@ -41,6 +43,7 @@ def given_up(
         request_of: Request of each task of a gang.
         spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these,
             or None if limits or guarantees never let the gang have them again.
+        place_of: Search for the nodes of a gang's tasks; None if no rule compares them with each other.
         capacity: Capacity of a node now.
     """
     kept: list[Reservation] = []
@@ -53,7 +56,9 @@ def given_up(
         rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
         if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
             continue
-        if not could_fit(state, job, ground, now, partial(_fits, state, request_of(job), capacity)):
+        if not could_fit(
+            state, job, ground, now, partial(_fits, state, request_of(job), place_of(job), capacity)
+        ):
             continue
         by_agent: dict[AgentId, list[Task]] = {}
         for task in members:
@@ -77,9 +82,11 @@ def keeps_seat(state: State, job: Job) -> bool:
     return known_to_fit(state, job)
 
 
-def _fits(state: State, request: Request, capacity: Callable[[Node], NodeCapacity]) -> bool:
+def _fits(
+    state: State, request: Request, place: Place | None, capacity: Callable[[Node], NodeCapacity]
+) -> bool:
     """Return whether all nodes, also drained and lost ones, could serve a gang if they were empty and well."""
-    return not is_hopeless(state, request, [capacity(node) for node in state.cluster.nodes.values()])
+    return not is_hopeless(state, request, map(capacity, state.cluster.nodes.values()), place)
 
 
 def _starting_again(state: State) -> Iterator[Job]:

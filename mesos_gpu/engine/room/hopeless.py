@@ -9,7 +9,8 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.explain.never import is_able
+from mesos_gpu.policy.explain.never import empty_rooms, is_able, is_unreported
+from mesos_gpu.policy.room.together import Place
 
 _LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
 _FITS: Final = "fits"  # name of the notes of `Fits`, by job
@@ -88,14 +89,29 @@ def known_to_fit(state: State, job: Job) -> bool:
     return known is None or known.fits
 
 
-def is_hopeless(state: State, request: Request, nodes: Iterable[NodeCapacity]) -> bool:
-    """Whether none of some nodes could serve all tasks of a job if they were empty and well. Of a node that has never
-    offered a GPU no report is waited for: nothing is monitored there."""
+def is_hopeless(
+    state: State, request: Request, nodes: Iterable[NodeCapacity], place: Place | None = None
+) -> bool:
+    """Return whether some nodes could not serve all tasks of a job if they were empty and well.
+
+    A node that has never offered a GPU has no monitor, so its report is not waited for.
+
+    Args:
+        state: State of the engine.
+        request: Request of each task of the job.
+        nodes: Nodes that the job may use.
+        place: Search for the nodes of its tasks; None if no rule compares them with each other.
+    """
     known = state.cluster.nodes
-    return not is_able(
-        request,
-        [
-            replace(node, silent="it has not reported") if known[node.agent_id].is_unreported else node
-            for node in nodes
-        ],
+    there = [
+        replace(node, silent="it has not reported") if known[node.agent_id].is_unreported else node
+        for node in nodes
+    ]
+    if not is_able(request, there):
+        return True
+    if place is None or is_unreported(there):
+        return False
+    return not any(
+        place({agent_id: min(room, request.tasks) for agent_id, room in rooms.items()})
+        for rooms in empty_rooms(request, there)
     )

@@ -1,8 +1,9 @@
 """Why a job can never run on the nodes that there are. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as, version_of
 from mesos_gpu.model.nodes.gpu import Gpu
@@ -46,12 +47,20 @@ def is_unreported(nodes: Sequence[NodeCapacity]) -> bool:
 
 
 def _room(request: Request, nodes: Sequence[NodeCapacity]) -> int:
+    return max(sum(rooms.values()) for rooms in empty_rooms(request, nodes))
+
+
+def empty_rooms(request: Request, nodes: Sequence[NodeCapacity]) -> Iterator[Mapping[AgentId, int]]:
+    """Yield for each model the number of tasks that each node has GPUs for if it were empty and well."""
     able = [node for node in nodes if could(request, node)]
-    return max(sum(tasks_on(one, node) for node in able) for one in request.each_model())
+    for one in request.each_model():
+        yield {node.agent_id: tasks_on(one, node) for node in able}
 
 
 def tasks_on(request: Request, node: NodeCapacity) -> int:
     """Return the number of tasks that a node has GPUs for if it were empty and well."""
+    if not request.gpu.count:
+        return request.tasks
     if request.gpu.share is None:
         return sum(len(group) // request.gpu.count for group in request.gpu.by_model(node.installed))
     empty = NodeCapacity(node.agent_id, node.hostname, gpus=node.installed, driver=node.driver,

@@ -114,6 +114,13 @@ def test_chaos_finds_no_violation_in_a_million_steps() -> None:
 
 #: Stories that once broke a rule: the shape of the cluster and the acts.
 FOUND = {
+    "a gang of two hosts starts again whose image needs a driver that one host has": (
+        3991515048,
+        [
+            Act("submit", 5874885, 1113371, "j101"), Act("submit", 1765026, 11157659, "j108"),
+            Act("put app", 0, 2850295, "/b"),
+        ],
+    ),
     "an app shrinks while the agent that starts its instances is cut off": (
         1410384208,
         [

@@ -1,5 +1,6 @@
 """Ends of launches, and jobs that no node could serve: what is known of them at one moment."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -140,3 +141,22 @@ def test_job_is_hopeless_when_no_node_could_serve_it_empty(
     cards = state.cluster.nodes[AgentId("a")].gpus
     nodes = [NodeCapacity(AgentId("a"), "a", installed=cards), NodeCapacity(AgentId("c"), "c")]
     assert is_hopeless(state, request(gpus=gpus), nodes) is hopeless
+
+
+@pytest.mark.parametrize(("nodes", "hopeless"), [("a", True), ("ab", False)])
+def test_gang_is_hopeless_when_a_constraint_keeps_its_tasks_apart_on_too_few_nodes(
+    nodes: str, hopeless: bool
+) -> None:
+    state = State(started_at=0.0)
+    cards = tuple(gpu(f"g{number}") for number in range(2))
+    for name in nodes:
+        state.put(Node(AgentId(name), name, inventory=Inventory(cards)))
+    there = [NodeCapacity(AgentId(name), name, installed=cards) for name in nodes]
+    gang = replace(request(gpus=1), tasks=2)
+
+    def apart(rooms: Mapping[AgentId, int]) -> list[int] | None:
+        able = [agent_id for agent_id, room in rooms.items() if room]
+        return [1, 1] if len(able) >= gang.tasks else None
+
+    assert not is_hopeless(state, gang, there)
+    assert is_hopeless(state, gang, there, apart) is hopeless
