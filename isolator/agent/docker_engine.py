@@ -500,7 +500,7 @@ def _refusal(status: int, body: bytes, what: str) -> MesosGpuError:
     if status == 409:
         return Conflict(text, remedy="try again when it is free")
     if status == 400:
-        return BadConfiguration(text, remedy="mend what the message names")
+        return BadConfiguration(text, remedy="correct what the message names")
     return MesosGpuError(text, remedy="see the engine's log (journalctl -u docker)")
 
 

@@ -35,7 +35,7 @@ def pool_of(own: Mapping[str, str]) -> range:
     try:
         return parse_pool(own.get(POOL, ""))
     except ValueError as error:
-        raise BadConfiguration(f"{POOL}: {error}", remedy="mend it, or unset it for no pool") from error
+        raise BadConfiguration(f"{POOL}: {error}", remedy="correct it, or unset it for no pool") from error
 
 
 def candidates(pool: range) -> Iterator[int]:

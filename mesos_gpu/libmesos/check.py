@@ -96,7 +96,7 @@ def _address(service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
             return
         if told.startswith("127."):
             text = f"without --ip it tells others {told}, which is the address of this host's name"
-            yield Finding("address", Level.FAIL, text, "give --ip, or mend /etc/hosts")
+            yield Finding("address", Level.FAIL, text, "give --ip, or correct /etc/hosts")
             return
     reach = "only this host reaches it" if not service.reached else "others reach it there"
     yield Finding("address", Level.OK, f"{told}: {reach}")

@@ -241,12 +241,12 @@ class Process:
         code = None if self._popen is None else self._popen.returncode
         log = self._log_since_start()
         if why := re.findall(rf"^{REFUSED}(.*)", log, re.MULTILINE):
-            raise BadConfiguration(f"{self.name} does not start: {why[-1]}", remedy="mend its flags")
+            raise BadConfiguration(f"{self.name} does not start: {why[-1]}", remedy="correct its flags")
         if why := re.findall(r"EXIT with status \d+: (.*)", log):
-            raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="mend what it says, often a flag")
+            raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="correct what it reports, often a flag")
         raise Unavailable(
             f"{self.name} ended with exit code {code}; its log ends with:\n{log[-_LOG_END:]}",
-            remedy="mend what its last lines say",
+            remedy="correct what its last lines report",
         )
 
     def _log_since_start(self) -> str:

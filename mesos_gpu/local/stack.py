@@ -163,7 +163,7 @@ class SchedulerProcess:
 
     def _ready(self) -> bool:
         if not self.running:
-            raise Unavailable(f"the scheduler ended:\n{self.tail()}", remedy="mend what its log says")
+            raise Unavailable(f"the scheduler ended:\n{self.tail()}", remedy="correct what its log reports")
         try:
             return bool(self.get("/v1/health")["connected"])
         except http.client.HTTPException:  # 503 while it is not connected

@@ -174,7 +174,7 @@ class Narrator:
             if told is None:
                 _say("node monitor of %s: it is replaced, tasks run on", host, node=host)
             if why and not told:
-                text = "node monitor of %s: %s; no other one is replaced before this is mended"
+                text = "node monitor of %s: %s; no other one is replaced before this is corrected"
                 logger.error(text, host, why, extra={"fields": {"node": host}})
             self._rolls[host] = why
 

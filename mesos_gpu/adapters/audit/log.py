@@ -78,7 +78,7 @@ class AuditLog:
             self._directory.close()
             raise BadConfiguration(
                 f"the audit log in {settings.directory} cannot be read: {error.strerror}",
-                remedy="mend its files, or name another directory with --audit-dir",
+                remedy="repair its files, or name another directory with --audit-dir",
             ) from error
         except BaseException:
             self._directory.close()

@@ -424,7 +424,7 @@ class Tls(TypedDict):
         | None
     )
     loaded_at: Moment
-    problem: Annotated[str, says(description="what an operator must mend")] | None
+    problem: Annotated[str, says(description="what an operator must correct")] | None
 
 
 class Secured(TypedDict):

@@ -171,7 +171,7 @@ def _unknown(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]
     apps = _by_id(view)
     known = {id for id, app in apps.items() if sight.sees(app)}
     unknown = [
-        Problem(split.place_of(id), f"there is no app {id}; create it first, or mend the id")
+        Problem(split.place_of(id), f"there is no app {id}; create it first, or correct the id")
         for id in wanted.weights
         if id not in known
     ]

@@ -133,5 +133,5 @@ def _run(command: str) -> None:
         code = f"none within {_EXEC_S:g} s"
     if code != "0":
         raise MesosGpuError(
-            f"exit code of {command!r}: {code}", remedy="run it by hand, and mend what it says"
+            f"exit code of {command!r}: {code}", remedy="run it by hand, and correct what it reports"
         )

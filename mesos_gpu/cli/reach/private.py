@@ -78,4 +78,4 @@ def locked() -> Iterator[None]:
 
 
 def _unusable(path: Path, why: str) -> BadConfiguration:
-    return BadConfiguration(f"{path} is not used: {why}", remedy=f"mend it (chmod 600 {path}), or remove it")
+    return BadConfiguration(f"{path} is not used: {why}", remedy=f"run: chmod 600 {path}; or remove it")

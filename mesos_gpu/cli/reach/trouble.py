@@ -71,7 +71,7 @@ def _not_spoken(reach: Reach, reason: str) -> NotProved:
     if reason in _OLD:
         return NotProved(
             f"what answers at {reach.url} speaks no TLS of this decade ({reason})",
-            remedy="TLS 1.2 or later is spoken here: mend what stands in between",
+            remedy="the scheduler needs TLS 1.2 or later: correct the proxy or load balancer in between",
         )
     for end, why in _ALERTS.items():
         if reason.endswith(end):

@@ -123,7 +123,7 @@ def check_change(state: State, settings: Settings, now: float, made: Plan) -> No
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
         job = instance_of(action.app, now)
         if isinstance(job, str):
-            raise BadConfiguration(f"{action.app.id}: {job}", remedy="mend the app's definition")
+            raise BadConfiguration(f"{action.app.id}: {job}", remedy="correct the app's definition")
         before = old.get(action.app.id)
         if before is not None and {*before.persistent_volumes} != {*action.app.persistent_volumes}:
             what = f"{action.app.id}: its persistent volumes cannot change, as instances keep them"

@@ -216,7 +216,7 @@ class Carrying:
         if done.code:
             raise Failed(
                 f"{host.name}: could not {what} (exit status {done.code}):\n{done.output[-4000:].strip()}",
-                remedy="mend what it says there, then apply again: what is done stays done",
+                remedy="correct what it reports there, then apply again: what is done stays done",
             )
         return done.output
 
