@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
-from zlib import crc32
 
 from isolator.host.port_ranges import unbindable
 from isolator.host.sandbox import Sandbox
 from mesos_gpu.model.tasks.assignment import FREE_PORT, Assignment
 from mesos_gpu.wire.body import parsed
+from mesos_gpu.wire.digest import blake2b
 
 HOSTFILE: Final = "hostfile"
 PORTS: Final = ("MASTER_PORT", "PET_MASTER_PORT")
@@ -32,7 +32,7 @@ def with_port(plan: Assignment, task_id: str, may_bind: Callable[[int], bool]) -
     wanted = [name for name in PORTS if plan.env.get(name) == str(FREE_PORT)]
     if not wanted:
         return plan
-    first = crc32(task_id.encode())
+    first = int.from_bytes(blake2b(task_id.encode(), digest_size=4).digest(), "big")
     tried = (_FIRST_PORT + (first + number * _STEP) % _PORTS for number in range(_MAX_TRIED))
     port = next((port for port in tried if may_bind(port) and not unbindable([port])), FREE_PORT)
     return replace(plan, env={**plan.env, **dict.fromkeys(wanted, str(port))})

@@ -47,6 +47,7 @@ _HERE: Final = "127.0.0.1"
 #: Directories for jobs in a cluster's own: of any data, and of `docker save` archives.
 SCRATCH: Final = "scratch"
 IMAGES: Final = "images"
+_PERSISTENT: Final = "persistent"  # roots of persistent volumes, by node
 _PORT: Final = 8080  # of schedulers on hosts of their own
 _MEETING = "meeting"  # the file that says where several schedulers meet
 _OF_OTHERS = re.compile(r"(scheduler|run)-[0-9]+")
@@ -367,7 +368,7 @@ class Stack:
 
     def persistent(self, number: int) -> Path:
         """The directory of the persistent volumes of a node, counted from 1."""
-        return self.directory / "persistent" / str(number)
+        return self.directory / _PERSISTENT / str(number)
 
     def inventory(self, number: int) -> Path:
         """The inventory file of a node, counted from 1: edit it to change the health of its GPUs."""
@@ -393,7 +394,7 @@ class Stack:
             path.chmod(mode)
         if self.secure:
             self.secure.write()
-        (self.directory / "persistent").mkdir(mode=0o700)
+        (self.directory / _PERSISTENT).mkdir(mode=0o700)
         for number, spec in self._numbered():
             self.persistent(number).mkdir(mode=0o700)
             gpus = simulated_gpus(spec.gpus, spec.model, seed=f"node{number}")
@@ -467,7 +468,19 @@ def clean_up(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run", _MEETING, SCRATCH, IMAGES}
+    ours = {
+        "mesos",
+        "scheduler",
+        "gpus",
+        "nodes",
+        "volumes",
+        "secrets",
+        "run",
+        _MEETING,
+        _PERSISTENT,
+        SCRATCH,
+        IMAGES,
+    }
     names = (entry.name for entry in directory.iterdir())
     foreign = sorted(name for name in names if name not in ours and not _OF_OTHERS.fullmatch(name))
     if foreign:

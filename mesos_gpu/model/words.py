@@ -1,6 +1,5 @@
 """Numbers and names in texts. Pure."""
 
-from datetime import UTC, datetime
 from typing import Final
 
 _DAY_S: Final = 86400.0
@@ -33,5 +32,7 @@ def lasting(seconds: float) -> str:
 
 def clock(moment: float, now: float) -> str:
     """Return a moment in UTC: the time of day if it is less than a day away, "10:02Z", else with the date."""
+    from datetime import UTC, datetime  # executors import this module, and need no dates
+
     time = datetime.fromtimestamp(moment, UTC)
     return time.strftime("%H:%MZ" if abs(now - moment) < _DAY_S else "%Y-%m-%dT%H:%MZ")

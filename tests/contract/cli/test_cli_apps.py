@@ -228,7 +228,9 @@ def test_dump_of_marathons_groups_with_problems_names_each_app_and_line(rig: Pla
     lines = {line.partition(", ")[2] for line in error.splitlines() if line.startswith("  line ")}
     assert "/shop/web: /cpus: must be a number" in lines
     assert "/shop/store/db: /mem: is less than 0" in lines
-    assert any(line.startswith("/shop/store/db: /residency: resident tasks") for line in lines)
+    assert any(
+        line.startswith("/shop/store/db: /residency: residency and persistent volumes need") for line in lines
+    )
     number = next(int(line.split()[1].rstrip(",")) for line in error.splitlines() if "/mem" in line)
     assert '"mem": -1' in Path("all.json").read_text().splitlines()[number - 1]
     assert json.loads(good("app", "list", "--json")) == []

@@ -40,7 +40,8 @@ CANARIES = {
 GIVEN = {
     "MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_SANDBOX", "MESOS_TASK_ID", "MESOS_GPU_JOB_ID",
     "MESOS_GPU_ATTEMPT", "MESOS_GPU_NOTICE", "MESOS_GPU_CHECKPOINT", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES", "PATH", "HOST", "NO_PROXY",
+    "NVIDIA_VISIBLE_DEVICES", "PATH", "HOST", "NO_PROXY", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT",
 }  # fmt: skip
 #: Beside those, by the form of the task: a process of the host, and what the image, the agent and the engine add.
 BESIDE: Mapping[str, set[str]] = {

@@ -333,6 +333,7 @@ ELSEWHERE = {
     "host/rootfs": "directories of the agent's provisioner, which are root's",
     "host/sealing": "a sandbox whose task has ended, by descriptors",
     "host/unsealed": "a sandbox whose task has ended, its directories, by descriptors",
+    "persistent/root": "volumes below the operator's root, by its descriptor; only the executor's user may enter it",
     "devices/view": "the task's own /dev, and what takes the place of a directory of the host",
 }
 CHANGES = {
