@@ -138,7 +138,7 @@ function attempt(job, tasks, events) {
 
 function usesOf(use) { // of its cards, as their hosts saw it last
   if (!use) return null;
-  const says = [use.busy_pct === null ? null : `${Math.round(use.busy_pct)} % at work`, use.memory_mib === null ? null : mib(use.memory_mib), use.processes === null ? null : `${use.processes} processes`].filter(Boolean).join(", ");
+  const says = [use.busy_pct === null ? null : `utilization ${Math.round(use.busy_pct)} %`, use.memory_mib === null ? null : mib(use.memory_mib), use.processes === null ? null : `${use.processes} processes`].filter(Boolean).join(", ");
   return use.idle_s > 600 ? h("span", {}, says, " ", h("span", { class: "bad" }, `idle for ${span(use.idle_s)}`)) : says;
 }
 
