@@ -1,7 +1,7 @@
 """Queue during one match: the order of jobs, what blocks each, and the room that is kept for it."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of
@@ -189,7 +189,7 @@ class Backlog:
             self.barriers.rule_against,
             self.request,
             self.barriers.spares_beside,
-            self.neighbours.placing_of,
+            partial(self.neighbours.placing_of, empty=True),
         )
         free = given_up(self._state, self._settings, self._now, *asked, self.nodes.capacity)
         self.reservations.begin(self.booked.kept(self.nodes.capacity), free)

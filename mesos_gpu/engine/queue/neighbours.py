@@ -174,11 +174,21 @@ class Neighbours:
             if not self._shunned[away]:
                 del self._shunned[away]
 
-    def placing_of(self, job: Job) -> Callable[[Mapping[AgentId, int]], Sequence[int] | None] | None:
-        """Return the search for nodes of a gang, of the room on each; None if no rule compares its tasks."""
+    def placing_of(
+        self, job: Job, *, empty: bool = False
+    ) -> Callable[[Mapping[AgentId, int]], Sequence[int] | None] | None:
+        """Return the search for nodes of a gang, of the room on each; None if no rule compares its tasks.
+
+        Args:
+            job: Gang that waits.
+            empty: Whether the search is for nodes on which nothing runs.
+        """
         if job.spec.tasks == 1 or not self._rules(job):
             return None
-        return lambda rooms: self.place(job, rooms).counts
+        if not empty:
+            return lambda rooms: self.place(job, rooms).counts
+        rules = self._made_rules(job, (), job.spec.tasks)
+        return lambda rooms: search(job.spec.tasks, self._sites(job, rooms, rules), rules).counts
 
     def most(self, job: Job, rooms: Mapping[AgentId, int]) -> list[int]:
         """Return tasks by node, of as many tasks of a gang, or segments of it, as there is a place for together."""
@@ -215,8 +225,18 @@ class Neighbours:
         Returns:
             Tasks by node, in the order of `rooms`.
         """
-        rules, nodes = self._rules(job), self._state.cluster.nodes
-        fields = {rule.field for rule in rules}
+        rules = self._rules(job)
+        sites = self._sites(job, rooms, rules, keys)
+        return search(job.spec.tasks if tasks is None else tasks, sites, rules, apart=apart)
+
+    def _sites(
+        self,
+        job: Job,
+        rooms: Mapping[AgentId, int],
+        rules: Sequence[Rule],
+        keys: Mapping[AgentId, int] = MappingProxyType({}),
+    ) -> list[Site]:
+        nodes, fields = self._state.cluster.nodes, {rule.field for rule in rules}
         levels = [level_field(level) for level in self.fabric.levels] if job.spec.topology else []
         fields.difference_update(levels)
         sites = []
@@ -226,21 +246,22 @@ class Neighbours:
             if levels:
                 values.update(zip(levels, self.fabric.groups[agent_id], strict=True))
             sites.append(Site(min(room, job.spec.tasks), values, keys.get(agent_id, 0)))
-        return search(job.spec.tasks if tasks is None else tasks, sites, rules, apart=apart)
+        return sites
 
     def _rules(self, job: Job) -> list[Rule]:
         """Return the rules of a gang's tasks among each other, which change only with launches."""
         known = self._known
         if known is None or known[0] is not job or known[1] != self._revision:
-            known = self._known = job, self._revision, self._made_rules(job)
+            rules: list[Rule] = []
+            if self._compares(job.spec):
+                placed = self._of(_group(job))
+                rules = self._made_rules(job, placed, self._instances.get(_group(job), job.spec.tasks))
+            known = self._known = job, self._revision, rules
         return known[2]
 
-    def _made_rules(self, job: Job) -> list[Rule]:
+    def _made_rules(self, job: Job, placed: Sequence[Placed], instances: int) -> list[Rule]:
         spec = job.spec
-        if not self._compares(spec):
-            return []
-        placed = self._of(_group(job))
-        rules = [*rules_of(spec.constraints, placed, self._instances.get(_group(job), spec.tasks))]
+        rules = [*rules_of(spec.constraints, placed, instances)]
         if spec.topology is not None:
             rules += level_rules(spec, self.fabric.levels)
         if spec.app is not None and spec.near == spec.app and not placed:

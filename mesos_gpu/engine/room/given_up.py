@@ -43,7 +43,7 @@ def given_up(
         request_of: Request of each task of a gang.
         spares_of: Rest of each limit for other jobs if a gang still had its ended tasks, given by the agents of these,
             or None if limits or guarantees never let the gang have them again.
-        place_of: Search for the nodes of a gang's tasks; None if no rule compares them with each other.
+        place_of: Search for the nodes of a gang's tasks if no other task ran; None if no rule compares them.
         capacity: Capacity of a node now.
     """
     kept: list[Reservation] = []
