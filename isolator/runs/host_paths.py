@@ -25,7 +25,7 @@ from isolator.host.paths import FORBIDDEN, is_within, overlap
 from isolator.persistent.root import SETTING, PersistentRoot
 from isolator.runs.run import sandbox_of
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.model.jobs.mount import Mount
+from mesos_gpu.model.jobs.mount import Mount, persistent_of
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
 from volumes.keys import default_path
 
@@ -71,7 +71,7 @@ def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_pa
         BadConfiguration: The operator's list cannot be understood.
     """
     roots, never, sandbox = tuple(roots_of(own)), tuple(never_given(own)), os.path.realpath(sandbox_of(own))
-    kept = {os.path.normpath(each.target): each for each in mounts if each.volume_mib}
+    kept = {os.path.normpath(each.target): each for each in persistent_of(mounts)}
     mounts_given = []
     for mount in mounts:
         if (volume := mount if mount.volume_mib else kept.get(os.path.normpath(mount.source))) is not None:

@@ -135,9 +135,10 @@ def _mounts(
     if not launch.plan.mounts:
         return (), ()
     from isolator.runs.host_paths import granted, in_image, in_nested
+    from mesos_gpu.model.jobs.mount import persistent_of
 
     place = in_nested if by_agent else in_image
-    kept = {each.target for each in launch.plan.mounts if each.volume_mib}
+    kept = {each.target for each in persistent_of(launch.plan.mounts)}
     paths = [each.source for each in launch.plan.mounts if not each.volume_mib and each.source not in kept]
     if by_agent and (own := [path for path in paths if not path.startswith("/")]):
         raise NotStarted(f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts it")

@@ -8,6 +8,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.arrays.indexes import count, has
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.mount import persistent_of
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.tasks.task import TaskState
@@ -52,9 +53,7 @@ def _problems_of_volumes(state: State) -> list[str]:
         if volume.job_id not in state.work.jobs:
             said.append(f"the job {volume.job_id} of volume {volume.id} is forgotten")
     for job in state.work.jobs.values():
-        for mount in job.spec.mounts if not job.state.ended else ():
-            if not mount.volume_mib:
-                continue
+        for mount in persistent_of(job.spec.mounts) if not job.state.ended else ():
             if mount.source not in state.work.volumes:
                 said.append(f"there is no record of volume {mount.source} of {job.id}")
             if (other := users.setdefault(mount.source, job.id)) != job.id:

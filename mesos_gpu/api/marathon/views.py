@@ -27,6 +27,7 @@ from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
 from mesos_gpu.model.jobs.healthcheck import Answer, Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.mount import persistent_of
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.rollout.deadline import overdue
@@ -145,7 +146,7 @@ def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
             check_results(view, task.id),
             readiness_of(view, task.id),
             checked_of(view, task.id),
-            local_volumes(app, [(each.target, each.source) for each in job.spec.mounts if each.volume_mib]),
+            local_volumes(app, [(each.target, each.source) for each in persistent_of(job.spec.mounts)]),
         )
         for job, task in tasks
     )

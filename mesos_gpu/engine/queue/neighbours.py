@@ -10,6 +10,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import HOSTNAME
 from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.jobs.mount import persistent_of
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.constraints import Placed, violated
@@ -49,7 +50,7 @@ class Neighbours:
         if not self._is_bound(spec):
             return None
         where = spec.constraints, spec.near, spec.away, spec.topology, spec.segment
-        volumes = tuple([mount.source for mount in spec.mounts if mount.volume_mib])
+        volumes = tuple([mount.source for mount in persistent_of(spec.mounts)])
         return bool(spec.secrets), _group(job), *where, volumes, self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:

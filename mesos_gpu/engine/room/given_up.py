@@ -56,9 +56,7 @@ def given_up(
         rule = rule_against(job)  # a lack of a seat does not count: the gang had one, or gets the first
         if any(map(_is_for_others, members)) or (rule is not None and rule.stage is not Stage.GUARANTEE):
             continue
-        if not could_fit(
-            state, job, ground, now, partial(_fits, state, request_of(job), place_of(job), capacity)
-        ):
+        if not could_fit(state, job, ground, now, partial(_fits, state, job, request_of, place_of, capacity)):
             continue
         by_agent: dict[AgentId, list[Task]] = {}
         for task in members:
@@ -83,10 +81,15 @@ def keeps_seat(state: State, job: Job) -> bool:
 
 
 def _fits(
-    state: State, request: Request, place: Place | None, capacity: Callable[[Node], NodeCapacity]
+    state: State,
+    job: Job,
+    request_of: Callable[[Job], Request],
+    place_of: Callable[[Job], Place | None],
+    capacity: Callable[[Node], NodeCapacity],
 ) -> bool:
     """Return whether all nodes, also drained and lost ones, could serve a gang if they were empty and well."""
-    return not is_hopeless(state, request, map(capacity, state.cluster.nodes.values()), place)
+    nodes = map(capacity, state.cluster.nodes.values())
+    return not is_hopeless(state, request_of(job), nodes, place_of(job))
 
 
 def _starting_again(state: State) -> Iterator[Job]:

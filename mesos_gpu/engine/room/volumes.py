@@ -2,18 +2,19 @@
 
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.jobs.mount import persistent_of
 from mesos_gpu.model.nodes.node import Node
 
 
 def has_volumes(spec: JobSpec) -> bool:
     """Return whether a job uses persistent volumes."""
-    return bool(spec.mounts) and any(mount.volume_mib for mount in spec.mounts)
+    return bool(persistent_of(spec.mounts))
 
 
 def not_at_home(state: State, spec: JobSpec, node: Node) -> str:
     """Return why a node is not that of a job's persistent volumes; "" if it is, or if no node has them yet."""
-    for mount in spec.mounts:
-        volume = state.work.volumes.get(mount.source) if mount.volume_mib else None
+    for mount in persistent_of(spec.mounts):
+        volume = state.work.volumes.get(mount.source)
         if volume is not None and volume.hostname not in ("", node.hostname):
             return f"its persistent volume {mount.target} is on {volume.hostname}"
     return ""
@@ -23,7 +24,7 @@ def without_volumes(state: State, job: Job, node: Node) -> str:
     """Return why a job gets no persistent volumes on a node now; "" if it does."""
     if why := not_at_home(state, job.spec, node) or _rootless(node):
         return why
-    asked = {mount.source for mount in job.spec.mounts if mount.volume_mib}
+    asked = {mount.source for mount in persistent_of(job.spec.mounts)}
     for task_id in state.work.restless.on.get(node.id, ()):
         other = state.work.job_of(state.work.tasks[task_id])
         is_own = other is not None and other.id == job.id and job.state is not JobState.PENDING

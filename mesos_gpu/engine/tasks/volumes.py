@@ -11,7 +11,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
-from mesos_gpu.model.jobs.mount import Mount
+from mesos_gpu.model.jobs.mount import Mount, persistent_of
 from mesos_gpu.model.nodes.gpu import MAX_REMOVALS
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.apps.task_ids import next_job_id
@@ -21,8 +21,8 @@ _SEED: Final = "{job}?volume={name}"
 
 def volumes_of(state: State, spec: JobSpec) -> Iterator[PersistentVolume]:
     """Yield the persistent volumes that a job uses."""
-    for mount in spec.mounts:
-        if mount.volume_mib and (volume := state.work.volumes.get(mount.source)) is not None:
+    for mount in persistent_of(spec.mounts):
+        if (volume := state.work.volumes.get(mount.source)) is not None:
             yield volume
 
 
@@ -34,7 +34,7 @@ def idle_volumes(state: State, app_id: str, spec: JobSpec) -> Sequence[Persisten
         app_id: App of the instances.
         spec: Request of a new instance.
     """
-    asked = {(mount.target, mount.volume_mib) for mount in spec.mounts if mount.volume_mib}
+    asked = {(mount.target, mount.volume_mib) for mount in persistent_of(spec.mounts)}
     idle: dict[JobId, list[PersistentVolume]] = {}
     for volume in state.work.volumes.values():
         if volume.app == app_id and not volume.unwanted and not _has_live_job(state, volume):

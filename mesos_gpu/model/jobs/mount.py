@@ -16,6 +16,11 @@ class Mount:
     is_made: bool = False  # whether a task has run with the volume, so that its directory must be there
 
 
+def persistent_of(mounts: Sequence[Mount]) -> list[Mount]:
+    """Return the persistent volumes among mounts."""
+    return [mount for mount in mounts if mount.volume_mib]
+
+
 def unfit(mounts: Sequence[Mount]) -> Iterator[tuple[int, str]]:
     """What no host could mount: of each its index, and why."""
     seen: set[str] = set()

@@ -34,7 +34,7 @@ from mesos_gpu.model.apps.app import (
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import Engine, JobSpec
-from mesos_gpu.model.jobs.mount import Mount, unfit
+from mesos_gpu.model.jobs.mount import Mount, persistent_of, unfit
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.resources import AMOUNTS
@@ -205,7 +205,7 @@ class _Parts:
     @property
     def mounts_of_sandbox(self) -> bool:
         """Whether a volume names a path of the sandbox that is not in a persistent volume of the app."""
-        kept = {each.target for each in self.mounts if each.volume_mib}
+        kept = {each.target for each in persistent_of(self.mounts)}
         return any(
             each.source[:1] != "/" and not each.volume_mib and each.source not in kept for each in self.mounts
         )
