@@ -52,17 +52,24 @@ class Candidates:
         self._served = set[JobId]()  # jobs whose room has been subtracted
         self.order = Order(turn.state, rule, backlog, self._capacity)
 
-    def ask(self, job: Job, request: Request, victims: Mapping[JobId, Victim]) -> Ask:
+    def ask(
+        self,
+        job: Job,
+        request: Request,
+        victims: Mapping[JobId, Victim],
+        pools: Collection[str] | None = None,
+    ) -> Ask:
         """Return what nodes are asked for, with the ports of the job.
 
         Args:
             job: The waiting or moving job.
             request: Amounts that each of its tasks takes, without ports.
             victims: Jobs that may be ended for it.
+            pools: Pools that the job may use once victims have ended. None for the pools that are open to it now.
         """
         request = replace(request, ports=job.spec.ports)
         yields = yields_to(self._turn.state, self._seating, job)
-        return Ask(job, request, victims, yields, self._pools(job, victims))
+        return Ask(job, request, victims, yields, self._pools(job, pools))
 
     def nodes(self, ask: Ask) -> list[NodeCapacity]:
         """Return the nodes that could serve a job when victims there have ended, with what these hold."""
@@ -97,7 +104,7 @@ class Candidates:
 
     def parts(self, job: Job, nodes: Sequence[NodeCapacity]) -> Iterator[Sequence[NodeCapacity]]:
         """Yield nodes that all tasks of a job may use together: those of each pool if its queue orders pools."""
-        if job.spec.tasks == 1 or self._seating.tree.overflow_after_s(job.spec.queue) is None:
+        if job.spec.tasks == 1 or self.may_span_pools(job):
             yield nodes
             return
         by_pool: dict[str, list[NodeCapacity]] = {}
@@ -105,27 +112,22 @@ class Candidates:
             by_pool.setdefault(self.pool_of(node.agent_id), []).append(node)
         yield from by_pool.values()
 
+    def may_span_pools(self, job: Job) -> bool:
+        """Return whether the tasks of a job may be in several pools: its queue does not order its pools."""
+        return job.spec.tasks > 1 and self._seating.tree.overflow_after_s(job.spec.queue) is None
+
     def pool_of(self, agent_id: AgentId) -> str:
         """Return the pool of a node."""
         return self._seating.ground.pool_of(self._turn.state.cluster.nodes[agent_id])
 
-    def _pools(self, job: Job, victims: Iterable[JobId]) -> frozenset[str] | None:
-        """Return the pools in which room may be made for a job; None if there are no pools.
-
-        These are pools whose limits leave room for it, the one where it runs, and pools whose limits would leave room
-        if jobs ended. For a job that waits for a seat they are all pools of its victims; the planner checks their
-        limits.
-        """
+    def _pools(self, job: Job, later: Collection[str] | None) -> frozenset[str] | None:
+        """Return the pools of `Ask`. `later`: as of `ask`; None for those that are open now, and the one it runs in."""
         pools = self._backlog.barriers.open_pools(job)
         if pools is None:
             return None
-        if job.state is not JobState.PENDING:
-            return pools | {self._seating.ground.granted(job)[0]}
-        if limits := self._backlog.barriers.shortages(job):
-            return frozenset(limits)
-        if self._backlog.barriers.over_limit(job):
-            return frozenset(self._rule.running.runner_of(job_id).pool for job_id in victims)
-        return pools
+        if later is not None:
+            return frozenset(later)
+        return pools if job.state is JobState.PENDING else pools | {self._seating.ground.granted(job)[0]}
 
     def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
         """Return a node with some of its allocations, which are the same for most jobs of a match."""

@@ -1,11 +1,11 @@
 """Room that can be made for a waiting job in a tree of queues: the jobs that end for it, and the jobs that move."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 
-from mesos_gpu.engine.preemption.candidates import Candidates
+from mesos_gpu.engine.preemption.candidates import Ask, Candidates
 from mesos_gpu.engine.preemption.elsewhere import Elsewhere
 from mesos_gpu.engine.preemption.rule import Reclaim
 from mesos_gpu.engine.queue.backlog import Backlog
@@ -17,7 +17,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import chosen as place_on
 from mesos_gpu.policy.room.knapsack import Bound, Victim, worth
-from mesos_gpu.policy.room.preemption import Shortage, nodes_of_plan, plan, plan_of_one
+from mesos_gpu.policy.room.preemption import Rule, Shortage, nodes_of_plan, plan, plan_of_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +59,88 @@ class Planner:
         return way
 
     def _stopping(self, job: Job, request: Request) -> Plan | None:
-        """Return the cheapest plan without moves."""
-        limits = self._backlog.barriers.shortages(job)
-        if not limits and self._is_plain(job, request) and not self.candidates.order.kept_for(job.id):
+        """Return the cheapest plan without moves: in the open pools, or if these have none, in closed ones."""
+        barriers = self._backlog.barriers
+        if not barriers.over_limit(job):
+            way = self._in_open_pools(job, request)
+            if way is not None:
+                return way
+        elif not barriers.shortages(job):
+            return self._for_seat(job, request)
+        return self._in_closed_pools(job, request)
+
+    def _in_open_pools(self, job: Job, request: Request) -> Plan | None:
+        if self._is_plain(job, request) and not self.candidates.order.kept_for(job.id):
             return self._on_one(job, request)
-        victims, allowed = self._rule.victims_of(job), self._rule.balance.rule_for(job)
-        if not limits and self._backlog.barriers.over_limit(job):
-            # It waits for a seat, so only the end of a job with one helps it.
-            jobs = self._turn.state.work.jobs
-            victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
-            allowed = partial(self._seats, job)
+        victims = self._rule.victims_of(job)
         if not victims:
             return None
         ask = self.candidates.ask(job, request, victims)
-        nodes, request = self.candidates.nodes(ask), ask.request
+        parts = self.candidates.parts(job, self.candidates.nodes(ask))
+        return self._cheapest(ask, ((part, ()) for part in parts), self._rule.balance.rule_for(job))
+
+    def _for_seat(self, job: Job, request: Request) -> Plan | None:
+        """Return the cheapest plan for a job that waits for a seat: only the end of a job with a seat helps it."""
+        work, running = self._turn.state.work, self._rule.running
+        every = self._rule.victims_of(job)
+        victims = {job_id: victim for job_id, victim in every.items() if work.jobs[job_id].seat is not None}
+        if not victims:
+            return None
+        pools = {running.runner_of(job_id).pool for job_id in victims}
+        ask = self.candidates.ask(job, request, victims, pools)
+        parts = self.candidates.parts(job, self.candidates.nodes(ask))
+        return self._cheapest(ask, ((part, ()) for part in parts), partial(self._seats, job))
+
+    def _in_closed_pools(self, job: Job, request: Request) -> Plan | None:
+        """Return the cheapest plan whose victims give back what limits lack, too.
+
+        A gang that may be in several pools is tried with one closed pool, with two, and with all, each beside the open
+        pools.
+        """
+        short = self._backlog.barriers.shortages(job)
+        victims = self._rule.victims_of(job) if short else {}
+        limits = {
+            pool: lacks for pool, lacks in short.items() if all(each.is_met_by(victims) for each in lacks)
+        }
+        if not limits:
+            return None
+        beside = set[str]()
+        sizes = {1}
+        if self.candidates.may_span_pools(job):
+            beside |= self._backlog.barriers.open_pools(job) or set()
+            sizes |= {min(2, len(limits)), len(limits)}
+        ask = self.candidates.ask(job, request, victims, {*limits, *beside})
+        nodes, pool_of = self.candidates.nodes(ask), self.candidates.pool_of
+        for size in sorted(sizes):
+            parts = [
+                (
+                    [node for node in nodes if pool_of(node.agent_id) in {*closed, *beside}],
+                    [lack for pool in closed for lack in limits[pool]],
+                )
+                for closed in combinations(limits, size)
+            ]
+            if way := self._cheapest(ask, parts, self._rule.balance.rule_for(job)):
+                return way
+        return None
+
+    def _cheapest(
+        self,
+        ask: Ask,
+        parts: Iterable[tuple[Sequence[NodeCapacity], Sequence[Shortage]]],
+        allowed: Rule | None,
+    ) -> Plan | None:
+        """Return the cheapest plan of several sets of nodes.
+
+        Args:
+            ask: Job, and victims that may end for it.
+            parts: Sets of nodes on which all its tasks may be together, with what limits of their pool lack.
+            allowed: Rule for victims of a plan; None if all may end together.
+        """
+        job, request, victims = ask.job, ask.request, ask.victims
         place = self._backlog.neighbours.placing_of(job)
         ways = [
             (plan(request, job.spec.tasks, part, victims, allowed, place, short), part)
-            for part, short in self._parts_with_shortages(job, nodes, limits)
+            for part, short in parts
         ]
         able = [(chosen, part) for chosen, part in ways if chosen is not None]
         chosen, part = min(able, key=lambda way: worth(way[0]), default=((), []))
@@ -93,15 +157,6 @@ class Planner:
         taker |= {victim.job_id: mover for mover, victims in homes.stopped.items() for victim in victims}
         every = (*chosen, *(victim for victims in homes.stopped.values() for victim in victims))
         return Plan(every, homes.room_on, homes.to, taker)
-
-    def _parts_with_shortages(
-        self, job: Job, nodes: Sequence[NodeCapacity], limits: Mapping[str, Sequence[Shortage]]
-    ) -> Iterator[tuple[Sequence[NodeCapacity], Sequence[Shortage]]]:
-        """Yield nodes on which all tasks of a job may be together, with what limits of their pool lack."""
-        if not limits:
-            yield from ((part, ()) for part in self.candidates.parts(job, nodes))
-        for pool, short in limits.items():
-            yield [node for node in nodes if self.candidates.pool_of(node.agent_id) == pool], short
 
     def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
         """Return whether a job that may not start without a seat has one, and room in its limits, when jobs end."""

@@ -128,8 +128,7 @@ class _Plans:
             return True
         if not rule.could_take(job) or self._waits(job):
             return True
-        limits = backlog.barriers.shortages(job)
-        if not limits and not backlog.barriers.may_be_seated(job):
+        if not backlog.barriers.may_be_seated(job) and not backlog.barriers.shortages(job):
             return True
         if self._made and backlog.barriers.bounds(job):
             return True  # an earlier plan counts against its limit only when its room is kept
@@ -138,7 +137,7 @@ class _Plans:
         if self.are_many or len(self._tried) >= _MAX_TRIED:
             return False
         request, _ = key = self._key(job)
-        if not limits and (there := self._planner.room_for(job, request)) is not None:
+        if (there := self._planner.room_for(job, request)) is not None:
             self._planner.count_in(job, request, there)
             return True
         self._tried.add(key)

@@ -170,22 +170,23 @@ class Barriers:
     # --- what would have to end
 
     def shortages(self, job: Job) -> dict[str, list[Shortage]]:
-        """Return what a job lacks of limits, and which jobs would give it back by their ends.
+        """Return what a job lacks of limits that close pools to it, and which jobs would give it back by their ends.
 
         Args:
             job: Job that waits.
 
         Returns:
-            Shortages by pool that it may use. Empty if no limit keeps it waiting, or if no end would help.
+            Shortages by pool that the job may use and that limits close to it; without open pools, and without pools
+            that no end would open.
         """
-        if self.wait_of(job) is None:
+        if self._tree.is_flat and job.spec.booking is None and not self.bounds(job):
             return {}
         everywhere = [*self._in_all(job), *self._beside_booked(job)]
         by_pool: dict[str, list[Shortage]] = {}
         for pool in sorted(self._held.pools_of(job)):
             lacks = [each.lack() for each in (*everywhere, *self._in_one(job, pool, self._kept.every))]
             known = [lack for lack in lacks if lack is not None]
-            if len(known) == len(lacks):
+            if known and len(known) == len(lacks):
                 by_pool[pool] = [Shortage(lack.amount, self._held.holdings(lack)) for lack in known]
         return by_pool
 

@@ -45,6 +45,10 @@ class Shortage:
     lack: int
     gifts: Mapping[JobId, int]
 
+    def is_met_by(self, ended: Iterable[JobId]) -> bool:
+        """Return whether the ends of jobs give back enough."""
+        return sum(self.gifts.get(job_id, 0) for job_id in ended) >= self.lack
+
 
 def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model: str | None) -> int:
     """Return the number of tasks for which a node has room when some victims have ended."""
@@ -137,7 +141,7 @@ def _with_shortages(
     for victim in _dearest_first(kept):
         fewer = [each for each in kept if each is not victim]
         ended = {each.job_id for each in fewer}
-        is_enough = all(each.lack <= sum(each.gifts.get(job_id, 0) for job_id in ended) for each in shortages)
+        is_enough = all(each.is_met_by(ended) for each in shortages)
         if (
             is_enough
             and plan(request, tasks, [_without(node, ended) for node in nodes], {}, place=place) == ()

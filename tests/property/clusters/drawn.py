@@ -13,13 +13,13 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.model.tenancy import Guarantee, Limits, QueueSpec
+from mesos_gpu.model.tenancy import Guarantee, Limits, Pool, QueueSpec
 from mesos_gpu.testing.builders import gpu, offer
 from tests.unit.engine.tenancy.lending import POOL, REPORTS_S, Tenants
 
 SHARING: Final = Sharing(80_000, ((Ability.SHIM, ""),))
 #: Kinds of clusters, each with other rules.
-KINDS: Final = ("alone", "behind", "names", "limits", "users", "guarantees", "lending")
+KINDS: Final = ("alone", "behind", "names", "limits", "users", "guarantees", "lending", "pools")
 LEAVES: Final = ("team/a", "team/b", "rest")
 USERS: Final = ("ann", "bob")
 _COMPARING: Final = (Operator.UNIQUE, Operator.CLUSTER, Operator.GROUP_BY, Operator.MAX_PER)
@@ -77,6 +77,8 @@ class Drawn:
         names: Limits of queues that are names, GPUs.
         terms: Queues of a tree; empty if there is no tree.
         users: Limits of users in a tree.
+        pools: Limits of queues by pool, GPUs. If there are any queues here, each rack is a pool.
+        uses: Pools of each leaf that orders its pools, so that all tasks of a gang start in one; others may use all.
         first: Job that waits before the other one for a certain node.
         job: Job that is handed in.
     """
@@ -88,6 +90,8 @@ class Drawn:
     names: Mapping[str, int] = field(default_factory=dict)
     terms: Mapping[str, Terms] = field(default_factory=dict)
     users: Mapping[str, Limits] = field(default_factory=dict)
+    pools: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    uses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     first: Work | None = None
 
 
@@ -213,9 +217,32 @@ def _lending(chance: random.Random, made: Drawn) -> Drawn:
     return replace(made, terms=terms)
 
 
+def _pools(chance: random.Random, made: Drawn) -> Drawn:
+    racks = sorted(set(made.racks))
+    sizes = {rack: sum(s for s, r in zip(made.sizes, made.racks, strict=True) if r == rack) for rack in racks}
+    uses = {
+        leaf: tuple(chance.sample(racks, chance.randint(1, len(racks))))
+        for leaf in LEAVES
+        if chance.random() < 0.4
+    }
+    limits = {
+        path: {
+            rack: chance.randint(1, sizes[rack]) for rack in uses.get(path, racks) if chance.random() < 0.5
+        }
+        for path in ("team", *LEAVES)
+    }
+    return replace(
+        made,
+        terms={path: Terms() for path in limits},
+        pools=limits,
+        uses=uses,
+    )
+
+
 _RULES: Final = {
     "alone": _alone, "behind": _behind, "names": _names, "limits": _limits, "users": _users,
     "guarantees": _guarantees, "lending": _lending,
+    "pools": _pools,
 }  # fmt: skip
 
 
@@ -281,14 +308,19 @@ def world_of(made: Drawn) -> Racks:
         world.starts()
     assert all(world.job(work.name).state is JobState.RUNNING for work, _ in made.running), made
     if made.terms:
-        world.document_of({path: _spec(terms) for path, terms in made.terms.items()}, users=made.users)
+        pools = tuple([Pool(rack, attributes={"rack": rack}) for rack in sorted(set(made.racks))])
+        queues = {path: _spec(made, path) for path in made.terms}
+        world.document_of(queues, users=made.users, pools=pools if made.pools else ())
     world.passes(1.0)
     return world
 
 
-def _spec(terms: Terms) -> QueueSpec:
+def _spec(made: Drawn, path: str) -> QueueSpec:
+    terms = made.terms[path]
+    limits = dict(made.pools.get(path, {})) if terms.most is None else {POOL: terms.most}
     return QueueSpec(
         guarantee_gpus={POOL: Guarantee(terms.owed * WHOLE)} if terms.owed else {},
-        limit_gpus={} if terms.most is None else {POOL: terms.most * WHOLE},
+        limit_gpus={pool: gpus * WHOLE for pool, gpus in limits.items()},
         lend_limit_gpus={} if terms.lends is None else {POOL: terms.lends * WHOLE},
+        pools=made.uses.get(path),
     )

@@ -63,9 +63,27 @@ class Oracle:
         free = sum(self.made.sizes) * WHOLE - self._cost("", ended)
         if not leave_room(self._bounds(), ended) or free - self.made.job.cost < self._kept(ended):
             return False
-        return bool(self._placements(ended))
+        return any(self._placements(ended, racks) for racks in self._racks(ended))
 
     # --- limits
+
+    def _racks(self, ended: Collection[str]) -> list[set[str]]:
+        """Return sets of racks on which the job may be, when some jobs have ended: pools whose limits have room for
+        all of it."""
+        made, job = self.made, self.made.job
+        if not made.pools:
+            return [set(made.racks)]
+        pools = made.uses.get(job.queue, made.racks)
+        able = {rack for rack in pools if leave_room(self._bounds_in(rack), ended)}
+        return [{rack} for rack in able] if job.queue in made.uses and job.tasks > 1 else [able]
+
+    def _bounds_in(self, rack: str) -> Iterator[Bound]:
+        job, made = self.made.job, self.made
+        here = {work.name for work, node in made.running if made.racks[node] == rack}
+        for path, most in made.pools.items():
+            if rack in most and f"{job.queue}/".startswith(f"{path}/"):
+                held = {work.name: work.cost for work in self._of(path) if work.name in here}
+                yield Bound(most[rack] * WHOLE, job.cost, held)
 
     def _of(self, path: str) -> Iterator[Work]:
         return (work for work, _ in self.made.running if not path or f"{work.queue}/".startswith(f"{path}/"))
@@ -120,9 +138,10 @@ class Oracle:
         assert self.made.first is not None, "no job waits before"
         return int(self.made.first.constraints[0].value.removesuffix(".example").removeprefix("a"))
 
-    def _placements(self, ended: Collection[str]) -> set[Counts]:
+    def _placements(self, ended: Collection[str], racks: Collection[str]) -> set[Counts]:
         """Return the placements of all tasks to which the constraints lead, one task after the other."""
         rooms, job = self._rooms(ended), self.made.job
+        rooms = [room if rack in racks else 0 for room, rack in zip(rooms, self.made.racks, strict=True)]
         level = {(0,) * len(rooms)}
         for _ in range(job.tasks):
             level = {

@@ -155,6 +155,24 @@ FOUND: Final = {
         Work("job", "rest", priority=1),
         terms={"rest": Terms()}, users={"ann": Limits(max_running=1)},
     ),
+    "lower priority at the limit of one pool, and another pool without a limit is full": Drawn(
+        ("r0", "r1"), (1, 1),
+        ((Work("j0", "rest"), 0), (Work("j1", "rest", preemptible=False), 1)),
+        Work("job", "rest", priority=1),
+        terms={"rest": Terms()}, pools={"rest": {"r0": 1}},
+    ),
+    "gang over a pool at its limit and a pool without a limit": Drawn(
+        ("r0", "r1"), (2, 1),
+        ((Work("j0", "rest", gpus=2), 0),),
+        Work("job", "rest", tasks=2, priority=1, constraints=(UNIQUE,)),
+        terms={"rest": Terms()}, pools={"rest": {"r0": 2}},
+    ),
+    "gang over two pools at their limits": Drawn(
+        ("r0", "r1"), (2, 2),
+        ((Work("j0", "rest", gpus=2), 0), (Work("j1", "rest", gpus=1), 1)),
+        Work("job", "rest", tasks=2, priority=1, constraints=(UNIQUE,)),
+        terms={"rest": Terms()}, pools={"rest": {"r0": 2, "r1": 2}},
+    ),
 }  # fmt: skip
 
 

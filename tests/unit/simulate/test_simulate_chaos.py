@@ -114,6 +114,9 @@ def test_chaos_finds_no_violation_in_a_million_steps() -> None:
 
 #: Stories that once broke a rule: the shape of the cluster and the acts.
 FOUND = {
+    "a job waits for the limit of one pool, and the other pool is open and has no node for it": (
+        4131998001, [Act("change hours", 1114034, 3114038)],
+    ),
     "a gang of two hosts starts again whose image needs a driver that one host has": (
         3991515048,
         [
