@@ -438,7 +438,9 @@ def read_costs(path: Path) -> dict[str, Cost]:
     return {name: Cost(*values) for name, *values in map(json.loads, path.read_text().splitlines())}
 
 
-def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, workers: int = 4) -> None:
+def take_over(
+    costs: Mapping[str, Cost], budget_file: Path, document: Path, workers: int = 4, tests: Path = TESTS
+) -> None:
     """Write the costs of a run as the budget of later runs, and as a sentence of a document.
 
     Args:
@@ -446,6 +448,7 @@ def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, work
         budget_file: File like tests/budget.toml; its head and its caps stay.
         document: Document with a sentence between `SENTENCE` marks.
         workers: Processes of the run, by which the sum of times is divided.
+        tests: Folder of all tests.
     """
     gate = {name: cost for name, cost in costs.items() if not cost.group}
     files = _sum(
@@ -458,9 +461,14 @@ def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, work
     lines += [f'"{folder}" = {number_s:g}' for folder, number_s in {**old.folders_s, **measured_s}.items()]
     lines += [
         "",
-        "[files] # seconds of those that take longest, by which tests/runner/parts.py deals files among workers",
+        "[files] # seconds of those that take longest or nothing, by which tests/runner/parts.py deals files among workers",
     ]
-    lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in files.items() if wall_s > MIN_FILE_S]
+    # A file whose tests were all left out takes nothing of later runs either.
+    idle = {path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")} - files.keys()
+    listed_s = {name: wall_s for name, wall_s in files.items() if wall_s > MIN_FILE_S} | dict.fromkeys(
+        idle, 0.0
+    )
+    lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in sorted(listed_s.items())]
     budget_file.write_text(head + "\n".join(lines) + "\n")
     cpu_s = sum(cost.all_s for cost in gate.values())
     minutes = max(round(sum(cost.wall_s for cost in gate.values()) / workers / 60), 1)

@@ -190,8 +190,12 @@ def test_budget_takes_over_the_costs_of_a_run(tmp_path: Path) -> None:
     costs = {f"tests/unit/test_a.py::test_{n}": Cost(2.0, 0.5, 12.0) for n in range(100)}
     costs["tests/unit/test_b.py::test_c"] = Cost(50.0, 0.0, 2.0, "documents")
     budget.write_costs(costs_file, costs)
-    budget.take_over(budget.read_costs(costs_file), file, document)
-    assert budget.read_budget(file) == Budget(1.0, {"unit": 0.3}, {"unit": 250}, {"unit/test_a.py": 1200.0})
+    for name in ("test_a.py", "test_left_out.py"):
+        (tmp_path / "unit").mkdir(exist_ok=True)
+        (tmp_path / "unit" / name).touch()
+    budget.take_over(budget.read_costs(costs_file), file, document, tests=tmp_path)
+    files_s = {"unit/test_a.py": 1200.0, "unit/test_left_out.py": 0.0}
+    assert budget.read_budget(file) == Budget(1.0, {"unit": 0.3}, {"unit": 250}, files_s)
     assert file.read_text().startswith("# Head.\n")
     assert document.read_text() == (
         "Before <!-- budget -->`make test` runs 100 tests in about 5 minutes on two processors; "
