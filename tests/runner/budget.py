@@ -461,13 +461,12 @@ def take_over(
     lines += [f'"{folder}" = {number_s:g}' for folder, number_s in {**old.folders_s, **measured_s}.items()]
     lines += [
         "",
-        "[files] # seconds of those that take longest or nothing, by which tests/runner/parts.py deals files among workers",
+        "[files] # seconds of files that take long or nothing, by which tests/runner/parts.py deals files",
     ]
     # A file whose tests were all left out takes nothing of later runs either.
-    idle = {path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")} - files.keys()
-    listed_s = {name: wall_s for name, wall_s in files.items() if wall_s > MIN_FILE_S} | dict.fromkeys(
-        idle, 0.0
-    )
+    names = {path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    listed_s = {name: wall_s for name, wall_s in files.items() if wall_s > MIN_FILE_S}
+    listed_s |= dict.fromkeys(names - files.keys(), 0.0)
     lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in sorted(listed_s.items())]
     budget_file.write_text(head + "\n".join(lines) + "\n")
     cpu_s = sum(cost.all_s for cost in gate.values())
