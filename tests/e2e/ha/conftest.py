@@ -9,6 +9,7 @@ import pytest
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from tests.conftest import wait_until
+from tests.e2e.ha.pairs import await_schedulers
 
 GPUS = 4
 
@@ -27,11 +28,7 @@ def pair() -> Iterator[Stack]:
 @pytest.fixture
 def stack(pair: Stack) -> Stack:
     """Return the cluster with both schedulers up, also after a test that ended one."""
-    for each in pair.schedulers:
-        if not each.running:
-            each.start()
-        each.wait()
-    with Client(pair.await_leader().url) as client:
+    with Client(await_schedulers(pair).url) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == GPUS)
     wait_until("a standby has all", lambda: pair.standbys()[0].get("/v1/leader")["batch"] > 0)
     return pair

@@ -19,6 +19,7 @@ from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
 from mesos_gpu.local.network import Host
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from tests.conftest import wait_until
+from tests.e2e.ha.pairs import await_schedulers
 from tests.e2e.ha.test_switch import framework_of, other_than
 from tests.e2e.test_jobs import end_of, output_of, submit
 from tests.starts.needs import NAMESPACES, ZOOKEEPER
@@ -40,12 +41,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 @pytest.fixture
 def leader(stack: Stack) -> SchedulerProcess:
     """The scheduler that leads; the other one stands by, whatever a test before did to one."""
-    for each in stack.schedulers:
-        if not each.running:
-            each.start()
-        each.wait()
-    wait_until("both stand", lambda: stack.await_leader().get("/v1/leader")["candidates"] == 2)
-    return stack.await_leader()
+    return await_schedulers(stack)
 
 
 @pytest.fixture

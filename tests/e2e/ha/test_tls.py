@@ -17,6 +17,7 @@ from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from tests.certificates import Authority, Made
 from tests.conftest import wait_until
+from tests.e2e.ha.pairs import await_schedulers
 from tests.e2e.ha.test_switch import other_than
 from tests.e2e.ha.test_switch import pytestmark as pytestmark
 
@@ -56,11 +57,7 @@ def with_own(certificates: Mapping[int, Made], start: Any) -> Any:
 @pytest.fixture
 def stack(running: Stack) -> Stack:
     """Return the cluster with both schedulers up."""
-    for each in running.schedulers:
-        if not each.running:
-            each.start()
-        each.wait()
-    running.await_leader()
+    await_schedulers(running)
     return running
 
 

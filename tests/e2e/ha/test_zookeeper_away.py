@@ -8,6 +8,7 @@ import pytest
 from mesos_gpu.cli.client import Client, Refused, Unreachable
 from mesos_gpu.local.stack import SchedulerProcess, Stack
 from tests.conftest import wait_until
+from tests.e2e.ha.pairs import start_ended
 from tests.e2e.ha.test_switch import pytestmark as pytestmark
 from tests.e2e.test_jobs import end_of, submit
 
@@ -21,16 +22,9 @@ def sample(scheduler: SchedulerProcess, name: str) -> float | None:
     return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), None)
 
 
-def tend(stack: Stack) -> None:
-    """Start schedulers that have ended as their sessions were over, as their services do."""
-    for each in stack.schedulers:
-        if not each.running:
-            each.start()
-
-
 def has_standby(stack: Stack) -> bool:
     """Whether one leads and knows that another one stands by."""
-    tend(stack)
+    start_ended(stack)
     leader = stack.leader()
     return leader is not None and sample(leader, "mesos_gpu_standbys") == 1
 
@@ -68,7 +62,7 @@ def test_zookeeper_is_killed_and_comes_back_and_no_task_is_lost_or_doubled(stack
     zookeeper.start().wait()
 
     def goes_on() -> bool:
-        tend(stack)
+        start_ended(stack)
         return stack.leader() is not None
 
     wait_until("one leads", goes_on)
