@@ -53,6 +53,13 @@ def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, in
         time.sleep(min(interval_s * (1 + waited_s), max(interval_s, _RARELY_S)))
 
 
+def send_signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a child. After SIGSTOP, return once all its threads have stopped, or it has ended."""
+    process.send_signal(number)
+    if number == signal.SIGSTOP and process.returncode is None:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 def is_free(ip: str, port: int) -> bool:
     """Whether a process could listen at this TCP port now.
 
@@ -288,7 +295,7 @@ class Process:
     def send(self, number: int) -> None:
         """Send a signal, if it runs."""
         if self._popen is not None:
-            self._popen.send_signal(number)
+            send_signal(self._popen, number)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal and, unless that is SIGSTOP or SIGCONT, wait for its end."""

@@ -36,7 +36,14 @@ from mesos_gpu.local import leftovers, zookeeper
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation
 from mesos_gpu.local.network import Host, Network
 from mesos_gpu.local.own_ports import free_port
-from mesos_gpu.local.processes import await_port, get_json, get_json_by_socket, poll, private_log
+from mesos_gpu.local.processes import (
+    await_port,
+    get_json,
+    get_json_by_socket,
+    poll,
+    private_log,
+    send_signal,
+)
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
 from mesos_gpu.model.nodes.driver import cuda_of
@@ -185,7 +192,7 @@ class SchedulerProcess:
     def send(self, number: int) -> None:
         """Signal it, if it was started."""
         if self._popen is not None:
-            self._popen.send_signal(number)
+            send_signal(self._popen, number)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Signal it and wait for its end."""
