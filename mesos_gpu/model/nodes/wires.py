@@ -1,4 +1,4 @@
-"""Versions of what schedulers, executors and node monitors say to each other (docs/reference/wire.md).
+"""Versions of what schedulers, executors and node monitors say to each other (docs/wire.md).
 
 A number grows with each change after which a reader who does not know it would do something wrong. What may be passed
 over by who does not know it needs no new number.
