@@ -99,7 +99,8 @@ class PersistentRoot:
         except FileNotFoundError:
             why = (
                 f"this host has no volume {name} in {self.path} any more; see that its disk is mounted there, or give "
-                "the volume up: DELETE of the task with wipe=true, or of the app"
+                "the volume up: DELETE of the task with wipe=true, or of the app; of a named volume: mesos-gpu storage "
+                "remove NAME"
             )
             raise NotStarted(why, Outcome(infrastructure=True)) from None
         try:

@@ -11,6 +11,7 @@ from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.model.access.document import EVERYTHING, Limits
 from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.mount import named_of
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.wire.checking import Problem
 
@@ -107,6 +108,12 @@ def admit(rights: Rights, spec: JobSpec, permits: Permits, *, pooled: bool) -> J
         refused += more
     if refused:
         raise over_limits(rights, refused)
+    if pooled and spec.user is None and (named := named_of(spec.mounts)):
+        why = (
+            f"is needed for the volume {named[0][1].volume}, which belongs to one Unix user: a job that names no user "
+            "gets another one at each launch"
+        )
+        raise invalid(Problem("/user", why))
     if unable := of_own_user(permits, asked, spec):
         raise invalid(*unable)
     return spec

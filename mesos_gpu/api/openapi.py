@@ -33,7 +33,7 @@ from mesos_gpu.api.spec.cluster import bookings, cards, hooks, line, lists, temp
 from mesos_gpu.api.spec.gpus.use import ClusterUse, UseOverTime
 from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
-from mesos_gpu.api.spec.tasks import channel, command, past
+from mesos_gpu.api.spec.tasks import channel, command, past, volumes
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
@@ -377,6 +377,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **sessions.OPERATIONS,
     **templates.OPERATIONS,
     **uploads.OPERATIONS,
+    **volumes.OPERATIONS,
     **usage.OPERATIONS,
     **upgrade.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
@@ -415,6 +416,7 @@ _ID: Final = {
     "tokens": "a token's id",
     "tasks": "a task's id",
     "templates": "a template's name",
+    "volumes": "a volume's name",
     "uploads": "the SHA-256 of an archive, in hexadecimal digits",
 }
 _REFUSALS: Final = {

@@ -53,6 +53,7 @@ from mesos_gpu.api.v1.apps.templates import TemplateHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.cards import CardHandlers, card_map
 from mesos_gpu.api.v1.files.uploads import Uploads
+from mesos_gpu.api.v1.files.volumes import NamedVolumes
 from mesos_gpu.api.v1.gpus.programs import UpgradeHandlers
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
@@ -83,7 +84,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
         *_of_bookings(BookingHandlers(scheduler)),
         *_of_hooks(HookHandlers(scheduler, settings.hooks, settings.sender)),
-        *_of_files(jobs.uploads),
+        *_of_files(jobs.uploads, NamedVolumes(scheduler)),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
         route("/v1/cards", GET=needs(GPU_SEE, CardHandlers(scheduler, cards).list)),
         *_of_nodes(operate, audit),
@@ -162,7 +163,7 @@ def _of_hooks(hooks: HookHandlers) -> list[Route]:
     ]
 
 
-def _of_files(uploads: Uploads) -> list[Route]:
+def _of_files(uploads: Uploads, volumes: NamedVolumes) -> list[Route]:
     return [
         route("/v1/uploads", GET=judged(JOB_RUN, uploads.list)),
         route(
@@ -172,6 +173,8 @@ def _of_files(uploads: Uploads) -> list[Route]:
             DELETE=judged(JOB_RUN, uploads.remove),
         ),
         route("/v1/uploads/{sha256}/archive", GET=free(uploads.archive)),
+        route("/v1/volumes", GET=judged(JOB_SEE, volumes.list)),
+        route("/v1/volumes/{name}", DELETE=judged(JOB_KILL, volumes.remove)),
     ]
 
 

@@ -19,6 +19,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("mesos_gpu.cli.jobs.run", "Run a command as a job and stay with it."),
     "submit": ("mesos_gpu.cli.jobs.submit", "Submit the jobs of a file."),
     "uploads": ("mesos_gpu.cli.code.uploads", "The archives of code that the scheduler keeps of you."),
+    "storage": ("mesos_gpu.cli.files.storage", "Named volumes of jobs: data on a host that outlives jobs."),
     "notebook": (
         "mesos_gpu.cli.sessions.notebook",
         "Run a notebook server as a job, and reach it from here.",

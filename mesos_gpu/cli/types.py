@@ -6,7 +6,7 @@ Every start imports this module, and few use one of its types: a type imports wh
 import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -247,6 +247,26 @@ class SecretText(click.ParamType[tuple[str, dict[str, str | None]]]):
         return secret
 
 
+class VolumeText(click.ParamType["str | dict[str, Any]"]):
+    """HOST:PATH[:ro], which the scheduler checks, or a named volume as name=NAME,path=PATH,size=SIZE."""
+
+    name = "volume"
+
+    def convert(
+        self, value: str | dict[str, Any], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | dict[str, Any]:
+        """Read a named volume as an object of a request; another value stays as it is."""
+        from mesos_gpu.wire.mounts import is_option_named, named_option
+
+        if isinstance(value, dict) or not is_option_named(value):
+            return value
+        try:
+            volume = named_option(value)
+            return volume | ({"size": mib_of(volume["size"])} if "size" in volume else {})
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 class Url(click.ParamType[str]):
     """The address of a scheduler, or of several of one cluster; `http://` may be left out."""
 
@@ -437,6 +457,7 @@ CONSTRAINT: Final = ConstraintText()
 TOPOLOGY: Final = TopologyText()
 CONTROLS: Final = Controls()
 SECRET: Final = SecretText()
+VOLUME: Final = VolumeText()
 URL: Final = Url()
 JOB: Final = JobRef()
 ACTIVE_JOB: Final = JobRef(active=True)

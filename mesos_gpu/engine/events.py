@@ -354,6 +354,14 @@ class KeepWithdrawn(Change[Job]):
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeRemoved(Change[None]):
+    """A named volume is to be removed from its node with all that is in it."""
+
+    owner: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCreated(Change[Token]):
     """A token is wanted whose secret was drawn. Its times are the engine's: it expires `lifetime_s` from now, and at
     `until` at the latest."""
@@ -425,6 +433,7 @@ Event = (
     | BookingCancelled
     | KeepAsked
     | KeepWithdrawn
+    | VolumeRemoved
     | TokenCreated
     | TokenRevoked
     | TokenUsed

@@ -47,16 +47,21 @@ def problems(state: State) -> list[str]:
 
 
 def _problems_of_volumes(state: State) -> list[str]:
-    """Return words for each persistent volume that has two jobs, and for each that lacks a record or a job."""
-    said, users = list[str](), dict[str, JobId]()
+    """Return words for each app's volume that has two jobs, for each volume that lacks a record or a job, and for each
+    name that one owner has twice."""
+    said, users, names = list[str](), dict[str, JobId](), set[tuple[str, str]]()
     for volume in state.work.volumes.values():
-        if volume.job_id not in state.work.jobs:
+        if volume.is_named and not volume.unwanted:
+            if (volume.owner, volume.name) in names:
+                said.append(f"{volume.owner} has two volumes {volume.name}")
+            names.add((volume.owner, volume.name))
+        if not volume.is_named and volume.job_id not in state.work.jobs:
             said.append(f"the job {volume.job_id} of volume {volume.id} is forgotten")
     for job in state.work.jobs.values():
         for mount in persistent_of(job.spec.mounts) if not job.state.ended else ():
             if mount.source not in state.work.volumes:
                 said.append(f"there is no record of volume {mount.source} of {job.id}")
-            if (other := users.setdefault(mount.source, job.id)) != job.id:
+            if not mount.volume and (other := users.setdefault(mount.source, job.id)) != job.id:
                 said.append(f"{job.id} and {other} have volume {mount.source}")
     return said
 

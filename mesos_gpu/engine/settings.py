@@ -174,6 +174,7 @@ class QueueSettings:
     aging_step_s: float = 3600.0  # a job that waits gains one of priority for each; infinite: never
     most_reservations: int = 10  # one a queue, for the first that is blocked; so many queues at most
     max_array: int = 10_000  # tasks of one job array
+    user_volumes_mib: int = 102_400  # of all named volumes of one owner; 0: any
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import PARTS, State
 from mesos_gpu.engine.tasks import volumes
 from mesos_gpu.engine.tasks.evictions import end_for_good
+from mesos_gpu.engine.tasks.named_volumes import claim, on_volume_removed
 from mesos_gpu.engine.tasks.notices import on_checkpoint_told
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
@@ -143,7 +144,9 @@ def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
 def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
     check_job(turn.state, turn.settings, event.spec, event.owner)
     check_booking(turn.state, event.spec, event.owner)
-    spec = admitted(turn.state, turn.settings, event.spec, event.owner or event.spec.user or "")
+    charged_to = event.owner or event.spec.user or ""
+    spec = admitted(turn.state, turn.settings, event.spec, charged_to)
+    spec = claim(turn, event.job_id, spec, charged_to)
     if spec.array is not None:
         arrays.take_in(turn, event.job_id, spec, event.owner)
         return
@@ -205,6 +208,7 @@ _NO_NEWS: Final = (
     ev.CheckpointTold,
     ev.KeepAsked,
     ev.KeepWithdrawn,
+    ev.VolumeRemoved,
     ev.UnknownKilled,
     ev.HealthFound,
     ev.ReadinessFound,
@@ -259,6 +263,7 @@ HANDLERS: Final[dict[type, Handler]] = {
     ev.BookingCancelled: Handler(bookings.on_cancelled, _OF_TASKS | {"calendar"}),
     ev.KeepAsked: Handler(idle.on_keep_asked, _OF_TASKS),
     ev.KeepWithdrawn: Handler(idle.on_keep_withdrawn, {"work"}),
+    ev.VolumeRemoved: Handler(on_volume_removed, {"work"}),
     ev.TokenCreated: Handler(on_token_created, {"rights"}),
     ev.TokenRevoked: Handler(on_token_revoked, {"rights"}),
     ev.TokenUsed: Handler(on_token_used, {"rights"}),

@@ -149,7 +149,8 @@ def _abandon_unreachable(turn: Turn) -> None:
 def _forget_old(turn: Turn) -> None:
     state = turn.state
     surplus = len(state.work.ended) - turn.settings.memory.keep_ended_jobs
-    kept = {volume.job_id for volume in state.work.volumes.values()}  # the next instance counts on
+    # The next instance counts on.
+    kept = {volume.job_id for volume in state.work.volumes.values() if not volume.is_named}
     for job_id in list(state.work.ended)[: max(surplus, 0)]:
         if job_id in kept or any(not task.ended for task in state.work.tasks_of(job_id)):
             continue  # an abandoned launch still holds GPUs

@@ -14,7 +14,6 @@ from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
-from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -26,6 +25,7 @@ from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.hook import KeptHooks, Sent
 from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.volume import PersistentVolume
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Closed, PastUse, Span, SpanWork
 

@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import Any
 
 from mesos_gpu.model.apps.catalog import AppCatalog, Deployment
-from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -38,6 +37,7 @@ from mesos_gpu.model.saves import (
 )
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.volume import PersistentVolume
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.model.usage import DAY_MS, MS, BudgetUse, Closed, PastUse, Span, SpanEnd, SpanWork
 from mesos_gpu.policy.accounts.sums import Row, rows

@@ -12,7 +12,7 @@ export function asked(job) {
     ["Signal with the notice", job.notice_signal === "none" ? null : job.notice_signal], ["Preemptible", job.preemptible ? "yes" : null], ["Class", job.class], ["Booking", job.booking ? link(to.booking(job.booking), job.booking) : null],
     ["Labels", lines(Object.entries(job.labels).map(([key, value]) => `${key}=${value}`))], ["Environment (names)", lines(Object.keys(job.env))],
     ["Secrets", lines(Object.entries(job.secrets).map(([name, use]) => `${name} from ${use.source}${use.file ? `, as the file ${use.file}` : ""}`))],
-    ["Volumes", lines(job.volumes)], ["Fetched files", lines(job.fetch.map((one) => one.uri))], ["Code", job.upload ? `sent along (${job.upload.slice(0, 19)}…)` : null],
+    ["Volumes", lines(job.volumes.map(volume))], ["Fetched files", lines(job.fetch.map((one) => one.uri))], ["Code", job.upload ? `sent along (${job.upload.slice(0, 19)}…)` : null],
     ["Ports", job.ports.map((port) => port || "any").join(", ")], ["Constraints", lines(job.constraints.map((one) => one.join(" ")))], ["Near", job.near], ["Away from", job.away],
     ["Topology", job.topology ? Object.entries(job.topology).flat().join(" ") + (job.segment ? `, ${job.segment} ranks together` : "") : null], ["Placement", job.placement],
     ["Driver", job.min_driver ? `${job.min_driver} or newer` : null], ["If a GPU fails", job.on_gpu_failure === "restart" ? null : job.on_gpu_failure], ["Health checks", job.health_checks.length || null],
@@ -23,6 +23,12 @@ export function asked(job) {
 /** Words of a command as a shell reads them. */
 export function words(argv) {
   return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+}
+
+/** A volume as the option --volume has it. */
+export function volume(one) {
+  if (typeof one === "string") return one;
+  return [`name=${one.name}`, `path=${one.path}`, one.size ? `size=${one.size}` : "", one.read_only ? "ro" : ""].filter(Boolean).join(",");
 }
 
 function each(job, amount) {

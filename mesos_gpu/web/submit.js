@@ -1,7 +1,7 @@
 // A job, or an app of a template, from a form.
 
 import { get, has, mayJob, send } from "./api.js";
-import { words } from "./asked.js";
+import { volume, words } from "./asked.js";
 import { h, link, span, to } from "./dom.js";
 import { tell } from "./dialog.js";
 import { codeField } from "./upload.js";
@@ -26,7 +26,7 @@ const FIELDS = [ // [name, label, attributes of the input, unit and hint]
   ["preemptible", "Preemptible", { type: "checkbox" }, { hint: "jobs of higher priority may end it; it is queued again, without the use of an attempt" }],
 ];
 const LINES = [ // fields with an entry in each line
-  ["env", "Environment", "NAME=VALUE in each line"], ["secrets", "Secrets", "NAME=PATH, or NAME=PATH:FILE, in each line"], ["volumes", "Volumes", "HOST:PATH, or HOST:PATH:ro, in each line"], ["labels", "Labels", "KEY=VALUE in each line"],
+  ["env", "Environment", "NAME=VALUE in each line"], ["secrets", "Secrets", "NAME=PATH, or NAME=PATH:FILE, in each line"], ["volumes", "Volumes", "HOST:PATH, or name=NAME,path=PATH,size=10GiB, in each line"], ["labels", "Labels", "KEY=VALUE in each line"],
 ];
 const STEPS = { integer: "1", number: "any" }; // of fields of numbers, by the type of a parameter
 const UNITS = { mib: "MiB", s: "s", pct: "%", seconds: "s", percent: "%" }; // by the last word of a name
@@ -128,7 +128,7 @@ function texts(request) {
   return {
     ...request, command: request.command ?? (request.argv ? words(request.argv) : ""), gpus: request.gpus ?? 0, gpu_model: request.gpu_model?.join(", "),
     env: pairs(request.env, ([name, value]) => (value === HIDDEN ? name : `${name}=${value}`)), labels: pairs(request.labels, ([key, value]) => `${key}=${value}`),
-    secrets: pairs(request.secrets, ([name, { source, file }]) => `${name}=${source}${file ? `:${file}` : ""}`), volumes: request.volumes?.join("\n"),
+    secrets: pairs(request.secrets, ([name, { source, file }]) => `${name}=${source}${file ? `:${file}` : ""}`), volumes: request.volumes?.map(volume).join("\n"),
   };
 }
 
@@ -245,7 +245,7 @@ function bodyOf(form, { carried, argv }) {
     delete body.command;
     body.argv = argv; // as it was: no shell in between
   }
-  const read = { volumes: (line) => line, env: (line) => pairOf("env", line), labels: (line) => pairOf("labels", line), secrets: secretOf };
+  const read = { volumes: volumeOf, env: (line) => pairOf("env", line), labels: (line) => pairOf("labels", line), secrets: secretOf };
   for (const [name] of LINES) {
     const lines = form.elements[name].value.split("\n").filter((line) => line.trim()).map(read[name]);
     if (lines.length) body[name] = name === "volumes" ? lines : Object.fromEntries(lines);
@@ -265,6 +265,11 @@ function pairOf(name, line) {
 function secretOf(line) {
   const [name, use] = pairOf("secrets", line), [source, file] = use.trim().split(":");
   return [name, file === undefined ? source : { source, file }];
+}
+
+function volumeOf(line) {
+  if (!line.trim().startsWith("name=")) return line;
+  return Object.fromEntries(line.trim().split(",").map((word) => (word === "ro" ? ["read_only", true] : pairOf("volumes", word))));
 }
 
 async function startTemplate(form, template) {

@@ -12,6 +12,7 @@ from mesos_gpu.model.jobs.fields import Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
 from mesos_gpu.wire.job_fields import write
 from mesos_gpu.wire.jobs import default_name
+from mesos_gpu.wire.mounts import option_of, size_text
 
 _RUN: Final = "mesos-gpu run"
 _BY_FILE: Final = "write it in a file for mesos-gpu submit"
@@ -21,7 +22,6 @@ _REASONS: Final[Mapping[str, str]] = {
 _WHAT_RUNS: Final = ("command", "argv")
 _STANDARD: Final = write(JobSpec(name="-"))
 _FETCHED: Final = {"extract": True, "executable": False, "cache": False, "dest_path": None}
-_GIB: Final = 1024  # MiB
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL: Final = re.compile(r"[^=\s]+")
 
@@ -94,10 +94,6 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else f"{Decimal(repr(value)):f}"
 
 
-def _mib(value: int) -> str:
-    return f"{value // _GIB}GiB" if value % _GIB == 0 else f"{value}MiB"
-
-
 def _pairs(name: re.Pattern[str]) -> Callable[[Mapping[str, str]], Iterable[str | None]]:
     """Return a function that writes pairs of names and values as words; None for a name that does not match."""
 
@@ -130,7 +126,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], Iterable[str | None]]]] = {
     of.ArrayIndexes: lambda indexes: [indexes],
     of.Number: lambda number: [_number(number)],
     of.Seconds: lambda seconds: [f"{_number(seconds)}s"],
-    of.Mib: lambda mib: [_mib(mib)],
+    of.Mib: lambda mib: [size_text(mib)],
     of.OneOf: lambda choice: [choice],
     of.SomeOf: lambda choices: [",".join(choices)],
     of.Models: lambda models: models,
@@ -141,6 +137,6 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], Iterable[str | None]]]] = {
     of.Level: lambda level: [":".join(each) for each in level.items()],
     of.Ports: lambda ports: map(str, ports),
     of.Artifacts: _artifacts,
-    of.Mounts: lambda volumes: volumes,
+    of.Mounts: lambda volumes: map(option_of, volumes),
     of.Secrets: _secrets,
 }

@@ -20,7 +20,7 @@ from mesos_gpu.wire.checking import Check, escaped, is_command, is_text, show
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of, topology_of, topology_to_json
 from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
-from mesos_gpu.wire.mounts import mount_of, text_of
+from mesos_gpu.wire.mounts import NAMED_KNOWN, mount_of, mount_to_json, named_mount
 from mesos_gpu.wire.secrets import secrets_from_json, secrets_to_json
 from mesos_gpu.wire.shares import gpu_milli
 
@@ -198,16 +198,38 @@ def _mounts(check: Check, field: Field) -> tuple[Mount, ...]:
     if not isinstance(got, list) or len(got) > MOST_MOUNTS:
         check.problem(key, f"must be a list of at most {MOST_MOUNTS} volumes, got {show(got)}")
         return ()
-    made: list[Mount] = []
-    for i, item in enumerate(got):
-        mount = mount_of(item if is_text(item) else None)
-        if isinstance(mount, str):
-            check.problem(f"{key}/{i}", f"{mount}; got {show(item)}")
-        else:
-            made.append(mount)
-    for i, why in unfit(made):
-        check.problem(f"{key}/{i}", why)
-    return tuple(made)
+    made = {
+        i: mount for i, item in enumerate(got) if (mount := _mount(check, f"{key}/{i}", item)) is not None
+    }
+    places = [*made]
+    for i, why in unfit([*made.values()]):
+        check.problem(f"{key}/{places[i]}", why)
+    names = set[str]()
+    for i, mount in made.items():
+        if mount.volume and mount.volume in names:
+            check.problem(f"{key}/{i}/name", f"{show(mount.volume)} is named twice; leave one of them out")
+        if mount.volume and not _has_one_task(check):
+            why = (
+                f"the volume {mount.volume} is on one node, and a job of several tasks may use several nodes; set "
+                "tasks to 1, or name a path of the hosts as HOST:PATH"
+            )
+            check.problem(f"{key}/{i}", why)
+        names.add(mount.volume)
+    return tuple(made.values())
+
+
+def _mount(outer: Check, path: str, value: object) -> Mount | None:
+    """Read a path of a host or a named volume; None if something is wrong with it, which is reported."""
+    if isinstance(value, dict):
+        check = Check(value, NAMED_KNOWN)
+        named = named_mount(check)
+        outer.take(path, check)
+        return None if check.problems else named
+    mount = mount_of(value if is_text(value) else None)
+    if isinstance(mount, str):
+        outer.problem(path, f"{mount}; got {show(value)}")
+        return None
+    return mount
 
 
 def _level(check: Check, field: Field) -> Topology | None:
@@ -313,7 +335,7 @@ _WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     of.Level: topology_to_json,
     of.Ports: lambda wishes: [wish.host_port for wish in wishes if wish.host_port is not None],
     of.Artifacts: lambda artifacts: [_written_artifact(each) for each in artifacts],
-    of.Mounts: lambda mounts: [text_of(mount) for mount in mounts],
+    of.Mounts: lambda mounts: [mount_to_json(mount) for mount in mounts],
     of.Secrets: secrets_to_json,
     of.HealthChecks: lambda checks: [_written_check(each) for each in checks],
 }

@@ -26,7 +26,6 @@ from mesos_gpu.model.apps.app import App, GpuOptions, Group
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
-from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Place, Repeat
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -42,6 +41,7 @@ from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion, KeptHooks, Sent
 from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tasks.volume import PersistentVolume
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.model.usage import BudgetUse, CardCount, Closed, Did, Part, PastUse, Span, SpanEnd, SpanWork
 from mesos_gpu.ports import Store
@@ -272,6 +272,9 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveVolume(PersistentVolume("a", "data", 10, "/db", JobId("db.1"))),
             saves.SaveVolume(PersistentVolume("a", "data", 10, "/db", JobId("db.2"), "h", is_made=True)),
             saves.SaveVolume(PersistentVolume("b", "log", 20, "/db", JobId("db.2"), "h", unwanted=True)),
+            saves.SaveVolume(
+                PersistentVolume("c", "x", 5, "", JobId("j"), owner="ann", user="www", used_at=2.5)
+            ),
         ],
         saves.ForgetVolume("a"),
     ),

@@ -22,8 +22,8 @@ from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.apps import resting_volumes
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.tasks.volume import PersistentVolume
 from mesos_gpu.policy.apps.task_ids import instance_id, instance_of_job, name_of
 
 _STATUS: Final = {"running": (views.RUNNING,), "staging": views.STAGED}

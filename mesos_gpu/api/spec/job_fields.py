@@ -12,10 +12,12 @@ from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.fields import LEVEL, MOST_RECEIVERS, RECEIVER, Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
 from mesos_gpu.model.secret import ENV_NAME, FILE, FILE_FORM, MOST_SECRETS, SOURCE, SOURCE_FORM
+from mesos_gpu.model.tasks.volume import VOLUME_NAME
 from mesos_gpu.wire.checking import MOST_ENTRIES
 from mesos_gpu.wire.constraints import LONGEST_WORD, MOST_CONSTRAINTS
 from mesos_gpu.wire.job_fields import CHECK_BOUNDS, MOST_ARTIFACTS, MOST_CHECKS, MOST_PORTS, PROTOCOLS
 from mesos_gpu.wire.mounts import FORM as MOUNT_FORM
+from mesos_gpu.wire.mounts import MAX_MIB, NAME_FORM, PATH_FORM, SIZE, SIZE_FORM
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
 from mesos_gpu.wire.mounts import SHAPE as MOUNT_SHAPE
 
@@ -38,6 +40,7 @@ def _within(key: str) -> Says:
 _TEXT: Final = re.compile(r"[^\x00]*")
 _WORD: Final = re.compile(r"[^\x00]+")
 _PATH: Final = re.compile(r"/[^\x00]*")
+_PLACE: Final = re.compile(r"[^:\x00]+")
 _COMMAND: Final = re.compile(r"[^\x00]*[^\x00\s][^\x00]*")
 _OPERATORS: Final = ", ".join(Operator.__members__)
 
@@ -130,6 +133,28 @@ class Secret(TypedDict):
     file: str | None
 
 
+class VolumeRequest(TypedDict):
+    """A named volume, which outlives the job. The first job that names it says its size."""
+
+    name: Annotated[str, like(VOLUME_NAME, description=NAME_FORM)]
+    path: Annotated[str, like(_PLACE, description=PATH_FORM)]
+    size: NotRequired[
+        Annotated[str, like(SIZE, description=SIZE_FORM)]
+        | Annotated[int, says(minimum=1, maximum=MAX_MIB)]
+        | None
+    ]
+    read_only: NotRequired[Annotated[bool, says(default=False)] | None]
+
+
+class Volume(TypedDict):
+    """A named volume of a job."""
+
+    name: str
+    path: str
+    size: Annotated[str, says(description="with its unit, as 10GiB")]
+    read_only: bool
+
+
 class ArrayCounts(TypedDict):
     """How many tasks of a job array are how far."""
 
@@ -190,7 +215,7 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Level: lambda _: Annotated[Topology, says(minProperties=1, maxProperties=1)],
     of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
     of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],
-    of.Mounts: lambda _: Annotated[list[_Mount], says(maxItems=MOST_MOUNTS)],
+    of.Mounts: lambda _: Annotated[list[_Mount | VolumeRequest], says(maxItems=MOST_MOUNTS)],
     of.Secrets: lambda _: Annotated[
         dict[_EnvName, _Source | SecretRequest], says(maxProperties=MOST_SECRETS)
     ],
@@ -220,7 +245,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Level: lambda _: Topology,
     of.Ports: lambda _: Annotated[list[int], says(description="as asked for; 0: any")],
     of.Artifacts: lambda _: list[Artifact],
-    of.Mounts: lambda _: list[str],
+    of.Mounts: lambda _: list[str | Volume],
     of.Secrets: lambda _: dict[str, Secret],
     of.HealthChecks: lambda _: list[HealthCheck],
     of.ArrayIndexes: lambda _: Annotated[str, says(description=FORM)],

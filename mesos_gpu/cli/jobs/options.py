@@ -22,6 +22,7 @@ from mesos_gpu.cli.types import (
     MEMORY,
     SECRET,
     TOPOLOGY,
+    VOLUME,
 )
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, Option, entry
@@ -59,7 +60,7 @@ _TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
     of.Level: lambda _: {"type": TOPOLOGY},
     of.Ports: lambda _: {"type": click.IntRange(0, 65535), "metavar": "N", **_AGAIN},
     of.Artifacts: lambda _: {"metavar": "URI", **_AGAIN},
-    of.Mounts: lambda _: _AGAIN,
+    of.Mounts: lambda _: {"type": VOLUME, **_AGAIN},
     of.Secrets: lambda _: {"type": SECRET, **_AGAIN},
 }
 
@@ -167,7 +168,8 @@ _NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key o
 
 
 def _flag(path: str) -> str:
-    """Return the option of a field of the request with the number of its item: /volumes/0 is --volume 1.
+    """Return the option of a field of the request with the number of its item: /volumes/0 is --volume 1, and
+    /volumes/0/size is --volume 1 size.
 
     Empty if the option was not given.
     """
@@ -178,7 +180,9 @@ def _flag(path: str) -> str:
     source = click.get_current_context().get_parameter_source(_PREFIX + field)
     if source is ParameterSource.DEFAULT:
         return ""
-    return f"{flag} {int(rest) + 1 if rest.isdecimal() else rest}" if slash else flag
+    number, _, more = rest.partition("/")
+    words = (flag, str(int(number) + 1) if number.isdecimal() else number, more)
+    return " ".join(filter(None, words)) if slash else flag
 
 
 def _in_flags(reason: str) -> str:

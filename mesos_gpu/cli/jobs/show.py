@@ -14,6 +14,7 @@ from mesos_gpu.model.jobs.job import FIELDS, JobState
 from mesos_gpu.model.jobs.quota import PROOFLESS
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
+from mesos_gpu.wire.mounts import volume_text
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.gpus.idle import ComingEnd, JobIdle
@@ -240,7 +241,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
     of.Level: lambda level: " ".join(*level.items()) if level else None,
     of.Ports: _words,
     of.Artifacts: lambda artifacts: " ".join(each["uri"] for each in artifacts),
-    of.Mounts: _words,
+    of.Mounts: lambda volumes: _words(map(volume_text, volumes)),
     of.Secrets: _secrets,
     of.HealthChecks: lambda checks: ", ".join(_check(check) for check in checks),
 }

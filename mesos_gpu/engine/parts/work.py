@@ -9,7 +9,6 @@ from mesos_gpu.engine.indexes.memory import SecretRead
 from mesos_gpu.engine.indexes.ports import FreedPorts
 from mesos_gpu.engine.indexes.restless import Restless
 from mesos_gpu.engine.parts.metadata import DERIVED
-from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -17,6 +16,7 @@ from mesos_gpu.model.shares.share import Method
 from mesos_gpu.model.tasks.event import JobEvent, recent
 from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.volume import PersistentVolume
 
 
 @dataclass(slots=True)

@@ -5,12 +5,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from mesos_gpu.engine.queue.take import Take
-from mesos_gpu.engine.room.volumes import has_volumes, not_at_home, without_volumes
+from mesos_gpu.engine.room.volumes import has_volumes, homes_of, not_at_home, without_volumes
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import HOSTNAME
 from mesos_gpu.model.jobs.job import Job, JobSpec
-from mesos_gpu.model.jobs.mount import persistent_of
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.constraints import Placed, violated
@@ -50,8 +49,7 @@ class Neighbours:
         if not self._is_bound(spec):
             return None
         where = spec.constraints, spec.near, spec.away, spec.topology, spec.segment
-        volumes = tuple([mount.source for mount in persistent_of(spec.mounts)])
-        return bool(spec.secrets), _group(job), *where, volumes, self._launches
+        return bool(spec.secrets), _group(job), *where, homes_of(self._state, spec), self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
         return bool(spec.secrets) or has_volumes(spec) or self._compares(spec)

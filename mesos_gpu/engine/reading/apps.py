@@ -8,12 +8,12 @@ from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.tasks import volumes
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import Plan
-from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Checked, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.volume import PersistentVolume
 
 
 def check_apps(view: View, change: Plan) -> None:

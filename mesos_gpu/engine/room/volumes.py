@@ -16,15 +16,24 @@ def not_at_home(state: State, spec: JobSpec, node: Node) -> str:
     for mount in persistent_of(spec.mounts):
         volume = state.work.volumes.get(mount.source)
         if volume is not None and volume.hostname not in ("", node.hostname):
-            return f"its persistent volume {mount.target} is on {volume.hostname}"
+            return f"its persistent volume {mount.volume or mount.target} is on {volume.hostname}"
     return ""
+
+
+def homes_of(state: State, spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    """Return the ids of a job's persistent volumes, each with the host name of the node that has it now."""
+    volumes = state.work.volumes
+    ids = [mount.source for mount in persistent_of(spec.mounts)]
+    return tuple([(id, volumes[id].hostname if id in volumes else "") for id in ids])
 
 
 def without_volumes(state: State, job: Job, node: Node) -> str:
     """Return why a job gets no persistent volumes on a node now; "" if it does."""
     if why := not_at_home(state, job.spec, node) or _rootless(node):
         return why
-    asked = {mount.source for mount in persistent_of(job.spec.mounts)}
+    asked = {
+        mount.source for mount in persistent_of(job.spec.mounts) if not mount.volume
+    }  # named ones are shared
     for task_id in state.work.restless.on.get(node.id, ()):
         other = state.work.job_of(state.work.tasks[task_id])
         is_own = other is not None and other.id == job.id and job.state is not JobState.PENDING

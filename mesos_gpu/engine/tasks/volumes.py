@@ -1,4 +1,4 @@
-"""Persistent volumes of the instances of apps: which instance uses them, on which node they are, and their removal."""
+"""Persistent volumes: which jobs use them, on which node they are, and their removal."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -7,13 +7,14 @@ from uuid import NAMESPACE_URL, uuid5
 
 from mesos_gpu.engine.effects import AskRemoval
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks.named_volumes import named_in_use
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.apps.volume import PersistentVolume
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, persistent_of
 from mesos_gpu.model.nodes.gpu import MAX_REMOVALS
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.volume import PersistentVolume
 from mesos_gpu.policy.apps.task_ids import next_job_id
 
 _SEED: Final = "{job}?volume={name}"
@@ -82,7 +83,9 @@ def bind(turn: Turn, job: Job, hostname: str) -> JobSpec:
     """Bind the volumes of a job to the node where it is launched, and return the request that its executor gets."""
     made = set[str]()
     for volume in [*volumes_of(turn.state, job.spec)]:
-        if volume.hostname != hostname:
+        if volume.is_named:
+            turn.put(replace(volume, hostname=hostname, job_id=job.id, used_at=turn.now))
+        elif volume.hostname != hostname:
             turn.put(replace(volume, hostname=hostname))
         made |= {volume.id} if volume.is_made else set()
     if not made:
@@ -101,7 +104,7 @@ def on_running(turn: Turn, job: Job) -> None:
 def wipe(turn: Turn, job_id: JobId) -> None:
     """Have the volumes that a job used last removed after its end, so that no other instance takes them over."""
     for volume in [*turn.state.work.volumes.values()]:
-        if volume.job_id == job_id and not volume.unwanted:
+        if volume.job_id == job_id and not (volume.is_named or volume.unwanted):
             turn.put(replace(volume, unwanted=True))
 
 
@@ -122,13 +125,14 @@ def resting_volumes(state: State, app_id: str) -> Mapping[JobId, Sequence[Persis
 
 
 def on_tick(turn: Turn) -> None:
-    """Have the volumes of apps that are gone removed, and forget volumes that no node has."""
+    """Have the volumes of apps that are gone removed, and forget volumes that no node has and no job uses."""
     state = turn.state
     if not state.work.volumes:
         return
+    _forget_unused(turn)
     wanted = _wanted(state)
     for volume in [*state.work.volumes.values()]:
-        if _has_live_job(state, volume):
+        if volume.is_named or _has_live_job(state, volume):
             continue
         is_wanted = (volume.app, volume.name, volume.size_mib) in wanted and not volume.unwanted
         if not is_wanted and not volume.hostname:
@@ -137,9 +141,20 @@ def on_tick(turn: Turn) -> None:
             turn.put(replace(volume, unwanted=True))
 
 
+def _forget_unused(turn: Turn) -> None:
+    """Forget the named volumes that no job was launched with and that no job uses any more."""
+    unused = [
+        volume for volume in turn.state.work.volumes.values() if volume.is_named and not volume.hostname
+    ]
+    in_use = named_in_use(turn.state) if unused else ()
+    for volume in unused:
+        if volume.id not in in_use:
+            turn.drop(PersistentVolume, volume.id)
+
+
 def _wanted(state: State) -> set[tuple[str, str, int]]:
     """Return app, path and size of each volume that an app has, or will have again if its deployment is undone."""
-    named = {volume.app for volume in state.work.volumes.values()}
+    named = {volume.app for volume in state.work.volumes.values() if not volume.is_named}
     roots = [state.apps.catalog.root, *(each.plan.original for each in state.apps.deployments.values())]
     apps = [app for root in roots for app in root.all_apps() if app.id in named]
     return {
@@ -155,12 +170,16 @@ def on_reported(turn: Turn, node: Node) -> None:
     state, said = turn.state, node.inventory.volumes if node.inventory is not None else None
     if said is None or not state.work.volumes:
         return
+    unwanted = [
+        each for each in state.work.volumes.values() if each.unwanted and each.hostname == node.hostname
+    ]
+    in_use = named_in_use(state) if any(volume.is_named for volume in unwanted) else set()
     left = list[str]()
-    for volume in [*state.work.volumes.values()]:
-        if not volume.unwanted or volume.hostname != node.hostname:
-            continue
+    for volume in unwanted:
         if volume.id in said.removed:
             turn.drop(PersistentVolume, volume.id)
+        elif volume.is_named:
+            left += [volume.id] if volume.id not in in_use else []
         elif not _has_live_job(state, volume) and not state.work.live_of(volume.job_id):
             left.append(volume.id)
     monitor = state.work.tasks.get(node.monitor) if node.monitor else None

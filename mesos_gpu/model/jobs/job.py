@@ -361,8 +361,9 @@ class JobSpec:
         key="volumes",
         option=Option(
             "--volume",
-            "Path of the host, and where the task has it; ro: to read only; may be repeated",
-            metavar="HOST:PATH[:ro]",
+            "Path of the host, and where the task has it, or a named volume, as name=data,path=data,size=10GiB; ro: to "
+            "read only; may be repeated",
+            metavar="VOLUME",
         ),
         shown="volumes",
     )

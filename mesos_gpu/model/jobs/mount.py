@@ -9,16 +9,24 @@ from posixpath import normpath
 class Mount:
     """A directory or file of the host, and where the task has it. A relative path is in the task's sandbox."""
 
-    source: str  # on the host; of a persistent volume its id
+    source: str  # on the host; of a persistent volume its id, or, before it has one, its name or its path
     target: str  # in the task's file system
     read_only: bool = True
-    volume_mib: int = 0  # size of the persistent volume; 0: it is a path of the host
+    volume_mib: int = (
+        0  # size of the persistent volume; 0: it is a path of the host, or its name says which volume
+    )
     is_made: bool = False  # whether a task has run with the volume, so that its directory must be there
+    volume: str = ""  # name of the owner's persistent volume; "": it has none
 
 
 def persistent_of(mounts: Sequence[Mount]) -> list[Mount]:
     """Return the persistent volumes among mounts."""
     return [mount for mount in mounts if mount.volume_mib]
+
+
+def named_of(mounts: Sequence[Mount]) -> list[tuple[int, Mount]]:
+    """Return the named volumes among mounts, each with its index."""
+    return [(index, mount) for index, mount in enumerate(mounts) if mount.volume]
 
 
 def unfit(mounts: Sequence[Mount]) -> Iterator[tuple[int, str]]:

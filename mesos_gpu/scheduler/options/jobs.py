@@ -152,6 +152,15 @@ OPTIONS: Decorators = (
         help="Most that is kept of a user's jobs, and of a proved name's, ended ones too; 0: any.",
     ),
     click.option(
+        "--user-volumes",
+        "user_volumes_mib",
+        default=102_400,
+        show_default=True,
+        type=click.IntRange(0),
+        metavar="MIB",
+        help="Most that the named volumes of a user, or of a proved name, may hold in all; 0: any.",
+    ),
+    click.option(
         "--queue-stored",
         "queue_stored_mib",
         default=512,

@@ -102,6 +102,7 @@ class Options:
     user_pending: int = 10_000
     queue_pending: int = 20_000
     max_array: int = 10_000  # tasks of one job array
+    user_volumes_mib: int = 102_400  # of named volumes; 0: any
     user_stored_mib: int = 64
     queue_stored_mib: int = 512
     allowed_hosts: tuple[str, ...] = ()
@@ -159,6 +160,7 @@ def engine_settings(options: Options) -> Settings:
         user_quota=Quota(options.user_pending, options.user_stored_mib),
         queue_quota=Quota(options.queue_pending, options.queue_stored_mib),
         max_array=options.max_array,
+        user_volumes_mib=options.user_volumes_mib,
         aging_step_s=options.aging_step_s or inf,
         log_limit_mib=options.log_limit_mib,
         executor_env=_executor_env(options),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 VERSION = 1
-_OF_VOLUMES = ("volume_mib", "is_made")  # fields of mounts that only persistent volumes have
+_OF_VOLUMES = ("volume_mib", "is_made", "volume")  # fields of mounts that only persistent volumes have
 
 
 class OtherWire(ValueError):

@@ -180,6 +180,8 @@ COMMANDS: Final = (
     Command("service unsplit", "---x-x", lambda s: (s.service(),)),
     Command("service shift", "---x-x", _shift),
     Command("service export", "-xxxxx", lambda _: ("--format", "json")),
+    Command("storage list", "-xxxxx"),
+    Command("storage remove", "---xxx", lambda s: (s.volume(), "--user", "ann")),
     Command("uploads list", "--xx-x"),
     Command("uploads rm", "--xx-x", lambda _: ("--unused",)),
     Command("tasks unknown list", "----xx"),

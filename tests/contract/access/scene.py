@@ -144,6 +144,12 @@ class Scene(AccessRig):
         body = {"command": "true", "queue": "research", "cpus": 1000, **more}
         return str(self.made("ann", "POST", "/v1/jobs", json=body).json()["id"])
 
+    def volume(self) -> str:
+        """A named volume, which a job that waits uses; by its name."""
+        name = self.new("data")
+        self.job(volumes=[{"name": name, "path": "data", "size": "1MiB"}])
+        return name
+
     def settle(self) -> None:
         """Wait until all deployments are over."""
         wait_until("deployments are over", lambda: not self.call("boss", "GET", "/v2/deployments").json())

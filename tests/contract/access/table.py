@@ -232,6 +232,13 @@ V1: Final = (
     Row("/v1/uploads/{sha256}", "GET", "--xx-x", _archive, "one's own"),
     Row("/v1/uploads/{sha256}", "PUT", "--xx-x", _piece),
     Row("/v1/uploads/{sha256}", "DELETE", "--xx-x", _archive, "one's own"),
+    Row("/v1/volumes", "GET", "-xxxxx", _to("/v1/volumes"), "one's own; all for those who may read all jobs"),
+    Row(
+        "/v1/volumes/{name}",
+        "DELETE",
+        "---xxx",
+        lambda scene: Asked(f"/v1/volumes/{scene.volume()}?user=ann"),
+    ),
     Row(
         "/v1/uploads/{sha256}/archive",
         "GET",

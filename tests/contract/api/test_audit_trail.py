@@ -98,6 +98,17 @@ def test_audit_record_of_a_change_precedes_its_answer(rig: Audited) -> None:
     assert "hunter2" not in str(rig.records())
 
 
+def test_removal_of_a_volume_is_on_record_with_its_owner(rig: Audited) -> None:
+    job = rig.submit(user="ann", volumes=[{"name": "data", "path": "data", "size": 1}])["id"]
+    assert rig.call("DELETE", "/v1/volumes/data").status_code == 409
+    rig.call("DELETE", f"/v1/jobs/{job}")
+    assert rig.call("DELETE", "/v1/volumes/data?user=ann").status_code == 202
+    _, refused, _, removed = rig.records()
+    for record, result in ((refused, "refused"), (removed, "done")):
+        what = (record["what"], record["on"], record["right"], record["result"])
+        assert what == ("DELETE /v1/volumes/{name}", ["volume:ann/data"], "job:kill", result)
+
+
 def test_changes_of_apps_name_the_app_and_the_deployment(rig: Audited) -> None:
     made = rig.call("POST", "/v2/apps", json={"id": "/shop/web", "cmd": "sleep 1", "user": "carl"})
     deployment = made.headers["Marathon-Deployment-Id"]

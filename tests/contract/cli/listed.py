@@ -131,7 +131,20 @@ def _of_apps(now: float) -> dict[str, Any]:
     upload = {"sha256": "0a1b2c3d4e5f" + "0" * 52, "received_bytes": 3 << 20, "used_at": now - 59}
     kept = [{**upload, "complete": True, "jobs": ["train-1a2b3c4d", "/shop/web"]}]
     kept += [{**upload, "sha256": "f" * 64, "complete": False, "jobs": []}]
+    volume = {
+        "id": UUID, "name": "data", "owner": MAIL, "user": "ann", "size_mib": 10240,
+        "hostname": "gpu-1.rack7.example.com", "jobs": ["train-1a2b3c4d"], "created_at": now - 90_061,
+        "used_at": now - 59, "removing": False,
+    }  # fmt: skip
+    fresh: dict[str, Any] = {
+        "name": "new-results",
+        "hostname": None,
+        "jobs": [],
+        "used_at": None,
+        "size_mib": 1536,
+    }
     return {
+        "/v1/volumes": {"volumes": [volume, {**volume, **fresh}], "owner_limit_mib": 102_400},
         "/v2/apps/shop/web": {"app": app},
         "/v2/apps/shop/web/versions": {"versions": [current, stamp(AT - 60)]},
         "/v1/services": {"services": [service]},

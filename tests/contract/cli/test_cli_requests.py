@@ -18,6 +18,62 @@ def test_run_sends_what_the_host_and_the_image_give(rest: FakeRest) -> None:
     assert "volumes       /data:/data:ro /scratch:out\n" in call("show", "app").stdout
 
 
+def test_run_sends_named_volumes_and_show_shows_them(rest: FakeRest) -> None:
+    volumes = (
+        "--volume",
+        "name=data,path=data,size=1.5GiB",
+        "--volume",
+        "name=old,path=/old,ro",
+        "--volume",
+        "/a:b",
+    )
+    got = call("run", "-d", *volumes, "--", "true")
+    assert got.exit_code == 0, got.stderr
+    asked = rest.posted["volumes"]
+    data = {"name": "data", "path": "data", "size": 1536}
+    assert asked == [data, {"name": "old", "path": "/old", "read_only": True}, "/a:b"]
+    rest.add("app", volumes=[{**data, "size": "1536MiB", "read_only": False}, "/a:b"])
+    assert "volumes       name=data,path=data,size=1536MiB /a:b\n" in call("show", "app").stdout
+
+
+@pytest.mark.parametrize(
+    ("volume", "said"),
+    [
+        ("name=data,path=a,b", "'b' is not name=NAME, path=PATH, size=SIZE or ro"),
+        ("name=data,path=a,path=b", "'name=data,path=a,path=b' has path twice"),
+        ("name=data,path=a,size=10GB", "'10GB' is in decimal units; write 10GiB"),
+        ("name=data,path=a,size=", "'' is not a memory size"),
+    ],
+)
+def test_run_refuses_words_that_are_no_named_volume(rest: FakeRest, volume: str, said: str) -> None:
+    got = call("run", "-d", "--volume", volume, "--", "true")
+    assert got.exit_code == 2
+    assert said in " ".join(got.stderr.split())
+    assert not rest.asked
+
+
+REMOVED = {
+    "id": "u", "name": "data", "owner": "ann", "user": "", "size_mib": 1, "hostname": "n1", "jobs": [],
+    "created_at": 1.0, "used_at": 2.0, "removing": True,
+}  # fmt: skip
+
+
+def test_storage_remove_names_the_host_or_the_jobs_that_use_the_volume(rest: FakeRest) -> None:
+    rest.fixed["DELETE /v1/volumes/data"] = (202, REMOVED)
+    got = call("storage", "remove", "data", "--user", "ann")
+    assert (got.exit_code, got.stdout) == (0, "volume data is being removed from n1\n")
+    why = {
+        "code": "conflict",
+        "message": "1 job that has not ended uses the volume data: j1",
+        "remedy": "kill it",
+    }
+    rest.fixed["DELETE /v1/volumes/data"] = (409, {"error": {**why, "problems": []}})
+    got = call("storage", "remove", "data")
+    assert got.exit_code == 73
+    assert "uses the volume data: j1" in got.stderr
+    assert call("storage", "remove", "../data").exit_code == 2
+
+
 def test_run_sends_where_secrets_are_and_show_shows_that(rest: FakeRest) -> None:
     got = call(
         "run", "-d", "--secret", "HF_TOKEN=team/hf", "--secret", "KEY=team/ssh#key:keys/id", "--", "true"

@@ -77,6 +77,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "access versions": ("VERSION", "AT", "COMMENT"),
     "access rights": ("RIGHT", "ALLOWS"),
     "uploads list": ("UPLOAD", "SIZE", "STATE", "USED", "JOBS"),
+    "storage list": ("NAME", "SIZE", "STATE", "HOST"),
     "queue show": ("#", "Version"),
     "mesos quota plan --master m:5050": ("ROLE", "USED", "LIMIT", "WEIGHT", "WHY"),
     "mesos quota show --master m:5050": ("ROLE", "USED", "LIMIT", "WEIGHT"),
@@ -373,6 +374,7 @@ LISTS = {
     "gpu health": (None, "uuid"),
     "events": ("events", "number"),
     "uploads list": (None, "sha256"),
+    "storage list": (None, "name"),
 }
 
 
@@ -451,6 +453,7 @@ def test_forms_that_exclude_each_other_are_refused(
         ("gpu health --state sick", ["GPU-222fbf57-c73e-9aea-5239-e7d583afc8ba"]),
         ("queue shares --queue production", ["production default"]),
         ("uploads list --state partial", ["f" * 64]),
+        ("storage list --state new", ["new-results"]),
     ],
 )
 def test_lists_are_filtered(

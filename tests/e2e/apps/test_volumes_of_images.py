@@ -1,4 +1,4 @@
-"""Persistent volumes of apps whose instances are images, by Mesos' containerizer and by the Docker Engine."""
+"""Persistent volumes of apps and jobs whose tasks are images, by Mesos' containerizer and by the Docker Engine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.api.spec.tasks.volumes import NamedVolume, NamedVolumes
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
+from tests.clients import run
 from tests.conftest import wait_until
 from tests.e2e.apps.test_marathon import call, settled
 
@@ -63,3 +65,23 @@ def test_volume_of_an_image_outlives_a_restart(stack: Stack, kind: str) -> None:
     wait_until("both tasks have written", lambda: log.read_text() == "/mnt/mesos/sandbox\nroot\n" * 2)
     call("DELETE", f"{url}/v2/apps{id}", 200)
     settled(url)
+
+
+@pytest.mark.parametrize("engine_of_image", ["mesos", "docker"])
+def test_named_volume_of_a_job_with_an_image_is_there_for_the_next(
+    stack: Stack, engine_of_image: str
+) -> None:
+    name = f"data-{engine_of_image}"
+    volumes: list[Any] = [{"name": name, "path": "data", "size": "20MiB"}, "data:/data"]
+    line = (
+        "echo $MESOS_SANDBOX >> $MESOS_SANDBOX/data/log; echo root >> /data/log; read a < /data/log; echo $a"
+    )
+    request = {"command": line, "image": "plain:1", "container_engine": engine_of_image, "volumes": volumes}
+    with Client(stack.url) as client:
+        assert [run(client, **request) for _ in range(2)] == [("finished", "/mnt/mesos/sandbox\n")] * 2
+        listed = client.call("GET", "/v1/volumes", NamedVolumes)["volumes"]
+        (volume,) = [each for each in listed if each["name"] == name]
+        log = stack.persistent(1) / volume["id"] / "log"
+        assert log.read_text() == "/mnt/mesos/sandbox\nroot\n" * 2
+        client.call("DELETE", f"/v1/volumes/{name}", NamedVolume)
+        wait_until("its directory is removed", lambda: not log.exists(), 60)

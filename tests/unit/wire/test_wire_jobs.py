@@ -11,12 +11,16 @@ from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.nodes.driver import CUDA_LABEL
 from mesos_gpu.wire.checking import BadJson
+from mesos_gpu.wire.job_fields import write
 from mesos_gpu.wire.jobs import decode, spec_from_mapping
 
 
 def problems(**value: Any) -> dict[str, str]:
     spec = spec_from_mapping({"command": "true", **value}, permits=Permits())
     return {} if isinstance(spec, JobSpec) else {p.path: p.reason for p in spec}
+
+
+DATA = {"name": "data", "path": "data", "size": "10GiB"}
 
 
 def test_job_request_of_a_command_has_defaults() -> None:
@@ -44,6 +48,25 @@ def test_job_request_fields_are_all_read() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("volume", "mount"),
+    [
+        (DATA, Mount("data", "data", False, 10240, volume="data")),
+        ({**DATA, "size": 1536}, Mount("data", "data", False, 1536, volume="data")),
+        ({**DATA, "size": "2TiB", "path": "/d"}, Mount("data", "/d", False, 2 << 20, volume="data")),
+        ({"name": "data", "path": "a,b", "read_only": True}, Mount("data", "a,b", True, volume="data")),
+    ],
+)
+def test_job_request_has_named_volumes_which_are_written_as_they_were_read(
+    volume: dict[str, Any], mount: Mount
+) -> None:
+    read = spec_from_mapping({"command": "true", "volumes": [volume]})
+    assert isinstance(read, JobSpec)
+    assert read.mounts == (mount,)
+    written = write(read)["volumes"]
+    assert spec_from_mapping({"command": "true", "volumes": written}) == read
+
+
 def test_job_request_null_field_is_absent() -> None:
     assert spec_from_mapping({"command": "true", "user": None, "timeout_s": None, "env": None}) == JobSpec(
         "true", "true"
@@ -63,6 +86,37 @@ def test_job_request_null_field_is_absent() -> None:
         ({"volumes": [1]}, "/volumes/0", "got 1"),
         ({"volumes": ["../a:/b"]}, "/volumes/0", "'../a' is not in the sandbox"),
         ({"volumes": ["/a:/b", "/c:/b/"]}, "/volumes/1", "two volumes are at '/b/'"),
+        ({"volumes": [{"path": "data"}]}, "/volumes/0/name", "is needed for a named volume"),
+        ({"volumes": [{"name": "data"}]}, "/volumes/0/path", "is needed for a named volume"),
+        (
+            {"volumes": [{**DATA, "name": "../data"}]},
+            "/volumes/0/name",
+            "must be a name of 1 to 63 of a-z, 0-9",
+        ),
+        ({"volumes": [{**DATA, "name": "a/b"}]}, "/volumes/0/name", 'got "a/b"'),
+        ({"volumes": [{**DATA, "name": "a\0"}]}, "/volumes/0/name", "must be a name"),
+        ({"volumes": [{**DATA, "name": "-a"}]}, "/volumes/0/name", 'got "-a"'),
+        ({"volumes": [{**DATA, "name": "a" * 64}]}, "/volumes/0/name", "must be a name"),
+        ({"volumes": [{**DATA, "name": 1}]}, "/volumes/0/name", "got 1"),
+        ({"volumes": [{**DATA, "path": "../data"}]}, "/volumes/0", "'../data' is not in the sandbox"),
+        ({"volumes": [{**DATA, "path": "."}]}, "/volumes/0", "'.' is not in the sandbox"),
+        ({"volumes": [{**DATA, "path": "a:b"}]}, "/volumes/0/path", "without ':'"),
+        ({"volumes": [{**DATA, "path": "a\0"}]}, "/volumes/0/path", "must be a path"),
+        (
+            {"volumes": [{**DATA, "size": "10GB"}]},
+            "/volumes/0/size",
+            "must be a whole number of MiB, or one with a",
+        ),
+        ({"volumes": [{**DATA, "size": 0}]}, "/volumes/0/size", "got 0"),
+        ({"volumes": [{**DATA, "size": True}]}, "/volumes/0/size", "got true"),
+        ({"volumes": [{**DATA, "size": 1.5}]}, "/volumes/0/size", "got 1.5"),
+        ({"volumes": [{**DATA, "size": 2**31 + 1}]}, "/volumes/0/size", "at most 2097152GiB; got 2147483649"),
+        ({"volumes": [{**DATA, "size": "9999999999TiB"}]}, "/volumes/0/size", "at most 2097152GiB"),
+        ({"volumes": [{**DATA, "read_only": "yes"}]}, "/volumes/0/read_only", "must be true or false"),
+        ({"volumes": [{**DATA, "seize": 1}]}, "/volumes/0/seize", "did you mean size?"),
+        ({"volumes": ["/a:/b", DATA, {**DATA, "path": "b"}]}, "/volumes/2/name", '"data" is named twice'),
+        ({"volumes": ["/a:data", DATA]}, "/volumes/1", "two volumes are at 'data'"),
+        ({"volumes": [DATA], "tasks": 2}, "/volumes/0", "set tasks to 1, or name a path of the hosts"),
         ({"args": ["x"]}, "/args", "is for the entrypoint of an image"),
         ({"args": "x", "image": "a"}, "/args", "must be a list of strings without NUL"),
         ({"pull": True}, "/pull", "needs an image"),

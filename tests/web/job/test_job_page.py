@@ -78,6 +78,15 @@ def test_job_page_shows_the_request_the_cards_and_a_timeline(rig: Asking, browse
     assert "on a1.example with 2 GPUs" in page.run(TEXT)
 
 
+def test_page_shows_named_volumes_as_the_option_has_them(rig: Asking, browser: Browser) -> None:
+    volumes = [{"name": "data", "path": "out", "size": "1GiB", "read_only": True}, "/a:/b"]
+    response = rig.call("POST", "/v1/jobs", json={"command": "true", "user": "ann", "volumes": volumes})
+    assert response.status_code == 201, response.text
+    page = browser.page(f"{rig.url}/#/jobs/{response.json()['id']}")
+    page.when("name=data,path=out,size=1GiB,ro")
+    assert fact(page, "Volumes").split() == ["name=data,path=out,size=1GiB,ro", "/a:/b"]
+
+
 def test_job_is_shown_as_a_command(rig: Asking, browser: Browser) -> None:
     page = browser.page(f"{rig.url}/#/jobs/{rig.job}")
     page.click("#view .head button", "As a command")

@@ -88,13 +88,14 @@ def test_form_takes_fields_with_several_lines(rig: Rig, browser: Browser) -> Non
     ]
     page.fill("form.submit [name=secrets]", "")
     page.fill("form.submit [name=env]", "A=b=c\n\nQUOTED=it's")
-    page.fill("form.submit [name=volumes]", "/data:/data:ro\n/scratch:scratch")
+    page.fill("form.submit [name=volumes]", "/data:/data:ro\n name=data,path=out,size=1GiB,ro")
     page.fill("form.submit [name=labels]", "team=vision")
     page.fill("form.submit [name=disk_mib]", "100")
     page.run("document.querySelector('form.submit [name=preemptible]').click()")
     request = submitted(rig, page, "lines")
     assert request["env"] == {"A": "b=c", "QUOTED": "it's"}
-    assert request["volumes"] == ["/data:/data:ro", "/scratch:scratch"]
+    named = {"name": "data", "path": "out", "size": "1GiB", "read_only": True}
+    assert request["volumes"] == ["/data:/data:ro", named]
     assert (request["labels"], request["disk_mib"], request["preemptible"]) == ({"team": "vision"}, 100, True)
 
 

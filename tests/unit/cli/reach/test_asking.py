@@ -11,12 +11,14 @@ DESTROYS = {
     "kill", "tasks unknown kill", "teardown", "down", "restore", "app update", "app scale", "app rollback",
     "app delete", "deployment stop", "service unsplit", "node drain", "gpu drain", "queue drain", "queue apply",
     "queue rollback", "reserve cancel", "access apply", "access rollback", "token revoke", "webhook remove",
-    "uploads rm", "volume gc", "mesos quota apply", "mesos reserve apply", "mesos reserve release", "cluster apply",
+    "uploads rm", "storage remove", "volume gc", "mesos quota apply", "mesos reserve apply", "mesos reserve release",
+    "cluster apply",
 }  # fmt: skip
 #: Commands that read, add, change what another command changes back, or write files of their own.
 KEEPS = {
     "run", "submit", "ps", "show", "why", "queue", "queue list", "queue show", "queue shares", "queue why",
     "queue diff", "queue versions", "queue hold", "queue resume", "logs", "exec", "uploads list", "attach", "notebook",
+    "storage list",
     "port-forward", "cp", "ls", "cat", "wait", "keep", "resize", "status", "top", "gpus", "nodes", "gpu list",
     "gpu health", "gpu undrain", "gpu reset", "node list", "node undrain", "node cdi", "node shim build",
     "node shim check", "tasks unknown list", "tasks unknown adopt", "plan defrag", "volume build", "volume list",

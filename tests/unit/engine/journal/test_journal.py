@@ -76,6 +76,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ResizeWithdrawn(JobId("j")),
     ev.CheckpointTold(JobId("j1")),
     *(ev.KeepAsked(JobId("j1"), 3600.0, None, "ann"), ev.KeepWithdrawn(JobId("j1"))),
+    ev.VolumeRemoved("ann", "data"),
     ev.DrainRequested(Target.GPU, "g", "why", "ann", 1 / 3),
     ev.UndrainRequested(Target.NODE, "n"),
     ev.ResetRequested(GpuId("g"), "r", "why"),

@@ -37,6 +37,12 @@ JOBS: dict[str, dict[str, Any]] = {
         "notify": ["mail", "https://host/hook"], "constraints": [["hostname", "UNIQUE"], ["rack", "LIKE", "r:[1-3]"]],
         "app": "web", "near": "db", "ports": [0, 8080],
     },
+    "named volumes": {
+        "argv": ["true"], "volumes": [
+            "/data:/data", {"name": "data", "path": "my data", "size": "10GiB"},
+            {"name": "old", "path": "/old", "read_only": True},
+        ],
+    },
     "queue": {
         "argv": ["true"], "queue": "research/vision", "priority": -5, "class": "batch", "preemptible": True,
         "notice_s": 60, "notice_signal": "SIGUSR1", "max_attempts": 3, "user": "ann", "booking": "exam",
@@ -91,6 +97,7 @@ def test_command_without_values_takes_them_from_the_shell() -> None:
         ({"health_checks": [{"protocol": "COMMAND", "command": "true"}]}, {"health_checks"}),
         ({"fetch": [{"uri": "https://host/a.tgz", "extract": False}]}, {"fetch"}),
         ({"labels": {"a key": "x"}}, {"labels"}),
+        ({"volumes": [{"name": "data", "path": "a,b"}]}, {"volumes"}),
         ({"env": {"a.b": "x"}}, {"env"}),
         ({"image": "a/b", "argv": None, "args": ["serve"]}, {"args"}),
     ],

@@ -1,0 +1,2 @@
+-- Persistent volumes may belong to owners of jobs, which no app keeps. Programs of schema 18 would remove their data as that
+-- of apps that are gone: by its number they refuse the file.
