@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
-from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result, warnings_of
+from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.apps import past_versions
@@ -109,7 +109,7 @@ class Apps:
         facts = await self._core.read(lambda view: facts_at(view, id, sight))
         await self._core.posted(request, ids)
         headers = {"Location": f"/v2/apps{id}", DEPLOYMENT_ID: made.id}
-        body = views.app_info(facts, _OF_ALL | {views.TASKS}) | warnings_of(request, made)
+        body = views.app_info(facts, _OF_ALL | {views.TASKS}) | await self._core.warnings(request, made)
         return json_answer(body, 201, headers)
 
     async def put(self, request: Request, place: Place) -> Response:
@@ -184,9 +184,10 @@ class Apps:
             return json_answer(await self._core.preview(request, target))
         made = await self._core.change(request, target, force=flag(request, "force"))
         await self._core.posted(request, [id for id, _, _ in asked])
+        more = await self._core.warnings(request, made)
         if location and created:
-            return result(made, 201, {"Location": location}, request=request)
-        return result(made, request=request)
+            return result(made, 201, {"Location": location}, more=more)
+        return result(made, more=more)
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}: with force, unless it says force=false."""

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from mesos_gpu.api.http import requests as body_requests
-from mesos_gpu.api.http.requests import MOST_CREDENTIALS, SMALL_BODY
+from mesos_gpu.api.http.requests import MOST_APPS, MOST_BODY, MOST_CREDENTIALS, SMALL_BODY
 from mesos_gpu.api.v1 import plan
 from mesos_gpu.wire.body import MOST_ITEMS
 from mesos_gpu.wire.checking import object_of
@@ -112,6 +112,69 @@ def test_large_bodies_of_a_caller_are_read_in_turn(rig: Rig, monkeypatch: pytest
         going_on.set()
         assert [each.result() for each in answers] == [200] * 5
     assert max(most) == 1
+
+
+def sent(rig: Rig, name: str, verb: str, path: str, body: bytes) -> requests.Response:
+    """The answer to a body that need not be JSON, of somebody with a name."""
+    headers = {"X-Name": name, "Content-Type": "application/json"}
+    return rig.session.request(verb, rig.server.url + path, data=body, headers=headers, timeout=60)
+
+
+def group_of(size: int) -> dict[str, Any]:
+    """A group whose JSON has that many bytes or a few more."""
+    note = "x" * 100_000
+    apps = [{"id": f"a{n}", "cmd": "x", "labels": {"note": note}} for n in range(size // len(note) + 1)]
+    return {"id": "/research/large", "apps": [app | {"instances": 0} for app in apps]}
+
+
+def test_document_of_apps_may_have_more_bytes_and_values_than_other_bodies(rig: Rig) -> None:
+    apps = [{"id": f"a{n}", "args": ["x"] * 9_000, "instances": 0} for n in range(12)]
+    listed = {"id": "/research/listed", "apps": apps}
+    for group in (group_of(2 * MOST_BODY), listed):
+        made = rig.call("ann", "POST", "/v2/groups", json=group)
+        assert made.status_code == 201, made.text
+        shown = rig.call("ann", "GET", f"/v2/groups{group['id']}").json()
+        assert len(shown["apps"]) == len(group["apps"])
+    refused = rig.call("ann", "POST", "/v1/jobs", json=listed)
+    assert refused.status_code == 400
+    assert "values; at most 100000" in refused.text
+
+
+@pytest.mark.parametrize("path", ["/v2/groups", "/v2/apps"])
+def test_document_of_apps_beyond_its_bound_is_refused_with_the_bound(rig: Rig, path: str) -> None:
+    answer = sent(rig, "ann", "PUT", path, b" " * (MOST_APPS + 1))
+    assert answer.status_code == 413
+    assert answer.json() == {
+        "message": "the body is larger than 16 MiB (16777216 bytes)",
+        "remedy": "send it in parts, such as one group in each request",
+    }
+
+
+def test_second_large_document_of_a_caller_is_refused_until_the_first_is_answered(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = b" " * (MOST_BODY + 1)
+
+    def send(name: str) -> requests.Response:
+        return sent(rig, name, "POST", "/v2/groups", body)
+
+    with Gate() as gate, ThreadPoolExecutor(2) as senders, monkeypatch.context() as patched:
+        patched.setattr(body_requests, "_READERS", gate)
+        first = senders.submit(send, "ann")
+        try:
+            assert gate.entered.wait(60)
+            second = send("ann")
+            assert (second.status_code, second.headers["Retry-After"]) == (429, "1")
+            assert second.json()["message"].startswith("another body of more than 1 MiB of 'ann' is under way")
+            other = senders.submit(send, "bob")
+            wait_until("both are under way", lambda: len(body_requests._LARGE) == 2)
+            assert send("carl").status_code == 429
+            assert rig.call("ann", "GET", "/v2/apps").status_code == 200
+        finally:
+            gate.opened.set()
+        assert [first.result(60).status_code, other.result(60).status_code] == [400, 400]
+    wait_until("their places are free", lambda: not len(body_requests._LARGE))
+    assert send("ann").status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/login"])

@@ -12,6 +12,7 @@ from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.model.jobs.healthcheck import Checked
 from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.hosts.checked import encode_checked
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
@@ -232,6 +233,25 @@ def test_fields_without_effect_are_warnings_for_those_who_ask(rig: Marathon) -> 
     rig.settled()
     assert rig.ask("PUT", "/v2/apps/a?embed=warnings", json={"env": {}})["warnings"][0]["path"] != "/env"
     assert "warnings" not in rig.create("/b", **sent)
+
+
+def test_models_of_apps_that_no_node_has_are_warnings(rig: Marathon) -> None:
+    sent = {**CMD, "instances": 0, "gpus": 1, "gpu": {"models": ["H200", "L40S"]}}
+    assert rig.ask("POST", "/v2/apps?embed=warnings", 201, json={"id": "/early", **sent})["warnings"] == []
+    rig.settled()
+    rig.node(gpus=(gpu("g0", model="NVIDIA L40"),))
+    wanted = {
+        "path": "/gpu/models",
+        "message": "its instances wait: no node has a GPU of model H200 or L40S; did you mean NVIDIA L40?",
+    }
+    assert rig.ask("PUT", "/v2/apps/a?dryRun=true", json=sent)["warnings"] == [{"id": "/a", **wanted}]
+    group = {"id": "/g", "apps": [{"id": "one", **sent}, {"id": "two", **sent, "gpu": {"models": ["L40"]}}]}
+    made = rig.ask("POST", "/v2/groups?embed=warnings", 201, json=group)
+    assert made["warnings"] == [{"id": "/g/one", **wanted}]
+    rig.settled()
+    labelled = {**CMD, "instances": 0, "gpus": 1, "labels": {"MESOS_GPU_MODELS": "H200,L40S"}}
+    made = rig.ask("PUT", "/v2/apps/g/two?embed=warnings&partialUpdate=false", json=labelled)
+    assert made["warnings"] == [{"id": "/g/two", **wanted}]
 
 
 def test_app_of_a_container_network_runs_in_that_of_the_host_if_the_operator_says_so(rig: Marathon) -> None:
