@@ -58,9 +58,19 @@ class Reader:
         (self.work / "tests").mkdir()
         (self.work / "tests/data").symlink_to(ROOT / "tests/data")
 
-    def type(self, line: str) -> subprocess.CompletedProcess[str]:
+    def type(self, line: str, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run a line as a person types it; `up` has a port that is free, and what is asked is answered yes. Both of its
         streams are one, as on a terminal."""
+        with self.begin(line) as process:
+            try:
+                output, _ = process.communicate(timeout=timeout_s)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(line, process.returncode, output)
+
+    def begin(self, line: str) -> "subprocess.Popen[str]":
+        """Start a line as `type` does, for the caller to end."""
         environment = {
             **os.environ,
             "MARATHON": self._marathon,
@@ -71,9 +81,9 @@ class Reader:
         environment.pop("MESOS_GPU_URL", None)
         line = line.replace("mesos-gpu up ", f"mesos-gpu up --port {free_port()} ")
         line = re.sub(r"(mesos-gpu queue (?:apply|rollback)) (?!.*--dry-run)", r"\1 --yes ", line)
-        return subprocess.run(
+        return subprocess.Popen(
             ["bash", "-c", line], cwd=self.work, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
     def follow(self, document: str) -> list[str]:
