@@ -28,11 +28,21 @@ _WAITS: Final = re.compile(r"^mesos-gpu: job \S+: waits for .*\n", re.M)
 _PATIENCE_S: Final = 60.0
 
 
+class _Marathon(http.server.ThreadingHTTPServer):
+    """A Marathon that answers GET /v2/groups and nothing else."""
+
+    def __init__(self, groups: bytes) -> None:
+        self.groups = groups
+        super().__init__(("127.0.0.1", 0), _Groups)
+
+
 class _Groups(http.server.BaseHTTPRequestHandler):
-    """Answer of a Marathon to GET /v2/groups."""
+    """Answers of such a Marathon."""
+
+    server: _Marathon
 
     def do_GET(self) -> None:
-        body = (ROOT / "tests/data/marathon/groups.json").read_bytes()
+        body = self.server.groups
         self.send_response(200 if self.path == "/v2/groups" else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -86,8 +96,8 @@ class Reader:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
-    def follow(self, document: str) -> list[str]:
-        """Write the files of a document and run its commands; what was run."""
+    def follow(self, document: str) -> list[subprocess.CompletedProcess[str]]:
+        """Write the files of a document and run its commands; return each line with what it printed."""
         typed = []
         for block in blocks(document):
             if "file" in block.marks:
@@ -97,11 +107,10 @@ class Reader:
             good = {0, *map(int, block.marks.get("exit", "0").split(" or "))}
             for command in block.commands:
                 if not any(command.text.startswith(word) for word in NOT_HERE):
-                    self._do(f"{document}:{block.line}: {command.text}", command, good)
-                    typed.append(command.text)
+                    typed.append(self._do(f"{document}:{block.line}: {command.text}", command, good))
         return typed
 
-    def _do(self, where: str, command: Command, good: set[int]) -> None:
+    def _do(self, where: str, command: Command, good: set[int]) -> subprocess.CompletedProcess[str]:
         done = self.type(command.text)
         give_up_at = time.monotonic() + _PATIENCE_S
         while _is_early(done) and done.returncode not in good and time.monotonic() < give_up_at:
@@ -114,6 +123,7 @@ class Reader:
             assert printed(command.prints, _WAITS.sub("", done.stdout)), (
                 f"{where}\nis shown as:\n{expected}\nand prints:\n{done.stdout}"
             )
+        return done
 
 
 def _is_early(done: subprocess.CompletedProcess[str]) -> bool:
@@ -122,11 +132,17 @@ def _is_early(done: subprocess.CompletedProcess[str]) -> bool:
 
 
 @contextmanager
-def reading(parent: Path) -> Iterator[Reader]:
-    """A reader whose cluster ends with him."""
+def reading(parent: Path, groups: bytes | None = None) -> Iterator[Reader]:
+    """A reader whose cluster ends with it.
+
+    Args:
+        parent: Directory in which the reader has one.
+        groups: Answer to GET /v2/groups of the Marathon from which apps are moved; None for a recorded one.
+    """
     home = Path(tempfile.mkdtemp(dir=parent))
     home.chmod(0o755)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Groups) as marathon:
+    recorded = (ROOT / "tests/data/marathon/groups.json").read_bytes()
+    with _Marathon(recorded if groups is None else groups) as marathon:
         threading.Thread(target=marathon.serve_forever, daemon=True).start()
         reader = Reader(home, f"http://127.0.0.1:{marathon.server_port}")
         try:
