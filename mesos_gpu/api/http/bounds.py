@@ -39,7 +39,7 @@ HEAD_S: Final = 10.0  # from the connection, or the first byte of a further requ
 READ_S: Final = 20.0  # in which a reader takes something
 LEAST_READ: Final = 1 << 14  # bytes that this must be
 MOST_BODY: Final = 1 << 22  # bytes, with the frames of its chunks; `requests.MOST_BODY` is less
-MOST_APPS: Final = 1 << 26  # the same of apps and groups; `requests.MOST_APPS` is less
+MAX_APPS: Final = 1 << 26  # the same of apps and groups; `requests.MAX_APPS` is less
 _OF_APPS: Final = (b"/v2/apps", b"/v2/groups")  # paths
 MOST_PIPELINED: Final = 16  # requests that are sent before the one before is answered
 MOST_CONNECTIONS: Final = 1000
@@ -234,7 +234,7 @@ class Bounded(HttpToolsProtocol):
         if self._part is _Part.HEAD and self._raw > door.MOST_HEAD + _ONE_READ:
             self._refuse(door.too_large("the head", self._raw, door.MOST_HEAD, "bytes"), Reason.HEAD)
             return
-        most = MOST_APPS if self.url.startswith(_OF_APPS) else MOST_BODY
+        most = MAX_APPS if self.url.startswith(_OF_APPS) else MOST_BODY
         if self._part is _Part.BODY and self._raw > most + _ONE_READ:
             self._cut_off(Reason.BODY)  # it was told by whoever read the body
             return

@@ -27,12 +27,12 @@ from mesos_gpu.wire.checking import Problem
 
 T = TypeVar("T")
 MOST_BODY: Final = 1 << 20
-MOST_APPS: Final = 1 << 24  # bytes of a body with apps or groups: all of a Marathon's in one
+MAX_APPS: Final = 1 << 24  # bytes of a body with apps or groups: all of a Marathon's in one
 MOST_CREDENTIALS: Final = 1 << 17  # bytes of a body that anybody may send
 SMALL_BODY: Final = 1 << 13  # bytes; what is larger is read beside the event loop
 _READERS: Final = ThreadPoolExecutor(4, thread_name_prefix="bodies")
-_MOST_LARGE: Final = 2  # bodies of more than `MOST_BODY` at once, of all callers; they may need 400 MB each
-_LARGE: Final = Tally(1, _MOST_LARGE)
+_MAX_LARGE: Final = 2  # bodies of more than `MOST_BODY` at once, of all callers; they may need 400 MB each
+_LARGE: Final = Tally(1, _MAX_LARGE)
 _PLACE: Final = "mesos_gpu.large_body"  # in the scope of a request that has such a place: whose it is
 #: Locks of callers, while one is held or awaited.
 _turns: Final = weakref.WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock]()
@@ -143,7 +143,7 @@ def _take_place(request: Request) -> None:
     key, bound = key_of(request.scope), f"{MOST_BODY >> 20} MiB"
     if not _LARGE.enter(key):
         REFUSED.count(Reason.BUSY)
-        what = f"another body of more than {bound} of {key} is under way, or {_MOST_LARGE} of all callers"
+        what = f"another body of more than {bound} of {key} is under way, or {_MAX_LARGE} of all callers"
         raise Refusal(429, "busy", what, remedy="ask again in 1 s", headers={"Retry-After": "1"})
     request.scope[_PLACE] = key
 

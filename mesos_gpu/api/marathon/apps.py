@@ -153,8 +153,9 @@ class Apps:
             apps: list[App] = []
             wrong: list[tuple[str, Problems]] = []
             created.clear()
+            known = {app.id: app for app in root.all_apps()}
             for id, value, place in asked:
-                now = tree.app_at(root, id)
+                now = known.get(id)
                 is_seen = now is not None and sight.sees(now)
                 if create and not is_seen:
                     sight.require_place(id)
@@ -262,8 +263,7 @@ def _read(parsed: App | Problems) -> App:
 
 
 def _with(root: Group, apps: Sequence[App]) -> Group:
-    for app in apps:
-        root = tree.with_app(root, app)
+    root = tree.with_apps(root, apps)
     refuse_clash(root, [app.id for app in apps])
     return root
 
@@ -274,7 +274,7 @@ def refuse_clash(root: Group, ids: Sequence[str]) -> None:
     Raises:
         Refused: It is.
     """
-    if any(tree.clash(root, id) for id in ids):
+    if tree.clash(root, ids):
         raise not_valid([Detail("/", ("Groups and Applications may not have the same identifier.",))])
 
 

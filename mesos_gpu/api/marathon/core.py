@@ -33,7 +33,7 @@ from mesos_gpu.errors import MesosGpuError, NotAccepted, Unavailable
 from mesos_gpu.model.apps.app import App, Group, same_but_scale
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.catalog import Deployment
-from mesos_gpu.model.apps.rollout import Plan
+from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given
@@ -169,14 +169,12 @@ class Core:
         """Tell those who listen that these apps' definitions were taken."""
         if not self.events.heard:
             return
-        definitions = await self.read(
-            lambda view: [
-                (app, view.catalog.versions[id])
-                for id in ids
-                if (app := tree.app_at(view.catalog.root, id)) is not None
-            ]
-        )
-        for app, info in definitions:
+
+        def definitions(view: View) -> list[tuple[App, VersionInfo]]:
+            apps = {app.id: app for app in view.catalog.root.all_apps()}
+            return [(apps[id], view.catalog.versions[id]) for id in ids if id in apps]
+
+        for app, info in await self.read(definitions):
             self.events.tell(AppPosted(client_of(request), request.url.path, app, info))
 
     async def preview(self, request: Request, target: Callable[[Group], Group]) -> dict[str, Json]:

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from mesos_gpu.api.http import requests as body_requests
-from mesos_gpu.api.http.requests import MOST_APPS, MOST_BODY, MOST_CREDENTIALS, SMALL_BODY
+from mesos_gpu.api.http.requests import MAX_APPS, MOST_BODY, MOST_CREDENTIALS, SMALL_BODY
 from mesos_gpu.api.v1 import plan
 from mesos_gpu.wire.body import MOST_ITEMS
 from mesos_gpu.wire.checking import object_of
@@ -115,13 +115,13 @@ def test_large_bodies_of_a_caller_are_read_in_turn(rig: Rig, monkeypatch: pytest
 
 
 def sent(rig: Rig, name: str, verb: str, path: str, body: bytes) -> requests.Response:
-    """The answer to a body that need not be JSON, of somebody with a name."""
+    """Send a body that need not be JSON as a caller of a name, and return the answer."""
     headers = {"X-Name": name, "Content-Type": "application/json"}
     return rig.session.request(verb, rig.server.url + path, data=body, headers=headers, timeout=60)
 
 
 def group_of(size: int) -> dict[str, Any]:
-    """A group whose JSON has that many bytes or a few more."""
+    """Return a group whose JSON has at least so many bytes."""
     note = "x" * 100_000
     apps = [{"id": f"a{n}", "cmd": "x", "labels": {"note": note}} for n in range(size // len(note) + 1)]
     return {"id": "/research/large", "apps": [app | {"instances": 0} for app in apps]}
@@ -142,7 +142,7 @@ def test_document_of_apps_may_have_more_bytes_and_values_than_other_bodies(rig: 
 
 @pytest.mark.parametrize("path", ["/v2/groups", "/v2/apps"])
 def test_document_of_apps_beyond_its_bound_is_refused_with_the_bound(rig: Rig, path: str) -> None:
-    answer = sent(rig, "ann", "PUT", path, b" " * (MOST_APPS + 1))
+    answer = sent(rig, "ann", "PUT", path, b" " * (MAX_APPS + 1))
     assert answer.status_code == 413
     assert answer.json() == {
         "message": "the body is larger than 16 MiB (16777216 bytes)",

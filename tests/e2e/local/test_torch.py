@@ -116,7 +116,7 @@ later = [pytest.mark.long, pytest.mark.timeout(PAGE_S * 2), as_root]
 
 
 def said(reader: Reader, line: str) -> str:
-    """What a line prints that ends well."""
+    """Return the output of a line that succeeds."""
     done = reader.type(line, timeout_s=PAGE_S)
     assert done.returncode == 0, f"{line}\n{done.stdout}"
     return done.stdout
