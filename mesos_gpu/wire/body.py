@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 MOST_DEPTH: Final = 64  # of objects and lists in each other
 MOST_VALUES: Final = 100_000  # of a document, however deep
-MAX_APP_VALUES: Final = 16 * MOST_VALUES  # of a document of apps and groups, which may have 16 times the bytes
+MAX_APP_VALUES: Final = 16 * MOST_VALUES  # of a document of apps and groups, of 16 times the bytes
 MOST_ITEMS: Final = 10_000  # of one object or list
 MOST_KEY: Final = 4096  # characters of a field's name
 MOST_TEXT: Final = 1 << 17  # characters of a string: as much as Linux takes as one argument (MAX_ARG_STRLEN)

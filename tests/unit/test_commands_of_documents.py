@@ -96,7 +96,8 @@ def test_document_commands_run_programs_of_a_bare_debian_or_say_how_to_install_t
         for block in all_blocks
         for command in block.commands
         for program in programs_of(command.text)
-        if program not in BARE and not re.search(rf"apt-get install [\w -]*\b{program}\b", PAGES[block.document])
+        if program not in BARE
+        and not re.search(rf"apt-get install [\w -]*\b{program}\b", PAGES[block.document])
     }
     assert missing == set()
 

@@ -50,7 +50,7 @@ def with_apps(root: Group, apps: Iterable[App]) -> Group:
 
 
 def _with(changed: Mapping[str, App], group: Group) -> Group:
-    apps = {each.id: each for each in group.apps} | changed
+    apps = {**{each.id: each for each in group.apps}, **changed}
     return replace(group, apps=tuple(apps.values()))
 
 

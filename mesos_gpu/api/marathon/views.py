@@ -408,11 +408,9 @@ def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
     ]
 
 
-def warnings_json(
-    old: Group, new: Group, missing: Mapping[tuple[str, ...], str]
-) -> list[dict[str, str]]:
-    """Return what is accepted and has no effect, or cannot start on the nodes that there are, of each app and group that
-    is new or another in `new`: the id of the app or group, the path of the field, and what holds instead.
+def warnings_json(old: Group, new: Group, missing: Mapping[tuple[str, ...], str]) -> list[dict[str, str]]:
+    """Return what is accepted and has no effect, or cannot start on the nodes that there are, of each app and group
+    that is new or another in `new`: the id of the app or group, the path of the field, and what holds instead.
 
     Args:
         old: Tree of apps before the change.

@@ -99,7 +99,9 @@ def _refuse_system(directory: Path, whole: Path) -> None:
     """
     of_kernel = next((top for top in _OF_KERNEL if whole.is_relative_to(top)), "")
     if whole == whole.parent or whole == Path("/dev") or of_kernel:
-        what = f"part of {of_kernel}, which the kernel makes up" if of_kernel else "not one of a program's files"
+        what = (
+            f"part of {of_kernel}, which the kernel makes up" if of_kernel else "not one of a program's files"
+        )
         raise BadDirectory(
             f"directory {directory} cannot be sent along: it is {what}",
             remedy="name the directory that has your program; for directories of the hosts use --volume",

@@ -32,7 +32,9 @@ _PLAY: Final = {  # the codes that Marathon has for types, in words
     "error.unknown.enum.literal": "is no allowed value",
 }
 _LOOK_S: Final = 5.0  # for each answer of a server that is not a scheduler
-_FRAMEWORK: Final = "mesos_gpu"  # name of the scheduler's framework, unless `scheduler --name` gives another one
+_FRAMEWORK: Final = (
+    "mesos_gpu"  # name of the scheduler's framework, unless `scheduler --name` gives another one
+)
 _OF_DEFINITION: Final = (INVALID_JSON, NOT_VALID)  # messages of Marathon whose details say what is wrong
 _WHOLE_GPUS: Final = "; for whole GPUs write gpus instead, as a number"
 
@@ -132,16 +134,16 @@ def _of_mesos(url: str) -> BadAnswer | None:
         listed = _looked_up(session, f"{url}/master/frameworks")
         is_master = "frameworks" in listed or _looked_up(session, f"{url}/master/health") == {"": True}
     what = f"what answers at {url} is a Mesos {'master' if is_master else 'agent'} ({about['version']})"
-    found = [
+    places = [
         f"framework {each['name']} is at {each['webui_url']}"
         for each in listed.get("frameworks", ())
         if each.get("name") == _FRAMEWORK and each.get("webui_url")
     ]
-    where = "; ".join(found) or "the page of the master links to it under Frameworks"
+    where = "; ".join(places) or "the page of the master links to it under Frameworks"
     return BadAnswer(
         f"{what}, not a mesos-gpu scheduler",
         remedy=f"name the scheduler's own address with --url or MESOS_GPU_URL: {where}; "
-        "if there is none yet: mesos-gpu scheduler --master HOST:PORT --state FILE",
+        "without one, start it: mesos-gpu scheduler --master HOST:PORT --state FILE",
     )
 
 

@@ -1,4 +1,4 @@
-"""The page for users of Marathon, followed as it is printed: which apps are there afterwards, and what is said of pods."""
+"""The page for users of Marathon, followed as it is printed: the apps that it moves, and the pods that it names."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Commands of the documents for PyTorch, typed as they are printed: on hosts that have it, and in images of its names."""
+"""Commands of the documents for PyTorch, typed as they are printed, on hosts that have it and in images."""
 
 import os
 import re
@@ -45,12 +45,12 @@ def commands() -> list[Printed]:
     """Return the commands that run programs of PyTorch: in blocks, in sentences, and in the examples themselves."""
     texts = {page: (ROOT / page).read_text() for page in documents()}
     texts |= {str(path.relative_to(ROOT)): path.read_text() for path in EXAMPLES}
-    found: dict[str, Printed] = {}
+    printed: dict[str, Printed] = {}
     for page, text in texts.items():
         for line in re.findall(r"mesos-gpu (?:run|notebook) [^`\n]*", text):
             if "torch" in line:
-                found.setdefault(line.strip(), Printed(page, line.strip()))
-    return list(found.values())
+                printed.setdefault(line.strip(), Printed(page, line.strip()))
+    return list(printed.values())
 
 
 def runs() -> list[Printed]:
@@ -111,7 +111,9 @@ def reader(torch: Path) -> Iterator[Reader]:
         shutil.rmtree(parent)
 
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no directory that all tasks see")
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root: others have no directory that all tasks see"
+)
 later = [pytest.mark.long, pytest.mark.timeout(PAGE_S * 2), as_root]
 
 
@@ -164,7 +166,7 @@ def test_torch_example_leaves_a_checkpoint_that_its_page_copies(reader: Reader, 
     job = said(reader, "mesos-gpu ps --all -q").split()[0]
     said(reader, copy.replace("JOB", job))
     load = "import sys, torch; print(torch.load(sys.argv[1])['step'])"
-    loaded = [torch / "bin/python", "-c", load, reader.work / "checkpoint.pt"]
+    loaded = [f"{torch}/bin/python", "-c", load, f"{reader.work}/checkpoint.pt"]
     assert subprocess.check_output(loaded, text=True) == "200\n"
 
 

@@ -30,7 +30,7 @@ def install(directory: Path) -> None:
         NotInstalled: The index does not answer or lacks a package.
     """
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", directory], check=True, timeout=120)
-    asked = [sys.executable, "-m", "pip", "--python", directory / "bin/python", "install", "--quiet"]
+    asked = [sys.executable, "-m", "pip", "--python", f"{directory}/bin/python", "install", "--quiet"]
     done = subprocess.run(
         [*asked, "--only-binary", ":all:", *PACKAGES], capture_output=True, text=True, timeout=900
     )
@@ -52,12 +52,12 @@ def images(directory: Path, environment: Path, names: Sequence[str]) -> None:
     subprocess.run(
         ["tar", "--dereference", "-cf", whole, "-C", "/", *left_out, *listed], check=True, timeout=600
     )
-    users = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+    passwd = Path("/etc/passwd").read_bytes()
     rest = layer(
         {
             **dict.fromkeys(_IMAGE_DIRECTORIES),
-            "etc/passwd": users,
-            "etc/group": b"root:x:0:\nnogroup:x:65534:\n",
+            "etc/passwd": passwd,
+            "etc/group": Path("/etc/group").read_bytes(),
         }
     )
     config = {"Env": [f"PATH={environment}/bin:/usr/bin:/bin", "HOME=/home/jovyan"]}

@@ -11,5 +11,7 @@ class SubmittedJob(Job):
 
     warnings: Annotated[
         list[str],
-        says(description="what the request may not have meant: models of GPUs that no node has; the job waits for one"),
+        says(
+            description="what the request may not have meant: models of GPUs that no node has; the job waits for one"
+        ),
     ]

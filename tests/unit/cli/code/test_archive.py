@@ -111,8 +111,14 @@ def test_code_archive_has_no_owner_time_or_host_name(tmp_path: Path) -> None:
         ("/", "directory / cannot be sent along: it is not one of a program's files"),
         ("/dev", "directory /dev cannot be sent along: it is not one of a program's files"),
         ("/proc", "directory /proc cannot be sent along: it is part of /proc, which the kernel makes up"),
-        ("/proc/self/", "directory /proc/self cannot be sent along: it is part of /proc, which the kernel makes up"),
-        ("/sys/class", "directory /sys/class cannot be sent along: it is part of /sys, which the kernel makes up"),
+        (
+            "/proc/self/",
+            "directory /proc/self cannot be sent along: it is part of /proc, which the kernel makes up",
+        ),
+        (
+            "/sys/class",
+            "directory /sys/class cannot be sent along: it is part of /sys, which the kernel makes up",
+        ),
     ],
 )
 def test_code_archive_of_a_system_directory_is_refused_by_its_name(named: str, why: str) -> None:

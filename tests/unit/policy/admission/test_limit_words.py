@@ -176,7 +176,12 @@ def test_fault_names_at_most_twenty_queues() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("ml/b", "did you mean ml/a? "), ("a", "did you mean ml/a? "), ("opps", "did you mean ops? "), ("xyz", "")],
+    [
+        ("ml/b", "did you mean ml/a? "),
+        ("a", "did you mean ml/a? "),
+        ("opps", "did you mean ops? "),
+        ("xyz", ""),
+    ],
 )
 def test_fault_of_an_unknown_queue_names_the_queue_that_was_meant(name: str, meant: str) -> None:
     (fault,) = faults(tree(), job(queue=name), USER, 0)
