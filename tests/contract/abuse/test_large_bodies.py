@@ -120,26 +120,6 @@ def sent(rig: Rig, name: str, verb: str, path: str, body: bytes) -> requests.Res
     return rig.session.request(verb, rig.server.url + path, data=body, headers=headers, timeout=60)
 
 
-def group_of(size: int) -> dict[str, Any]:
-    """Return a group whose JSON has at least so many bytes."""
-    note = "x" * 100_000
-    apps = [{"id": f"a{n}", "cmd": "x", "labels": {"note": note}} for n in range(size // len(note) + 1)]
-    return {"id": "/research/large", "apps": [app | {"instances": 0} for app in apps]}
-
-
-def test_document_of_apps_may_have_more_bytes_and_values_than_other_bodies(rig: Rig) -> None:
-    apps = [{"id": f"a{n}", "args": ["x"] * 9_000, "instances": 0} for n in range(12)]
-    listed = {"id": "/research/listed", "apps": apps}
-    for group in (group_of(2 * MOST_BODY), listed):
-        made = rig.call("ann", "POST", "/v2/groups", json=group)
-        assert made.status_code == 201, made.text
-        shown = rig.call("ann", "GET", f"/v2/groups{group['id']}").json()
-        assert len(shown["apps"]) == len(group["apps"])
-    refused = rig.call("ann", "POST", "/v1/jobs", json=listed)
-    assert refused.status_code == 400
-    assert "values; at most 100000" in refused.text
-
-
 @pytest.mark.parametrize("path", ["/v2/groups", "/v2/apps"])
 def test_document_of_apps_beyond_its_bound_is_refused_with_the_bound(rig: Rig, path: str) -> None:
     answer = sent(rig, "ann", "PUT", path, b" " * (MAX_APPS + 1))
