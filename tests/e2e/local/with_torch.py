@@ -11,7 +11,7 @@ from mesos_gpu.testing.images import layer, save
 PYTHON: Final = Path("/usr/bin/python3")  # that of tasks, whose PATH is fixed
 PACKAGES: Final = ("torch==2.13.0+cpu", "numpy", "jupyterlab")
 _FORMS: Final = ("", ":latest")  # of an image without a tag
-_LEFT_OUT: Final = ("__pycache__", "lib64", "include", "tests", "test")  # not needed, or there twice
+_LEFT_OUT: Final = ("__pycache__", "include", "tests", "test")  # not needed to run programs
 _SHELL: Final = "/bin/sh"
 _IMAGE_DIRECTORIES: Final = ("dev", "etc", "home", "home/jovyan", "mnt", "proc", "root", "sys", "tmp")
 
@@ -48,7 +48,8 @@ def images(directory: Path, environment: Path, names: Sequence[str]) -> None:
     """
     whole = directory / "layer.tar"
     listed = sorted({str(path).lstrip("/") for path in _system_files(environment)})
-    left_out = [f"--exclude={name}" for name in _LEFT_OUT]
+    twice = str(environment / "lib64").lstrip("/")  # a link to `lib`
+    left_out = [f"--exclude={name}" for name in (*_LEFT_OUT, twice)]
     subprocess.run(
         ["tar", "--dereference", "-cf", whole, "-C", "/", *left_out, *listed], check=True, timeout=600
     )
