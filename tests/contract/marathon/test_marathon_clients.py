@@ -259,7 +259,7 @@ def test_models_of_apps_that_no_node_has_are_warnings(rig: Marathon) -> None:
 def large_groups() -> list[dict[str, Any]]:
     """Return a group with more bytes, and one with more values, than a body of another route may have."""
     note = "x" * 100_000
-    groups = {
+    groups: dict[str, list[dict[str, Any]]] = {
         "/heavy": [
             {"id": f"a{n}", **CMD, "labels": {"note": note}} for n in range(MOST_BODY // len(note) + 1)
         ],
