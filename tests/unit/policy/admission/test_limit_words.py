@@ -179,7 +179,7 @@ def test_fault_names_at_most_twenty_queues() -> None:
     [
         ("ml/b", "did you mean ml/a? "),
         ("a", "did you mean ml/a? "),
-        ("opps", "did you mean ops? "),
+        ("ops1", "did you mean ops? "),
         ("xyz", ""),
     ],
 )
