@@ -26,6 +26,7 @@ _NOT_YET, _NOT_THERE = 73, 66
 #: What a command says of a job that has not begun yet, as on a busy machine.
 _WAITS: Final = re.compile(r"^mesos-gpu: job \S+: waits for .*\n", re.M)
 _PATIENCE_S: Final = 60.0
+_END_S: Final = 300.0  # for the end of a cluster
 
 
 class _Marathon(http.server.ThreadingHTTPServer):
@@ -149,5 +150,8 @@ def reading(parent: Path, groups: bytes | None = None) -> Iterator[Reader]:
             yield reader
         finally:
             reader.type("mesos-gpu down")
+            give_up_at = time.monotonic() + _END_S
+            while (home / "up.json").exists() and time.monotonic() < give_up_at:
+                time.sleep(0.5)  # large images take longer to remove than `down` waits
             shutil.rmtree(home)
             marathon.shutdown()

@@ -1,5 +1,6 @@
 """Commands of the documents for PyTorch, typed as they are printed, on hosts that have it and in images."""
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from typing import Final
 import pytest
 import requests
 
+from mesos_gpu.cli.client import Client
 from tests.documents.blocks import ROOT, blocks, documents
 from tests.documents.reader import Reader, reading
 from tests.e2e.local import with_torch
@@ -124,6 +126,12 @@ def said(reader: Reader, line: str) -> str:
     return done.stdout
 
 
+def latest(reader: Reader) -> str:
+    """Return the id of the job that was submitted last."""
+    with Client(json.loads((reader.home / "up.json").read_text())["url"]) as client:
+        return str(client.jobs()[0]["id"])
+
+
 @pytest.mark.parametrize("printed", [pytest.param(each, marks=later, id=str(each)) for each in runs()])
 def test_torch_command_trains_as_it_is_printed(reader: Reader, printed: Printed) -> None:
     assert said(reader, printed.text).count("rank 0 step") == 10
@@ -163,7 +171,7 @@ def test_torch_example_leaves_a_checkpoint_that_its_page_copies(reader: Reader, 
     text = (ROOT / "docs/examples/ddp.py").read_text()
     run, copy = re.findall(r"^ {4}(mesos-gpu .*)$", text, re.MULTILINE)
     said(reader, f"{run} --steps 200")
-    job = said(reader, "mesos-gpu ps --all -q").split()[0]
+    job = latest(reader)
     said(reader, copy.replace("JOB", job))
     load = "import sys, torch; print(torch.load(sys.argv[1])['step'])"
     loaded = [f"{torch}/bin/python", "-c", load, f"{reader.work}/checkpoint.pt"]
@@ -188,7 +196,7 @@ def test_torch_example_trains_on_two_nodes_and_runs_until_it_is_interrupted(read
                 if not wanted:
                     break
             assert not wanted
-            job = said(reader, "mesos-gpu ps -q").split()[0]
+            job = latest(reader)
             printed = said(reader, f"mesos-gpu exec {job} --rank 1 -- printenv RANK PET_NODE_RANK")
             assert printed == "1\n1\n"
             process.send_signal(signal.SIGINT)
