@@ -139,11 +139,13 @@ def _of_mesos(url: str) -> BadAnswer | None:
         for each in listed.get("frameworks", ())
         if each.get("name") == _FRAMEWORK and each.get("webui_url")
     ]
-    where = "; ".join(places) or "the page of the master links to it under Frameworks"
+    where = "; ".join(places) or (
+        "the page of the master links to it under Frameworks; "
+        "without one, start it: mesos-gpu scheduler --master HOST:PORT --state FILE"
+    )
     return BadAnswer(
         f"{what}, not a mesos-gpu scheduler",
-        remedy=f"name the scheduler's own address with --url or MESOS_GPU_URL: {where}; "
-        "without one, start it: mesos-gpu scheduler --master HOST:PORT --state FILE",
+        remedy=f"name the scheduler's own address with --url or MESOS_GPU_URL: {where}",
     )
 
 

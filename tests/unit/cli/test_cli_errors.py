@@ -175,7 +175,7 @@ FOREIGN = {"name": "marathon", "webui_url": "http://marathon.example.com:8080", 
         (
             {"GET /master/frameworks": (200, {"frameworks": [FOREIGN, OURS]})},
             "is a Mesos master (1.11.0), not a mesos-gpu scheduler",
-            "MESOS_GPU_URL: framework mesos_gpu is at http://gpu.example.com:8080; without one, start it: ",
+            "MESOS_GPU_URL: framework mesos_gpu is at http://gpu.example.com:8080\n",
         ),
         (
             {"GET /master/frameworks": (401, b""), "GET /master/health": (200, b"")},
