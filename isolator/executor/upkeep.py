@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from isolator.executor.times import LogTimes
 from isolator.host.sandbox import STREAMS, Sandbox
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head
+from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head, is_mark
 
 if TYPE_CHECKING:  # it costs each executor what only one whose disk is measured need pay
     import subprocess
@@ -61,7 +61,7 @@ def limit_of(env: Mapping[str, str], asked_mib: int) -> int:
 
 
 def drop_mark(fd: int) -> None:
-    """Empty a task's stderr that has nothing but the line of Mesos' containerizer about its mounts (filesystem/linux).
+    """Empty a task's stderr that has nothing but the line of Mesos' containerizer, as of `is_mark`.
 
     Args:
         fd: Descriptor of the stream, before the task has started.
@@ -74,7 +74,7 @@ def drop_mark(fd: int) -> None:
         text = os.read(reading, _MAX_MARK)
     finally:
         os.close(reading)
-    if text.startswith(b"Marked '") and text.endswith(b"' as rslave\n") and text.count(b"\n") == 1:
+    if is_mark(text):
         os.ftruncate(fd, 0)
 
 

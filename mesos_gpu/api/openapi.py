@@ -35,6 +35,7 @@ from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.spec.tasks import channel, command, past, volumes
 from mesos_gpu.api.spec.tasks.array import Array
+from mesos_gpu.api.spec.tasks.submitted import SubmittedJob
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
 from mesos_gpu.api.v1.listing import ACTIVE, PATTERNS, Order
@@ -186,7 +187,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "list_jobs", "Jobs, and how many match", {200: shapes.Jobs}, query=_FILTERS
     ),
     ("POST", "/v1/jobs"): Operation(
-        "submit_job", "Queue a job", {201: shapes.Job}, (429,), body=bodies.JobRequest, examples=_JOBS
+        "submit_job", "Queue a job", {201: SubmittedJob}, (429,), body=bodies.JobRequest, examples=_JOBS
     ),
     ("GET", "/v1/jobs/{id}"): Operation(
         "show_job", "A job, at once or after its next change", {200: shapes.Job}, (_CONFLICT,), _WAIT

@@ -9,6 +9,7 @@ from mesos_gpu.cli.client import Client, Refused
 Json = dict[str, Any]
 _GONE: Final = 404
 _WARNINGS: Final = "warnings"  # for `embed`
+_APP_S: Final = 0.01  # for each app of a document, on a busy host
 
 
 class Named(TypedDict):
@@ -129,12 +130,13 @@ class Marathon:
 
     def change(self, verb: str, path: str, body: object = None, **flags: bool) -> Change:
         """Ask for a change; `flags` are of the query."""
-        return self.client.call(verb, path, Change, {**_query(flags), "embed": _WARNINGS}, body=body)
+        query = {**_query(flags), "embed": _WARNINGS}
+        return self.client.call(verb, path, Change, query, body=body, wait_s=answer_s(body))
 
     def preview(self, verb: str, path: str, body: object, **flags: bool) -> Preview:
         """What a PUT or PATCH would do."""
         query = {**_query(flags), "dryRun": "true", "embed": "changes"}
-        return self.client.call(verb, path, Preview, query, body=body)
+        return self.client.call(verb, path, Preview, query, body=body, wait_s=answer_s(body))
 
     def deployments(self) -> list[Deployment]:
         """All that are under way, the oldest first."""
@@ -159,6 +161,20 @@ class Marathon:
                 raise
             return False
         return True
+
+
+def answer_s(document: object) -> float:
+    """Return how many seconds the scheduler may need for a document beside the time of any answer, by its apps."""
+    return _APP_S * _count(document)
+
+
+def _count(document: object) -> int:
+    """Count the apps of a list or a group."""
+    if isinstance(document, list):
+        return len(document)
+    if not isinstance(document, dict):
+        return 0
+    return len(document.get("apps") or ()) + sum(map(_count, document.get("groups") or ()))
 
 
 def _query(flags: Mapping[str, bool]) -> dict[str, str]:

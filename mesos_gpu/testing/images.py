@@ -10,9 +10,10 @@ import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 _CREATED: Final = "1970-01-01T00:00:00Z"
+_PIECE: Final = 1 << 20  # bytes of a layer that are read at once
 
 
 class Link(str):
@@ -55,14 +56,14 @@ def busybox_layer(busybox: Path, applets: Sequence[str]) -> bytes:
 
 
 def save(
-    directory: Path, name: str, layers: Sequence[bytes], config: Mapping[str, object] | None = None
+    directory: Path, name: str, layers: Sequence[bytes | Path], config: Mapping[str, object] | None = None
 ) -> Path:
     """Write `<directory>/<name>.tar`.
 
     Args:
         directory: What --docker_registry names.
         name: As a job names the image, "registry:5000/team/app:1"; slashes become directories.
-        layers: From the bottom to the top, each a tar file.
+        layers: From the bottom to the top, each a tar file, or the path of one that is too large for memory.
         config: Env, Entrypoint, Cmd, WorkingDir, User, Labels, as in Docker's image configuration.
     """
     path = directory / f"{name}.tar"
@@ -79,7 +80,7 @@ def save(
             "config": config or {},
             "rootfs": {
                 "type": "layers",
-                "diff_ids": [f"sha256:{hashlib.sha256(data).hexdigest()}" for data in layers],
+                "diff_ids": [f"sha256:{_digest(data)}" for data in layers],
             },
         }
         _add(tar, f"{top}.json", _json(whole))
@@ -97,14 +98,14 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _write_layers(
-    tar: tarfile.TarFile, layers: Sequence[bytes], config: Mapping[str, object]
+    tar: tarfile.TarFile, layers: Sequence[bytes | Path], config: Mapping[str, object]
 ) -> tuple[str, list[str]]:
     """The top layer's id, and the layers' files."""
     parent, files = "", []
     for data in layers:
         # With the configuration in it: Mesos' store keeps a layer's json by the layer's id, and would give the
         # configuration of an earlier image with the same files.
-        ident = hashlib.sha256(_json([parent, config]) + data).hexdigest()
+        ident = _digest(data, _json([parent, config]))
         about = {
             "id": ident,
             "os": "linux",
@@ -121,10 +122,24 @@ def _write_layers(
     return parent, files
 
 
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def _digest(data: bytes | Path, before: bytes = b"") -> str:
+    """Return the SHA-256 of some bytes and of data that follow them, in hexadecimal digits."""
+    digest = hashlib.sha256(before)
+    with _opened(data) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _opened(data: bytes | Path) -> BinaryIO:
+    return io.BytesIO(data) if isinstance(data, bytes) else data.open("rb")
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes | Path) -> None:
     member = tarfile.TarInfo(name)
-    member.size = len(data)
-    tar.addfile(member, io.BytesIO(data))
+    member.size = len(data) if isinstance(data, bytes) else data.stat().st_size
+    with _opened(data) as file:
+        tar.addfile(member, file)
 
 
 def _json(value: object) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 
 MOST_DEPTH: Final = 64  # of objects and lists in each other
 MOST_VALUES: Final = 100_000  # of a document, however deep
+MAX_APP_VALUES: Final = 16 * MOST_VALUES  # of a document of apps and groups, of 16 times the bytes
 MOST_ITEMS: Final = 10_000  # of one object or list
 MOST_KEY: Final = 4096  # characters of a field's name
 MOST_TEXT: Final = 1 << 17  # characters of a string: as much as Linux takes as one argument (MAX_ARG_STRLEN)
@@ -33,15 +34,19 @@ def parsed(text: str | bytes) -> Any:
     return _loaded(_LONE.sub(_shown, json.dumps(value, ensure_ascii=False))) if _HALF.search(text) else value
 
 
-def decoded(body: bytes) -> Any:
-    """A body's value.
+def decoded(body: bytes, most_values: int = MOST_VALUES) -> Any:
+    """Return a body's value.
+
+    Args:
+        body: JSON in UTF-8.
+        most_values: Largest number of values in it, however deep.
 
     Raises:
         ValueError: It is no JSON (RFC 8259), has a field twice, or is beyond a limit; the message says where.
     """
     text = body.decode()
     value = _loaded(text, object_pairs_hook=_once, parse_int=_whole)
-    _look_through(value)
+    _look_through(value, most_values)
     if _HALF.search(text) and _LONE.search(json.dumps(value, ensure_ascii=False)):
         raise ValueError("it has half of a surrogate pair, which is no character")
     return value
@@ -75,7 +80,7 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-def _look_through(value: Any) -> None:
+def _look_through(value: Any, most_values: int) -> None:
     """Look at every value, without recursion.
 
     Raises:
@@ -97,7 +102,7 @@ def _look_through(value: Any) -> None:
             elif isinstance(each, int) and not -_LARGEST < each < _LARGEST:
                 raise ValueError(f"{_pointer(path)} is an integer of more than {MOST_DIGITS} digits")
         seen += len(below)
-        _check(seen, MOST_VALUES, "values", None)
+        _check(seen, most_values, "values", None)
         if not below:
             return
         level = below

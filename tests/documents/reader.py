@@ -26,13 +26,24 @@ _NOT_YET, _NOT_THERE = 73, 66
 #: What a command says of a job that has not begun yet, as on a busy machine.
 _WAITS: Final = re.compile(r"^mesos-gpu: job \S+: waits for .*\n", re.M)
 _PATIENCE_S: Final = 60.0
+_END_S: Final = 300.0  # for the end of a cluster
+
+
+class _Marathon(http.server.ThreadingHTTPServer):
+    """A Marathon that answers GET /v2/groups and nothing else."""
+
+    def __init__(self, groups: bytes) -> None:
+        self.groups = groups
+        super().__init__(("127.0.0.1", 0), _Groups)
 
 
 class _Groups(http.server.BaseHTTPRequestHandler):
-    """Answer of a Marathon to GET /v2/groups."""
+    """Answers of such a Marathon."""
+
+    server: _Marathon
 
     def do_GET(self) -> None:
-        body = (ROOT / "tests/data/marathon/groups.json").read_bytes()
+        body = self.server.groups
         self.send_response(200 if self.path == "/v2/groups" else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -58,9 +69,19 @@ class Reader:
         (self.work / "tests").mkdir()
         (self.work / "tests/data").symlink_to(ROOT / "tests/data")
 
-    def type(self, line: str) -> subprocess.CompletedProcess[str]:
+    def type(self, line: str, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run a line as a person types it; `up` has a port that is free, and what is asked is answered yes. Both of its
         streams are one, as on a terminal."""
+        with self.begin(line) as process:
+            try:
+                output, _ = process.communicate(timeout=timeout_s)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(line, process.returncode, output)
+
+    def begin(self, line: str) -> "subprocess.Popen[str]":
+        """Start a line as `type` does, for the caller to end."""
         environment = {
             **os.environ,
             "MARATHON": self._marathon,
@@ -71,13 +92,13 @@ class Reader:
         environment.pop("MESOS_GPU_URL", None)
         line = line.replace("mesos-gpu up ", f"mesos-gpu up --port {free_port()} ")
         line = re.sub(r"(mesos-gpu queue (?:apply|rollback)) (?!.*--dry-run)", r"\1 --yes ", line)
-        return subprocess.run(
+        return subprocess.Popen(
             ["bash", "-c", line], cwd=self.work, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
-    def follow(self, document: str) -> list[str]:
-        """Write the files of a document and run its commands; what was run."""
+    def follow(self, document: str) -> list[subprocess.CompletedProcess[str]]:
+        """Write the files of a document and run its commands; return each line with what it printed."""
         typed = []
         for block in blocks(document):
             if "file" in block.marks:
@@ -87,11 +108,10 @@ class Reader:
             good = {0, *map(int, block.marks.get("exit", "0").split(" or "))}
             for command in block.commands:
                 if not any(command.text.startswith(word) for word in NOT_HERE):
-                    self._do(f"{document}:{block.line}: {command.text}", command, good)
-                    typed.append(command.text)
+                    typed.append(self._do(f"{document}:{block.line}: {command.text}", command, good))
         return typed
 
-    def _do(self, where: str, command: Command, good: set[int]) -> None:
+    def _do(self, where: str, command: Command, good: set[int]) -> subprocess.CompletedProcess[str]:
         done = self.type(command.text)
         give_up_at = time.monotonic() + _PATIENCE_S
         while _is_early(done) and done.returncode not in good and time.monotonic() < give_up_at:
@@ -104,6 +124,7 @@ class Reader:
             assert printed(command.prints, _WAITS.sub("", done.stdout)), (
                 f"{where}\nis shown as:\n{expected}\nand prints:\n{done.stdout}"
             )
+        return done
 
 
 def _is_early(done: subprocess.CompletedProcess[str]) -> bool:
@@ -112,16 +133,25 @@ def _is_early(done: subprocess.CompletedProcess[str]) -> bool:
 
 
 @contextmanager
-def reading(parent: Path) -> Iterator[Reader]:
-    """A reader whose cluster ends with him."""
+def reading(parent: Path, groups: bytes | None = None) -> Iterator[Reader]:
+    """A reader whose cluster ends with it.
+
+    Args:
+        parent: Directory in which the reader has one.
+        groups: Answer to GET /v2/groups of the Marathon from which apps are moved; None for a recorded one.
+    """
     home = Path(tempfile.mkdtemp(dir=parent))
     home.chmod(0o755)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Groups) as marathon:
+    recorded = (ROOT / "tests/data/marathon/groups.json").read_bytes()
+    with _Marathon(recorded if groups is None else groups) as marathon:
         threading.Thread(target=marathon.serve_forever, daemon=True).start()
         reader = Reader(home, f"http://127.0.0.1:{marathon.server_port}")
         try:
             yield reader
         finally:
             reader.type("mesos-gpu down")
+            give_up_at = time.monotonic() + _END_S
+            while (home / "up.json").exists() and time.monotonic() < give_up_at:
+                time.sleep(0.5)  # large images take longer to remove than `down` waits
             shutil.rmtree(home)
             marathon.shutdown()

@@ -24,6 +24,12 @@ from tests.documents.blocks import (
 
 MARKS = {"not run", "file", "exit", "life cycle", "imports"}
 MIN_REASON = 15  # letters
+PAGES = {document: (ROOT / document).read_text(encoding="utf-8") for document in documents()}
+#: Programs that every reader has: of a shell, of a bare Debian 12 with what the README asks for, and of this package.
+BARE = {
+    *("do", "done", "echo", "exec", "for", "sleep", "id", "pwd", "xargs", "openssl", "hostname"),
+    *("git", "make", "python3", "mesos-gpu"),
+}
 #: The beginning of a line that is typed in a terminal.
 TYPED = re.compile(r"^(\$ |(sudo )?(mesos-gpu|curl|make|pip|systemctl) )", re.MULTILINE)
 
@@ -71,6 +77,29 @@ def missing_tests(block: Block) -> Iterator[str]:
 
 def test_document_blocks_name_tests_that_exist(all_blocks: list[Block]) -> None:
     assert [fault for block in all_blocks for fault in missing_tests(block)] == []
+
+
+def programs_of(line: str) -> Iterator[str]:
+    """Yield the programs that a line of a shell starts."""
+    is_first = True
+    for word in shlex.shlex(line, posix=True, punctuation_chars=True):
+        if is_first and (word.isalnum() or "-" in word):
+            yield word
+        is_first = set(word) <= set("|&;(")
+
+
+def test_document_commands_run_programs_of_a_bare_debian_or_say_how_to_install_them(
+    all_blocks: list[Block],
+) -> None:
+    missing = {
+        f"{place(block)}: {program}: is it on a bare Debian? If not: apt-get install"
+        for block in all_blocks
+        for command in block.commands
+        for program in programs_of(command.text)
+        if program not in BARE
+        and not re.search(rf"apt-get install [\w -]*\b{program}\b", PAGES[block.document])
+    }
+    assert missing == set()
 
 
 def test_document_block_against_a_rule_is_found() -> None:

@@ -39,6 +39,8 @@ HEAD_S: Final = 10.0  # from the connection, or the first byte of a further requ
 READ_S: Final = 20.0  # in which a reader takes something
 LEAST_READ: Final = 1 << 14  # bytes that this must be
 MOST_BODY: Final = 1 << 22  # bytes, with the frames of its chunks; `requests.MOST_BODY` is less
+MAX_APPS: Final = 1 << 26  # the same of apps and groups; `requests.MAX_APPS` is less
+_OF_APPS: Final = (b"/v2/apps", b"/v2/groups")  # paths
 MOST_PIPELINED: Final = 16  # requests that are sent before the one before is answered
 MOST_CONNECTIONS: Final = 1000
 _ONE_READ: Final = 1 << 18  # bytes that asyncio reads at once: much may follow the end of a head
@@ -232,7 +234,8 @@ class Bounded(HttpToolsProtocol):
         if self._part is _Part.HEAD and self._raw > door.MOST_HEAD + _ONE_READ:
             self._refuse(door.too_large("the head", self._raw, door.MOST_HEAD, "bytes"), Reason.HEAD)
             return
-        if self._part is _Part.BODY and self._raw > MOST_BODY + _ONE_READ:
+        most = MAX_APPS if self.url.startswith(_OF_APPS) else MOST_BODY
+        if self._part is _Part.BODY and self._raw > most + _ONE_READ:
             self._cut_off(Reason.BODY)  # it was told by whoever read the body
             return
         try:

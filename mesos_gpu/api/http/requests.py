@@ -3,16 +3,19 @@
 import asyncio
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
+from mesos_gpu.access.rate import Tally
 from mesos_gpu.api.http import arrays
 from mesos_gpu.api.http.answers import Refusal, invalid
+from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.rights import admit_again
 from mesos_gpu.engine.reading.view import View
@@ -24,9 +27,13 @@ from mesos_gpu.wire.checking import Problem
 
 T = TypeVar("T")
 MOST_BODY: Final = 1 << 20
+MAX_APPS: Final = 1 << 24  # bytes of a body with apps or groups: all of a Marathon's in one
 MOST_CREDENTIALS: Final = 1 << 17  # bytes of a body that anybody may send
 SMALL_BODY: Final = 1 << 13  # bytes; what is larger is read beside the event loop
 _READERS: Final = ThreadPoolExecutor(4, thread_name_prefix="bodies")
+_MAX_LARGE: Final = 2  # bodies of more than `MOST_BODY` at once, of all callers; they may need 400 MB each
+_LARGE: Final = Tally(1, _MAX_LARGE)
+_PLACE: Final = "mesos_gpu.large_body"  # in the scope of a request that has such a place: whose it is
 #: Locks of callers, while one is held or awaited.
 _turns: Final = weakref.WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock]()
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -104,20 +111,61 @@ async def result_of(future: Future[T]) -> T:
     return await asyncio.shield(asyncio.wrap_future(future))
 
 
-async def body_of(request: Request, most: int = MOST_BODY) -> bytes:
-    """The whole body.
+@contextmanager
+def large_bodies(request: Request) -> Iterator[None]:
+    """Give the place of a large body free when its request is answered; until then its values are in memory."""
+    try:
+        yield
+    finally:
+        key = request.scope.pop(_PLACE, None)
+        if key is not None:
+            _LARGE.leave(key)
+
+
+def _too_large(most: int) -> Refusal:
+    """Return the refusal of a body of more than `most` bytes."""
+    bound = f"{most >> 20} MiB" if most >= MOST_BODY else f"{most >> 10} KiB"
+    remedy = "send it in parts, such as one group in each request" if most > MOST_BODY else "send less"
+    return Refusal(413, "too-large", f"the body is larger than {bound} ({most} bytes)", remedy=remedy)
+
+
+def _take_place(request: Request) -> None:
+    """Take a place for a body of more than `MOST_BODY` bytes, unless its request has one.
+
+    Args:
+        request: Request of a route that uses `large_bodies`.
 
     Raises:
-        Refusal: It is larger than `most` bytes, or does not come; or the right of who sends it has ended meanwhile. The
-            connection ends when it does not come in time.
+        Refusal: No place is free.
     """
+    if _PLACE in request.scope:
+        return
+    key, bound = key_of(request.scope), f"{MOST_BODY >> 20} MiB"
+    if not _LARGE.enter(key):
+        REFUSED.count(Reason.BUSY)
+        what = f"another body of more than {bound} of {key} is under way, or {_MAX_LARGE} of all callers"
+        raise Refusal(429, "busy", what, remedy="ask again in 1 s", headers={"Retry-After": "1"})
+    request.scope[_PLACE] = key
+
+
+async def body_of(request: Request, most: int = MOST_BODY) -> bytes:
+    """Return the whole body.
+
+    Raises:
+        Refusal: It is larger than `most` bytes, or does not come; or the right of who sends it has ended meanwhile; or
+            too many large bodies are under way. The connection ends when it does not come in time.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isascii() and announced.isdecimal() and int(announced) > most:
+        raise _too_large(most)
     chunks, size = [], 0
     try:
         async for chunk in request.stream():
             size += len(chunk)
             if size > most:
-                what = f"the body is larger than {most} bytes"
-                raise Refusal(413, "too-large", what, remedy="send less")
+                raise _too_large(most)
+            if size > MOST_BODY:
+                _take_place(request)
             chunks.append(chunk)
     except ClientDisconnect:
         raise Refusal(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
-from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result, warnings_of
+from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.engine.reading.apps import past_versions
@@ -109,7 +109,7 @@ class Apps:
         facts = await self._core.read(lambda view: facts_at(view, id, sight))
         await self._core.posted(request, ids)
         headers = {"Location": f"/v2/apps{id}", DEPLOYMENT_ID: made.id}
-        body = views.app_info(facts, _OF_ALL | {views.TASKS}) | warnings_of(request, made)
+        body = views.app_info(facts, _OF_ALL | {views.TASKS}) | await self._core.warnings(request, made)
         return json_answer(body, 201, headers)
 
     async def put(self, request: Request, place: Place) -> Response:
@@ -153,8 +153,9 @@ class Apps:
             apps: list[App] = []
             wrong: list[tuple[str, Problems]] = []
             created.clear()
+            known = {app.id: app for app in root.all_apps()}
             for id, value, place in asked:
-                now = tree.app_at(root, id)
+                now = known.get(id)
                 is_seen = now is not None and sight.sees(now)
                 if create and not is_seen:
                     sight.require_place(id)
@@ -184,9 +185,10 @@ class Apps:
             return json_answer(await self._core.preview(request, target))
         made = await self._core.change(request, target, force=flag(request, "force"))
         await self._core.posted(request, [id for id, _, _ in asked])
+        more = await self._core.warnings(request, made)
         if location and created:
-            return result(made, 201, {"Location": location}, request=request)
-        return result(made, request=request)
+            return result(made, 201, {"Location": location}, more=more)
+        return result(made, more=more)
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}: with force, unless it says force=false."""
@@ -261,8 +263,7 @@ def _read(parsed: App | Problems) -> App:
 
 
 def _with(root: Group, apps: Sequence[App]) -> Group:
-    for app in apps:
-        root = tree.with_app(root, app)
+    root = tree.with_apps(root, apps)
     refuse_clash(root, [app.id for app in apps])
     return root
 
@@ -273,7 +274,7 @@ def refuse_clash(root: Group, ids: Sequence[str]) -> None:
     Raises:
         Refused: It is.
     """
-    if any(tree.clash(root, id) for id in ids):
+    if tree.clash(root, ids):
         raise not_valid([Detail("/", ("Groups and Applications may not have the same identifier.",))])
 
 

@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from mesos_gpu.api.http.requests import read_of
+from mesos_gpu.api.http.requests import MAX_APPS, read_of
 from mesos_gpu.api.marathon.errors import refused
+from mesos_gpu.wire.body import MAX_APP_VALUES
 from mesos_gpu.wire.marathon.app import json_of
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, steps_of
 from mesos_gpu.wire.marathon.problems import Problems
@@ -62,15 +63,19 @@ def embeds(request: Request, *prefixes: str) -> frozenset[str]:
 
 
 async def json_body(request: Request) -> Any:
-    """Return the body's JSON.
+    """Return the JSON of a body with apps or groups.
 
     Raises:
         Refused: It is none.
     """
-    value = await read_of(request, json_of)
+    value = await read_of(request, _apps_of, MAX_APPS)
     if isinstance(value, Problems):
         raise refused(value)
     return value
+
+
+def _apps_of(body: bytes) -> Any:
+    return json_of(body, MAX_APP_VALUES)
 
 
 async def json_read(request: Request, read: Callable[[Any], T]) -> T:

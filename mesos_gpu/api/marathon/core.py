@@ -27,13 +27,13 @@ from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.api.sight.queues import told_of
 from mesos_gpu.engine.reading.apps import check_apps
-from mesos_gpu.engine.reading.nodes import largest_for_shares
+from mesos_gpu.engine.reading.nodes import largest_for_shares, missing_models
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import MesosGpuError, NotAccepted, Unavailable
 from mesos_gpu.model.apps.app import App, Group, same_but_scale
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.catalog import Deployment
-from mesos_gpu.model.apps.rollout import Plan
+from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given
@@ -169,14 +169,12 @@ class Core:
         """Tell those who listen that these apps' definitions were taken."""
         if not self.events.heard:
             return
-        definitions = await self.read(
-            lambda view: [
-                (app, view.catalog.versions[id])
-                for id in ids
-                if (app := tree.app_at(view.catalog.root, id)) is not None
-            ]
-        )
-        for app, info in definitions:
+
+        def definitions(view: View) -> list[tuple[App, VersionInfo]]:
+            apps = {app.id: app for app in view.catalog.root.all_apps()}
+            return [(apps[id], view.catalog.versions[id]) for id in ids if id in apps]
+
+        for app, info in await self.read(definitions):
             self.events.tell(AppPosted(client_of(request), request.url.path, app, info))
 
     async def preview(self, request: Request, target: Callable[[Group], Group]) -> dict[str, Json]:
@@ -195,17 +193,26 @@ class Core:
             wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
             made = plan(seen, wanted)
             self.scheduler.read(lambda view: check_apps(view, made)).result()
+            missing = self.scheduler.read(partial(_missing, _models_of(wanted))).result()
             before, after = sight.tree(seen), sight.tree(wanted)
             return {
                 "steps": views.steps_json(sight.actions(made.steps)),
                 "changes": views.changes_json(before, after),
-                "warnings": views.warnings_json(before, after),
+                "warnings": views.warnings_json(before, after, missing),
             }
 
         try:
             return await in_turn(request, foreseen)
         except NotAccepted as error:
             raise told_of(rights, error, "what it names") from None
+
+    async def warnings(self, request: Request, deployment: Deployment) -> dict[str, Json]:
+        """Return `warnings` of a change, which is ours, if its request asks for them with `embed=warnings`; else {}."""
+        if views.WARNINGS not in embeds(request):
+            return {}
+        before, after = deployment.plan.original, deployment.plan.target
+        missing = await self.read(partial(_missing, _models_of(after)))
+        return {views.WARNINGS: views.warnings_json(before, after, missing)}
 
     def check(self, place: str, app: App, root: Group) -> None:
         """Refuse an earlier version of an app that cannot be run here any more; see `_in_the_way`.
@@ -291,26 +298,27 @@ def result(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
     *,
-    request: Request | None = None,
+    more: Mapping[str, Json] | None = None,
 ) -> Response:
-    """Answer a change, with its warnings if `request` asks for them.
+    """Answer a change.
 
     Args:
         deployment: Deployment of the change; None if the deployment to undo had changed nothing.
         status: HTTP status of the answer.
         headers: Headers of the answer besides Marathon-Deployment-Id.
-        request: Request for the change; None if the answer has no warnings.
+        more: Further fields of the answer.
     """
     id = deployment.id if deployment else str(uuid.uuid4())
     version = stamp(deployment.version if deployment else time.time())
-    body: dict[str, Any] = {"version": version, "deploymentId": id}
-    if deployment is not None and request is not None:
-        body |= warnings_of(request, deployment)
+    body: dict[str, Any] = {"version": version, "deploymentId": id, **(more or {})}
     return json_answer(body, status, {DEPLOYMENT_ID: id, **(headers or {})})
 
 
-def warnings_of(request: Request, deployment: Deployment) -> dict[str, Any]:
-    """Return `warnings` of a change, which is ours, if a request asks for them with `embed=warnings`."""
-    if views.WARNINGS not in embeds(request):
-        return {}
-    return {views.WARNINGS: views.warnings_json(deployment.plan.original, deployment.plan.target)}
+def _models_of(root: Group) -> set[tuple[str, ...]]:
+    """Return the lists of models that apps with GPUs name."""
+    return {gpu_options(app).models for app in root.all_apps() if app.gpus}
+
+
+def _missing(models: Iterable[tuple[str, ...]], view: View) -> dict[tuple[str, ...], str]:
+    """Return what is to be said of models that no node has, by the models that apps name."""
+    return {names: why for names in models if (why := missing_models(view, names))}

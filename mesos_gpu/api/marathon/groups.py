@@ -69,7 +69,8 @@ class Groups:
             return self._changed(root, id, value, None, AppSight.of(request))
 
         made = await self._core.change(request, target, force=flag(request, "force"))
-        return result(made, 201, {"Location": f"/v2/groups{id}"}, request=request)
+        more = await self._core.warnings(request, made)
+        return result(made, 201, {"Location": f"/v2/groups{id}"}, more=more)
 
     async def put(self, request: Request, place: Place) -> Response:
         """PUT /v2/groups/{id}: the group as it shall be; with dryRun=true the steps that would lead there."""
@@ -89,7 +90,7 @@ class Groups:
             lambda root: self._changed(root, id, value, past, AppSight.of(request)),
             force=flag(request, "force"),
         )
-        return result(made, request=request)
+        return result(made, more=await self._core.warnings(request, made))
 
     async def patch(self, request: Request, place: Place) -> Response:
         """PATCH /v2/groups/{id}: of a group below the root, whether its role is enforced. It makes no deployment."""
@@ -106,7 +107,8 @@ class Groups:
             return tree.with_group(root, replace(seen, enforce_role=role.get("enforce_role", False)))
 
         made = await self._core.change(request, target, force=True)  # it touches no app
-        return result(made, request=request) if "warnings" in embeds(request) else Response()
+        more = await self._core.warnings(request, made)
+        return result(made, more=more) if more else Response()
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/groups/{id}: with all that is below it."""

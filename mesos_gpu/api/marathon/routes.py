@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from mesos_gpu.access.rights import APP_SEE, APP_WRITE, CLUSTER_LEAD
 from mesos_gpu.api.http import note
+from mesos_gpu.api.http.requests import large_bodies
 from mesos_gpu.api.http.rights import Rule, Ruled, admit, free, judged, named, needs, with_rules
 from mesos_gpu.api.marathon.apps import Apps
 from mesos_gpu.api.marathon.asked import Place, place_of
@@ -160,7 +161,8 @@ def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Map
             place, verbs = find(request)
             ruled = _handler(request.method, verbs)
             admit(request, ruled.rule)
-            return await ruled.handler(request, place)
+            with large_bodies(request):
+                return await ruled.handler(request, place)
         except MesosGpuError as error:
             return answer_of(error)
 

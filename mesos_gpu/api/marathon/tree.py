@@ -1,7 +1,8 @@
 """Changes of a tree of groups. Groups on the way that are missing are made. Pure."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.paths import ROOT, parent_of, steps_of
@@ -21,19 +22,36 @@ def app_at(root: Group, id: str) -> App | None:
     return next((each for each in group.apps if each.id == id), None) if group else None
 
 
-def clash(root: Group, id: str) -> bool:
-    """Whether one id, of `id` and those above it, is an app's and a group's at once."""
-    return any(app_at(root, path) and group_at(root, path) for path in _ways(id))
+def clash(root: Group, ids: Iterable[str]) -> bool:
+    """Whether one id, of some ids and those above them, is an app's and a group's at once."""
+    both = {app.id for app in root.all_apps()} & set(_ids_of_groups(root))
+    return bool(both) and any(path in both for id in ids for path in _ways(id))
+
+
+def _ids_of_groups(group: Group) -> Iterator[str]:
+    yield group.id
+    for each in group.groups:
+        yield from _ids_of_groups(each)
 
 
 def with_app(root: Group, app: App) -> Group:
     """The tree with `app` in place of the one of its id, or new."""
+    return with_apps(root, [app])
 
-    def change(group: Group) -> Group:
-        apps = {each.id: each for each in group.apps} | {app.id: app}
-        return replace(group, apps=tuple(apps.values()))
 
-    return _changed(root, parent_of(app.id), change)
+def with_apps(root: Group, apps: Iterable[App]) -> Group:
+    """Return the tree with each app in place of the one of its id, or new; each group is made once."""
+    of_groups: dict[str, dict[str, App]] = {}
+    for app in apps:
+        of_groups.setdefault(parent_of(app.id), {})[app.id] = app
+    for id, changed in of_groups.items():
+        root = _changed(root, id, partial(_with, changed))
+    return root
+
+
+def _with(changed: Mapping[str, App], group: Group) -> Group:
+    apps = {**{each.id: each for each in group.apps}, **changed}
+    return replace(group, apps=tuple(apps.values()))
 
 
 def without_app(root: Group, id: str) -> Group:

@@ -408,15 +408,24 @@ def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
     ]
 
 
-def warnings_json(old: Group, new: Group) -> list[dict[str, str]]:
-    """Return what is accepted and has no effect, of each app and group that is new or another in `new`: the id of the
-    app or group, the path of the field, and what holds instead."""
+def warnings_json(old: Group, new: Group, missing: Mapping[tuple[str, ...], str]) -> list[dict[str, str]]:
+    """Return what is accepted and has no effect, or cannot start on the nodes that there are, of each app and group
+    that is new or another in `new`: the id of the app or group, the path of the field, and what holds instead.
+
+    Args:
+        old: Tree of apps before the change.
+        new: Tree of apps after the change.
+        missing: Sentences about models that no node has, by the models that apps name.
+    """
     before = {app.id: app for app in old.all_apps()}
     changed = (app for app in new.all_apps() if before.get(app.id) != app)
-    return [*(each for app in changed for each in _warnings_of(app)), *_warnings_of_groups(old, new)]
+    warned = (each for app in changed for each in _warnings_of(app, missing))
+    return [*warned, *_warnings_of_groups(old, new)]
 
 
-def _warnings_of(app: App) -> Iterator[dict[str, str]]:
+def _warnings_of(app: App, missing: Mapping[tuple[str, ...], str]) -> Iterator[dict[str, str]]:
+    if app.gpus and (why := missing.get(gpu_options(app).models)):
+        yield {"id": app.id, "path": "/gpu/models", "message": f"its instances wait: {why}"}
     report = Report()
     report_others(report, ((each.field, each.why) for each in without_effect(app, gpu_options(app))))
     for path, errors in report.found:

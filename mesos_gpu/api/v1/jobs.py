@@ -34,6 +34,7 @@ from mesos_gpu.api.spec.cluster import line
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.spec.tasks.command import JobCommand
+from mesos_gpu.api.spec.tasks.submitted import SubmittedJob
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
@@ -43,7 +44,7 @@ from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, LOG_BOUNDS, Chunk, LogReade
 from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.engine.reading.jobs import explain_job, queue_uses, round_of, tasks_of, waiting_jobs
-from mesos_gpu.engine.reading.nodes import gpu_defaults, largest_for_shares
+from mesos_gpu.engine.reading.nodes import gpu_defaults, largest_for_shares, missing_models
 from mesos_gpu.engine.reading.trials import plan_job
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.errors import NotAccepted, NotFound
@@ -104,8 +105,13 @@ class Jobs:
                 raise told_of(sight.rights, error, spec.queue) from None
         self._anew()
         note.about("job", job.id)
-        answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))
-        return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})
+
+        def submitted(view: View) -> SubmittedJob:
+            missing = missing_models(view, spec.gpu_model)
+            warnings = [f"the job waits: {missing}"] if missing else []
+            return {**views.job(view, view.jobs.get(job.id, job), sight), "warnings": warnings}
+
+        return json_answer(await self._read(submitted), 201, {"Location": f"/v1/jobs/{job.id}"})
 
     async def plan(self, request: Request) -> Response:
         """POST /v1/plan/jobs: what would become of a job; nothing is changed."""

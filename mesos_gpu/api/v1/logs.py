@@ -13,7 +13,16 @@ from mesos_gpu.api.http.requests import MOST_LOG_BYTES
 from mesos_gpu.api.spec.shapes import LogTime
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, MOST_TIMES, TIMES, Times, begin_of, times_of, times_within
+from mesos_gpu.wire.mesos.cuts import (
+    HEAD_BYTES,
+    MOST_TIMES,
+    TIMES,
+    Times,
+    begin_of,
+    is_mark,
+    times_of,
+    times_within,
+)
 
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
@@ -135,6 +144,9 @@ class LogReader:
                 f"the sandbox of {task.id} is gone from {task.hostname}",
                 remedy="agents delete old sandboxes; raise --gc_delay of mesos-agent to keep them longer",
             )
+        begin, raw, at_end, said = piece
+        if begin == 0 and at_end and is_mark(raw):
+            return 0, b"", True, said  # who followed from its end would miss as much of what the task writes
         return piece
 
     def _read(self, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:

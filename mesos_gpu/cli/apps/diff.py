@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _DIFFERENT, _TROUBLE = 1, 2
 _MOST: Final = 1 << 40  # bytes of an archive; how many may be sent, the scheduler says when they are
+_MODELS: Final = "/gpu/models"  # path of a warning that instances wait
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
@@ -53,9 +54,10 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
 
 
 def tell_warnings(warnings: "Iterable[Warned]") -> None:
-    """Note on stderr what of apps and groups is accepted and has no effect."""
+    """Note on stderr what of apps and groups is accepted and has no effect, or which models no node has."""
     for each in warnings:
-        output.note(f"{each['id']}: {each['path']} has no effect: {each['message']}")
+        effect = "" if each["path"] == _MODELS else " has no effect"
+        output.note(f"{each['id']}: {each['path']}{effect}: {each['message']}")
 
 
 def _digest_of(directory: Path) -> str:

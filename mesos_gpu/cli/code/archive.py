@@ -23,6 +23,7 @@ IGNORES: Final = (".gitignore", ".mesosgpuignore")  # the later one has the last
 MOST_FILES: Final = 100_000
 _NEVER: Final = frozenset({".git", ".hg", ".svn"})
 _LARGEST: Final = 5  # that are named if it is too large
+_OF_KERNEL: Final = ("/proc", "/sys")  # their files, and those below them, are on no disk
 
 
 class BadDirectory(MesosGpuError):
@@ -62,11 +63,14 @@ def find(directory: Path) -> Found:
     """What of a directory is packed.
 
     Raises:
-        BadDirectory: It cannot be read, has too much in it, or nothing; or a link in it leads out of it.
+        BadDirectory: It is a directory of the system, cannot be read, has too much in it, or nothing; or a link in it
+            leads out of it.
     """
     finds = Found()
     try:
-        _walk(directory.resolve(strict=True), directory.resolve(), "", (), finds)
+        whole = directory.resolve(strict=True)
+        _refuse_system(directory, whole)
+        _walk(whole, whole, "", (), finds)
     except OSError as error:
         raise BadDirectory(
             f"{error.filename or directory} cannot be read: {error.strerror}",
@@ -81,6 +85,27 @@ def find(directory: Path) -> Found:
         raise BadDirectory(f"{directory} has no files to send along", remedy="name another directory")
     finds.entries.sort(key=lambda each: each.name)
     return finds
+
+
+def _refuse_system(directory: Path, whole: Path) -> None:
+    """Refuse the root directory and directories of the kernel, before a file in them is read.
+
+    Args:
+        directory: Directory as it was named.
+        whole: Path of that directory without symbolic links.
+
+    Raises:
+        BadDirectory: It is one of them.
+    """
+    of_kernel = next((top for top in _OF_KERNEL if whole.is_relative_to(top)), "")
+    if whole == whole.parent or whole == Path("/dev") or of_kernel:
+        what = (
+            f"part of {of_kernel}, which the kernel makes up" if of_kernel else "not one of a program's files"
+        )
+        raise BadDirectory(
+            f"directory {directory} cannot be sent along: it is {what}",
+            remedy="name the directory that has your program; for directories of the hosts use --volume",
+        )
 
 
 def pack(entries: Sequence[Entry], file: BinaryIO, most_bytes: int) -> Packed:

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 _AT: Final = "--ip=127.0.0.1 --port=$PORT0 --ServerApp.port_retries=0 --ServerApp.base_url=/"
-#: Its token is JUPYTER_TOKEN of its environment, so that it is in no list of processes.
-JUPYTER: Final = f"exec jupyter lab --no-browser {_AT}"
+#: Its token is JUPYTER_TOKEN of its environment, so that it is in no list of processes. Images have the home of a user
+#: of their own, in which the job's user may not write, and Jupyter does not start without one.
+JUPYTER: Final = (
+    f'test -w "${{HOME:-/}}" || export HOME="$MESOS_SANDBOX"; exec jupyter lab --no-browser {_AT}'
+)
 _ASK_S: Final = 0.3
 _PATIENCE_S: Final = 20.0  # without an answer, before it is told that none comes
 _NOT_FOUND: Final = 127  # exit code of a shell for a program that is not there

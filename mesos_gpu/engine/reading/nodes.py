@@ -9,6 +9,7 @@ from mesos_gpu.engine.room.node_amounts import NodeAmounts, amounts_of
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Drain
 from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.gpu_names import no_such_model, unknown
 from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.resources import NOTHING
@@ -85,6 +86,23 @@ def largest_for_shares(view: View) -> dict[str, int]:
             if gpu.sharing is not None:
                 most_mib[gpu.model] = max(most_mib.get(gpu.model, 0), gpu.sharing.memory_mib)
     return most_mib
+
+
+def missing_models(view: View, names: Sequence[str]) -> str:
+    """Say that no node has a GPU of the models that a request names, and which models there are.
+
+    Args:
+        view: View of the state.
+        names: Names of models, as the request has them.
+
+    Returns:
+        The sentence; "" if a node has one of them, if no GPU is known yet, or if a node has not reported yet.
+    """
+    known = view.state.cluster.agents.models
+    if not names or not known or len(unknown(names, known)) < len(names):
+        return ""
+    is_waited_for = any(node.is_unreported for node in view.nodes.values())
+    return "" if is_waited_for else no_such_model(names, known)
 
 
 def gpu_defaults(view: View) -> GpuDefaults:

@@ -1,5 +1,6 @@
 """Limits of queues and users, and classes of jobs: what is refused, and what must wait. Pure."""
 
+import difflib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,6 +25,8 @@ from mesos_gpu.policy.tenancy.cells import Cells, could_hold, whole_cells
 from mesos_gpu.policy.tenancy.tree import Queue, Tree, lineage
 
 _MAX_NAMED_QUEUES: Final = 3
+_MAX_LEAVES: Final = 20
+_NEAR: Final = 0.7  # how similar a queue's path is to a name that may have meant it, from 0 to 1
 Count = Callable[[str, str], int]  # of a queue with all below it, and of a user, `EVERYBODY` being one
 
 
@@ -153,8 +156,7 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
     """
     queue = tree.queues.get(spec.queue)
     if queue is None:
-        leaves = ", ".join(sorted(leaf.path for leaf in tree.leaves())[:20])
-        yield Fault("/queue", f"there is no queue {spec.queue}; there are {leaves}")
+        yield Fault("/queue", _no_queue(tree, spec.queue))
         return
     if not queue.is_leaf:
         yield Fault(
@@ -181,6 +183,15 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
     bounds = [bound for bound in tree.bounds.get(spec.queue, ()) if cost_milli > bound.milli]
     if pools and {*pools} <= {bound.pool for bound in bounds}:
         yield Fault("/gpus", _too_many(f"queue {bounds[0].path}", "limit_gpus", bounds[0].milli, cost_milli))
+
+
+def _no_queue(tree: Tree, name: str) -> str:
+    """Say that the document has no queue of a name, and which queues may have been meant."""
+    leaves = sorted(leaf.path for leaf in tree.leaves())
+    near = [path for path in leaves if path.endswith(f"/{name}")]
+    near = near or difflib.get_close_matches(name, leaves, n=2, cutoff=_NEAR)
+    meant = f"did you mean {' or '.join(near[:2])}? " if near else ""
+    return f"there is no queue {name}; {meant}there are {', '.join(leaves[:_MAX_LEAVES])}"
 
 
 def faults_together(tree: Tree, spec: JobSpec, user: str, cost_milli: int, count: int) -> Iterator[Fault]:

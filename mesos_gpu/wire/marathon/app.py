@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.wire.body import decoded
+from mesos_gpu.wire.body import MOST_VALUES, decoded
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 from mesos_gpu.wire.marathon.problems import INVALID_JSON, Detail, Problems, Report
 from mesos_gpu.wire.marathon.rules import Allowed, check
@@ -35,10 +35,15 @@ class Rollback:
     version: str
 
 
-def json_of(body: bytes) -> Any | Problems:
-    """A request's body; `Problems` with status 400 if it is no JSON."""
+def json_of(body: bytes, most_values: int = MOST_VALUES) -> Any | Problems:
+    """Return the value of a request's body, or `Problems` with status 400 if it is no JSON.
+
+    Args:
+        body: JSON in UTF-8.
+        most_values: Largest number of values in it, however deep.
+    """
     try:
-        return decoded(body)
+        return decoded(body, most_values)
     except ValueError as error:
         return Problems(INVALID_JSON, str(error), 400)
 

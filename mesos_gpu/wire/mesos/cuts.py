@@ -12,6 +12,14 @@ _BEGIN: Final = b"[mesos-gpu] "
 _END: Final = b" bytes of this log were cut off here: "
 
 
+def is_mark(text: bytes) -> bool:
+    """Return whether a stderr has nothing but the line of Mesos' containerizer about its mounts (filesystem/linux).
+
+    The executor removes the line before the task begins, so its bytes are not the first of the task's output.
+    """
+    return text.startswith(b"Marked '") and text.endswith(b"' as rslave\n") and text.count(b"\n") == 1
+
+
 def head(begin: int, limit_mib: int) -> bytes:
     """The first block of a file of which what is left begins at byte `begin`."""
     why = f"it may keep {limit_mib} MiB (--log-limit of the scheduler, MESOS_GPU_LOG_LIMIT)"

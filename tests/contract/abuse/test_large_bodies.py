@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from mesos_gpu.api.http import requests as body_requests
-from mesos_gpu.api.http.requests import MOST_CREDENTIALS, SMALL_BODY
+from mesos_gpu.api.http.requests import MAX_APPS, MOST_BODY, MOST_CREDENTIALS, SMALL_BODY
 from mesos_gpu.api.v1 import plan
 from mesos_gpu.wire.body import MOST_ITEMS
 from mesos_gpu.wire.checking import object_of
@@ -112,6 +112,51 @@ def test_large_bodies_of_a_caller_are_read_in_turn(rig: Rig, monkeypatch: pytest
         going_on.set()
         assert [each.result() for each in answers] == [200] * 5
     assert max(most) == 1
+
+
+def sent(rig: Rig, name: str, verb: str, path: str, body: bytes) -> requests.Response:
+    """Send a body that need not be JSON as a caller of a name, and return the answer."""
+    headers = {"X-Name": name, "Content-Type": "application/json"}
+    return rig.session.request(verb, rig.server.url + path, data=body, headers=headers, timeout=60)
+
+
+@pytest.mark.parametrize("path", ["/v2/groups", "/v2/apps"])
+def test_document_of_apps_beyond_its_bound_is_refused_with_the_bound(rig: Rig, path: str) -> None:
+    answer = sent(rig, "ann", "PUT", path, b" " * (MAX_APPS + 1))
+    assert answer.status_code == 413
+    assert answer.json() == {
+        "message": "the body is larger than 16 MiB (16777216 bytes)",
+        "remedy": "send it in parts, such as one group in each request",
+    }
+
+
+def test_second_large_document_of_a_caller_is_refused_until_the_first_is_answered(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = b" " * (MOST_BODY + 1)
+
+    def send(name: str) -> requests.Response:
+        return sent(rig, name, "POST", "/v2/groups", body)
+
+    with Gate() as gate, ThreadPoolExecutor(2) as senders, monkeypatch.context() as patched:
+        patched.setattr(body_requests, "_READERS", gate)
+        first = senders.submit(send, "ann")
+        try:
+            assert gate.entered.wait(60)
+            second = send("ann")
+            assert (second.status_code, second.headers["Retry-After"]) == (429, "1")
+            assert second.json()["message"].startswith(
+                "another body of more than 1 MiB of 'ann' is under way"
+            )
+            other = senders.submit(send, "bob")
+            wait_until("both are under way", lambda: len(body_requests._LARGE) == 2)
+            assert send("carl").status_code == 429
+            assert rig.call("ann", "GET", "/v2/apps").status_code == 200
+        finally:
+            gate.opened.set()
+        assert [first.result(60).status_code, other.result(60).status_code] == [400, 400]
+    wait_until("their places are free", lambda: not len(body_requests._LARGE))
+    assert send("ann").status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/login"])

@@ -11,6 +11,7 @@ import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from mesos_gpu.api.http import bounds, door
+from mesos_gpu.api.http import requests as body_requests
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.wire import body, checking
 from tests.conftest import wait_until
@@ -227,7 +228,7 @@ def test_client_that_goes_before_its_body_is_whole_is_no_defect(
     ("sent", "status", "reason"),
     [(b"[", 400, Reason.JSON), (b'{"a":1,"a":2}', 400, Reason.JSON), (b" " * 1_100_000, 413, Reason.BODY)],
 )
-@pytest.mark.parametrize("path", ["/v1/jobs", "/v2/apps"])
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v2/tasks/delete"])
 def test_refusals_of_bodies_are_counted(
     rig: Rig, path: str, sent: bytes, status: int, reason: Reason
 ) -> None:
@@ -246,6 +247,8 @@ def test_the_limits_are_on_the_page() -> None:
         f"{door.MOST_HEAD} bytes together",
         f"nested {body.MOST_DEPTH} deep",
         f"{body.MOST_VALUES} values, {body.MOST_ITEMS} in one",
+        f"{body.MAX_APP_VALUES} values of `/v2/apps`",
+        f"{body_requests.MAX_APPS >> 20} MiB of `/v2/apps`",
         f"{body.MOST_KEY} characters of a field's name, {body.MOST_TEXT} of a string",
         f"{body.MOST_DIGITS} digits",
         f"{checking.MOST_ENTRIES} entries, names of {checking.MOST_NAME} characters",

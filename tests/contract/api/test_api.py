@@ -182,6 +182,18 @@ def test_a_share_that_no_gpu_of_its_models_can_ever_have_is_refused(rig: Rig) ->
     rig.submit(gpus=1, gpu_model="T4", gpu_memory_mib=90_000)  # a whole GPU waits, and why says what for
 
 
+def test_models_of_a_job_that_no_node_has_are_a_warning(rig: Rig) -> None:
+    assert rig.submit(gpus=1, gpu_model="A10")["warnings"] == [], "no node is known yet"
+    rig.node(gpus=(gpu("g0", "NVIDIA A100-SXM4-80GB"),))
+    assert rig.submit(gpus=1, gpu_model=["H200", "a100"])["warnings"] == [], "the second choice is there"
+    assert rig.submit(gpus=1)["warnings"] == []
+    made = rig.submit(gpus=1, gpu_model=["H200", "A1000"])
+    assert made["warnings"] == [
+        "the job waits: no node has a GPU of model H200 or A1000; did you mean NVIDIA A100-SXM4-80GB?"
+    ]
+    assert "warnings" not in rig.call("GET", f"/v1/jobs/{made['id']}").json()
+
+
 def test_gpu_share_that_is_wrong_is_refused_with_all_problems(rig: Rig) -> None:
     response = rig.call("POST", "/v1/jobs", json={"command": "true", "gpus": 1.5, "cpus": 0})
     assert code_of(response) == (422, "invalid")

@@ -199,6 +199,17 @@ def test_bytes_are_read_as_they_are(agent: Agent, reader: Reader) -> None:
     assert reader.read_bytes(launch(agent.url), "fw", "stdout", -3, 1000) == (253, every[-3:], True, "")
 
 
+def test_line_of_the_containerizer_is_not_read_before_the_task_begins(agent: Agent, reader: Reader) -> None:
+    path, mark = f"{VIRTUAL}/stderr", b"Marked '/' as rslave\n"
+    agent.files[path] = mark
+    assert reader.read_bytes(launch(agent.url), "fw", "stderr", 0, 1000) == (0, b"", True, "")
+    assert reader.read_bytes(launch(agent.url), "fw", "stderr", -100, 1000) == (0, b"", True, "")
+    agent.files[path] = b"own\n"
+    assert reader.read_bytes(launch(agent.url), "fw", "stderr", 0, 1000) == (0, b"own\n", True, "")
+    agent.files[path] = mark + b"of an image\n"
+    assert reader.read_bytes(launch(agent.url), "fw", "stderr", 0, 1000) == (0, agent.files[path], True, "")
+
+
 def test_a_sandbox_that_is_known_by_its_real_path_alone(agent: Agent, reader: Reader) -> None:
     agent.files[f"{REAL}/stdout"] = b"still here\n"
     assert reader.read(launch(agent.url), "fw", "stdout", 0, 100).data == "still here\n"

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.requests import MOST_BODY
 from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.model.jobs.healthcheck import Checked
 from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.testing.builders import gpu
+from mesos_gpu.wire.body import MOST_VALUES
 from mesos_gpu.wire.hosts.checked import encode_checked
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
@@ -232,6 +235,45 @@ def test_fields_without_effect_are_warnings_for_those_who_ask(rig: Marathon) -> 
     rig.settled()
     assert rig.ask("PUT", "/v2/apps/a?embed=warnings", json={"env": {}})["warnings"][0]["path"] != "/env"
     assert "warnings" not in rig.create("/b", **sent)
+
+
+def test_models_of_apps_that_no_node_has_are_warnings(rig: Marathon) -> None:
+    sent = {**CMD, "instances": 0, "gpus": 1, "gpu": {"models": ["H200", "L40S"]}}
+    assert rig.ask("POST", "/v2/apps?embed=warnings", 201, json={"id": "/early", **sent})["warnings"] == []
+    rig.settled()
+    rig.node(gpus=(gpu("g0", model="NVIDIA L40"),))
+    wanted = {
+        "path": "/gpu/models",
+        "message": "its instances wait: no node has a GPU of model H200 or L40S; did you mean NVIDIA L40?",
+    }
+    assert rig.ask("PUT", "/v2/apps/a?dryRun=true", json=sent)["warnings"] == [{"id": "/a", **wanted}]
+    group = {"id": "/g", "apps": [{"id": "one", **sent}, {"id": "two", **sent, "gpu": {"models": ["L40"]}}]}
+    made = rig.ask("POST", "/v2/groups?embed=warnings", 201, json=group)
+    assert made["warnings"] == [{"id": "/g/one", **wanted}]
+    rig.settled()
+    labelled = {**CMD, "instances": 0, "gpus": 1, "labels": {"MESOS_GPU_MODELS": "H200,L40S"}}
+    made = rig.ask("PUT", "/v2/apps/g/two?embed=warnings&partialUpdate=false", json=labelled)
+    assert made["warnings"] == [{"id": "/g/two", **wanted}]
+
+
+def large_groups() -> list[dict[str, Any]]:
+    """Return a group with more bytes, and one with more values, than a body of another route may have."""
+    note = "x" * 100_000
+    groups: dict[str, list[dict[str, Any]]] = {
+        "/heavy": [
+            {"id": f"a{n}", **CMD, "labels": {"note": note}} for n in range(MOST_BODY // len(note) + 1)
+        ],
+        "/long": [{"id": f"a{n}", "args": ["x"] * 9_000} for n in range(MOST_VALUES // 9_000 + 1)],
+    }
+    return [{"id": id, "apps": [app | {"instances": 0} for app in apps]} for id, apps in groups.items()]
+
+
+@pytest.mark.parametrize("group", large_groups(), ids=["bytes", "values"])
+def test_group_may_be_larger_than_other_documents(rig: Marathon, group: dict[str, Any]) -> None:
+    rig.ask("POST", "/v2/groups", 201, json=group)
+    rig.settled()
+    assert len(rig.ask("GET", f"/v2/groups{group['id']}")["apps"]) == len(group["apps"])
+    assert rig.call("POST", "/v1/jobs", json=group).status_code in (400, 413)
 
 
 def test_app_of_a_container_network_runs_in_that_of_the_host_if_the_operator_says_so(rig: Marathon) -> None:

@@ -164,6 +164,41 @@ def test_answer_of_another_server_is_recognised(rest: FakeRest, status: int, bod
     assert any(word in got.stderr for word in words.split("|")), got.stderr
 
 
+VERSION = {"version": "1.11.0", "build_time": 1.6e9, "build_user": "root"}
+OURS = {"name": "mesos_gpu", "webui_url": "http://gpu.example.com:8080", "active": True}
+FOREIGN = {"name": "marathon", "webui_url": "http://marathon.example.com:8080", "active": True}
+
+
+@pytest.mark.parametrize(
+    ("answers", "what", "remedy"),
+    [
+        (
+            {"GET /master/frameworks": (200, {"frameworks": [FOREIGN, OURS]})},
+            "is a Mesos master (1.11.0), not a mesos-gpu scheduler",
+            "MESOS_GPU_URL: framework mesos_gpu is at http://gpu.example.com:8080\n",
+        ),
+        (
+            {"GET /master/frameworks": (401, b""), "GET /master/health": (200, b"")},
+            "is a Mesos master (1.11.0), not a mesos-gpu scheduler",
+            "the page of the master links to it under Frameworks",
+        ),
+        (
+            {"GET /master/frameworks": (404, b""), "GET /master/health": (404, b"")},
+            "is a Mesos agent (1.11.0), not a mesos-gpu scheduler",
+            "mesos-gpu scheduler --master HOST:PORT --state FILE",
+        ),
+    ],
+)
+def test_address_of_mesos_is_recognised(
+    rest: FakeRest, answers: dict[str, tuple[int, object]], what: str, remedy: str
+) -> None:
+    rest.fixed |= {"GET /v1/jobs": (404, b""), "GET /version": (200, VERSION), **answers}
+    got = call("ps")
+    assert got.exit_code == 76
+    assert got.stderr.startswith(f"Error: what answers at {rest.url} {what}\nTo fix: ")
+    assert remedy in got.stderr
+
+
 def test_url_option_may_stand_on_both_sides(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESOS_GPU_URL", "http://127.0.0.1:1")
     assert call("--url", rest.url, "ps").exit_code == 0

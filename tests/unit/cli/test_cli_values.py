@@ -18,6 +18,7 @@ from mesos_gpu.adapters.files.text import BadFile
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import locate, main, output
 from mesos_gpu.cli.jobfile import read_jobs
+from mesos_gpu.cli.marathon import answer_s
 from mesos_gpu.cli.reference import root_context
 from mesos_gpu.cli.share import gpus_by_host
 from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
@@ -327,3 +328,22 @@ def test_output_has_times_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gpus_of_a_host_are_named_together() -> None:
     assert gpus_by_host(["a.b:0", "a.b:1", "c:3", "GPU-1f"]) == ["a.b:0,1", "c:3", "GPU-1f"]
+
+
+APP = {"id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("document", "seconds"),
+    [
+        (None, 0.0),
+        (APP, 0.0),
+        ([APP] * 9_000, 90.0),
+        (
+            {"id": "/", "apps": [APP] * 100, "groups": [{"apps": [APP] * 300, "groups": []}, {"id": "/b"}]},
+            4.0,
+        ),
+    ],
+)
+def test_time_for_an_answer_grows_with_the_apps_of_a_document(document: object, seconds: float) -> None:
+    assert answer_s(document) == pytest.approx(seconds)

@@ -103,3 +103,32 @@ def test_code_archive_has_no_owner_time_or_host_name(tmp_path: Path) -> None:
         assert tar.getnames() == ["x", "ü/long" + "n" * 120]
     assert data[3:8] == bytes(5), "gzip's header has neither a name nor a time"
     assert gzip.decompress(data)[:1] == b"x"
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("/", "directory / cannot be sent along: it is not one of a program's files"),
+        ("/dev", "directory /dev cannot be sent along: it is not one of a program's files"),
+        ("/proc", "directory /proc cannot be sent along: it is part of /proc, which the kernel makes up"),
+        (
+            "/proc/self/",
+            "directory /proc/self cannot be sent along: it is part of /proc, which the kernel makes up",
+        ),
+        (
+            "/sys/class",
+            "directory /sys/class cannot be sent along: it is part of /sys, which the kernel makes up",
+        ),
+    ],
+)
+def test_code_archive_of_a_system_directory_is_refused_by_its_name(named: str, why: str) -> None:
+    with pytest.raises(BadDirectory) as refused:
+        find(Path(named))
+    assert refused.value.what == why
+    assert refused.value.remedy.startswith("name the directory that has your program")
+
+
+def test_code_archive_of_a_link_to_the_root_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "all").symlink_to("/")
+    with pytest.raises(BadDirectory, match="all cannot be sent along"):
+        find(tmp_path / "all")

@@ -174,6 +174,20 @@ def test_fault_names_at_most_twenty_queues() -> None:
     assert fault.reason.endswith("q17, q18")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ml/b", "did you mean ml/a? "),
+        ("a", "did you mean ml/a? "),
+        ("ops1", "did you mean ops? "),
+        ("xyz", ""),
+    ],
+)
+def test_fault_of_an_unknown_queue_names_the_queue_that_was_meant(name: str, meant: str) -> None:
+    (fault,) = faults(tree(), job(queue=name), USER, 0)
+    assert fault.reason == f"there is no queue {name}; {meant}there are default, ml/a, ops"
+
+
 def test_fault_of_a_seat_is_by_what_each_task_costs() -> None:
     known = tree(guaranteed(2000))
     asked = job(preemptible=False, gpus=1, tasks=2)
