@@ -30,7 +30,7 @@ from mesos_gpu.errors import MesosGpuError
 def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[Middleware] = ()) -> Starlette:
     """The application over a scheduler. `outer`: what requests pass first."""
     jobs, events, channels = Jobs(scheduler, settings), Events(scheduler), Channels()
-    opening = Opening(scheduler, settings, channels)
+    opening = Opening(scheduler, settings, channels, jobs.changes)
     all_routes = [
         *v1_routes(scheduler, settings, jobs),
         *channel_routes(opening, KeptFiles(scheduler, opening)),

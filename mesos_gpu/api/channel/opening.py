@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.access.rights import JOB_EXEC
+from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.channel.channels import Channel, Channels, end_for, new_proof
 from mesos_gpu.api.channel.relay import meet
 from mesos_gpu.api.channel.within import Within
@@ -39,15 +40,22 @@ from mesos_gpu.wire.channel.order import order_of
 from mesos_gpu.wire.channel.orders import AnyOrder, encode_order
 from mesos_gpu.wire.checking import Problem, object_of
 
+MAX_START_S: Final = (
+    20.0  # seconds that a request waits for a task that starts; clients wait 30 s for an answer
+)
+_STARTING: Final = (TaskState.LAUNCHED, TaskState.STARTING)
 CLOSED: Final = "CLOSE /v1/channels/{id}"  # what the audit log calls the end of one
 
 
 class Opening:
     """The route's function."""
 
-    def __init__(self, scheduler: SchedulerApi, settings: ApiSettings, channels: Channels) -> None:
-        """Serve a scheduler."""
+    def __init__(
+        self, scheduler: SchedulerApi, settings: ApiSettings, channels: Channels, changes: Changes
+    ) -> None:
+        """Serve a scheduler. `changes`: changes of jobs, for those that start."""
         self._scheduler, self._settings, self._channels = scheduler, settings, channels
+        self._changes = changes
 
     async def open(self, request: Request) -> Response:
         """POST /v1/jobs/{id}/exec: 201, and where to go with which proof."""
@@ -69,12 +77,36 @@ class Opening:
             job = sight.require(JOB_EXEC, job_of(view, wanted, sight.sees))
             return job, _task(view, job, wanted, rank)
 
-        job, task = await result_of(self._scheduler.read(find))
+        job, task = await self._running(find)
         note.about("job", job.id)
         proof = new_proof()
         channel = await self._called(request, job, order, proof, task.id)
         where = f"{CHANNELS}{channel.id}"
         return json_answer({"path": where, "proof": proof, "task_id": task.id}, 201, {"Location": where})
+
+    async def _running(self, find: Callable[[View], tuple[Job, Task]]) -> tuple[Job, Task]:
+        """Return a job with a task that runs, after waiting for one that starts.
+
+        Args:
+            find: Function that returns the job with a task that has not ended.
+
+        Raises:
+            Refusal: The task does not run within `MAX_START_S`.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + MAX_START_S
+        while True:
+            job, task = await result_of(self._scheduler.read(find))
+            if task.state is TaskState.RUNNING:
+                return job, task
+            left_s = until - loop.time()
+            if left_s <= 0:
+                raise _not_running(job, task)
+
+            async def version() -> int:
+                return (await result_of(self._scheduler.read(find)))[0].version
+
+            await self._changes.wait(job.id, job.version, left_s, version)
 
     async def within(
         self, request: Request, job: Job, order: AnyOrder, monitor: TaskId, kept: Kept
@@ -174,10 +206,10 @@ def _asked(body: bytes, reader: _Reader) -> tuple[int, AnyOrder]:
 
 
 def _task(view: View, job: Job, wanted: str, rank: int) -> Task:
-    """The running task of that rank, or the one that is named.
+    """Return the task of a rank, or the one that is named, which runs or is about to.
 
     Raises:
-        Refusal: There is none.
+        Refusal: There is no such task, or it has ended.
     """
     named = [task for task in tasks_of(view, job.id) if task.id == wanted]
     tasks = named or list(round_of(view, job))
@@ -185,8 +217,12 @@ def _task(view: View, job: Job, wanted: str, rank: int) -> Task:
         what = f"job {job.id} has {len(tasks)} tasks, of ranks from 0"
         raise invalid(Problem("/rank", f"{what}, and none of rank {rank}"))
     task = tasks[0 if named else rank] if tasks else None
-    if task is None or task.state is not TaskState.RUNNING:
-        state = "has not been launched" if task is None else f"is {task.state.value}"
-        what = f"job {job.id} {state}: commands run in running jobs alone"
-        raise Refusal(409, "not-running", what, remedy=f"see: mesos-gpu show {job.id}")
+    if task is None or task.state not in (TaskState.RUNNING, *_STARTING):
+        raise _not_running(job, task)
     return task
+
+
+def _not_running(job: Job, task: Task | None) -> Refusal:
+    state = "has not been launched" if task is None else f"is {task.state.value}"
+    what = f"job {job.id} {state}: commands run in running jobs alone"
+    return Refusal(409, "not-running", what, remedy=f"see: mesos-gpu show {job.id}")

@@ -16,6 +16,7 @@ from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPU
 from mesos_gpu.adapters.hosts.agents import Agents
 from mesos_gpu.api.admission import admit
 from mesos_gpu.api.asking import job_kill, new_job
+from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.host_places import HostPlaces, unless_gone
 from mesos_gpu.api.http import arrays, note
 from mesos_gpu.api.http import requests as asked
@@ -36,7 +37,6 @@ from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.spec.tasks.command import JobCommand
 from mesos_gpu.api.spec.tasks.submitted import SubmittedJob
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.gpus.use import over_time
 from mesos_gpu.api.v1.listing import Listing, of_nodes

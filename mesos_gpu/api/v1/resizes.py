@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.access.rights import JOB_RESIZE
+from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, json_answer, valid
@@ -15,7 +16,6 @@ from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.engine.events import ResizeRequested, ResizeWithdrawn
 from mesos_gpu.engine.reading.jobs import round_of
 from mesos_gpu.engine.reading.view import View

@@ -5,6 +5,7 @@ import hashlib
 import socket
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from isolator.session.websocket import CACERT, Lost, WebSocket, dial
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.api.app import create_app
-from mesos_gpu.api.channel import channels, relay
+from mesos_gpu.api.channel import channels, opening, relay
 from mesos_gpu.api.channel.opening import pin_of
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
@@ -27,7 +28,7 @@ from mesos_gpu.cli.channel.line import open_line
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.wire.channel.call import Call, answer_to, decode_call
@@ -97,8 +98,8 @@ class Sealed(Rig):
         super().close()
 
 
-class Playing(Sealed):
-    """A `Sealed` scheduler whose only job runs on a GPU of its only node."""
+class Launched(Sealed):
+    """A `Sealed` scheduler whose only job is launched on a GPU of its only node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,6 +107,13 @@ class Playing(Sealed):
         self.job = self.submit(gpus=1)["id"]
         wait_until("it is launched", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["launches"])
         self.task = self.call("GET", f"/v1/jobs/{self.job}/tasks").json()["tasks"][0]["id"]
+
+
+class Playing(Launched):
+    """A `Launched` scheduler whose job runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.status(self.task, "TASK_RUNNING")
         wait_until("it runs", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["state"] == "running")
 
@@ -290,6 +298,26 @@ def test_channel_request_refusal_tells_what_is_wrong(
     response = rig.call("POST", f"/v1/jobs/{rig.job}/exec", json=body)
     assert code_of(response) == (422, "invalid")
     assert [each["path"] for each in response.json()["error"]["problems"]] == [path]
+
+
+@pytest.mark.parametrize(("state", "answer"), [("TASK_RUNNING", 201), ("TASK_FAILED", 409)])
+def test_channel_of_a_job_that_starts_waits_for_its_task(state: str, answer: int) -> None:
+    with contextlib.closing(Launched()) as rig, ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(rig.call, "POST", f"/v1/jobs/{rig.job}/exec", json={"argv": ["true"]})
+        waiting = rig.app.state.changes.waiting
+        wait_until("the request waits", lambda: JobId(rig.job) in waiting or asked.done())
+        assert not asked.done()
+        rig.status(rig.task, "TASK_STARTING")
+        rig.status(rig.task, state)
+        assert asked.result(30).status_code == answer
+
+
+def test_channel_of_a_job_that_starts_too_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "MAX_START_S", 0.1)
+    with contextlib.closing(Launched()) as rig:
+        response = rig.call("POST", f"/v1/jobs/{rig.job}/exec", json={"argv": ["true"]})
+        assert code_of(response) == (409, "not-running")
+        assert "is launched" in response.json()["error"]["message"]
 
 
 def test_a_job_that_waits_has_no_channel(rig: Playing) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import invalid, json_answer
 from mesos_gpu.api.http.requests import Flag, Number, result_of
@@ -16,7 +17,6 @@ from mesos_gpu.api.sight.events import EventSight
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import events as shapes
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.listing import patterns_of
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.tasks.event import EventKind, LogEvent

@@ -1,4 +1,4 @@
-"""Wait for a job to change, without polling."""
+"""Waits for changes of jobs, without polling."""
 
 import asyncio
 import contextlib
@@ -8,21 +8,21 @@ from mesos_gpu.model.ids import JobId
 
 
 class Changes:
-    """Brings changes from the engine's thread to whoever waits on the server's loop."""
+    """Changes of jobs, from the engine's thread to requests that wait on the server's loop."""
 
     def __init__(self) -> None:
-        """`bind` must come before the first wait."""
+        """Wait for nothing yet; `bind` must come before the first wait."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.waiting: dict[JobId, set[asyncio.Event]] = {}  # only for the loop to change
         self._news = asyncio.Event()  # of any job; another one after each change
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The loop that the waiters are on."""
+        """Set the loop on which requests wait."""
         self._loop = loop
 
     def on_change(self, job_id: JobId, version: int) -> None:
-        """Wake those who wait for a job. To be called on the engine's thread."""
-        del version  # a waiter reads the job anew
+        """Wake the requests that wait for a job. To be called on the engine's thread."""
+        del version  # a request reads the job again
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop closed between the look and the call
@@ -35,18 +35,18 @@ class Changes:
             event.set()
 
     def close(self) -> None:
-        """Let everybody go: the server stops. On the loop."""
+        """End all waits, as the server stops. To be called on the loop."""
         self._loop = None
         self._news.set()
         for job_id in self.waiting:
             self._wake(job_id)
 
     def any(self) -> asyncio.Event:
-        """What `until` is to wait for: the next change of any job from now on."""
+        """Return the event of the next change of any job, for `until`."""
         return self._news
 
     async def until(self, news: asyncio.Event, timeout_s: float) -> bool:
-        """Wait for a change of any job; whether there was one, and the server does not stop."""
+        """Wait for a change of any job; return whether there was one and the server does not stop."""
         try:
             async with asyncio.timeout(timeout_s):
                 await news.wait()
