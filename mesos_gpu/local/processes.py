@@ -28,6 +28,7 @@ T = TypeVar("T")
 #: These do not end a process, so there is nothing to wait for.
 _PAUSING: Final = (signal.SIGSTOP, signal.SIGCONT)
 _RARELY_S: Final = 0.1
+_STOPPED: Final = frozenset("TtZX")  # states of threads, as of proc(5)
 _LOG_END: Final = 2000  # characters of a log that an error quotes
 
 
@@ -54,10 +55,23 @@ def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, in
 
 
 def send_signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a child. After SIGSTOP, return once all its threads have stopped, or it has ended."""
+    """Send a signal. After SIGSTOP, return once all threads of the process have stopped, or it has ended.
+
+    Raises:
+        Unavailable: A thread has not stopped in time.
+    """
     process.send_signal(number)
-    if number == signal.SIGSTOP and process.returncode is None:
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    if number == signal.SIGSTOP:
+        poll(f"stop of process {process.pid}", lambda: _is_stopped(process.pid), interval_s=0.001)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether no thread of a process runs, or there is no such process."""
+    try:
+        stats = [(each / "stat").read_text() for each in Path(f"/proc/{pid}/task").iterdir()]
+    except (FileNotFoundError, ProcessLookupError):
+        return not Path(f"/proc/{pid}").exists()
+    return all(stat.rpartition(")")[2].split()[0] in _STOPPED for stat in stats)
 
 
 def is_free(ip: str, port: int) -> bool:

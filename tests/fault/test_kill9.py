@@ -63,12 +63,26 @@ def executors(stack: Stack, prefix: str) -> list[psutil.Process]:
 
 def kill_executor(stack: Stack, number: int = 0, prefix: str = "load-") -> None:
     """Kill one of the executors of these jobs: by its number among them, from the oldest on."""
-    victims = wait_until("an executor", lambda: executors(stack, prefix))
-    sorted(victims, key=lambda each: each.create_time())[number % len(victims)].kill()
+
+    def is_killed() -> bool:
+        victims = sorted(executors(stack, prefix), key=lambda each: each.create_time())
+        if victims:
+            victims[number % len(victims)].kill()
+        return bool(victims)
+
+    wait_until(f"an executor of {prefix}* is killed", lambda: _if_alive(is_killed))
+
+
+def _if_alive(kill: Callable[[], bool]) -> bool:
+    """Return what `kill` returns, and False if the process has ended meanwhile."""
+    try:
+        return kill()
+    except psutil.NoSuchProcess:
+        return False
 
 
 def kill_monitor(stack: Stack) -> None:
-    wait_until("a monitor", lambda: executors(stack, "gpu-monitor"))[0].kill()
+    kill_executor(stack, prefix="gpu-monitor")
 
 
 VICTIMS = [kill_scheduler, kill_agent, kill_master, kill_executor, kill_monitor]

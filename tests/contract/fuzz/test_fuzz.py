@@ -20,7 +20,7 @@ def test_fuzzed_requests_without_rights_change_nothing(judge: Judge) -> None:
     with no_traceback():
         judge.run(500, POWERLESS)
     assert judge.statuses[401] > 20
-    assert judge.statuses[401] + judge.statuses[429] > 200, judge.statuses  # unnamed requests have a rate
+    assert judge.statuses[401] + judge.statuses[429] > 150, judge.statuses  # unnamed requests have a rate
 
 
 def test_fuzzed_requests_with_few_rights_change_nothing_of_others(judge: Judge) -> None:

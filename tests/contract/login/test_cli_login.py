@@ -359,7 +359,8 @@ def test_a_login_is_sent_to_its_scheduler_alone(
     assert call("ps").exit_code == 0
     call("ps", "--url", listener.url)
     call("--context", "x", "ps")
-    assert listener.seen == [None] * 4
+    assert len(listener.seen) >= 4
+    assert {*listener.seen} == {None}
 
 
 def test_a_redirection_is_not_followed(rig: LoginRig, store: TokenStore, listener: _Listener) -> None:

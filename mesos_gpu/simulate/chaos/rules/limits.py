@@ -85,14 +85,14 @@ def limited(account: Account, task: Task, job_id: JobId, now: float) -> None:
         _within(account, job, task, pool, now)
 
 
-def _within(account: Account, job: Job, task: Task, pool: str, now: float) -> None:
+def _within(account: Account, job: Job, task: Task, pool: str, now: float, *, is_new: bool = True) -> None:
     document = account.queues
     for path in tree.lineage(job.spec.queue):
         limit = tree.most(document.queues[path], pool) if path in document.queues else None
         if limit is not None and (held := tree.held(account, path, pool, now)) > limit:
             words = f"{path} may hold {limit} thousandths of pool {pool}, and holds {held} with {task.id}"
             raise Violation("no queue is over its limit at any level", words, task.id)
-    _user_limited(account, job, task, now)
+    _user_limited(account, job, task, now, is_new=is_new)
 
 
 def _in_its_pools(account: Account, job: Job, task: Task, pool: str, now: float) -> None:
@@ -113,8 +113,8 @@ def _in_its_pools(account: Account, job: Job, task: Task, pool: str, now: float)
         raise Violation("nobody overflows before its time", words, task.id)
 
 
-def _user_limited(account: Account, job: Job, task: Task, now: float) -> None:
-    """Check the limits of a user in all queues together."""
+def _user_limited(account: Account, job: Job, task: Task, now: float, *, is_new: bool) -> None:
+    """Check the limits of a user in all queues together; that of jobs only if the task is new, and does not grow."""
     user = job.owner or job.spec.user or ""
     limits = account.queues.users.get(user) or account.queues.users.get("*")
     if limits is None:
@@ -127,7 +127,7 @@ def _user_limited(account: Account, job: Job, task: Task, now: float) -> None:
         if each.job_id is not None and _user(account.disk.jobs[each.job_id]) == user
     ]
     jobs, cost = len({each.job_id for each in tasks}), sum(tree.cost_of(account, each) for each in tasks)
-    most, most_milli = limits.max_running, limits.max_gpus
+    most, most_milli = limits.max_running if is_new else None, limits.max_gpus
     if (most is not None and jobs > most) or (most_milli is not None and cost > most_milli * WHOLE):
         words = f"user {user or '?'} has {jobs} jobs that hold {cost} thousandths with {task.id}: {limits}"
         raise Violation("no user is over his limits", words, task.id)
@@ -160,7 +160,8 @@ def resized(account: Account, task: Task, wanted: Resize, now: float) -> None:
     before = 0 if task.job_id is None else tree.cost_of(account, task)
     account.asked[task.id] = wanted
     if task.job_id is not None and tree.cost_of(account, task) > before and not account.queues.is_empty:
-        _within(account, account.disk.jobs[task.job_id], task, tree.pool_where(account, task), now)
+        job, pool = account.disk.jobs[task.job_id], tree.pool_where(account, task)
+        _within(account, job, task, pool, now, is_new=False)
         lent(account, task, task.job_id, now)
 
 
