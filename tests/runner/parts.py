@@ -52,11 +52,12 @@ def weigh(path: Path, known_s: Mapping[str, float]) -> float:
 
 
 def deal(weights: Mapping[Path, float], workers: int) -> list[list[Path]]:
-    """Deal files among workers so that all take about as long: the heaviest first, each to the least loaded worker."""
+    """Deal files among workers so that all take about as long: the heaviest first, each to the least loaded worker, and
+    of these to the one with the fewest files."""
     parts: list[list[Path]] = [[] for _ in range(workers)]
     sums = [0.0] * workers
     for path in sorted(weights, key=lambda each: (-weights[each], each)):
-        least = sums.index(min(sums))
+        least = min(range(workers), key=lambda number: (sums[number], len(parts[number])))
         parts[least].append(path)
         sums[least] += weights[path]
     return parts

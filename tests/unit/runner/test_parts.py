@@ -26,6 +26,11 @@ def test_deal_gives_each_file_to_one_worker_and_balances(weights: dict[Path, flo
     assert max(sums) - min(sums) <= max(weights.values(), default=0.0) + 1e-6
 
 
+def test_deal_spreads_files_that_take_nothing() -> None:
+    dealt = parts.deal({Path(name): 0.0 for name in "abcdefg"}, 3)
+    assert sorted(map(len, dealt)) == [2, 2, 3]
+
+
 def test_files_are_those_below_the_arguments(tmp_path: Path) -> None:
     for name in ("a/test_one.py", "a/b/test_two.py", "a/helper.py", "c/test_three.py"):
         path = tmp_path / name
