@@ -61,13 +61,13 @@ class Planner:
     def _stopping(self, job: Job, request: Request) -> Plan | None:
         """Return the cheapest plan without moves: in the open pools, or if these have none, in closed ones."""
         barriers = self._backlog.barriers
-        if not barriers.over_limit(job):
-            way = self._in_open_pools(job, request)
-            if way is not None:
-                return way
-        elif not barriers.shortages(job):
+        over_limit = barriers.over_limit(job)
+        if not over_limit and (way := self._in_open_pools(job, request)) is not None:
+            return way
+        short = barriers.shortages(job)
+        if over_limit and not short:
             return self._for_seat(job, request)
-        return self._in_closed_pools(job, request)
+        return self._in_closed_pools(job, request, short)
 
     def _in_open_pools(self, job: Job, request: Request) -> Plan | None:
         if self._is_plain(job, request) and not self.candidates.order.kept_for(job.id):
@@ -91,13 +91,19 @@ class Planner:
         parts = self.candidates.parts(job, self.candidates.nodes(ask))
         return self._cheapest(ask, ((part, ()) for part in parts), partial(self._seats, job))
 
-    def _in_closed_pools(self, job: Job, request: Request) -> Plan | None:
+    def _in_closed_pools(
+        self, job: Job, request: Request, short: Mapping[str, Sequence[Shortage]]
+    ) -> Plan | None:
         """Return the cheapest plan whose victims give back what limits lack, too.
 
         A gang that may be in several pools is tried with one closed pool, with two, and with all, each beside the open
         pools.
+
+        Args:
+            job: The waiting job.
+            request: Amounts that each of its tasks takes.
+            short: Amounts that limits lack for the job, by closed pool.
         """
-        short = self._backlog.barriers.shortages(job)
         victims = self._rule.victims_of(job) if short else {}
         limits = {
             pool: lacks for pool, lacks in short.items() if all(each.is_met_by(victims) for each in lacks)
