@@ -220,7 +220,7 @@ def percentile(ordered: list[float], percent: int) -> float:
 def test_callers_are_answered_beside_some_slow_clients(rig: Rig, slowness: Slowness) -> None:
     large = {"cmd": "x" * 100_000, "instances": 0}
     assert rig.call("PUT", "/v2/apps/large", json=large).ok
-    with SlowClients(rig.server.port, 40, slowness, OTHER):
+    with SlowClients(rig.server.port, 15, slowness, OTHER):
         assert len(times_ms(rig.server.port, 20)) == 20
 
 

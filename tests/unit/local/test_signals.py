@@ -40,7 +40,7 @@ def states(process: subprocess.Popen[bytes]) -> list[str]:
 
 
 def test_all_threads_have_stopped_when_a_stop_has_been_sent(child: subprocess.Popen[bytes]) -> None:
-    for _ in range(20):
+    for _ in range(8):
         send_signal(child, signal.SIGSTOP)
         assert states(child) == ["T"] * THREADS
         send_signal(child, signal.SIGSTOP)  # a second one does not wait either
