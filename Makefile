@@ -6,7 +6,7 @@ MINUTES ?= 30 # of `make soak`
 WORKERS ?= auto # processes of `make test`; auto: twice the processors; 0: one, without xdist
 RUN := $(BIN)/python -m tests.runner.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long mutants soak test-kernel test-gpu test-bare budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
+.PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long mutants soak test-kernel test-gpu test-bare test-cgroup2 budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -63,6 +63,9 @@ test-gpu: setup ## Tests that need a GPU and its driver
 
 test-bare: ## `make demo` and `make test` in a fresh clone on a fresh Debian 12; needs root and debootstrap
 	@scripts/test_bare.sh
+
+test-cgroup2: ## Tests in a virtual machine with Debian 13 and cgroups of version 2 only; needs root, debootstrap and QEMU
+	@scripts/test_cgroup2.sh
 
 budget: ## Take the CPU seconds of the last `make test` over into tests/budget.toml and docs/development.md
 	@$(BIN)/python -m tests.runner.budget
