@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from isolator.agent.agent_api import Connection, Settings
+from isolator.agent.flags import flags_of
 from isolator.confinement import pids
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
@@ -25,6 +26,7 @@ from isolator.gpus.ledger import Trace
 from isolator.host import processes, rootfs
 from isolator.host.not_started import NotStarted, is_trial
 from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
+from isolator.images.source import read_config, registry_of
 from isolator.runs.image_run import (
     KILL,
     TERM,
@@ -37,7 +39,6 @@ from isolator.runs.image_run import (
     prepare,
     refused_without_isolation,
 )
-from isolator.runs.images import flags_of, read_config, registry_of
 from isolator.runs.run import Ended, Launch, container_of, sandbox_of, secret_env
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.nodes.gpu import Inventory

@@ -19,9 +19,12 @@ from urllib.request import Request
 import pytest
 import requests
 
+from isolator.agent.flags import flags_of
 from isolator.host.control_ports import Denial, metadata_denials
-from isolator.runs.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
-from isolator.runs.registry_reach import Reach
+from isolator.images.reach import Reach
+from isolator.images.reference import Reference
+from isolator.images.registry import DEFAULT_REGISTRY, Refused
+from isolator.images.source import read_config, registry_of
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
@@ -311,7 +314,7 @@ def test_token_for_everybody(registry: str, front: Any) -> None:
 @pytest.mark.parametrize("token", [{}, {"token": "wrong"}, {"access_token": "wrong"}])
 def test_a_private_image_is_not_shown(front: Any, token: Any) -> None:
     front.token = token
-    with pytest.raises(Unavailable, match=r"does not show app:1 at .* to everybody: 401"):
+    with pytest.raises(Refused, match=r"does not show app:1 at .* without a login: 401"):
         read_config("app:1", registry=front.url)
 
 
@@ -455,7 +458,9 @@ class _Garbage(http.server.BaseHTTPRequestHandler):
         (b"[]", "no JSON object"),
         (b"{}", "the manifest of .* is not that of an image"),
         (b'{"manifests": 3}', "the index of .* is not that of an image"),
-        (b'{"config": {"digest": "sha256:00"}}', "it has another digest"),
+        (b'{"layers": [], "config": {"digest": "sha256:00", "size": 2}}', "only sha256 is taken"),
+        (b'{"layers": [], "config": {"digest": "%b", "size": 2}}' % DIGEST.encode(), "it has another digest"),
+        (b'{"layers": [], "config": {"digest": "%b", "size": -1}}' % DIGEST.encode(), "size -1"),
         (b" " * (9 << 20), "longer than"),
     ],
 )
