@@ -3,8 +3,9 @@
 That is the agent's --docker_registry: a directory of `docker save` archives, or a registry.
 """
 
+import contextlib
 import tarfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -94,11 +95,18 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _read_archive(path: Path, reference: Reference, image: str) -> ImageConfig:
+    with archive(path, image) as tar:
+        body = _archived(tar, reference, path)
+        check_platform(body, image)
+        return config_of(body, image)
+
+
+@contextlib.contextmanager
+def archive(path: Path, image: str) -> Iterator[tarfile.TarFile]:
+    """Open an archive of `docker save`; errors of reading it become those of `read_config`."""
     try:
         with tarfile.open(path, "r:") as tar:
-            body = _archived(tar, reference, path)
-            check_platform(body, image)
-            return config_of(body, image)
+            yield tar
     except FileNotFoundError:
         raise NotFound(
             f"there is no image {image}: {path} does not exist on this agent",
@@ -117,24 +125,43 @@ def _archived(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
     # Mesos' puller asks for the repository alone first, then with the registry in front of it.
     qualified = "/".join(filter(None, (reference.host, reference.repository)))
     try:
-        repositories = _load(tar, "repositories")
+        repositories = load(tar, "repositories")
     except KeyError:
         repositories = {}
     tags = repositories.get(reference.repository) or repositories.get(qualified) or {}
     if reference.reference in tags:
-        return _load(tar, f"{tags[reference.reference]}/json")
+        return load(tar, f"{tags[reference.reference]}/json")
     try:
-        manifests = _load(tar, "manifest.json")
+        return load(tar, manifest_in(tar, reference, path)["Config"])
     except KeyError:
-        manifests = []
-    name = f"{qualified}:{reference.reference}"
-    for manifest in manifests:
+        raise _no_image(path, f"{qualified}:{reference.reference}") from None
+
+
+def manifest_in(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
+    """Return the entry of an image in the manifest.json of an archive.
+
+    Raises:
+        NotFound: The archive has no such image.
+        KeyError: The archive has no manifest.json.
+    """
+    name = f"{'/'.join(filter(None, (reference.host, reference.repository)))}:{reference.reference}"
+    for manifest in load(tar, "manifest.json"):
         if name in (manifest.get("RepoTags") or ()):
-            return _load(tar, manifest["Config"])
-    raise NotFound(f"{path} has no image {name}", remedy=f"docker save -o {path} {name}")
+            return manifest
+    raise _no_image(path, name)
 
 
-def _load(tar: tarfile.TarFile, name: str) -> Any:
+def _no_image(path: Path, name: str) -> NotFound:
+    return NotFound(f"{path} has no image {name}", remedy=f"docker save -o {path} {name}")
+
+
+def load(tar: tarfile.TarFile, name: str) -> Any:
+    """Return a JSON file of an archive.
+
+    Raises:
+        KeyError: There is no such file.
+        ValueError: It is no JSON.
+    """
     file: IO[bytes] | None = tar.extractfile(name)
     if file is None:
         raise KeyError(name)

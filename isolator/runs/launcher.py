@@ -6,6 +6,7 @@ A fork of a program with threads may find locks held for ever (fork(2)); this on
 import _socket
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -61,6 +62,9 @@ class Order:
         secret: Whether its environment has secrets, so that no core dump may be made of it.
         secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
         inner: Whether an inner process is started, for commands beside the task.
+        root: With `nodes`, the root that it has of its image, by fields of `image_root.RootOrder`; None: the host's.
+            Then `cwd` is a path in it, and `volume`, `mounts`, `given`, `private_mib` and `hidden` are not used.
+        libraries: With `root`, directories in which no libcuda may be found, as of `own_cuda`; None: any may be.
     """
 
     argv: tuple[str, ...]
@@ -85,6 +89,8 @@ class Order:
     secret: bool = False
     secret_files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     inner: bool = False
+    root: Mapping[str, Any] | None = None
+    libraries: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +258,12 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
     nodes = [(seen, path) for seen, path in order["nodes"] or ()]
     if order["refused"]:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
+    if order["root"] is not None:
+        from isolator.devices.image_root import ImageRoot
+
+        image = ImageRoot(order["root"])
     if order["nodes"] is not None:
-        own, covered = order["private_mib"] is not None, dict[str, int]()
+        own, covered = order["private_mib"] is not None or order["root"] is not None, dict[str, int]()
         steps += [("namespace", lambda: view.enter(ipc=own))]
         if order["volume"]:
             steps += [("volume", lambda: view.mount_volume(order["volume"]))]
@@ -264,8 +274,10 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
         steps += [("cgroups", view.freeze_cgroups)]
     if order["refused"]:
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
-    if order["nodes"] is not None:
-        # As late as can be: from here on nothing of the host's file system is used.
+    # As late as can be: from here on nothing of the host's file system is used.
+    if order["root"] is not None:
+        steps += [("overlay", image.overlay), ("image", image.fill), *_see_libraries(order), ("root", image.enter)]
+    elif order["nodes"] is not None:
         if own:
             steps += [
                 ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
@@ -275,6 +287,7 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
             steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
         mounts, known = order["mounts"], order["identities"]
         steps += [("mounts", lambda: view.mount_paths(mounts, order["cwd"], covered, known))]
+    if order["nodes"] is not None:
         if order["secret_files"]:
             steps += [("secrets", lambda: _show_secrets(mount.show, order["secret_files"], order["user"]))]
         steps += [("sandboxes", lambda: view.hide(order["hidden"], order["cwd"]))]
@@ -288,11 +301,26 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
             if order["secret_files"]
             else []
         ),
+        *([("directory", lambda: os.chdir(order["root"]["directory"]))] if order["root"] is not None else []),
         *_fence(order),
         *([("inner", lambda: inner.leave(*sockets))] if order["inner"] else []),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
     ]
     return steps
+
+
+def _see_libraries(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    """The step that looks for a libcuda in an image that may have none of its own."""
+    if order["libraries"] is None:
+        return []
+    from isolator.devices.image_root import MERGED
+    from isolator.shares.own_cuda import libcuda_of
+
+    def see() -> None:
+        if own := libcuda_of(f"{order['root']['place']}/{MERGED}", order["libraries"]):
+            raise FileExistsError(errno.EEXIST, own)
+
+    return [("libcuda", see)]
 
 
 def _fence(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
