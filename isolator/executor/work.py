@@ -128,7 +128,7 @@ class Work:
         """
         plan, checks = _decoded(self._data)
         self._listens = plan.listens
-        if plan.secrets:
+        if plan.secrets or plan.image_secret:
             from isolator.secrets.delivery import see_sealed
 
             see_sealed(plan)
@@ -360,7 +360,7 @@ class Work:
 
     def _with_secrets(self, launch: Launch) -> Launch:
         """The launch as its run alone gets it: nothing else here has the secrets, and nothing has them later."""
-        if not launch.plan.secrets:
+        if not (launch.plan.secrets or launch.plan.image_secret):
             return launch
         from isolator.secrets.delivery import opened
 

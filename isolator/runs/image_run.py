@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import Sandbox
@@ -21,6 +21,9 @@ from mesos_gpu.policy.gpus.image import needed_driver, unmet, wants_volume
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH, container_environment
 from volumes.keys import default_path
 from volumes.store import Store
+
+if TYPE_CHECKING:
+    from isolator.images.login import Login
 
 SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
 RUNS: Final = "runs"  # in an executor's directory, slave/paths.hpp
@@ -106,6 +109,31 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     return Prepared(env, user, binds, given, share, plan.strict and bool(share))
 
 
+def login_for(launch: Launch, host: str, repository: str) -> "Login | None":
+    """Return the login with which a registry is asked for the task's image; None to ask without one.
+
+    Args:
+        launch: Launch of the task.
+        host: HOST[:PORT] of the registry; empty for that of names without a host.
+        repository: Path in the registry.
+
+    Raises:
+        NotStarted: The secret that the job names has no login for that registry.
+    """
+    logins = launch.secrets.logins if launch.secrets is not None else None
+    if logins is None:
+        return None
+    login = logins.find(host, repository)
+    if login is None and not launch.plan.image_secret_is_default:
+        from isolator.images.reference import registry_host
+
+        raise NotStarted(
+            f"the image secret {launch.plan.image_secret} has no login for {registry_host(host)}, the registry of "
+            f"{launch.plan.image}, but for {', '.join(logins.hosts)}; name another secret or image"
+        )
+    return login
+
+
 def _see_gate(launch: Launch, *, strict: bool) -> None:
     """See that there is a gate, where an image is to be looked at before its command begins (`Prepared.see`), or its
     limits are to be set."""
@@ -116,7 +144,7 @@ def _see_gate(launch: Launch, *, strict: bool) -> None:
             "a container that is denied no control port has no gate, at which the limits of its share would be set",
             Outcome(infrastructure=True, refused_gpus=launch.plan.gpus),
         )
-    if launch.secrets is not None:
+    if launch.plan.secrets:
         raise NotStarted(
             "a container gets secrets at its gate, and one that is denied no control port has none; secrets in images "
             "need an agent without MESOS_GPU_CONTROL_PORTS=off"

@@ -50,7 +50,7 @@ class Launch:
         volume: The build of the driver volume that is leased for it; None: there is none.
         given: What it gets for the sake of its share; None: it has whole GPUs, or none.
         leave: Writes down what is made for it during the start, before that is made.
-        secrets: Its secrets; None: it has none.
+        secrets: Its secrets, and its logins for registries; None: it has none.
     """
 
     plan: Assignment

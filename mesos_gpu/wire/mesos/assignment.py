@@ -32,7 +32,12 @@ class OtherWire(ValueError):
 def encode(value: Assignment | Outcome) -> bytes:
     """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
     said: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
-    for name in ("check", "listens"):  # as written by a release without these fields
+    for name in (
+        "check",
+        "listens",
+        "image_secret",
+        "image_secret_is_default",
+    ):  # as written by a release without these fields
         if not said.get(name):
             said.pop(name, None)
     if said.get("wire") == SILENT:
