@@ -1,5 +1,5 @@
-"""The root file system of a task with an image, in the task's own mount namespace: the image's layers by overlayfs, with
-the task's /dev, /proc, /sys and its mounts.
+"""The root file system of a task with an image: its layers by overlayfs, with the task's /dev, /proc, /sys and mounts,
+in the task's own mount namespace.
 
 The process that becomes the task assembles it where only root can reach it, and then changes its root to it
 (pivot_root(2)). The image is a tenant's: what it has at a mount point, also a symbolic link, is resolved inside its own
@@ -25,7 +25,17 @@ UPPER, WORK, MERGED = "upper", "work", "merged"  # in the directory of a root
 #: Of the host's /proc, for reading only: its switches ask for the uid 0, and for no capability.
 READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 #: Of /proc and /sys, empty: what tells of the whole host.
-HIDDEN_PROC: Final = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats")
+HIDDEN_PROC: Final = (
+    "acpi",
+    "asound",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "timer_list",
+    "timer_stats",
+)
 HIDDEN_SYS: Final = ("firmware", "devices/virtual/powercap")
 #: Of the host's /etc, copied: the task has the host's network.
 NAMES: Final = ("hosts", "hostname", "resolv.conf")
@@ -211,7 +221,11 @@ class ImageRoot:
             if _is_link(name, directory):  # of an image, to what it does not have
                 os.unlink(name, dir_fd=directory)
             if is_file:
-                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory))
+                os.close(
+                    os.open(
+                        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory
+                    )
+                )
             else:
                 os.mkdir(name, 0o755, dir_fd=directory)
         finally:

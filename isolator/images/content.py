@@ -77,7 +77,9 @@ def _of_archive(directory: Path, reference: Reference, image: str) -> Content:
             raise ValueError(f"digest {wrong[0]!r}: only sha256 is taken")
         place = f"file://{directory}"
         layers = (
-            Layer(_key(place, digest), tar.getmember(name).size, digest, partial(_layer_in, path, image, name))
+            Layer(
+                _key(place, digest), tar.getmember(name).size, digest, partial(_layer_in, path, image, name)
+            )
             for digest, name in zip(digests, names, strict=True)
         )
         return Content(config_of(body, image), tuple(layers))

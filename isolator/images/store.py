@@ -91,7 +91,9 @@ class Store:
         """
         text = own.get(MIB) or str(DEFAULT_MIB)
         if not text.isdecimal() or not int(text):
-            raise BadConfiguration(f"{MIB} is {text!r}", remedy="set it to the MiB that layers of images may take")
+            raise BadConfiguration(
+                f"{MIB} is {text!r}", remedy="set it to the MiB that layers of images may take"
+            )
         return cls(Path(own.get(DIRECTORY) or f"{node}/images"), int(text) << 20)
 
     def root_of(self, container: str) -> Path:
@@ -173,6 +175,7 @@ class Store:
             part.rename(self._directory / layer.key)
         except BaseException as error:
             remove(str(part))
+            (self._directory / f"{layer.key}{_LOCK}").unlink()
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Unavailable(
                     f"an image cannot be unpacked in {self._directory}: {error.strerror}",
@@ -199,7 +202,9 @@ class Store:
             if isinstance(done, Damaged):
                 raise NotStarted(f"{done.what}; {done.remedy}")
             if layer.digest not in ("", done.digest):
-                raise NotStarted(f"a layer has the digest {done.digest}, not {layer.digest}; save the image again")
+                raise NotStarted(
+                    f"a layer has the digest {done.digest}, not {layer.digest}; save the image again"
+                )
             if _libc.syncfs(directory):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             return done.size
@@ -212,6 +217,8 @@ class Store:
             with self._locked(part.name.removesuffix(_PART), _EXCLUSIVE) as lock:
                 if lock is not None:
                     remove(str(part))
+                    if not part.with_suffix("").is_dir():
+                        part.with_suffix(_LOCK).unlink()
 
     def _trim(self, room: int) -> None:
         """Remove layers that nobody uses, the least recently used first, until there is room for more bytes."""

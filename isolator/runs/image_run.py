@@ -56,13 +56,17 @@ class Prepared:
             from isolator.shares.own_cuda import libcuda_of, search_path
 
             if own := libcuda_of(f"/proc/{pid}/root", search_path(pid)):
-                raise NotStarted(
-                    f"the image brings a libcuda of its own, {own}, by which it could exceed its share; isolation "
-                    "strict needs an image without one"
-                )
+                raise brings_libcuda(own)
 
 
-def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_agent: bool = False) -> Prepared:
+def prepare(
+    launch: Launch,
+    config: ImageConfig,
+    inventory: Inventory,
+    *,
+    by_agent: bool = False,
+    user: pwd.struct_passwd | None = None,
+) -> Prepared:
     """See that this host can run the image, and what it is to get.
 
     Args:
@@ -70,6 +74,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         config: Of its image.
         inventory: Of this host.
         by_agent: Whether the agent mounts what it gets.
+        user: Whom it runs as where nobody else starts it, and it needs no gate; None: the job's user, at a gate.
 
     Raises:
         NotStarted: The image needs a newer driver, or a volume that is not there; a path of the host is not given; or
@@ -77,14 +82,13 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     """
     plan = launch.plan
     share = given_mounts(launch)
-    _see_gate(launch, strict=plan.strict and bool(share))
-    user = identity(plan, launch.own)
     if user is None:
-        raise NotStarted("an image needs a user with an account on this host; name one")
+        _see_gate(launch, strict=plan.strict and bool(share))
+        user = user_of(launch)
     if by_agent and not has_account(user):
         raise NotStarted(
             f"Mesos runs images as users with an account only: make one of the name {user.pw_name} on this host, uid "
-            f"{user.pw_uid}, name a user, or use --container-engine docker"
+            f"{user.pw_uid}, name a user, or use --container-engine own or docker"
         )
     asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
     if why := unmet(asked, inventory.driver_version, inventory.cuda_version):
@@ -107,6 +111,18 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     env = image_environment(launch.own, launch.task, plan)
     env = {**env, **paths, **given_env(launch), "MESOS_SANDBOX": SANDBOX, **told_in(SANDBOX)}
     return Prepared(env, user, binds, given, share, plan.strict and bool(share))
+
+
+def user_of(launch: Launch) -> pwd.struct_passwd:
+    """Return whom an image runs as by the job and the host.
+
+    Raises:
+        NotStarted: As of `identity`; or there is no account.
+    """
+    user = identity(launch.plan, launch.own)
+    if user is None:
+        raise NotStarted("an image needs a user with an account on this host; name one")
+    return user
 
 
 def login_for(launch: Launch, host: str, repository: str) -> "Login | None":
@@ -208,6 +224,14 @@ def hand_secrets(launch: Launch, prepared: Prepared, pid: int) -> None:
     from isolator.secrets.handing import hand
 
     hand(launch.secrets, pid, launch.enclosure.gate, (prepared.user.pw_uid, prepared.user.pw_gid), SANDBOX)
+
+
+def brings_libcuda(path: str) -> NotStarted:
+    """Return why an image with a libcuda, at a path, is not run."""
+    return NotStarted(
+        f"the image brings a libcuda of its own, {path}, by which it could exceed its share; isolation strict needs an "
+        "image without one"
+    )
 
 
 def command_of(plan: Assignment, config: ImageConfig) -> None:

@@ -258,12 +258,9 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
     nodes = [(seen, path) for seen, path in order["nodes"] or ()]
     if order["refused"]:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
-    if order["root"] is not None:
-        from isolator.devices.image_root import ImageRoot
-
-        image = ImageRoot(order["root"])
+    image = _image_root(order)
     if order["nodes"] is not None:
-        own, covered = order["private_mib"] is not None or order["root"] is not None, dict[str, int]()
+        own = order["private_mib"] is not None or bool(image)
         steps += [("namespace", lambda: view.enter(ipc=own))]
         if order["volume"]:
             steps += [("volume", lambda: view.mount_volume(order["volume"]))]
@@ -275,18 +272,7 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
     if order["refused"]:
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
     # As late as can be: from here on nothing of the host's file system is used.
-    if order["root"] is not None:
-        steps += [("overlay", image.overlay), ("image", image.fill), *_see_libraries(order), ("root", image.enter)]
-    elif order["nodes"] is not None:
-        if own:
-            steps += [
-                ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
-                ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
-            ]
-        if order["given"]:
-            steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
-        mounts, known = order["mounts"], order["identities"]
-        steps += [("mounts", lambda: view.mount_paths(mounts, order["cwd"], covered, known))]
+    steps += image or _host_mounts(order)
     if order["nodes"] is not None:
         if order["secret_files"]:
             steps += [("secrets", lambda: _show_secrets(mount.show, order["secret_files"], order["user"]))]
@@ -301,7 +287,7 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
             if order["secret_files"]
             else []
         ),
-        *([("directory", lambda: os.chdir(order["root"]["directory"]))] if order["root"] is not None else []),
+        *([("directory", lambda: os.chdir(order["root"]["directory"]))] if image else []),
         *_fence(order),
         *([("inner", lambda: inner.leave(*sockets))] if order["inner"] else []),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
@@ -309,18 +295,45 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
     return steps
 
 
-def _see_libraries(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
-    """The step that looks for a libcuda in an image that may have none of its own."""
-    if order["libraries"] is None:
+def _host_mounts(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    """The steps that put what a task gets into the host's file system, as the task sees that; none without a view."""
+    steps: list[tuple[str, Callable[[], None]]] = []
+    if order["nodes"] is None:
+        return steps
+    covered = dict[str, int]()
+    if order["private_mib"] is not None:
+        steps += [
+            ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
+            ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
+        ]
+    if order["given"]:
+        steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
+    mounts, known = order["mounts"], order["identities"]
+    return [*steps, ("mounts", lambda: view.mount_paths(mounts, order["cwd"], covered, known))]
+
+
+def _image_root(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    """The steps by which a task gets the root of its image; none without one."""
+    if order["root"] is None:
         return []
-    from isolator.devices.image_root import MERGED
-    from isolator.shares.own_cuda import libcuda_of
+    from isolator.devices.image_root import MERGED, ImageRoot
 
-    def see() -> None:
-        if own := libcuda_of(f"{order['root']['place']}/{MERGED}", order["libraries"]):
-            raise FileExistsError(errno.EEXIST, own)
+    root = ImageRoot(order["root"])
+    steps: list[tuple[str, Callable[[], None]]] = [("overlay", root.overlay), ("image", root.fill)]
+    if order["libraries"] is not None:
+        from isolator.host.not_started import NotStarted
+        from isolator.shares.own_cuda import libcuda_of
 
-    return [("libcuda", see)]
+        def see() -> None:
+            try:
+                own = libcuda_of(f"{order['root']['place']}/{MERGED}", order["libraries"])
+            except NotStarted as error:
+                raise OSError(errno.E2BIG, str(error)) from error
+            if own:
+                raise OSError(errno.EEXIST, own)
+
+        steps += [("libcuda", see)]
+    return [*steps, ("root", root.enter)]
 
 
 def _fence(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:

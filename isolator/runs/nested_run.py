@@ -24,7 +24,7 @@ from isolator.confinement.inner_calls import Inner
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
 from isolator.host import processes, rootfs
-from isolator.host.not_started import NotStarted, is_trial
+from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
 from isolator.images.registry import Refused
 from isolator.images.source import read_config, registry_of
@@ -73,15 +73,8 @@ class NestedRun:
         self._ended = threading.Event()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """Keep the enclosure, if the executor has a cgroup of its own: the agent starts the nested container in
-        that."""
+        """Keep the enclosure; the agent starts the nested container in the executor's cgroup."""
         refused_without_isolation(enclosure.isolated)
-        if enclosure.cgroup is None or enclosure.cgroup.own:
-            what = "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated"
-            needs = (
-                "mesos-gpu up --images DIR, as root" if is_trial(self._own) else "--isolation cgroups/devices"
-            )
-            raise NotStarted(f"{what}; it needs {needs}, or the job --container-engine docker")
         most = enclosure.pids.most if enclosure.pids is not None else 0
         return replace(enclosure, pids=pids.given(container_of(self._own), most))
 
@@ -300,7 +293,7 @@ def _refused(launch: Launch, error: Refused) -> NotStarted:
         return NotStarted(f"{error.what}; {error.remedy}")
     return NotStarted(
         f"{error.what}; Mesos' containerizer does not get the login of the image secret {launch.plan.image_secret}, "
-        "because it would keep it in clear on disk; use --container-engine docker"
+        "because it would keep it in clear on disk; use --container-engine own or docker"
     )
 
 
@@ -317,7 +310,7 @@ def _see_rights(isolators: Sequence[str], *, root: bool) -> None:
         who = "as root " if root else ""
         raise NotStarted(
             f"an image is not run {who}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
-            "itself every device; or use --container-engine docker"
+            "itself every device; or use --container-engine own or docker"
         )
 
 

@@ -146,9 +146,7 @@ def sandbox_of(env: Mapping[str, str]) -> str:
 
 def nested_container(plan: Assignment) -> str:
     """Return the name of the nested container in which the agent runs an image; "" if it runs none."""
-    if plan.image is None or plan.container_engine == "docker":
-        return ""
-    return NESTED
+    return NESTED if plan.image is not None and plan.container_engine == "mesos" else ""
 
 
 def below_sandbox(plan: Assignment) -> tuple[str, ...]:

@@ -121,7 +121,8 @@ class NoticeSignal(Enum):
 class Engine(Enum):
     """What runs a job's image."""
 
-    MESOS = "mesos"  # the agent's Mesos containerizer, in a nested container
+    MESOS = "mesos"  # the agent's Mesos containerizer, in a nested container; where that cannot, the executor
+    OWN = "own"  # the executor itself
     DOCKER = "docker"  # the host's Docker Engine
 
 

@@ -40,6 +40,7 @@ MARK = "w0rd-of-another-task"
 FORMS: dict[str, dict[str, Any]] = {
     "process": {},
     "nested": {"image": "tries:1", "container_engine": "mesos"},
+    "own": {"image": "tries:1", "container_engine": "own"},
     "docker": {"image": "tries:1", "container_engine": "docker"},
 }
 #: From what commands the cluster: the rules of the task's cgroup, a namespace that is not entered, one without a way.
