@@ -212,12 +212,15 @@ class _Tree:
         self._above, self._parent = path, fd
 
     def _directory(self, path: str) -> int:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return self._opened(path or "/", _DIRECTORY)
         above, _, name = path.rpartition("/")
         fd = self._directory(above)
         try:
+            was_hidden = _clear(name, fd, only_whiteouts=True)
             os.mkdir(name, 0o755, dir_fd=fd)
+            if was_hidden:
+                _make_opaque(name, fd)
         finally:
             os.close(fd)
         return self._opened(path, _DIRECTORY)
@@ -245,56 +248,36 @@ class _Tree:
         elif member.isdir():
             self._make_directory(name, member)
         elif member.isreg():
-            self._clear(name)
+            _clear(name, self._parent)
             self._write(name, member, tar)
         elif member.issym():
-            self._clear(name)
+            _clear(name, self._parent)
             os.symlink(member.linkname, name, dir_fd=self._parent)
             os.chown(name, member.uid, member.gid, dir_fd=self._parent, follow_symlinks=False)
         elif member.islnk():
             self._link(name, member)
         elif member.isfifo():
-            self._clear(name)
+            _clear(name, self._parent)
             os.mkfifo(name, 0o600, dir_fd=self._parent)
             os.chown(name, member.uid, member.gid, dir_fd=self._parent, follow_symlinks=False)
-
-    def _mode_of(self, name: str) -> int | None:
-        with contextlib.suppress(FileNotFoundError):
-            return os.stat(name, dir_fd=self._parent, follow_symlinks=False).st_mode
-        return None
 
     def _hide(self, name: str) -> None:
         """Hide what lower layers have by a name; what this layer has by it stays."""
         if name in ("", ".", ".."):
             raise _damaged(f"a whiteout of {name!r}")
-        mode = self._mode_of(name)
+        mode = _mode_of(name, self._parent)
         if mode is None:
             os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=self._parent)
         elif stat.S_ISDIR(mode):
-            self._make_opaque(name)
-
-    def _make_opaque(self, name: str) -> None:
-        fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._parent)
-        try:
-            os.setxattr(fd, _OPAQUE_ATTRIBUTE, b"y")
-        finally:
-            os.close(fd)
-
-    def _clear(self, name: str) -> bool:
-        """Remove what has a name, which is no directory; return whether it was a whiteout."""
-        mode = self._mode_of(name)
-        if mode is None:
-            return False
-        os.unlink(name, dir_fd=self._parent)
-        return stat.S_ISCHR(mode)
+            _make_opaque(name, self._parent)
 
     def _make_directory(self, name: str, member: tarfile.TarInfo) -> None:
-        mode = self._mode_of(name)
+        mode = _mode_of(name, self._parent)
         if mode is None or not stat.S_ISDIR(mode):
-            was_hidden = self._clear(name)
+            was_hidden = _clear(name, self._parent)
             os.mkdir(name, 0o700, dir_fd=self._parent)
             if was_hidden:
-                self._make_opaque(name)
+                _make_opaque(name, self._parent)
         fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._parent)
         try:
             _own(fd, member)
@@ -326,15 +309,38 @@ class _Tree:
             status = os.stat(last, dir_fd=fd, follow_symlinks=False)
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
                 raise _damaged(f"the hard link {member.name!r} to something that is not a file")
-            mine = self._mode_of(name) is not None and os.stat(
+            mine = _mode_of(name, self._parent) is not None and os.stat(
                 name, dir_fd=self._parent, follow_symlinks=False
             )
             if mine and (mine.st_dev, mine.st_ino) == (status.st_dev, status.st_ino):
                 return
-            self._clear(name)
+            _clear(name, self._parent)
             os.link(last, name, src_dir_fd=fd, dst_dir_fd=self._parent, follow_symlinks=False)
         finally:
             os.close(fd)
+
+
+def _mode_of(name: str, above: int) -> int | None:
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
+    return None
+
+
+def _clear(name: str, above: int, *, only_whiteouts: bool = False) -> bool:
+    """Remove what has a name and is no directory; return whether it was a whiteout."""
+    mode = _mode_of(name, above)
+    is_whiteout = mode is not None and stat.S_ISCHR(mode)
+    if mode is not None and (is_whiteout or not only_whiteouts):
+        os.unlink(name, dir_fd=above)
+    return is_whiteout
+
+
+def _make_opaque(name: str, above: int) -> None:
+    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        os.setxattr(fd, _OPAQUE_ATTRIBUTE, b"y")
+    finally:
+        os.close(fd)
 
 
 def _own(fd: int, member: tarfile.TarInfo) -> None:

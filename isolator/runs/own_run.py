@@ -1,6 +1,6 @@
 """An image run by the executor itself: a process tree below it, as a command of the host is, with a root of its own.
 
-It needs neither Mesos' containerizer nor an engine. Layers are unpacked once for the host (`isolator.images.store`). The
+It needs neither Mesos' containerizer nor an engine. Layers are unpacked once for a host (`isolator.images.store`). The
 process that becomes the task mounts them (`isolator.devices.image_root`), and is enclosed as every task.
 """
 
@@ -11,6 +11,7 @@ import pwd
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from isolator.agent.agent_api import Settings
@@ -20,6 +21,7 @@ from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.confinement.enclosure import Enclosure
 from isolator.devices.image_root import MERGED, UPPER, WORK, RootOrder
 from isolator.gpus.ledger import DEFAULT_DIRECTORY, Trace
+from isolator.host import rootfs
 from isolator.host.beneath import open_below_root
 from isolator.host.not_started import NotStarted
 from isolator.images.content import Content, content_of
@@ -40,7 +42,7 @@ from isolator.runs.image_run import (
     user_of,
 )
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
-from isolator.runs.run import Launch, container_of, secret_env
+from isolator.runs.run import Launch, container_of, sandbox_of, secret_env
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -79,7 +81,9 @@ class OwnRun(HostRun):
         super().__init__(launcher)
         self._plan, self._inventory, self._own = plan, inventory, own
         self._store = Store.of(own, own.get("MESOS_GPU_NODE_DIR") or DEFAULT_DIRECTORY)
-        self._place = self._store.root_of(container_of(own))
+        # On the disk of the sandbox, where the agent's work_dir is known: the task fills no other.
+        beside = rootfs.place_of(sandbox_of(own))
+        self._place = Path(beside) if beside else self._store.root_of(container_of(own))
         self._held: Held | None = None
         self._as_root = False
         self._aborted = threading.Event()
@@ -137,8 +141,9 @@ class OwnRun(HostRun):
     def _make_place(self) -> None:
         """Make the directories that overlayfs needs; what the task sees of its root's mode is that of the first."""
         assert self._held is not None
+        os.makedirs(self._place, mode=0o700, exist_ok=True)
         for name in (UPPER, WORK, MERGED):
-            (self._place / name).mkdir(mode=0o700, parents=True)
+            (self._place / name).mkdir(mode=0o700)
         if self._held.paths:
             status = os.stat(self._held.paths[-1])
             os.chown(self._place / UPPER, status.st_uid, status.st_gid)
@@ -215,8 +220,8 @@ class OwnRun(HostRun):
             case "overlay":
                 return MesosGpuError(
                     f"the layers of {self._plan.image} cannot be mounted: {why}",
-                    remedy=f"see that the kernel has overlayfs (modprobe overlay), and that {DIRECTORY} of the agent "
-                    "names a directory on ext4, xfs or btrfs",
+                    remedy="see that the kernel has overlayfs (modprobe overlay), and that the agent's work_dir and "
+                    f"{DIRECTORY} are on ext4, xfs or btrfs",
                 )
         return MesosGpuError(
             f"the task cannot be isolated ({error.step}): {why}", remedy="run mesos-gpu doctor on this host"
