@@ -49,6 +49,17 @@ class Reference:
             )
         return cls(host, name["repository"], name["digest"] or name["tag"] or "latest")
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Registry and repository, by one name each."""
+        host = registry_host(self.host)
+        return host, self.repository.removeprefix("library/") if host == HUB else self.repository
+
+    @property
+    def full(self) -> str:
+        """The name with its registry and its tag or digest."""
+        return f"{'/'.join(self.place)}{'@' if ':' in self.reference else ':'}{self.reference}"
+
 
 def registry_host(host: str) -> str:
     """Return one name for a registry, whichever of its names is given.
