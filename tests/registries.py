@@ -61,7 +61,7 @@ class Running:
 
     def config(self, password: str | None = None) -> str:
         """Return a config.json with the login."""
-        pair = f"{USER}:{self.password if password is None else password}"
+        pair = f"{USER}:{password or self.password}"
         return json.dumps({"auths": {self.host: {"auth": base64.b64encode(pair.encode()).decode()}}})
 
 
@@ -70,9 +70,9 @@ def registry(directory: Path, auth: str = "none", password: str = "pa:ss") -> It
     """Run a registry until the end of the context.
 
     Args:
-        directory: Its own.
+        directory: Directory of this registry alone.
         auth: "none", "basic" or "token".
-        password: Of `USER`.
+        password: Password of `USER`.
     """
     directory.mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:

@@ -20,8 +20,8 @@ class LocalImage:
     """An image of this host.
 
     Attributes:
-        config: Its configuration.
-        names: Its names with tags, and, as REPOSITORY@DIGEST, those under which registries gave it.
+        config: Configuration of what it runs, and needs.
+        names: Names with tags, and names as REPOSITORY@DIGEST under which registries gave the image.
         platform: Operating system and architecture; empty parts are unknown.
     """
 

@@ -182,8 +182,8 @@ class DockerRun:
     def _config(self, launch: Launch) -> ImageConfig:
         """Return the configuration of the image, which the engine fetches if need be.
 
-        An image that a registry gave is used only if that registry shows it now, to the login of this launch: whoever
-        had it fetched may have had another login. An image that somebody loaded into the engine has no registry.
+        An image that a registry gave is used only if that registry shows it now, to the login of this launch: it may
+        have been fetched with another login. An image that the operator loaded into the engine has no registry.
         """
         image = self._plan.image or ""
         try:

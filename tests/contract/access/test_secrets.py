@@ -141,11 +141,12 @@ def test_app_gets_its_pull_config_by_the_right_to_its_secret(rig: AccessRig, eng
 
 def test_image_secrets_without_a_store_are_refused() -> None:
     rig = AccessRig()
+    rig.bind({"names": ["boss"], "roles": ["admin"]})
     try:
-        job = rig.call("anybody", "POST", "/v1/jobs", json={**IN_IMAGE, "image_secret": "team/ngc"})
-        app = rig.call("anybody", "POST", "/v2/apps", json=PULLED)
+        job = rig.call("boss", "POST", "/v1/jobs", json={**IN_IMAGE, "image_secret": "team/ngc"})
+        app = rig.call("boss", "POST", "/v2/apps", json=PULLED)
         queues = {"version": 0, "queues": {"research": {"image_secret": "team/ngc"}}}
-        queue = rig.call("anybody", "PUT", "/v1/queues", json=queues)
+        queue = rig.call("boss", "PUT", "/v1/queues", json=queues)
         for answer in (job, queue):
             assert answer.status_code == 422
             assert "--secrets-dir" in answer.text

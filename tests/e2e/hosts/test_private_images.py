@@ -1,5 +1,5 @@
-"""Images of a registry behind htpasswd on a real Mesos with a real Docker Engine: by the secret of a job, of a queue and of
-an app, not without it; and the password is nowhere."""
+"""Images of a registry behind htpasswd on a real Mesos with a real Docker Engine: by the secret of a job, of a queue
+and of an app, not without it; and the password is nowhere."""
 
 import base64
 import json
@@ -98,7 +98,7 @@ def leaks(stack: Stack, engine: Dockerd) -> list[str]:
     """Return where the password is found: in files, answers, environments and arguments of processes."""
     wanted = PASSWORD.encode(), ENCODED.encode()
     files = (path for top in (stack.directory, engine.directory) for path in paths_below(top))
-    found = [str(path) for path in files if not path.is_symlink() and path.is_file() and _has(path, wanted)]
+    places = [str(path) for path in files if not path.is_symlink() and path.is_file() and _has(path, wanted)]
     agent, master = stack.cluster.agents[0], stack.cluster.master
     addresses = [
         *(f"http://127.0.0.1:{master.port}/{path}" for path in ("state", "tasks", "frameworks")),
@@ -108,9 +108,9 @@ def leaks(stack: Stack, engine: Dockerd) -> list[str]:
     texts = {address: requests.get(address, timeout=30).text for address in addresses}
     for each in engine.ask("GET", "/containers/json?all=1"):
         texts[f"docker inspect {each['Id']}"] = str(engine.ask("GET", f"/containers/{each['Id']}/json"))
-    found += [place for place, text in texts.items() if any(each.decode() in text for each in wanted)]
+    places += [place for place, text in texts.items() if any(each.decode() in text for each in wanted)]
     processes = (path / name for path in Path("/proc").glob("[0-9]*") for name in ("environ", "cmdline"))
-    return [*found, *(str(path) for path in processes if _has(path, wanted))]
+    return [*places, *(str(path) for path in processes if _has(path, wanted))]
 
 
 def _has(path: Path, wanted: tuple[bytes, ...]) -> bool:

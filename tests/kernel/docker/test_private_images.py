@@ -82,7 +82,7 @@ class Place:
             "MESOS_SLAVE_ID": AGENT,
         }
         with scripted_agent() as agent, host(self.directory, agent, **given) as one:
-            task = {"command": "echo ran", "user": "nobody", **self._sealed(login), **more}
+            task = {"command": "echo ran", "user": "daemon", **self._sealed(login), **more}
             one.launch(image=image, container_engine="docker", **task)
             yield one
 
@@ -169,7 +169,7 @@ def test_password_is_nowhere_in_clear(place: Place, private: Running, engine: Do
     wanted = [PASSWORD.encode(), base64.b64encode(pair.encode()), base64.b64encode(private.config().encode())]
     with place.started(image, private.config(), command="echo ready; sleep 600") as one:
         wait_until("it runs", lambda: "ready" in one.stdout())
-        found = [
+        places = [
             str(path)
             for top in (place.directory, engine.directory)
             for path in paths_below(top)
@@ -181,7 +181,7 @@ def test_password_is_nowhere_in_clear(place: Place, private: Running, engine: Do
                     text = (path / name).read_bytes()
                 except OSError:
                     continue
-                found += [f"{path}/{name}" for each in wanted if each in text]
-        assert found == []
+                places += [f"{path}/{name}" for each in wanted if each in text]
+        assert places == []
         one.kill(grace_s=0.0)
         one.end("TASK_KILLED")

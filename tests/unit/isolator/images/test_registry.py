@@ -22,7 +22,7 @@ from tests import registries
 from tests.registries import AMD, ARM, LIST, OCI_INDEX, USER, Running, push, push_manifest
 
 pytestmark = pytest.mark.skipif(bool(registries.missing()), reason=registries.missing())
-CONFIG = {"Cmd": ["x"], "User": "nobody"}
+CONFIG = {"Cmd": ["x"], "User": "daemon"}
 LAYERS = [layer({"etc": None}), layer({"data": bytes(range(256)) * 400})]
 PASSWORD = "pa:ss"
 
@@ -61,7 +61,7 @@ def test_private_image_is_read_with_its_login(private: Running, tag: str) -> Non
     pinned = client(private.url, f"team/app@{manifest.digest}", login_of(private))
     assert pinned.manifest() == manifest
     config = read_config(f"team/app:{tag}", registry=private.url, login=login_of(private))
-    assert (config.cmd, config.user) == (("x",), "nobody")
+    assert (config.cmd, config.user) == (("x",), "daemon")
 
 
 def test_private_image_is_refused_without_the_login(private: Running) -> None:
