@@ -153,7 +153,8 @@ class DockerEngine:
         """
         path = f"/distribution/{quoted(tagged(name))}/json"
         try:
-            return self._told("GET", path, lambda told: str(told["Descriptor"]["digest"]), auth=auth)
+            with self._answer("GET", path, ask=f"image {name}", auth=auth) as answer:
+                return str(parsed(answer.read())["Descriptor"]["digest"])
         except (NotFound, Unavailable):
             raise
         except MesosGpuError as error:
@@ -335,11 +336,9 @@ class DockerEngine:
         with self._answer(method, path) as answer:
             answer.read()
 
-    def _told(
-        self, method: str, path: str, pick: Callable[[Any], T], body: object = None, *, auth: str = ""
-    ) -> T:
+    def _told(self, method: str, path: str, pick: Callable[[Any], T], body: object = None) -> T:
         """What `pick` takes out of the answer; an answer that has it not is no engine's."""
-        with self._answer(method, path, body, auth=auth) as answer:
+        with self._answer(method, path, body) as answer:
             return pick(parsed(answer.read()))
 
     @contextlib.contextmanager

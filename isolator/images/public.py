@@ -29,7 +29,7 @@ class PublicImages:
         """Return whether an image was shown without a login within the last day.
 
         Args:
-            image: Name of the image, with its registry.
+            image: Registry, repository and digest of the image, REGISTRY/PATH@DIGEST.
             now: Seconds since the epoch.
         """
         return 0 <= now - self._read().get(image, -KEPT_S) < KEPT_S

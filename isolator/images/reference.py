@@ -55,11 +55,6 @@ class Reference:
         host = registry_host(self.host)
         return host, self.repository.removeprefix("library/") if host == HUB else self.repository
 
-    @property
-    def full(self) -> str:
-        """The name with its registry and its tag or digest."""
-        return f"{'/'.join(self.place)}{'@' if ':' in self.reference else ':'}{self.reference}"
-
 
 def registry_host(host: str) -> str:
     """Return one name for a registry, whichever of its names is given.

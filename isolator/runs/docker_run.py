@@ -191,7 +191,7 @@ class DockerRun:
             auth = _registry_auth(login_for(launch, reference.host, reference.repository), reference)
             here = self._here(image, reference)
             if here is None or self._plan.pull or _digests_of(here, reference):
-                digest = self._shown(image, reference, auth)
+                digest = self._shown(image, reference, here, auth)
                 if digest is not None and (here is None or digest not in _digests_of(here, reference)):
                     self._engine.pull(image, auth)
                     here = self._engine.image(image)
@@ -211,24 +211,26 @@ class DockerRun:
         )
         return here if named else None
 
-    def _shown(self, image: str, reference: Reference, auth: str) -> str | None:
-        """Return the digest of the image in its registry; None if the registry is down, and the image is public."""
-        public, now = PublicImages(ledger.directory()), time.time()
+    def _shown(self, image: str, reference: Reference, here: LocalImage | None, auth: str) -> str | None:
+        """Return the digest of the image in its registry.
+
+        None if the registry is down, and showed the image of this host without a login before.
+        """
+        place, public, now = "/".join(reference.place), PublicImages(ledger.directory()), time.time()
+        kept = [f"{place}@{digest}" for digest in _digests_of(here, reference)] if here is not None else []
         try:
             digest = self._engine.shown_digest(image, auth)
         except NotFound:
-            if not auth:
-                public.remove(reference.full)
+            for each in kept if not auth else ():
+                public.remove(each)
             raise
         except Unavailable as error:
-            if not self._plan.pull and public.is_public(reference.full, now):
-                print(
-                    f"{error.what}; the image in the cache of this host is used", file=sys.stderr, flush=True
-                )
-                return None
-            raise NotStarted(f"{error.what}; {error.remedy}", Outcome(infrastructure=True)) from error
+            if self._plan.pull or not any(public.is_public(each, now) for each in kept):
+                raise NotStarted(f"{error.what}; {error.remedy}", Outcome(infrastructure=True)) from error
+            print(f"{error.what}; the image that this host has is used", file=sys.stderr, flush=True)
+            return None
         if not auth:
-            public.add(reference.full, now)
+            public.add(f"{place}@{digest}", now)
         return digest
 
     def _copy(self, output: Output) -> None:

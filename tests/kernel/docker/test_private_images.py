@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from isolator.agent.docker_engine import DockerEngine
-from isolator.images.public import PublicImages
+from isolator.images.public import NAME
 from isolator.secrets import keys
 from mesos_gpu.adapters.secrets import envelope
 from mesos_gpu.model.secret import IMAGE_LOGIN
@@ -159,7 +159,7 @@ def test_cached_image_is_run_without_its_registry_only_if_it_is_public(
     for told in (place.end(private, login), place.end(private), place.end(public, login)):
         assert told[1], f"the registry is down: {told[0]}"
     assert place.end(public, state="TASK_FINISHED")[0] == "Command exited with status 0"
-    PublicImages(place.node).remove(public)
+    (place.node / NAME).unlink()
     assert place.end(public)[1]
 
 
