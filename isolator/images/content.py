@@ -13,7 +13,7 @@ from typing import Final
 from isolator.host.control_ports import Denial
 from isolator.images.login import Login
 from isolator.images.reference import Reference
-from isolator.images.registry import MAX_LAYERS, Registry, asked_host, check_platform
+from isolator.images.registry import MAX_LAYERS, Registry, check_platform
 from isolator.images.source import archive, config_of, directory_of, load, manifest_in
 from isolator.images.store import Layer
 from isolator.images.unpacking import Readable
@@ -50,9 +50,8 @@ def content_of(
         return _of_archive(directory, reference, image)
     opened = Registry(registry, reference, login=login, denied=denied)
     config = config_of(opened.config(), image)
-    place = asked_host(registry, reference)
     layers = (
-        Layer(_key(place, each.digest), each.size, "", partial(opened.open_blob, each))
+        Layer(_key(opened.host, each.digest), each.size, "", partial(opened.open_blob, each))
         for each in opened.manifest().layers
     )
     return Content(config, tuple(layers))

@@ -49,6 +49,12 @@ class Reference:
             )
         return cls(host, name["repository"], name["digest"] or name["tag"] or "latest")
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Registry and repository, by one name each."""
+        host = registry_host(self.host)
+        return host, self.repository.removeprefix("library/") if host == HUB else self.repository
+
 
 def registry_host(host: str) -> str:
     """Return one name for a registry, whichever of its names is given.

@@ -118,6 +118,11 @@ class Registry:
         self._manifest: Manifest | None = None
 
     @property
+    def host(self) -> str:
+        """HOST[:PORT] of the registry that is asked. What one registry shows proves no right to blobs of another."""
+        return registry_host(self._base.partition("://")[2])
+
+    @property
     def what(self) -> str:
         """The image and its registry, for messages."""
         mark = "@" if _DIGEST.fullmatch(self._reference.reference) else ":"

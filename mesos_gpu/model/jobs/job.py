@@ -525,8 +525,8 @@ _ORDER: Final = (
     "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "array", "ports", "upload",
     "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s",
     "kill_grace_s", "image", "image_secret", "pull", "control_access", "container_engine", "on_gpu_failure",
-    "min_driver", "placement", "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints", "near", "away",
-    "topology", "segment", "notify", "health_checks",
+    "min_driver", "placement", "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class",
+    "app", "constraints", "near", "away", "topology", "segment", "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 
