@@ -1,45 +1,57 @@
-"""Jobs with images on agents that cannot run them: no cgroups of Mesos, no image providers, no Docker Engine."""
+"""Private images on agents that cannot run images: no cgroups of Mesos, no image providers, no Docker Engine."""
 
+import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer
+from tests import registries
 from tests.clients import command
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs
-from tests.kernel.images.made import push, serving
+from tests.registries import Running, push
 
-pytestmark = pytest.mark.cluster
+MISSING: Final = registries.missing() or (
+    "" if shutil.which("busybox") else "no busybox (Debian: busybox-static)"
+)
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 APPLETS = ["sh", "cat", "echo", "id", "ls", "sleep", "test", "touch", "true"]
 SANDBOX = "/mnt/mesos/sandbox"
+PASSWORD: Final = f"s3cret-{os.urandom(16).hex()}"
 
 
 @pytest.fixture(scope="module")
-def registry(open_directory: Path) -> Iterator[str]:
-    """A real registry with an image."""
-    needs("cgroup2")
-    busybox = shutil.which("busybox")
-    if busybox is None or subprocess.run(["ldd", busybox], capture_output=True, check=False).returncode == 0:
-        pytest.skip("no static busybox (Debian: busybox-static)")
-    (open_directory / "registry").mkdir()
-    with serving(open_directory / "registry") as address:
+def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A registry behind a login."""
+    with registries.registry(tmp_path_factory.mktemp("registry"), "basic", PASSWORD) as running:
         config = {"Env": ["PATH=/bin"], "Entrypoint": ["/bin/echo", "entry"]}
-        push(address, "team/plain:1", [busybox_layer(Path(busybox), APPLETS)], config)
-        yield address
+        push(running.back, "team/plain", "1", config, layers=[busybox_layer(dockerd.busybox(), APPLETS)])
+        yield running
 
 
 @pytest.fixture(scope="module")
-def stack(open_directory: Path, registry: str) -> Iterator[Stack]:
-    given = {"MESOS_GPU_ISOLATION": "cgroup2", "MESOS_GPU_IMAGE_REGISTRY": registry}
-    nodes = [NodeSpec(2), NodeSpec(2)]
-    with Stack(open_directory / "stack", nodes, isolation="posix", executor_environment=given) as stack:
+def stack(open_directory: Path, private: Running) -> Iterator[Stack]:
+    needs("cgroup2")
+    secrets = open_directory / "secrets"
+    (secrets / "team").mkdir(mode=0o700, parents=True)
+    secrets.chmod(0o700)
+    (secrets / "team/login").touch(mode=0o600)
+    (secrets / "team/login").write_text(private.config())
+    given = {"MESOS_GPU_ISOLATION": "cgroup2", "MESOS_GPU_IMAGE_REGISTRY": private.url}
+    with Stack(
+        open_directory / "stack",
+        [NodeSpec(2), NodeSpec(2)],
+        isolation="posix",
+        executor_environment=given,
+        scheduler_arguments=["--secrets-dir", str(secrets)],
+    ) as stack:
         with Client(stack.url) as client:
             wait_until("the nodes report", lambda: len(client.gpus()) == 4)
         yield stack
@@ -48,8 +60,8 @@ def stack(open_directory: Path, registry: str) -> Iterator[Stack]:
 def ended(stack: Stack, **more: Any) -> tuple[Any, str]:
     with Client(stack.url) as client:
         client.patience_s = 60
-        asked = {"name": "image", "image": "team/plain:1", "gpus": 1, "cpus": 0.1, "mem_mib": 64, **more}
-        job = client.submit(asked)
+        asked = {"image": "team/plain:1", "image_secret": "team/login", "gpus": 1, "cpus": 0.1, "mem_mib": 64}
+        job = client.submit({"name": "image", **asked, **more})
         job = [job, *client.follow(job)][-1]
         return job, client.logs(job["id"], stream="stdout", offset=0, length=60000)["data"]
 
@@ -79,11 +91,18 @@ def test_image_that_the_registry_does_not_have_fails_its_job(stack: Stack) -> No
     assert "there is no image team/none:1" in job["message"]
 
 
+def test_layers_that_a_host_has_are_shown_to_the_right_login_only(stack: Stack) -> None:
+    assert ended(stack, command="true")[0]["state"] == "finished"
+    job, _ = ended(stack, command="true", image_secret=None)
+    assert job["state"] == "failed"
+    assert "does not show team/plain:1" in job["message"]
+
+
 def test_gang_of_images_is_reached_by_commands(stack: Stack) -> None:
     with Client(stack.url) as client:
         write = f"echo rank $RANK of $WORLD_SIZE > {SANDBOX}/said; exec sleep 3600"
-        asked = {"name": "gang", "image": "team/plain:1", "command": write, "tasks": 2, "gpus": 2}
-        job = client.submit({**asked, "cpus": 0.1, "mem_mib": 64})["id"]
+        asked = {"name": "gang", "image": "team/plain:1", "image_secret": "team/login", "command": write}
+        job = client.submit({**asked, "tasks": 2, "gpus": 2, "cpus": 0.1, "mem_mib": 64})["id"]
         wait_until("it runs", lambda: client.job(job)["state"] == "running")
         for rank in range(2):
             ran = command(

@@ -20,10 +20,12 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
+from tests import registries
 from tests.conftest import wait_until
 from tests.hosts import GPUS, Host, driver_volume, host
 from tests.kernel.conftest import needs
-from tests.kernel.images.made import blob_of, entry, file, push, serving, tar
+from tests.kernel.images.made import blob_of, entry, file, tar
+from tests.registries import push
 
 pytestmark = pytest.mark.kernel
 APPLETS = [
@@ -349,8 +351,10 @@ def registry(open_directory: Path) -> Iterator[tuple[str, Path]]:
     """Its address, and its directory."""
     directory = open_directory / "registry"
     directory.mkdir()
-    with serving(directory) as address:
-        yield address, directory
+    if shutil.which("docker-registry") is None:
+        pytest.skip("docker-registry is not installed (Debian: docker-registry)")
+    with registries.registry(directory) as running:
+        yield running.url, directory
 
 
 def of_registry(directory: Path, agent: ScriptedAgent, address: str, **more: str) -> Any:
@@ -373,7 +377,7 @@ def test_layers_come_from_a_registry_once_and_hide_what_is_below(
         packed(tar(file("data/old", b"1"), file("data/both", b"1"), file("all/old", b"1")), "zstd"),
         tar(file("data/.wh.old"), file("data/both", b"2"), file("all/.wh..wh..opq"), file("all/new", b"2")),
     ]
-    push(address, "team/app:1", layers, {"Env": ["PATH=/bin"]}, oci=True)
+    push(address, "team/app", "1", {"Env": ["PATH=/bin"]}, layers=layers, oci=True)
     look = "ls /data /all; cat /data/both; rm /data/both 2>/dev/null; true"
     with of_registry(directory, agent, address) as one:
         assert said(one, look, "team/app:1") == ["/all:", "new", "", "/data:", "both", "2"]
@@ -389,7 +393,7 @@ def test_layer_with_a_wrong_digest_is_the_hosts_or_registrys_fault_and_leaves_no
 ) -> None:
     address, place = registry
     good = tar(file("unique", os.urandom(1000)))
-    push(address, "team/wrong:1", [base, good], {"Env": ["PATH=/bin"]})
+    push(address, "team/wrong", "1", {"Env": ["PATH=/bin"]}, layers=[base, good])
     blob = blob_of(place, good)
     blob.write_bytes(good[:600] + b"X" + good[601:])
     with of_registry(directory, agent, address) as one:
@@ -405,7 +409,14 @@ def test_layer_with_a_wrong_digest_is_the_hosts_or_registrys_fault_and_leaves_no
 def test_image_for_another_platform_is_refused(
     directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
 ) -> None:
-    push(registry[0], "team/other:1", [base], {"Env": ["PATH=/bin"]}, architecture="s390x")
+    push(
+        registry[0],
+        "team/other",
+        "1",
+        {"Env": ["PATH=/bin"]},
+        layers=[base],
+        platform={"os": "linux", "architecture": "s390x"},
+    )
     with of_registry(directory, agent, registry[0]) as one:
         run(one, "true", "team/other:1")
         message, outcome = one.end("TASK_FAILED")
@@ -417,7 +428,7 @@ def test_image_for_another_platform_is_refused(
 def test_layer_that_is_no_layer_is_the_images_fault(
     directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
 ) -> None:
-    push(registry[0], "team/bad:1", [base, tar(file("../up"))], {"Env": ["PATH=/bin"]})
+    push(registry[0], "team/bad", "1", {"Env": ["PATH=/bin"]}, layers=[base, tar(file("../up"))])
     with of_registry(directory, agent, registry[0]) as one:
         run(one, "true", "team/bad:1")
         message, outcome = one.end("TASK_FAILED")
