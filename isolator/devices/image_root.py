@@ -207,6 +207,12 @@ class ImageRoot:
 
     def _point(self, path: str, *, is_file: bool) -> int:
         """Open a path of the image, which is made if it is not there; links are followed in the image."""
+        try:
+            return self._made(path, is_file=is_file)
+        except OSError as error:
+            raise OSError(error.errno, f"{path}: {error.strerror}") from error
+
+    def _made(self, path: str, *, is_file: bool) -> int:
         inside = self._order["inside"] + "/"
         if path.startswith(inside):  # made as in every sandbox
             with Sandbox(self._order["sandbox"]) as sandbox:
@@ -214,7 +220,7 @@ class ImageRoot:
         with contextlib.suppress(FileNotFoundError):
             return open_below_root(path, self._root, os.O_PATH)
         above, _, name = path.rstrip("/").rpartition("/")
-        directory = self._point(above or "/", is_file=False)
+        directory = self._made(above or "/", is_file=False)
         try:
             if os.fstat(directory).st_dev != os.fstat(self._root).st_dev:
                 raise OSError(errno.ENOENT, "no mount point is made in what is mounted", path)

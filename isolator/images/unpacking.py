@@ -99,12 +99,16 @@ def unpack(
         counted = _Counted(plain, max_bytes, is_aborted)
         try:
             with tarfile.open(
-                fileobj=counted, mode="r|", tarinfo=_Member, encoding="utf-8", bufsize=_PIECE
+                fileobj=counted,  # type: ignore[call-overload]  # it is only read
+                mode="r|",
+                tarinfo=_Member,
+                encoding="utf-8",
+                bufsize=_PIECE,
             ) as tar:
                 tree = _Tree(directory, counted, max_bytes)
                 with contextlib.closing(tree):
                     for member in tar:
-                        tar.members = []  # type: ignore[misc]  # else all of them are kept
+                        tar.members = []  # else all of them are kept
                         tree.add(member, tar)
                     tree.finish()
             while counted.read(_PIECE):  # padding; a compressed stream is verified by its end
@@ -360,7 +364,7 @@ def _time(member: tarfile.TarInfo) -> int:
 def _decompressed(source: Readable) -> Iterator[Readable]:
     begun = _Begun(source)
     if begun.head.startswith(_GZIP):
-        yield gzip.GzipFile(fileobj=begun, mode="rb")  # type: ignore[arg-type]  # it only reads
+        yield gzip.GzipFile(fileobj=begun, mode="rb")  # type: ignore[call-overload]  # it is only read
     elif begun.head.startswith(_ZSTD):
         with _by_zstd(begun) as plain:
             yield plain

@@ -18,7 +18,7 @@ from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.node.reaper import reap
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from mesos_gpu.wire.mesos.checks import encode
 from tests import registries
 from tests.conftest import wait_until
@@ -82,9 +82,7 @@ def one(
     given = {"MESOS_GPU_IMAGE_REGISTRY": str(images), "MESOS_GPU_VOLUMES": str(directory / "volumes"), **more}
     with host(directory, agent, MESOS_GPU_ISOLATION=isolation, **given) as one:
         yield one
-    assert (
-        list((directory / "node/images/roots").iterdir()) == []
-    )  # nothing stays of what a task wrote to its image
+    assert [*directory.glob("node/images/roots/*")] == []  # nothing stays of what a task wrote to its image
 
 
 def run(one: Host, command: str | None, image: str = "plain:1", **more: Any) -> None:
@@ -104,7 +102,7 @@ def test_image_has_its_own_files_its_card_and_the_sandbox(one: Host) -> None:
     look = "echo *; pwd; id -u; echo kept > kept; echo $GREETING $HOME $MESOS_SANDBOX; ls /dev/nvidia*"
     lines = said(one, f"{look}; cat /dev/nvidia0 2>&1; touch /tmp/x /new 2>&1; true", gpus=GPUS[:1])
     assert lines == [
-        "stderr stdout", SANDBOX, "65534", f"hello {SANDBOX} {SANDBOX}", "/dev/nvidia0", "/dev/nvidiactl",
+        "executor.log stderr stdout", SANDBOX, "65534", f"hello {SANDBOX} {SANDBOX}", "/dev/nvidia0", "/dev/nvidiactl",
         "cat: can't open '/dev/nvidia0': No such device or address",
         "touch: /tmp/x: Permission denied", "touch: /new: Permission denied",
     ]  # fmt: skip
@@ -383,7 +381,7 @@ def test_layers_come_from_a_registry_once_and_hide_what_is_below(
         assert said(one, look, "team/app:1") == ["/all:", "new", "", "/data:", "both", "2"]
     for each in layers:  # only the manifest is asked for
         blob_of(place, each).unlink()
-    with of_registry(directory, agent, address) as one:
+    with scripted_agent() as other, of_registry(directory, other, address) as one:
         lines = said(one, look, "team/app:1")
         assert lines[-2:] == ["both", "2"], one.stderr()
 
@@ -439,7 +437,8 @@ def test_layer_that_is_no_layer_is_the_images_fault(
 def test_full_disk_is_the_hosts_fault(
     directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
 ) -> None:
-    push(registry[0], "team/large:1", [base, tar(file("large", os.urandom(8 << 20)))], {"Env": ["PATH=/bin"]})
+    layers = [base, tar(file("large", os.urandom(8 << 20)))]
+    push(registry[0], "team/large", "1", {"Env": ["PATH=/bin"]}, layers=layers)
     cache = directory / "cache"
     cache.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", cache], check=True)
@@ -485,7 +484,7 @@ def test_what_a_killed_executor_leaves_is_removed(
         assert [path.name for path in roots.glob("*/upper/tmp/*")] == ["written"]
         os.kill(one.process.pid, signal.SIGKILL)
         one.process.wait()
-        reap(one.ledger, timeout_s=10)
+        reap(one.ledger)
         wait_until("the image's root to go", lambda: list(roots.iterdir()) == [])
 
 
