@@ -26,7 +26,8 @@ from isolator.host.beneath import open_below_root
 from isolator.host.not_started import NotStarted
 from isolator.images.content import Content, content_of
 from isolator.images.reference import Reference
-from isolator.images.source import registry_of
+from isolator.images.registry import asked_host
+from isolator.images.source import directory_of, registry_of
 from isolator.images.store import DIRECTORY, Held, Store
 from isolator.runs.environment import PATH
 from isolator.runs.host_run import HostRun, confined, secret_files
@@ -125,9 +126,10 @@ class OwnRun(HostRun):
     def _content(self, launch: Launch, image: str) -> Content:
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
         try:
-            reference = Reference.of(image)
-            login = login_for(launch, reference.host, reference.repository)
-            return content_of(image, registry=self._registry(), login=login, denied=denied)
+            registry, reference, login = self._registry(), Reference.of(image), None
+            if directory_of(registry) is None:
+                login = login_for(launch, asked_host(registry, reference), reference.repository)
+            return content_of(image, registry=registry, login=login, denied=denied)
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
 
