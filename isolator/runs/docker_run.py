@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from isolator.agent.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine, LocalImage
+from isolator.agent.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
+from isolator.agent.docker_images import LocalImage
 from isolator.agent.docker_output import Output
 from isolator.confinement.apart import NOT_APART, apart_on_host_network
 from isolator.confinement.enclosure import Enclosure

@@ -133,10 +133,9 @@ def test_app_gets_its_pull_config_by_the_right_to_its_secret(rig: AccessRig, eng
     assert [each["path"] for each in refused.json()["details"]] == [
         "/research/web/container/docker/pullConfig"
     ]
-    started = rig.call("ann", "POST", "/v2/apps", json={**app, "instances": 1})
-    assert started.status_code == 201, started.text
-    (job,) = rig.call("ann", "GET", "/v1/jobs").json()["jobs"]
-    assert (job["image_secret"], job["secrets"]) == ("team/ngc", {})
+    assert rig.call("ann", "POST", "/v2/apps", json=app).status_code == 201
+    shown = rig.call("ann", "GET", "/v2/apps/research/web").json()["app"]
+    assert shown["container"]["docker"]["pullConfig"] == {"secret": "ngc"}
 
 
 def test_image_secrets_without_a_store_are_refused() -> None:

@@ -20,7 +20,7 @@ from tests import registries
 from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs
-from tests.live_files import paths_below
+from tests.live_files import contains, paths_below
 from tests.registries import USER, Running, push
 
 MISSING: Final = dockerd.missing() or registries.missing()
@@ -98,7 +98,7 @@ def leaks(stack: Stack, engine: Dockerd) -> list[str]:
     """Return where the password is found: in files, answers, environments and arguments of processes."""
     wanted = PASSWORD.encode(), ENCODED.encode()
     files = (path for top in (stack.directory, engine.directory) for path in paths_below(top))
-    places = [str(path) for path in files if not path.is_symlink() and path.is_file() and _has(path, wanted)]
+    places = [str(path) for path in files if contains(path, wanted)]
     agent, master = stack.cluster.agents[0], stack.cluster.master
     addresses = [
         *(f"http://127.0.0.1:{master.port}/{path}" for path in ("state", "tasks", "frameworks")),
@@ -110,15 +110,7 @@ def leaks(stack: Stack, engine: Dockerd) -> list[str]:
         texts[f"docker inspect {each['Id']}"] = str(engine.ask("GET", f"/containers/{each['Id']}/json"))
     places += [place for place, text in texts.items() if any(each.decode() in text for each in wanted)]
     processes = (path / name for path in Path("/proc").glob("[0-9]*") for name in ("environ", "cmdline"))
-    return [*places, *(str(path) for path in processes if _has(path, wanted))]
-
-
-def _has(path: Path, wanted: tuple[bytes, ...]) -> bool:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return False
-    return any(each in content for each in wanted)
+    return [*places, *(str(path) for path in processes if contains(path, wanted))]
 
 
 def put_queues(stack: Stack, **queues: Any) -> None:

@@ -246,7 +246,8 @@ def test_image_secret_is_that_of_the_job_or_of_the_nearest_queue(
         assert world.job().state is JobState.PENDING
         effects = read(world, source)
     (launch,) = [each for each in every(effects, fx.Launch)[0].tasks if each.spec is not None]
-    assert (launch.image_secret, launch.spec) == (source, wanted)
+    assert launch.spec is not None
+    assert (launch.image_secret, launch.spec.image_secret) == (source, wanted.image_secret)
 
 
 def test_image_secret_of_a_queue_that_cannot_be_read_holds_up_jobs_with_images_only(world: World) -> None:

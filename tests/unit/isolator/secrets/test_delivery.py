@@ -137,11 +137,12 @@ PULL = Assignment("job-1", 1, command="true", image="reg.example/app", image_sec
 LOGIN = json.dumps({"auths": {"reg.example": {"username": "ann", "password": "hunter2"}}}).encode()
 
 
-def sealed_login(node: Path, value: bytes, **more: bool) -> Assignment:
+def sealed_login(node: Path, value: bytes, *, is_default: bool = False) -> Assignment:
     message = envelope.seal(
         {IMAGE_LOGIN: value}, keys.current(node, time.time()), envelope.purpose("job-1.1", "S0")
     )
-    return wire.decode_assignment(wire.encode(replace(PULL, sealed_secrets=message, **more)))
+    plan = replace(PULL, sealed_secrets=message, image_secret_is_default=is_default)
+    return wire.decode_assignment(wire.encode(plan))
 
 
 def test_login_for_the_image_is_opened_and_no_variable_has_it(node: Path) -> None:
@@ -156,7 +157,7 @@ def test_login_for_the_image_is_opened_and_no_variable_has_it(node: Path) -> Non
 def test_image_secret_of_another_form_is_a_fault_of_who_named_it(
     node: Path, default: bool, whose: str
 ) -> None:
-    error = refused(sealed_login(node, b"ann:hunter2", image_secret_is_default=default), node)
+    error = refused(sealed_login(node, b"ann:hunter2", is_default=default), node)
     assert f"the image secret team/ngc {whose} is not a config.json" in str(error)
     assert error.outcome.infrastructure is default
 

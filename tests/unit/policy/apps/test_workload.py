@@ -342,6 +342,7 @@ def test_app_refusal_gives_all_reasons_and_an_operator_may_allow_root() -> None:
 
 # Fields that have no part in the job, and whose they are.
 ELSEWHERE = {
+    "pull_config": "secrets",
     "instances": "controller",
     "upgrade_strategy": "controller",
     "kill_selection": "controller",
