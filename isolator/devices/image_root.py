@@ -24,7 +24,7 @@ from isolator.host.sandbox import Sandbox
 UPPER, WORK, MERGED = "upper", "work", "merged"  # in the directory of a root
 #: Of the host's /proc, for reading only: its switches ask for the uid 0, and for no capability.
 READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
-#: Of /proc and /sys, empty: what tells of the whole host.
+#: Paths of /proc and /sys that show facts of the whole host; they are covered.
 HIDDEN_PROC: Final = (
     "acpi",
     "asound",
@@ -53,13 +53,13 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class RootOrder:
-    """What the root of a task is made of.
+    """Parts of the root of a task.
 
     Attributes:
         place: Directory of this root, with `UPPER`, `WORK` and `MERGED` in it.
         layers: Directories of the layers, the lowest first.
         sandbox: The task's directory on the host.
-        inside: Where the task has it.
+        inside: Path of the sandbox in the image.
         mounts: Path on the host, path in the image, whether it is read-only; in this order.
         identities: Device and inode that each of the first of them must be.
         shm_mib: Size of its /dev/shm in MiB; 0 for half of the memory.

@@ -35,7 +35,7 @@ def run_for(
     """Return the run of a launch that is settled; nothing runs yet.
 
     Args:
-        plan: What to run.
+        plan: Launch of the task.
         launcher: The process that becomes a task which the executor runs itself.
         connection: Connection to the agent.
         inventory: Cards of this host.

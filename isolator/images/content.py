@@ -36,8 +36,8 @@ def content_of(
 ) -> Content:
     """Return an image whose layers are not fetched yet.
 
-    A registry is asked for the manifest each time, with this login: layers that the host has already are shown to
-    nobody whom the registry does not show the image.
+    A registry is asked for the manifest each time, with this login: only logins to which the registry shows the image
+    get layers that the host has already.
 
     Args:
         image, registry, login, denied: As of `source.read_config`.

@@ -1,8 +1,8 @@
 """The unpacked layers that a host keeps for images, by their digests, up to a size.
 
 A directory that only root can enter. A layer `KEY` has two names there: `KEY`, its tree, which appears complete or not
-at all, and `KEY.lock`, whose lock (flock(2)) is shared by those who use the layer and exclusive for whoever makes or
-removes it. The kernel drops locks with their processes, so nothing that a killed executor left is in the way: a tree
+at all, and `KEY.lock`, whose lock (flock(2)) executors that use the layer share, and the one that makes or removes it
+has alone. The kernel drops locks with their processes, so nothing that a killed executor left is in the way: a tree
 that was not completed, `KEY.part`, is removed by the next executor. `KEY.lock` contains the size, and its time of
 change is that of the last use.
 """
@@ -73,8 +73,8 @@ class Store:
         """Nothing is made yet.
 
         Args:
-            directory: Of the layers.
-            max_bytes: Of all layers together; of one image, too.
+            directory: Directory of the layers.
+            max_bytes: Limit for all layers together, and for one image.
         """
         self._directory, self._max_bytes = directory, max_bytes
 
@@ -188,7 +188,7 @@ class Store:
         part.mkdir(mode=0o755)
         directory = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fchmod(directory, 0o755)  # whatever the umask
+            os.fchmod(directory, 0o755)  # nosec B103 # whatever the umask; only root reaches it
             done: Unpacked | Damaged
             with layer.open() as stream:
                 try:
@@ -221,7 +221,7 @@ class Store:
                         part.with_suffix(_LOCK).unlink()
 
     def _trim(self, room: int) -> None:
-        """Remove layers that nobody uses, the least recently used first, until there is room for more bytes."""
+        """Remove layers that are not in use, the least recently used first, until there is room for more bytes."""
         used = dict[str, tuple[float, int]]()
         for path in self._directory.glob(f"*{_LOCK}"):
             with contextlib.suppress(FileNotFoundError):

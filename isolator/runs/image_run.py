@@ -74,7 +74,7 @@ def prepare(
         config: Of its image.
         inventory: Of this host.
         by_agent: Whether the agent mounts what it gets.
-        user: Whom it runs as where nobody else starts it, and it needs no gate; None: the job's user, at a gate.
+        user: User of a container that the executor starts without a gate; None for the job's user and a gate.
 
     Raises:
         NotStarted: The image needs a newer driver, or a volume that is not there; a path of the host is not given; or
@@ -114,7 +114,7 @@ def prepare(
 
 
 def user_of(launch: Launch) -> pwd.struct_passwd:
-    """Return whom an image runs as by the job and the host.
+    """Return the user of an image by the job and the host.
 
     Raises:
         NotStarted: As of `identity`; or there is no account.

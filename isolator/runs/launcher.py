@@ -62,9 +62,9 @@ class Order:
         secret: Whether its environment has secrets, so that no core dump may be made of it.
         secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
         inner: Whether an inner process is started, for commands beside the task.
-        root: With `nodes`, the root that it has of its image, by fields of `image_root.RootOrder`; None: the host's.
-            Then `cwd` is a path in it, and `volume`, `mounts`, `given`, `private_mib` and `hidden` are not used.
-        libraries: With `root`, directories in which no libcuda may be found, as of `own_cuda`; None: any may be.
+        root: Root of the task's image, by fields of `image_root.RootOrder`, with `nodes`; None for the host's. With it
+            `cwd` is a path in it, and `volume`, `mounts`, `given`, `private_mib` and `hidden` are not used.
+        libraries: Directories of the image in which no libcuda may be found, as of `own_cuda`; None for no check.
     """
 
     argv: tuple[str, ...]

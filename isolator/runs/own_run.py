@@ -90,7 +90,7 @@ class OwnRun(HostRun):
         self._aborted = threading.Event()
 
     def traces(self) -> tuple[Trace, ...]:
-        """What the task writes to its image; layers are let go of by the executor's end."""
+        """Return the trace of files that the task writes to its image; layers are free when the executor ends."""
         return (Trace("rootfs", str(self._place)),)
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
@@ -255,7 +255,7 @@ def _directory(config: ImageConfig) -> str:
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
-# --- whom an image names
+# --- accounts of an image
 
 
 def _user_in(said: str, layers: Sequence[str], image: str) -> pwd.struct_passwd:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -32,7 +33,7 @@ APPLETS = [
     "sh", "cat", "cut", "echo", "env", "find", "grep", "head", "id", "kill", "ls", "mkdir", "mknod", "mount",
     "pwd", "readlink", "rm", "sleep", "sort", "stat", "touch", "true", "umount", "wc",
 ]  # fmt: skip
-DENIED = "Operation not permitted"
+NOBODY = pwd.getpwuid(65534).pw_name
 SANDBOX = "/mnt/mesos/sandbox"
 CGROUPS = ("cgroup2",)
 
@@ -61,7 +62,7 @@ def images(open_directory: Path, base: bytes) -> Path:
     accounts = layer(
         {"etc/passwd": b"root:x:0:0::/:/bin/sh\nweb:x:4321:4322::/:/bin/sh\n", "etc/group": b"web:x:4323:\n"}
     )
-    for number, user in enumerate(("web", "web:web", "77", "77:88", "root", "nobody-knows")):
+    for number, user in enumerate(("web", "web:web", "77", "77:88", "root", "strange-one")):
         save(directory, f"user:{number}", [base, accounts], {"Env": ["PATH=/bin"], "User": user})
     return directory
 
@@ -86,7 +87,7 @@ def one(
 
 
 def run(one: Host, command: str | None, image: str = "plain:1", **more: Any) -> None:
-    one.launch(command, image=image, **{"user": "nobody", **more})
+    one.launch(command, image=image, **{"user": NOBODY, **more})
 
 
 def said(one: Host, command: str | None, image: str = "plain:1", **more: Any) -> list[str]:
@@ -163,7 +164,7 @@ def test_image_that_may_run_as_root_runs_as_its_own_user(one: Host, number: int,
 def test_image_whose_user_it_does_not_know_is_refused(one: Host) -> None:
     run(one, "true", "user:5", user=None)
     message, outcome = one.end("TASK_FAILED")
-    assert "names the user 'nobody-knows', who is not in its /etc/passwd" in message
+    assert "names the user 'strange-one', who is not in its /etc/passwd" in message
     assert not outcome.infrastructure
 
 
@@ -238,7 +239,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize("one", [{"MESOS_GPU_ALLOW_ROOT": "image"}], indirect=True)
-@pytest.mark.parametrize("user", ["nobody", "root"])
+@pytest.mark.parametrize("user", [NOBODY, "root"])
 def test_image_reaches_nothing_of_its_host(one: Host, user: str, directory: Path) -> None:
     if user == "root" and landlock_abi() < SCOPES_SINCE:
         pytest.skip("an image runs as root from Linux 6.12 on")
@@ -345,7 +346,7 @@ def test_image_that_is_not_there_names_the_remedy(one: Host) -> None:
 
 @pytest.fixture(scope="module")
 def registry(open_directory: Path) -> Iterator[tuple[str, Path]]:
-    """Its address, and its directory."""
+    """Give the address and the directory of a registry."""
     directory = open_directory / "registry"
     directory.mkdir()
     if shutil.which("docker-registry") is None:
@@ -472,7 +473,7 @@ def test_task_is_ended_with_all_that_it_started(one: Host) -> None:
     assert one.stdout() == "up\nterm\n"
 
 
-def test_what_a_killed_executor_leaves_is_removed(
+def test_root_that_a_killed_executor_leaves_is_removed(
     directory: Path, images: Path, agent: ScriptedAgent
 ) -> None:
     needs("cgroup2")

@@ -205,14 +205,14 @@ def test_executors_at_once_unpack_a_layer_once(tmp_path: Path) -> None:
             end(each)
 
 
-def test_what_a_killed_executor_left_is_removed_and_its_locks_are_gone(tmp_path: Path) -> None:
+def test_layer_that_a_killed_executor_left_unfinished_is_removed(tmp_path: Path) -> None:
     (tmp_path / "layer.tar").write_bytes(tar(file("x", os.urandom(100_000))))
     first = child(tmp_path, "first", "hangs")
     assert line(first) == "half"
     assert "first.part" in names(tmp_path)
     second = child(tmp_path, "second", "goes")
     assert line(second) == "held 100000"
-    assert "first.part" in names(tmp_path)  # somebody is at work on it
+    assert "first.part" in names(tmp_path)  # the first executor is at work on it
     end(first)
     third = child(tmp_path, "third", "goes")
     assert line(third) == "held 100000"

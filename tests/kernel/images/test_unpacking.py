@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.kernel,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it gives files to users, and makes whiteouts"),
 ]
-MOST = 1 << 24
+MAX_BYTES = 1 << 24
 OPAQUE = "trusted.overlay.opaque"
 
 
@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "layer"
 
 
-def unpacked(data: bytes, place: Path, most: int = MOST) -> Unpacked:
+def unpacked(data: bytes, place: Path, most: int = MAX_BYTES) -> Unpacked:
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return unpack(io.BytesIO(data), fd, most)
@@ -108,7 +108,7 @@ def test_stream_that_breaks_off_is_not_called_a_damaged_layer(place: Path, how: 
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with pytest.raises(Unavailable, match="broke off"):
-            unpack(BrokenOff(data[:50_000]), fd, MOST)
+            unpack(BrokenOff(data[:50_000]), fd, MAX_BYTES)
     finally:
         os.close(fd)
 
@@ -140,7 +140,7 @@ def test_whiteouts_are_those_of_overlayfs(place: Path) -> None:
     assert os.getxattr(place / "other", OPAQUE) == b"y"
 
 
-def test_nothing_that_gives_rights_is_unpacked(place: Path) -> None:
+def test_files_that_give_rights_are_not_unpacked(place: Path) -> None:
     unpacked(
         tar(
             file("su", mode=0o6755),
@@ -181,7 +181,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("entries", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_nothing_leads_out_of_the_layer(place: Path, entries: list[object]) -> None:
+def test_names_and_links_do_not_lead_out_of_the_layer(place: Path, entries: list[object]) -> None:
     for each in entries:
         member = each[0] if isinstance(each, tuple) else each
         assert isinstance(member, tarfile.TarInfo)
@@ -242,6 +242,6 @@ def test_unpacking_ends_when_it_is_given_up(place: Path) -> None:
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with pytest.raises(InterruptedError):
-            unpack(io.BytesIO(tar(file("a"))), fd, MOST, lambda: True)
+            unpack(io.BytesIO(tar(file("a"))), fd, MAX_BYTES, lambda: True)
     finally:
         os.close(fd)

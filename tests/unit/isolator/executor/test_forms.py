@@ -1,4 +1,4 @@
-"""What runs an image, by what its job asks for and what its agent gives."""
+"""The engine of an image, by the job and by the cgroup that the agent gives."""
 
 from pathlib import Path
 
