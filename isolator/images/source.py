@@ -131,10 +131,7 @@ def _archived(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
     tags = repositories.get(reference.repository) or repositories.get(qualified) or {}
     if reference.reference in tags:
         return load(tar, f"{tags[reference.reference]}/json")
-    try:
-        return load(tar, manifest_in(tar, reference, path)["Config"])
-    except KeyError:
-        raise _no_image(path, f"{qualified}:{reference.reference}") from None
+    return load(tar, manifest_in(tar, reference, path)["Config"])
 
 
 def manifest_in(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
@@ -142,17 +139,16 @@ def manifest_in(tar: tarfile.TarFile, reference: Reference, path: Path) -> Any:
 
     Raises:
         NotFound: The archive has no such image.
-        KeyError: The archive has no manifest.json.
     """
+    try:
+        manifests = load(tar, "manifest.json")
+    except KeyError:
+        manifests = []
     name = f"{'/'.join(filter(None, (reference.host, reference.repository)))}:{reference.reference}"
-    for manifest in load(tar, "manifest.json"):
+    for manifest in manifests:
         if name in (manifest.get("RepoTags") or ()):
             return manifest
-    raise _no_image(path, name)
-
-
-def _no_image(path: Path, name: str) -> NotFound:
-    return NotFound(f"{path} has no image {name}", remedy=f"docker save -o {path} {name}")
+    raise NotFound(f"{path} has no image {name}", remedy=f"docker save -o {path} {name}")
 
 
 def load(tar: tarfile.TarFile, name: str) -> Any:

@@ -176,10 +176,11 @@ def test_up_tells_where_images_are_from_or_why_there_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(up, "lack_of_images", lambda: "no isolation by cgroups: not root")
-    monkeypatch.setattr(os, "geteuid", lambda: 1001)
-    up._say_for_jobs(Stack(tmp_path / "up", [NodeSpec(0)]))
     given = {"MESOS_GPU_IMAGE_REGISTRY": str(tmp_path)}
-    up._say_for_jobs(Stack(tmp_path / "up", [NodeSpec(0)], executor_environment=given))
+    stacks = [Stack(tmp_path / "up", [NodeSpec(0)], executor_environment=each) for each in ({}, given)]
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    for stack in stacks:
+        up._say_for_jobs(stack)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("images")]
     assert [line[30:] for line in lines] == [
         "none: no isolation by cgroups: not root",
