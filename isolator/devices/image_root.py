@@ -21,6 +21,7 @@ from isolator.devices import view
 from isolator.host.beneath import open_below_root
 from isolator.host.sandbox import Sandbox
 
+MAX_LAYERS: Final = 200  # Docker builds 127 at most; the options of mount(2) name each of them
 UPPER, WORK, MERGED = "upper", "work", "merged"  # in the directory of a root
 #: Of the host's /proc, for reading only: its switches ask for the uid 0, and for no capability.
 READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")

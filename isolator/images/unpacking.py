@@ -30,6 +30,7 @@ MAX_DEPTH: Final = 200  # names of a path
 ENTRY_BYTES: Final = 4096  # of the disk, for each entry beside its content
 STRANGER: Final = 0x7FFFFFFE  # uid and gid of the program zstd; neither an account nor a pool has it
 _PIECE: Final = 1 << 20
+_BUFFER: Final = 1 << 15  # tarfile copies the rest of its buffer at each read
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _OTHERS: Final = {b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 _HEAD: Final = 6
@@ -103,7 +104,7 @@ def unpack(
                 mode="r|",
                 tarinfo=_Member,
                 encoding="utf-8",
-                bufsize=_PIECE,
+                bufsize=_BUFFER,
             ) as tar:
                 tree = _Tree(directory, counted, max_bytes)
                 with contextlib.closing(tree):

@@ -19,7 +19,7 @@ from isolator.agent.flags import flags_of
 from isolator.confinement.apart import Apart, apart_of
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.confinement.enclosure import Enclosure
-from isolator.devices.image_root import MERGED, UPPER, WORK, RootOrder
+from isolator.devices.image_root import MAX_LAYERS, MERGED, UPPER, WORK, RootOrder
 from isolator.gpus.ledger import DEFAULT_DIRECTORY, Trace
 from isolator.host import rootfs
 from isolator.host.beneath import open_below_root
@@ -103,6 +103,10 @@ class OwnRun(HostRun):
         assert self._plan.image is not None
         content = self._content(launch, self._plan.image)
         command_of(self._plan, content.config)
+        if len(content.layers) > MAX_LAYERS:
+            raise NotStarted(
+                f"{self._plan.image} has {len(content.layers)} layers, and {MAX_LAYERS} are the limit"
+            )
         self._held = self._store.hold(content.layers, self._aborted.is_set)
         user = user_of(launch)
         is_of_image = user.pw_uid == 0 and self._plan.user is None and bool(content.config.user)

@@ -305,6 +305,23 @@ def test_mount_points_that_are_links_stay_in_the_image(
     assert before == {name: os.lstat(f"/{name}").st_mtime_ns for name in before}
 
 
+@pytest.mark.parametrize(("count", "state"), [(200, "TASK_FINISHED"), (201, "TASK_FAILED")])
+def test_image_has_a_bounded_number_of_layers(
+    directory: Path, base: bytes, agent: ScriptedAgent, count: int, state: str
+) -> None:
+    needs("cgroup2")
+    layers = [base, *(tar(file(f"layers/{number}", b"1")) for number in range(1, count))]
+    save(directory / "images", "many:1", layers, {"Env": ["PATH=/bin"]})
+    with host(
+        directory, agent, MESOS_GPU_ISOLATION="cgroup2", MESOS_GPU_IMAGE_REGISTRY=str(directory / "images")
+    ) as one:
+        run(one, "ls /layers | wc -l", "many:1")
+        message, outcome = one.end(state)
+        assert one.stdout() == ("199\n" if count == 200 else "")
+        assert ("has 201 layers" in message) == (count == 201)
+        assert not outcome.infrastructure
+
+
 def test_mount_point_that_cannot_be_is_the_images_fault(
     directory: Path, base: bytes, agent: ScriptedAgent
 ) -> None:
