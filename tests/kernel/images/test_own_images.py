@@ -110,10 +110,12 @@ def test_image_has_its_own_files_its_card_and_the_sandbox(one: Host) -> None:
     assert (one.sandbox / "kept").read_text() == "kept\n"
 
 
+@pytest.mark.long
 def test_image_is_run_by_mesos_engine_or_own_without_a_cgroup_of_the_agent(one: Host) -> None:
     assert said(one, "cat /etc/passwd", container_engine="own")[0].startswith("root:x:0:0")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("asked", "out"),
     [
@@ -128,10 +130,12 @@ def test_commands_of_the_image_and_of_the_job(one: Host, asked: dict[str, Any], 
     assert said(one, **asked) == [out]
 
 
+@pytest.mark.long
 def test_image_begins_in_its_directory_which_is_made(one: Host) -> None:
     assert said(one, "pwd; ls /opt", "placed:1") == ["/opt/new", "new", "x"]
 
 
+@pytest.mark.long
 def test_image_that_wants_the_driver_gets_its_volume(one: Host, directory: Path) -> None:
     driver_volume(directory / "volumes", "535.0")
     from dataclasses import replace
@@ -152,6 +156,7 @@ def test_image_that_wants_the_driver_gets_its_volume(one: Host, directory: Path)
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("one", [{"MESOS_GPU_ALLOW_ROOT": "image"}], indirect=True)
 @pytest.mark.parametrize(
     ("number", "ids"), [(0, "4321 4322"), (1, "4321 4323"), (2, "77 0"), (3, "77 88"), (4, "0 0")]
@@ -160,6 +165,7 @@ def test_image_that_may_run_as_root_runs_as_its_own_user(one: Host, number: int,
     assert said(one, "echo $(id -u) $(id -g)", f"user:{number}", user=None) == [ids]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("one", [{"MESOS_GPU_ALLOW_ROOT": "image"}], indirect=True)
 def test_image_whose_user_it_does_not_know_is_refused(one: Host) -> None:
     run(one, "true", "user:5", user=None)
@@ -168,16 +174,19 @@ def test_image_whose_user_it_does_not_know_is_refused(one: Host) -> None:
     assert not outcome.infrastructure
 
 
+@pytest.mark.long
 def test_job_decides_whom_its_image_runs_as(one: Host) -> None:
     assert said(one, "id -u", "user:0") == ["65534"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("one", [{"MESOS_GPU_ALLOW_ROOT": "nowhere"}], indirect=True)
 def test_image_does_not_run_as_root_where_the_host_does_not_allow_it(one: Host) -> None:
     run(one, "true", "user:4", user=None)
     assert "MESOS_GPU_ALLOW_ROOT" in one.end("TASK_FAILED")[0]
 
 
+@pytest.mark.long
 def test_commands_beside_it_run_inside(one: Host) -> None:
     """A COMMAND check, as `exec`, is forked from the inner process."""
     check = HealthCheck(
@@ -193,6 +202,7 @@ def test_commands_beside_it_run_inside(one: Host) -> None:
     assert one.stdout() == f"{SANDBOX}\n"
 
 
+@pytest.mark.long
 def test_volumes_are_where_the_job_wants_them(directory: Path, images: Path, agent: ScriptedAgent) -> None:
     needs("cgroup2")
     from mesos_gpu.model.jobs.mount import Mount
@@ -239,7 +249,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize("one", [{"MESOS_GPU_ALLOW_ROOT": "image"}], indirect=True)
-@pytest.mark.parametrize("user", [NOBODY, "root"])
+@pytest.mark.parametrize("user", [NOBODY, pytest.param("root", marks=pytest.mark.long)])
 def test_image_reaches_nothing_of_its_host(one: Host, user: str, directory: Path) -> None:
     if user == "root" and landlock_abi() < SCOPES_SINCE:
         pytest.skip("an image runs as root from Linux 6.12 on")
@@ -259,6 +269,7 @@ def test_image_reaches_nothing_of_its_host(one: Host, user: str, directory: Path
     assert str(directory) not in text
 
 
+@pytest.mark.long
 def test_files_of_the_host_are_not_in_its_mounts(one: Host, directory: Path) -> None:
     """Nothing of the old root is left in the mount namespace."""
     lines = said(one, "cut -d' ' -f4,5 /proc/self/mountinfo")
@@ -284,7 +295,14 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize("files", LINKS.values(), ids=LINKS)
+#: `make test` runs the first alone.
+EACH_LINK = [
+    pytest.param(files, marks=[pytest.mark.long] if number else [], id=name)
+    for number, (name, files) in enumerate(LINKS.items())
+]
+
+
+@pytest.mark.parametrize("files", EACH_LINK)
 def test_mount_points_that_are_links_stay_in_the_image(
     directory: Path, base: bytes, agent: ScriptedAgent, files: dict[str, Any]
 ) -> None:
@@ -305,6 +323,7 @@ def test_mount_points_that_are_links_stay_in_the_image(
     assert before == {name: os.lstat(f"/{name}").st_mtime_ns for name in before}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "state"), [(200, "TASK_FINISHED"), (201, "TASK_FAILED")])
 def test_image_has_a_bounded_number_of_layers(
     directory: Path, base: bytes, agent: ScriptedAgent, count: int, state: str
@@ -322,6 +341,7 @@ def test_image_has_a_bounded_number_of_layers(
         assert not outcome.infrastructure
 
 
+@pytest.mark.long
 def test_mount_point_that_cannot_be_is_the_images_fault(
     directory: Path, base: bytes, agent: ScriptedAgent
 ) -> None:
@@ -343,6 +363,7 @@ def test_mount_point_that_cannot_be_is_the_images_fault(
     assert not outcome.infrastructure
 
 
+@pytest.mark.long
 def test_command_that_is_not_in_the_image_has_the_status_of_a_shell(one: Host) -> None:
     run(one, None, argv=("nothing-of-that-name",))
     message, outcome = one.end("TASK_FAILED")
@@ -350,6 +371,7 @@ def test_command_that_is_not_in_the_image_has_the_status_of_a_shell(one: Host) -
     assert outcome.exit_status == 127
 
 
+@pytest.mark.long
 def test_image_that_is_not_there_names_the_remedy(one: Host) -> None:
     run(one, "true", "absent:1")
     message, outcome = one.end("TASK_FAILED")
@@ -403,6 +425,7 @@ def test_layers_come_from_a_registry_once_and_hide_what_is_below(
         assert lines[-2:] == ["both", "2"], one.stderr()
 
 
+@pytest.mark.long
 def test_layer_with_a_wrong_digest_is_the_hosts_or_registrys_fault_and_leaves_nothing(
     directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
 ) -> None:
@@ -421,6 +444,7 @@ def test_layer_with_a_wrong_digest_is_the_hosts_or_registrys_fault_and_leaves_no
     assert len(kept) == 2  # the good layer, and its lock
 
 
+@pytest.mark.long
 def test_image_for_another_platform_is_refused(
     directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
 ) -> None:
@@ -440,6 +464,7 @@ def test_image_for_another_platform_is_refused(
     assert not outcome.infrastructure
 
 
+@pytest.mark.long
 def test_layer_that_is_no_layer_is_the_images_fault(
     directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
 ) -> None:
@@ -451,6 +476,7 @@ def test_layer_that_is_no_layer_is_the_images_fault(
     assert not outcome.infrastructure
 
 
+@pytest.mark.long
 def test_full_disk_is_the_hosts_fault(
     directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
 ) -> None:
@@ -471,6 +497,7 @@ def test_full_disk_is_the_hosts_fault(
         subprocess.run(["umount", cache], check=True)
 
 
+@pytest.mark.long
 def test_registry_that_does_not_answer_is_named(directory: Path, agent: ScriptedAgent) -> None:
     with of_registry(directory, agent, "http://127.0.0.1:9") as one:
         run(one, "true", "team/app:1")
@@ -482,6 +509,7 @@ def test_registry_that_does_not_answer_is_named(directory: Path, agent: Scripted
 # --- its end
 
 
+@pytest.mark.long
 def test_task_is_ended_with_all_that_it_started(one: Host) -> None:
     run(one, "trap 'echo term; exit 7' TERM; sleep 600 & echo up; wait")
     wait_until("the trap", lambda: one.stdout() == "up\n")
@@ -505,6 +533,7 @@ def test_root_that_a_killed_executor_leaves_is_removed(
         wait_until("the image's root to go", lambda: list(roots.iterdir()) == [])
 
 
+@pytest.mark.long
 def test_start_is_given_up_while_layers_are_fetched(
     directory: Path, base: bytes, agent: ScriptedAgent
 ) -> None:
