@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+from isolator.agent.docker_images import SEE_LOGIN, LocalImage, local_image, quoted, refuses, tagged
 from isolator.agent.docker_output import Output
 from isolator.agent.http import HttpConnection, Response
 from isolator.host.paths import FORBIDDEN, overlap
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.jobs.docker_options import DockerOptions
-from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.wire.body import parsed
 
@@ -133,21 +133,47 @@ class DockerEngine:
         """Ask for them."""
         return self._told("GET", "/info", _facts)
 
-    def image(self, name: str) -> ImageConfig | None:
-        """What the image says of itself; None: it is not on this host."""
+    def image(self, name: str) -> LocalImage | None:
+        """Return an image of this host; None if the host has none of that name."""
         try:
-            return self._told("GET", f"/images/{_image(name)}/json", _config)
+            return self._told("GET", f"/images/{quoted(name)}/json", local_image)
         except NotFound:
             return None
 
-    def pull(self, name: str) -> None:
-        """Fetch an image as the engine may without a login.
+    def shown_digest(self, name: str, auth: str = "") -> str:
+        """Ask the registry of an image, as the engine reaches it, for the image's manifest; return its digest.
+
+        Args:
+            name: Name of the image, with its registry.
+            auth: Header X-Registry-Auth; empty to ask without a login.
 
         Raises:
-            NotFound: No registry has it, or only for those who are logged in.
+            NotFound: The registry has no such image, or does not show it to this login.
+            Unavailable: The registry cannot be asked.
         """
-        path = f"/images/create?fromImage={_image(_tagged(name))}"
-        with self._answer("POST", path, ask=f"image {name}") as answer:
+        path = f"/distribution/{quoted(tagged(name))}/json"
+        try:
+            with self._answer("GET", path, ask=f"image {name}", auth=auth) as answer:
+                return str(parsed(answer.read())["Descriptor"]["digest"])
+        except (NotFound, Unavailable):
+            raise
+        except MesosGpuError as error:
+            if refuses(error.what):
+                raise NotFound(error.what, remedy=SEE_LOGIN) from error
+            raise Unavailable(error.what, remedy="see that this host reaches the registry") from error
+
+    def pull(self, name: str, auth: str = "") -> None:
+        """Fetch an image.
+
+        Args:
+            name: Name of the image, with its registry.
+            auth: Header X-Registry-Auth; empty to fetch it without a login.
+
+        Raises:
+            NotFound: No registry has it, or not for this login.
+        """
+        path = f"/images/create?fromImage={quoted(tagged(name))}"
+        with self._answer("POST", path, ask=f"image {name}", auth=auth) as answer:
             while line := answer.readline():
                 event = parsed(line)
                 if "error" in event:
@@ -317,9 +343,16 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _answer(
-        self, method: str, path: str, body: object = None, *, ask: str = "", for_ever: bool = False
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        ask: str = "",
+        for_ever: bool = False,
+        auth: str = "",
     ) -> Iterator[Response]:
-        connection, answer = self._open(method, path, body, ask)
+        connection, answer = self._open(method, path, body, ask, auth)
         try:
             if for_ever:
                 connection.wait_for_ever()
@@ -330,12 +363,12 @@ class DockerEngine:
             connection.close()
 
     def _open(
-        self, method: str, path: str, body: object = None, ask: str = ""
+        self, method: str, path: str, body: object = None, ask: str = "", auth: str = ""
     ) -> tuple[HttpConnection, Response]:
         connection = HttpConnection(self._socket_path, TIMEOUT_S)
         try:
             self._prefix = self._prefix or _prefix(connection)
-            header = {"Content-Type": "application/json"}
+            header = {"Content-Type": "application/json", **({"X-Registry-Auth": auth} if auth else {})}
             data = b"" if body is None else json.dumps(body).encode()
             answer = connection.request(method, self._prefix + path, data, header)
             if answer.status >= 400:
@@ -495,6 +528,8 @@ def _refusal(status: int, body: bytes, what: str) -> MesosGpuError:
     except _NONSENSE:
         text = body[:500].decode(errors="replace")
     text = f"the Docker Engine refuses {what}: {text}"
+    if status in (401, 403):
+        return NotFound(text, remedy=SEE_LOGIN)
     if status == 404:
         return NotFound(text, remedy="check the name")
     if status == 409:
@@ -510,31 +545,9 @@ def _named(name: str) -> str:
     return name
 
 
-def _image(name: str) -> str:
-    if not name or ".." in name:
-        raise BadConfiguration(f"{name!r} cannot name an image", remedy="write name[:tag]")
-    return quote(name, safe="/:@")
-
-
-def _tagged(name: str) -> str:
-    """The name with a tag: without one the engine would fetch all of them."""
-    return name if "@" in name or ":" in name.rpartition("/")[2] else name + ":latest"
-
-
 def _facts(told: Any) -> EngineFacts:
     return EngineFacts(
         str(told["ServerVersion"]), str(told["CgroupDriver"]), bool(told["LiveRestoreEnabled"])
-    )
-
-
-def _config(told: Any) -> ImageConfig:
-    config = told["Config"] or {}
-    return ImageConfig(
-        labels=config.get("Labels") or {},
-        env=dict(_pair(entry) for entry in config.get("Env") or ()),
-        entrypoint=tuple(config.get("Entrypoint") or ()),
-        cmd=tuple(config.get("Cmd") or ()),
-        user=config.get("User") or "",
     )
 
 
@@ -548,8 +561,3 @@ def _state(told: Any) -> _State:
 def _cgroups_made(told: Any) -> list[str]:
     made: list[str] = parsed((told["Config"]["Labels"] or {}).get(CGROUPS_LABEL) or "[]")
     return made
-
-
-def _pair(entry: str) -> tuple[str, str]:
-    name, _, value = entry.partition("=")
-    return name, value

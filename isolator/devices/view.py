@@ -57,7 +57,12 @@ def _call(name: str, *arguments: object) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Call mount(2).
+
+    Raises:
+        OSError: The kernel refuses.
+    """
     _call(
         "mount", source.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()
     )
@@ -73,7 +78,7 @@ def enter(*, ipc: bool = False) -> None:
         OSError: The kernel refuses.
     """
     _call("unshare", CLONE_NEWNS | (CLONE_NEWIPC if ipc else 0))
-    _mount("none", "/", "none", MS_REC | MS_SLAVE)
+    mount("none", "/", "none", MS_REC | MS_SLAVE)
 
 
 def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
@@ -94,26 +99,26 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
     }
     log = os.readlink("/dev/log") if os.path.islink("/dev/log") else None
     sources = [(seen, os.open(path, os.O_PATH)) for seen, path in nodes]
-    _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
+    mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for device in STANDARD:
         os.mknod(device.path, stat.S_IFCHR, os.makedev(device.major, device.minor))
         os.chmod(device.path, 0o666)  # nosec B103 # null, zero and the like: anybody's, as on the host
     for name, target in (_LINKS | ({"log": log} if log else {})).items():
         os.symlink(target, f"/dev/{name}")
     os.mkdir("/dev/pts")
-    _mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     for name, fd in kept.items():
         os.mkdir(f"/dev/{name}")
-        _mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", _TREE)
+        mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", _TREE)
     if own:
         os.mkdir("/dev/shm", 0o755)  # nosec B108 # in the tmpfs mounted above
         os.mkdir("/dev/mqueue")
         with contextlib.suppress(FileNotFoundError, OSError):
-            _mount("mqueue", "/dev/mqueue", "mqueue", _PASSIVE)
+            mount("mqueue", "/dev/mqueue", "mqueue", _PASSIVE)
     for seen, fd in sources:
         Path(seen).parent.mkdir(parents=True, exist_ok=True)
         Path(seen).touch()
-        _mount(f"/proc/self/fd/{fd}", seen, "none", MS_BIND)
+        mount(f"/proc/self/fd/{fd}", seen, "none", MS_BIND)
     for fd in (*kept.values(), *(fd for _, fd in sources)):
         os.close(fd)
 
@@ -143,16 +148,16 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
         if os.path.realpath(place) == place  # /var/tmp may be a link to /tmp
     }
     first = next(iter(covered))
-    _mount("tmpfs", first, "tmpfs", _PLAIN, "mode=755" + (f",size={mib}m" if mib else ""))
+    mount("tmpfs", first, "tmpfs", _PLAIN, "mode=755" + (f",size={mib}m" if mib else ""))
     for place in covered:
         path = f"{first}/{place.replace('/', '-')}"
         os.mkdir(path)
         os.chmod(path, 0o1777)  # nosec B103 # sticky, and of this task alone
     for place in reversed(covered):  # the first goes over itself, last
-        _mount(f"{first}/{place.replace('/', '-')}", place, "none", MS_BIND)
+        mount(f"{first}/{place.replace('/', '-')}", place, "none", MS_BIND)
     if any(real.startswith(f"{place}/") for place in covered):
         Path(real).mkdir(parents=True)
-        _mount(f"/proc/self/fd/{held}", real, "none", _TREE)
+        mount(f"/proc/self/fd/{held}", real, "none", _TREE)
     os.close(held)
     return covered
 
@@ -202,11 +207,11 @@ def hide(places: Iterable[str], sandbox: str) -> None:
     real = os.path.realpath(sandbox)
     for place in filter(os.path.lexists, places):
         own = os.open(real, _DIRECTORY)
-        _mount("tmpfs", place, "tmpfs", _PASSIVE, "mode=755,size=64k")
+        mount("tmpfs", place, "tmpfs", _PASSIVE, "mode=755,size=64k")
         if real.startswith(f"{place}/"):
             Path(real).mkdir(parents=True)
-            _mount(f"/proc/self/fd/{own}", real, "none", _TREE)
-        _mount("none", place, "none", _READ_ONLY | _PASSIVE)
+            mount(f"/proc/self/fd/{own}", real, "none", _TREE)
+        mount("none", place, "none", _READ_ONLY | _PASSIVE)
         os.close(own)
 
 
@@ -219,8 +224,8 @@ def mount_volume(build: str) -> None:
     fd = os.open(build, _DIRECTORY)
     if not os.path.isdir(VOLUME_PATH):
         _make_room(*os.path.split(VOLUME_PATH))
-    _mount(f"/proc/self/fd/{fd}", VOLUME_PATH, "none", MS_BIND)
-    _mount("none", VOLUME_PATH, "none", _READ_ONLY | _PLAIN)
+    mount(f"/proc/self/fd/{fd}", VOLUME_PATH, "none", MS_BIND)
+    mount("none", VOLUME_PATH, "none", _READ_ONLY | _PLAIN)
     os.close(fd)
 
 
@@ -279,10 +284,10 @@ def _mount_path(
                     above.make_point(target[len(place) + 1 :].split("/"), is_file=is_file)
                 break
         with held(target) as inside:
-            _mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
+            mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
     flags = MS_REMOUNT | MS_BIND | _PLAIN | kept | (MS_RDONLY if read_only else 0)
     with held(target) as mounted:  # what is on top there now; if that is no mount, the kernel refuses
-        _mount("none", f"/proc/self/fd/{mounted}", "none", flags)
+        mount("none", f"/proc/self/fd/{mounted}", "none", flags)
 
 
 @contextlib.contextmanager
@@ -309,7 +314,7 @@ def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
 def _make_room(parent: str, name: str) -> None:
     """A mount point that the host does not have: its parent's entries again, on a file system with one more."""
     before = os.open(parent, os.O_DIRECTORY)
-    _mount("tmpfs", parent, "tmpfs", _PLAIN, "mode=755,size=64k")
+    mount("tmpfs", parent, "tmpfs", _PLAIN, "mode=755,size=64k")
     for entry in os.scandir(before):
         seen = f"{parent}/{entry.name}"
         if entry.is_symlink():
@@ -319,9 +324,9 @@ def _make_room(parent: str, name: str) -> None:
             os.mkdir(seen)
         else:
             Path(seen).touch()
-        _mount(f"/proc/self/fd/{before}/{entry.name}", seen, "none", _TREE)
+        mount(f"/proc/self/fd/{before}/{entry.name}", seen, "none", _TREE)
     os.mkdir(f"{parent}/{name}")
-    _mount("none", parent, "none", MS_REMOUNT | MS_RDONLY | _PLAIN)
+    mount("none", parent, "none", MS_REMOUNT | MS_RDONLY | _PLAIN)
     os.close(before)
 
 
@@ -332,7 +337,7 @@ def mount_cgroup2() -> None:
         OSError: The kernel has none (before 4.5), or refuses.
     """
     os.makedirs(OWN_CGROUP2, mode=0o700, exist_ok=True)
-    _mount("none", OWN_CGROUP2, "cgroup2", _PASSIVE)
+    mount("none", OWN_CGROUP2, "cgroup2", _PASSIVE)
 
 
 def freeze_cgroups() -> None:
@@ -342,7 +347,7 @@ def freeze_cgroups() -> None:
         OSError: The kernel refuses.
     """
     if os.path.ismount(OWN_CGROUP2):
-        _mount("none", OWN_CGROUP2, "none", _READ_ONLY | _PASSIVE)
+        mount("none", OWN_CGROUP2, "none", _READ_ONLY | _PASSIVE)
     attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = _libc.syscall(
         _SYS_MOUNT_SETATTR, AT_FDCWD, _CGROUPS.encode(), AT_RECURSIVE, attributes, len(attributes)
@@ -356,4 +361,4 @@ def freeze_cgroups() -> None:
     ):  # before Linux 5.12
         point = line.split()[4]
         if point == _CGROUPS or point.startswith(_CGROUPS + "/"):
-            _mount("none", point, "none", _READ_ONLY | _PASSIVE)
+            mount("none", point, "none", _READ_ONLY | _PASSIVE)

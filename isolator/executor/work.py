@@ -18,6 +18,7 @@ from isolator.confinement.enclosure import SEAL_S, Enclosure, seal, seal_soon, u
 from isolator.confinement.enclosure import plan as enclosure_for
 from isolator.devices.facts import read_inventory
 from isolator.executor.checkpoints import Checkpoints
+from isolator.executor.forms import run_for, settle
 from isolator.executor.life import Event, Kind, Terms
 from isolator.executor.upkeep import Upkeep, limit_of, volumes_of
 from isolator.executor.verdicts import failure, log, verdict_of
@@ -27,7 +28,6 @@ from isolator.host.control_ports import denials, metadata_denials
 from isolator.host.not_started import NotStarted
 from isolator.host.port_ranges import each_of, grant_of, of_task, unbindable
 from isolator.runs.gang import with_port, write_hostfile
-from isolator.runs.host_run import HostRun
 from isolator.runs.launcher import Launcher
 from isolator.runs.run import (
     Ended,
@@ -128,24 +128,24 @@ class Work:
         """
         plan, checks = _decoded(self._data)
         self._listens = plan.listens
-        if plan.secrets:
+        if plan.secrets or plan.image_secret:
             from isolator.secrets.delivery import see_sealed
 
             see_sealed(plan)
         inventory = self._inventory(plan)
         grant = grant_of(self._env, sandbox_of(self._env), self._task)
         plan = with_port(plan, self._task_id, grant.allows)
-        run = self._run_for(plan, inventory)
         denied = (
             *denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id),
             *metadata_denials(self._env),
         )
         share = None if _makes_instance(plan) else plan.share  # its nodes are known when it is there
-        enclosure = run.adapt(
-            enclosure_for(
-                self._container, plan.gpus, inventory, self._env, denied=denied, grant=grant, share=share
-            )
+        enclosure = enclosure_for(
+            self._container, plan.gpus, inventory, self._env, denied=denied, grant=grant, share=share
         )
+        plan = settle(plan, enclosure)
+        run = run_for(plan, self._launcher, self._connection, inventory, self._env)
+        enclosure = run.adapt(enclosure)
         if taken := unbindable(each_of(of_task(self._task))):
             from isolator.executor.taken_ports import vacate
 
@@ -216,7 +216,7 @@ class Work:
             self._ready.fetch.abort()
 
     def _make_ready(self, plan: Assignment) -> None:
-        if plan.image is not None:
+        if plan.image is not None and plan.container_engine != "own":
             self._launcher.dismiss()
         timeout_s = None if plan.timeout_s is None else float(plan.timeout_s)
         terms = Terms(kill_grace_s=float(plan.kill_grace_s), timeout_s=timeout_s)
@@ -228,17 +228,6 @@ class Work:
     def _ready(self) -> Prepared:
         assert self._prepared is not None
         return self._prepared
-
-    def _run_for(self, plan: Assignment, inventory: Inventory) -> Run:
-        if plan.image is None:
-            return HostRun(self._launcher)
-        if plan.container_engine == "docker":
-            from isolator.runs.docker_run import DockerRun
-
-            return DockerRun(plan, inventory, self._env)
-        from isolator.runs.nested_run import NestedRun
-
-        return NestedRun(plan, self._connection, inventory, self._env)
 
     def _claim(
         self, plan: Assignment, made: tuple[Trace, ...], others: tuple[Trace, ...]
@@ -360,7 +349,7 @@ class Work:
 
     def _with_secrets(self, launch: Launch) -> Launch:
         """The launch as its run alone gets it: nothing else here has the secrets, and nothing has them later."""
-        if not launch.plan.secrets:
+        if not (launch.plan.secrets or launch.plan.image_secret):
             return launch
         from isolator.secrets.delivery import opened
 

@@ -144,9 +144,12 @@ def images(isolators: Collection[str], providers: Collection[str]) -> Iterator[A
     lacking = sorted({"filesystem/linux", "docker/runtime"} - {*isolators})
     if "docker" not in providers:
         lacking.append("--image_providers=docker")
+    if lacking and "cgroups/devices" not in isolators:
+        yield Answer("the executors run images themselves")
+        return
     if lacking:
         yield Answer(
-            f"without {', '.join(lacking)}: jobs with an image do not run on this host",
+            f"without {', '.join(lacking)}: of jobs with an image only those with --container-engine own or docker run",
             "see the guide for the agent's flags",
         )
         return

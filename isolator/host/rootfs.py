@@ -1,4 +1,4 @@
-"""What a task writes to the file system of its image, kept from the agent's removal.
+"""What a task writes to the file system of its image: by an image that the agent runs, kept from the agent's removal.
 
 The agent gives an image a file system by overlayfs, and removes what was written to it when the container ends, as root
 and by full paths (`os::rmdir` in stout/os/posix/rmdir.hpp). Another task may hold a descriptor of a directory there,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.agent.docker_engine import DockerEngine
+from isolator.agent.flags import flags_of
 from isolator.agent.tls import AgentTls
 from isolator.confinement import apart, fence
 from isolator.confinement.enclosure import NODES
@@ -31,7 +32,6 @@ from isolator.node.findings import Finding, Host, Level
 from isolator.node.port_proof import port_proof
 from isolator.node.private_files import CHECK, look_at_work_dir, private_files
 from isolator.program import statement
-from isolator.runs.images import flags_of
 from isolator.secrets import exposure
 from isolator.shares.abilities import CAN, Abilities, words_of
 from isolator.shares.shim.region import regions

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from isolator.agent.flags import flags_of
 from isolator.agent.http import HttpConnection
 from isolator.agent.tls import AgentTls
 from isolator.node.findings import Finding, Host, Level
-from isolator.runs.images import flags_of
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.wire.body import parsed
 

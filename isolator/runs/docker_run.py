@@ -1,15 +1,19 @@
 """An image in a container of the host's Docker Engine; the executor stays in its Mesos container."""
 
+import base64
 import contextlib
+import json
 import os
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from isolator.agent.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
+from isolator.agent.docker_images import LocalImage
 from isolator.agent.docker_output import Output
 from isolator.confinement.apart import NOT_APART, apart_on_host_network
 from isolator.confinement.enclosure import Enclosure
@@ -20,9 +24,14 @@ from isolator.devices.docker_devices import verify
 from isolator.devices.facts import read_driver
 from isolator.devices.members import ENGINES, cgroup_names
 from isolator.devices.rules import rules_of
+from isolator.gpus import ledger
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
 from isolator.host.not_started import NotStarted
+from isolator.images.login import Login
+from isolator.images.public import PublicImages
+from isolator.images.reference import HUB, Reference
+from isolator.images.registry import check_platform
 from isolator.runs.image_run import (
     KILL,
     SANDBOX,
@@ -30,6 +39,7 @@ from isolator.runs.image_run import (
     argv_of,
     command_of,
     hand_secrets,
+    login_for,
     prepare,
     refused_without_isolation,
 )
@@ -87,7 +97,7 @@ class DockerRun:
         """Start the container, as `Run.start` says; an image that is not there is pulled."""
         plan, enclosure = self._plan, launch.enclosure
         assert plan.image is not None
-        config = self._config(plan.image)
+        config = self._config(launch)
         command_of(plan, config)
         prepared = prepare(launch, config, self._inventory)
         user, argv = prepared.user, argv_of(plan, config)
@@ -170,18 +180,59 @@ class DockerRun:
             for rule in rules_of(enclosure.devices, enclosure.extra):
                 (self._given.path / "devices.allow").write_text(str(rule))
 
-    def _config(self, image: str) -> ImageConfig:
+    def _config(self, launch: Launch) -> ImageConfig:
+        """Return the configuration of the image, which the engine fetches if need be.
+
+        An image that a registry gave is used only if that registry shows it now, to the login of this launch: it may
+        have been fetched with another login. An image that the operator loaded into the engine has no registry.
+        """
+        image = self._plan.image or ""
         try:
-            config = None if self._plan.pull else self._engine.image(image)
-            if config is None:
-                self._engine.pull(image)
-                config = self._engine.image(image)
+            reference = Reference.of(image)
+            auth = _registry_auth(login_for(launch, reference.host, reference.repository), reference)
+            here = self._here(image, reference)
+            if here is None or self._plan.pull or _digests_of(here, reference):
+                digest = self._shown(image, reference, here, auth)
+                if digest is not None and (here is None or digest not in _digests_of(here, reference)):
+                    self._engine.pull(image, auth)
+                    here = self._engine.image(image)
+            if here is None:
+                raise NotStarted(f"the Docker Engine has no image {image}", Outcome(infrastructure=True))
+            check_platform({"os": here.platform[0], "architecture": here.platform[1]}, image)
         except (NotFound, Unavailable) as error:
             # Also an engine that is not there: placement would choose the same host again.
             raise NotStarted(f"{error.what}; {error.remedy}") from error
-        if config is None:
-            raise NotStarted(f"the Docker Engine has no image {image}", Outcome(infrastructure=True))
-        return config
+        return here.config
+
+    def _here(self, image: str, reference: Reference) -> LocalImage | None:
+        """Return an image of this host by its name alone; engines know images by parts of their ids, too."""
+        here = self._engine.image(image)
+        named = here is not None and any(
+            each == (*reference.place, reference.reference) for each in _names(here)
+        )
+        return here if named else None
+
+    def _shown(self, image: str, reference: Reference, here: LocalImage | None, auth: str) -> str | None:
+        """Return the digest of the image in its registry.
+
+        None if the registry is down, and showed the image of this host without a login before.
+        """
+        place, public, now = "/".join(reference.place), PublicImages(ledger.directory()), time.time()
+        kept = [f"{place}@{digest}" for digest in _digests_of(here, reference)] if here is not None else []
+        try:
+            digest = self._engine.shown_digest(image, auth)
+        except NotFound:
+            for each in kept if not auth else ():
+                public.remove(each)
+            raise
+        except Unavailable as error:
+            if self._plan.pull or not any(public.is_public(each, now) for each in kept):
+                raise NotStarted(f"{error.what}; {error.remedy}", Outcome(infrastructure=True)) from error
+            print(f"{error.what}; the image that this host has is used", file=sys.stderr, flush=True)
+            return None
+        if not auth:
+            public.add(f"{place}@{digest}", now)
+        return digest
 
     def _copy(self, output: Output) -> None:
         try:
@@ -242,6 +293,32 @@ class DockerRun:
         if self._output is not None:
             self._output.close()
         return []
+
+
+def _names(image: LocalImage) -> Iterator[tuple[str, str, str]]:
+    """Yield registry, repository, and tag or digest of each name of an image."""
+    for name in image.names:
+        with contextlib.suppress(NotFound):  # <none>:<none>
+            reference = Reference.of(name)
+            yield (*reference.place, reference.reference)
+
+
+def _digests_of(image: LocalImage, reference: Reference) -> set[str]:
+    """Return the digests under which the registry of a name gave an image of this host."""
+    return {mark for *place, mark in _names(image) if tuple(place) == reference.place and ":" in mark}
+
+
+def _registry_auth(login: Login | None, reference: Reference) -> str:
+    """Return the header X-Registry-Auth of the Docker Engine API; empty without a login."""
+    if login is None:
+        return ""
+    host = reference.place[0]
+    said = {"serveraddress": "https://index.docker.io/v1/" if host == HUB else host}
+    if login.identity_token:
+        said["identitytoken"] = login.identity_token
+    else:
+        said |= {"username": login.user, "password": login.password}
+    return base64.urlsafe_b64encode(json.dumps(said).encode()).decode()
 
 
 def _options(plan: Assignment) -> DockerOptions:

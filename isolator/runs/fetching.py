@@ -20,13 +20,13 @@ from itertools import groupby
 from typing import Final
 
 from isolator.agent.agent_api import Settings
+from isolator.agent.flags import flags_of
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
 from isolator.host.fetch_bounds import FetchLimits, Watched
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.host.user_pool import has_account
-from isolator.runs.images import flags_of
 from isolator.runs.launcher import Helped, Launcher, LaunchFailed, Order
 from isolator.runs.run import give, identity, of_others, sandbox_of
 from mesos_gpu.errors import MesosGpuError, Unavailable

@@ -311,7 +311,7 @@ def _in_nested(mount: Mount, sandbox: str) -> str:
     if path.count("/") > 1 or not os.path.isdir(mount.source):
         raise NotStarted(
             f"Mesos puts nothing safely at {mount.target} of an image; use a path in the sandbox, as data, or for a "
-            "directory one right below /, as /data; or the Docker Engine (--container-engine docker)"
+            "directory one right below /, as /data; or another engine (--container-engine own or docker)"
         )
     return path
 

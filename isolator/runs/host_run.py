@@ -36,7 +36,7 @@ class HostRun:
 
     def __init__(self, launcher: Launcher) -> None:
         """Nothing runs yet."""
-        self._launcher = launcher
+        self.launcher = launcher
         self._inner: Inner | None = None
         self._turn = threading.Lock()  # serializes `inner`, which several channels may call at once
 
@@ -75,25 +75,25 @@ class HostRun:
             sockets=not launch.reaches_sockets,
             filter=apart.program.hex(),
             secret=launch.secrets is not None,
-            secret_files=_secret_files(launch),
+            secret_files=secret_files(launch),
             inner=True,
         )
         try:
-            self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch))
+            self.launcher.start(_with_volume(confined(order, launch.enclosure), launch))
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox, order) from error
 
     def pid(self) -> int:
         """Give the first process, as `Run.pid` says."""
-        return self._launcher.pid
+        return self.launcher.pid
 
-    def inner(self) -> "Inner":
+    def inner(self) -> "Inner | None":
         """Return the inner process; see `Run.inner`."""
         from isolator.confinement.inner_calls import Inner
 
         with self._turn:
             if self._inner is None:
-                self._inner = Inner(self._launcher.inner)
+                self._inner = Inner(self.launcher.inner)
         return self._inner
 
     def streams(self) -> tuple[int | None, int | None]:
@@ -102,7 +102,7 @@ class HostRun:
 
     def wait(self) -> Ended:
         """Wait for the end of the command, as `Run.wait` says."""
-        code = self._launcher.wait()
+        code = self.launcher.wait()
         return Ended(exit_status=code) if code >= 0 else Ended(signal=-code)
 
     def notify(self, number: int) -> None:
@@ -115,7 +115,7 @@ class HostRun:
         if grace_s > 0:
             processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
         while processes.descendants(os.getpid()) and time.monotonic() < deadline:
-            processes.reap(keep=self._launcher.pid)  # `wait` has that one
+            processes.reap(keep=self.launcher.pid)  # `wait` has that one
             time.sleep(_POLL_S)
         processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
 
@@ -159,7 +159,12 @@ def _mounts(
     return in_host(given, launch.sandbox), tuple(each.identity for each in given)
 
 
-def _secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:
+def secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:
+    """Return `Order.secret_files`.
+
+    Raises:
+        NotStarted: This host cannot show files to this task alone.
+    """
     files = launch.secrets.files if launch.secrets is not None else {}
     if files and not launch.enclosure.isolated:
         raise NotStarted("secrets are files in isolation only, and this host's is off; ask for variables")
@@ -173,7 +178,8 @@ def _over(launch: Launch) -> list[tuple[str, str, bool]]:
     return [(source, target, True) for source, target in real if os.path.isfile(target)]
 
 
-def _confined(order: Order, enclosure: Enclosure) -> Order:
+def confined(order: Order, enclosure: Enclosure) -> Order:
+    """Return the order with what keeps its task to the enclosure."""
     if not enclosure.isolated or enclosure.cgroup is None:
         return order
     fence, pids = enclosure.fence, enclosure.pids

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import Sandbox
@@ -21,6 +21,9 @@ from mesos_gpu.policy.gpus.image import needed_driver, unmet, wants_volume
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH, container_environment
 from volumes.keys import default_path
 from volumes.store import Store
+
+if TYPE_CHECKING:
+    from isolator.images.login import Login
 
 SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
 RUNS: Final = "runs"  # in an executor's directory, slave/paths.hpp
@@ -53,13 +56,17 @@ class Prepared:
             from isolator.shares.own_cuda import libcuda_of, search_path
 
             if own := libcuda_of(f"/proc/{pid}/root", search_path(pid)):
-                raise NotStarted(
-                    f"the image brings a libcuda of its own, {own}, by which it could exceed its share; isolation "
-                    "strict needs an image without one"
-                )
+                raise brings_libcuda(own)
 
 
-def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_agent: bool = False) -> Prepared:
+def prepare(
+    launch: Launch,
+    config: ImageConfig,
+    inventory: Inventory,
+    *,
+    by_agent: bool = False,
+    user: pwd.struct_passwd | None = None,
+) -> Prepared:
     """See that this host can run the image, and what it is to get.
 
     Args:
@@ -67,6 +74,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         config: Of its image.
         inventory: Of this host.
         by_agent: Whether the agent mounts what it gets.
+        user: User of a container that the executor starts without a gate; None for the job's user and a gate.
 
     Raises:
         NotStarted: The image needs a newer driver, or a volume that is not there; a path of the host is not given; or
@@ -74,14 +82,13 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     """
     plan = launch.plan
     share = given_mounts(launch)
-    _see_gate(launch, strict=plan.strict and bool(share))
-    user = identity(plan, launch.own)
     if user is None:
-        raise NotStarted("an image needs a user with an account on this host; name one")
+        _see_gate(launch, strict=plan.strict and bool(share))
+        user = user_of(launch)
     if by_agent and not has_account(user):
         raise NotStarted(
             f"Mesos runs images as users with an account only: make one of the name {user.pw_name} on this host, uid "
-            f"{user.pw_uid}, name a user, or use --container-engine docker"
+            f"{user.pw_uid}, name a user, or use --container-engine own or docker"
         )
     asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
     if why := unmet(asked, inventory.driver_version, inventory.cuda_version):
@@ -106,6 +113,43 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     return Prepared(env, user, binds, given, share, plan.strict and bool(share))
 
 
+def user_of(launch: Launch) -> pwd.struct_passwd:
+    """Return the user of an image by the job and the host.
+
+    Raises:
+        NotStarted: As of `identity`; or there is no account.
+    """
+    user = identity(launch.plan, launch.own)
+    if user is None:
+        raise NotStarted("an image needs a user with an account on this host; name one")
+    return user
+
+
+def login_for(launch: Launch, host: str, repository: str) -> "Login | None":
+    """Return the login with which a registry is asked for the task's image; None to ask without one.
+
+    Args:
+        launch: Launch of the task.
+        host: HOST[:PORT] of the registry; empty for that of names without a host.
+        repository: Path in the registry.
+
+    Raises:
+        NotStarted: The secret that the job names has no login for that registry.
+    """
+    logins = launch.secrets.logins if launch.secrets is not None else None
+    if logins is None:
+        return None
+    login = logins.find(host, repository)
+    if login is None and not launch.plan.image_secret_is_default:
+        from isolator.images.reference import registry_host
+
+        raise NotStarted(
+            f"the image secret {launch.plan.image_secret} has no login for {registry_host(host)}, the registry of "
+            f"{launch.plan.image}, but for {', '.join(logins.hosts)}; name another secret or image"
+        )
+    return login
+
+
 def _see_gate(launch: Launch, *, strict: bool) -> None:
     """See that there is a gate, where an image is to be looked at before its command begins (`Prepared.see`), or its
     limits are to be set."""
@@ -116,7 +160,7 @@ def _see_gate(launch: Launch, *, strict: bool) -> None:
             "a container that is denied no control port has no gate, at which the limits of its share would be set",
             Outcome(infrastructure=True, refused_gpus=launch.plan.gpus),
         )
-    if launch.secrets is not None:
+    if launch.plan.secrets:
         raise NotStarted(
             "a container gets secrets at its gate, and one that is denied no control port has none; secrets in images "
             "need an agent without MESOS_GPU_CONTROL_PORTS=off"
@@ -180,6 +224,14 @@ def hand_secrets(launch: Launch, prepared: Prepared, pid: int) -> None:
     from isolator.secrets.handing import hand
 
     hand(launch.secrets, pid, launch.enclosure.gate, (prepared.user.pw_uid, prepared.user.pw_gid), SANDBOX)
+
+
+def brings_libcuda(path: str) -> NotStarted:
+    """Return why an image with a libcuda, at a path, is not run."""
+    return NotStarted(
+        f"the image brings a libcuda of its own, {path}, by which it could exceed its share; isolation strict needs an "
+        "image without one"
+    )
 
 
 def command_of(plan: Assignment, config: ImageConfig) -> None:

@@ -6,6 +6,7 @@ A fork of a program with threads may find locks held for ever (fork(2)); this on
 import _socket
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -61,6 +62,9 @@ class Order:
         secret: Whether its environment has secrets, so that no core dump may be made of it.
         secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
         inner: Whether an inner process is started, for commands beside the task.
+        root: Root of the task's image, by fields of `image_root.RootOrder`, with `nodes`; None for the host's. With it
+            `cwd` is a path in it, and `volume`, `mounts`, `given`, `private_mib` and `hidden` are not used.
+        libraries: Directories of the image in which no libcuda may be found, as of `own_cuda`; None for no check.
     """
 
     argv: tuple[str, ...]
@@ -85,6 +89,8 @@ class Order:
     secret: bool = False
     secret_files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     inner: bool = False
+    root: Mapping[str, Any] | None = None
+    libraries: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +258,9 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
     nodes = [(seen, path) for seen, path in order["nodes"] or ()]
     if order["refused"]:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
+    image = _image_root(order)
     if order["nodes"] is not None:
-        own, covered = order["private_mib"] is not None, dict[str, int]()
+        own = order["private_mib"] is not None or bool(image)
         steps += [("namespace", lambda: view.enter(ipc=own))]
         if order["volume"]:
             steps += [("volume", lambda: view.mount_volume(order["volume"]))]
@@ -264,17 +271,9 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
         steps += [("cgroups", view.freeze_cgroups)]
     if order["refused"]:
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
+    # As late as can be: from here on nothing of the host's file system is used.
+    steps += image or _host_mounts(order)
     if order["nodes"] is not None:
-        # As late as can be: from here on nothing of the host's file system is used.
-        if own:
-            steps += [
-                ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
-                ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
-            ]
-        if order["given"]:
-            steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
-        mounts, known = order["mounts"], order["identities"]
-        steps += [("mounts", lambda: view.mount_paths(mounts, order["cwd"], covered, known))]
         if order["secret_files"]:
             steps += [("secrets", lambda: _show_secrets(mount.show, order["secret_files"], order["user"]))]
         steps += [("sandboxes", lambda: view.hide(order["hidden"], order["cwd"]))]
@@ -288,11 +287,53 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
             if order["secret_files"]
             else []
         ),
+        *([("directory", lambda: os.chdir(order["root"]["directory"]))] if image else []),
         *_fence(order),
         *([("inner", lambda: inner.leave(*sockets))] if order["inner"] else []),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
     ]
     return steps
+
+
+def _host_mounts(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    """The steps that put what a task gets into the host's file system, as the task sees that; none without a view."""
+    steps: list[tuple[str, Callable[[], None]]] = []
+    if order["nodes"] is None:
+        return steps
+    covered = dict[str, int]()
+    if order["private_mib"] is not None:
+        steps += [
+            ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
+            ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
+        ]
+    if order["given"]:
+        steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
+    mounts, known = order["mounts"], order["identities"]
+    return [*steps, ("mounts", lambda: view.mount_paths(mounts, order["cwd"], covered, known))]
+
+
+def _image_root(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    """The steps by which a task gets the root of its image; none without one."""
+    if order["root"] is None:
+        return []
+    from isolator.devices.image_root import MERGED, ImageRoot
+
+    root = ImageRoot(order["root"])
+    steps: list[tuple[str, Callable[[], None]]] = [("overlay", root.overlay), ("image", root.fill)]
+    if order["libraries"] is not None:
+        from isolator.host.not_started import NotStarted
+        from isolator.shares.own_cuda import libcuda_of
+
+        def see() -> None:
+            try:
+                own = libcuda_of(f"{order['root']['place']}/{MERGED}", order["libraries"])
+            except NotStarted as error:
+                raise OSError(errno.E2BIG, str(error)) from error
+            if own:
+                raise OSError(errno.EEXIST, own)
+
+        steps += [("libcuda", see)]
+    return [*steps, ("root", root.enter)]
 
 
 def _fence(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from isolator.agent.agent_api import Connection, Settings
+from isolator.agent.flags import flags_of
 from isolator.confinement import pids
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
@@ -23,8 +24,10 @@ from isolator.confinement.inner_calls import Inner
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
 from isolator.host import processes, rootfs
-from isolator.host.not_started import NotStarted, is_trial
+from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
+from isolator.images.registry import Refused
+from isolator.images.source import read_config, registry_of
 from isolator.runs.image_run import (
     KILL,
     TERM,
@@ -37,7 +40,6 @@ from isolator.runs.image_run import (
     prepare,
     refused_without_isolation,
 )
-from isolator.runs.images import flags_of, read_config, registry_of
 from isolator.runs.run import Ended, Launch, container_of, sandbox_of, secret_env
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -71,15 +73,8 @@ class NestedRun:
         self._ended = threading.Event()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """Keep the enclosure, if the executor has a cgroup of its own: the agent starts the nested container in
-        that."""
+        """Keep the enclosure; the agent starts the nested container in the executor's cgroup."""
         refused_without_isolation(enclosure.isolated)
-        if enclosure.cgroup is None or enclosure.cgroup.own:
-            what = "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated"
-            needs = (
-                "mesos-gpu up --images DIR, as root" if is_trial(self._own) else "--isolation cgroups/devices"
-            )
-            raise NotStarted(f"{what}; it needs {needs}, or the job --container-engine docker")
         most = enclosure.pids.most if enclosure.pids is not None else 0
         return replace(enclosure, pids=pids.given(container_of(self._own), most))
 
@@ -100,6 +95,8 @@ class NestedRun:
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
         try:
             config = read_config(self._plan.image, registry=registry_of(flags, self._own), denied=denied)
+        except Refused as error:
+            raise _refused(launch, error) from error
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
         command_of(self._plan, config)
@@ -289,6 +286,17 @@ class NestedRun:
         return []
 
 
+def _refused(launch: Launch, error: Refused) -> NotStarted:
+    """Return why a private image is not run: the agent's puller would be the one to log in, and agents write what they
+    are asked to run to files of their hosts and to Mesos' state, the login with it."""
+    if not launch.plan.image_secret:
+        return NotStarted(f"{error.what}; {error.remedy}")
+    return NotStarted(
+        f"{error.what}; Mesos' containerizer does not get the login of the image secret {launch.plan.image_secret}, "
+        "because it would keep it in clear on disk; use --container-engine own or docker"
+    )
+
+
 def _see_rights(isolators: Sequence[str], *, root: bool) -> None:
     """What only the agent can take from a nested container.
 
@@ -302,7 +310,7 @@ def _see_rights(isolators: Sequence[str], *, root: bool) -> None:
         who = "as root " if root else ""
         raise NotStarted(
             f"an image is not run {who}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
-            "itself every device; or use --container-engine docker"
+            "itself every device; or use --container-engine own or docker"
         )
 
 

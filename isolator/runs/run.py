@@ -50,7 +50,7 @@ class Launch:
         volume: The build of the driver volume that is leased for it; None: there is none.
         given: What it gets for the sake of its share; None: it has whole GPUs, or none.
         leave: Writes down what is made for it during the start, before that is made.
-        secrets: Its secrets; None: it has none.
+        secrets: Its secrets, and its logins for registries; None: it has none.
     """
 
     plan: Assignment
@@ -146,9 +146,7 @@ def sandbox_of(env: Mapping[str, str]) -> str:
 
 def nested_container(plan: Assignment) -> str:
     """Return the name of the nested container in which the agent runs an image; "" if it runs none."""
-    if plan.image is None or plan.container_engine == "docker":
-        return ""
-    return NESTED
+    return NESTED if plan.image is not None and plan.container_engine == "mesos" else ""
 
 
 def below_sandbox(plan: Assignment) -> tuple[str, ...]:

@@ -12,9 +12,11 @@ from typing import Final
 
 from isolator.confinement.apart_sys import NO_CORE
 from isolator.host.not_started import NotStarted
+from isolator.images.login import Logins
 from isolator.secrets.exposure import exposed_to_user
 from isolator.secrets.mount import PLACE
 from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.secret import IMAGE_LOGIN
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 _PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
@@ -27,10 +29,12 @@ class Given:
     Attributes:
         env: Variables: values, and where files are.
         files: By their paths, relative.
+        logins: Logins for registries, which the task itself does not get; None without an image secret.
     """
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    logins: Logins | None = None
 
 
 NONE: Final = Given()
@@ -51,7 +55,7 @@ def see_sealed(plan: Assignment) -> None:
     Raises:
         NotStarted: It did not; the job is launched anew.
     """
-    if plan.secrets and not plan.sealed_secrets:
+    if (plan.secrets or plan.image_secret) and not plan.sealed_secrets:
         why = plan.secrets_problem or "its launch brought none"
         raise NotStarted(f"its secrets did not come: {why}", Outcome(infrastructure=True))
 
@@ -69,7 +73,7 @@ def opened(plan: Assignment, task: str, own: Mapping[str, str], directory: Path)
         NotStarted: They are not for it, cannot be opened here, or would be open to others.
         OSError: This process cannot be kept from others.
     """
-    if not plan.secrets:
+    if not plan.secrets and not plan.image_secret:
         return NONE
     guard()
     if why := exposed_to_user(own):
@@ -86,7 +90,23 @@ def opened(plan: Assignment, task: str, own: Mapping[str, str], directory: Path)
             raise NotStarted(f"secret {name} has a NUL, which no variable can have; ask for it as a file")
         else:
             env[name] = os.fsdecode(values[name])
-    return Given(env, files)
+    return Given(env, files, _logins(plan, values) if plan.image_secret else None)
+
+
+def _logins(plan: Assignment, values: Mapping[str, bytes]) -> Logins:
+    if IMAGE_LOGIN not in values:
+        raise NotStarted(
+            f"its launch brought no login of the image secret {plan.image_secret}",
+            Outcome(infrastructure=True),
+        )
+    try:
+        return Logins.parse(values[IMAGE_LOGIN])
+    except ValueError as error:
+        whose = "of its queue" if plan.image_secret_is_default else "of the job"
+        raise NotStarted(
+            f"the image secret {plan.image_secret} {whose} {error}",
+            Outcome(infrastructure=plan.image_secret_is_default),
+        ) from None
 
 
 def _values(plan: Assignment, task: str, own: Mapping[str, str], directory: Path) -> dict[str, bytes]:

@@ -81,6 +81,10 @@ def _of_secrets(rights: Rights, spec: JobSpec, subject: Subject) -> Iterable[Pro
         path = replace(subject, name=secret.source.partition("#")[0])
         if not rights.may(SECRET_USE, path):
             yield Problem(f"/secrets/{secret.name}", rights.missing(SECRET_USE, path))
+    if spec.image_secret is not None:
+        path = replace(subject, name=spec.image_secret.partition("#")[0])
+        if not rights.may(SECRET_USE, path):
+            yield Problem("/image_secret", rights.missing(SECRET_USE, path))
 
 
 def _shown(patterns: Sequence[str]) -> str:

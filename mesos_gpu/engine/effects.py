@@ -58,6 +58,7 @@ class LaunchTask:
     owner: str = ""  # of its job
     wire: int = SILENT  # in which its executor is spoken to
     listens: tuple[int, ...] = ()  # ports of the host; the executor reports whether the task listens there
+    image_secret: str = ""  # path of the secret with the login for its image, of its job or its job's queue
 
 
 @dataclass(frozen=True, slots=True)

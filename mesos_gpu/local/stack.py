@@ -54,6 +54,7 @@ _HERE: Final = "127.0.0.1"
 #: Directories for jobs in a cluster's own: of any data, and of `docker save` archives.
 SCRATCH: Final = "scratch"
 IMAGES: Final = "images"
+REGISTRY: Final = "MESOS_GPU_IMAGE_REGISTRY"
 _PERSISTENT: Final = "persistent"  # roots of persistent volumes, by node
 _PORT: Final = 8080  # of schedulers on hosts of their own
 _MEETING = "meeting"  # the file that says where several schedulers meet
@@ -258,6 +259,9 @@ class Stack:
         given = {**_believed(tls), **(executor_environment or {})}
         agents = [self._agent(n, spec, given, allow_root, hosts=hosts) for n, spec in self._numbered()]
         zone = next((spec.zone for spec in self.nodes if spec.zone), "")
+        registry = given.get(REGISTRY, "")
+        #: Directory of archives that jobs have images from; None without one.
+        self.archives = images or (Path(registry) if registry.startswith("/") else None)
         self.cluster = Cluster(
             self.directory / "mesos",
             agents,

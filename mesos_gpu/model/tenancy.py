@@ -23,6 +23,7 @@ from mesos_gpu.model.jobs.fields import (
     Number,
     OneOf,
     Seconds,
+    SecretPath,
     SomeOf,
     Strings,
     Text,
@@ -33,6 +34,7 @@ from mesos_gpu.model.jobs.fields import (
 )
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
 from mesos_gpu.model.nodes.gpu_names import means, most_specific
+from mesos_gpu.model.secret import SOURCE, SOURCE_FORM
 
 ROOT: Final = ""  # the path of what all queues are below
 DEFAULT_POOL: Final = "default"  # the nodes that are in no other
@@ -371,6 +373,11 @@ class QueueSpec:
     budget: Budget | None = asks(None, Budgets())
     user_budgets: Mapping[str, Budget] = asks({}, BudgetsByUser())
     idle: Idle | None = asks(None, IdleRules(), about="what becomes of jobs whose GPUs do nothing")
+    image_secret: str | None = asks(
+        None,
+        SecretPath(SOURCE, SOURCE_FORM),
+        about="secret with logins for registries, for images of jobs that name none of their own",
+    )
 
 
 QUEUE_FIELDS: Final = declared(QueueSpec, ())
@@ -393,6 +400,7 @@ class Resolved:
     pools: tuple[str, ...] | None = None  # every one that is not dedicated, in no order
     overflow_after_s: float = 0.0
     idle: Idle = Idle()
+    image_secret: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ from mesos_gpu.wire.mesos.seal import secret_for
 from mesos_gpu.wire.mesos.v1 import discovery_to_json, resources_to_json, task_info, task_of
 
 #: What a job's executor gets of its request as another value than was asked for.
-_OTHERWISE: Final = {"env", "user", "gpus", "container_engine", "fetch", "control_access", "secrets"}
+_OTHERWISE: Final = {
+    "env", "user", "gpus", "container_engine", "fetch", "control_access", "secrets", "image_secret"
+}  # fmt: skip
 _AS_ASKED: Final = tuple(
     {each.name for each in fields(JobSpec)}
     & {each.name for each in fields(assignment.Assignment)} - _OTHERWISE
@@ -143,6 +145,8 @@ def _assignment(
         secrets=tuple([(each.name, each.file) for each in spec.secrets]),
         sealed_secrets=sealed.message,
         secrets_problem=sealed.problem,
+        image_secret=launch.image_secret,
+        image_secret_is_default=bool(launch.image_secret) and spec.image_secret is None,
         control_ports=(*settings.programs.control_ports, *control_ports),
         user_is_default=spec.user in (None, settings.programs.default_user),
         scheduler_url=settings.programs.scheduler_url if spec.upload else "",

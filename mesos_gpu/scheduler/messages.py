@@ -261,7 +261,7 @@ class Calls:
 
     def _sealed(self, launch: fx.LaunchTask) -> Sealed:
         """Return the secrets of a task that has some."""
-        if launch.spec is None or not launch.spec.secrets:
+        if launch.spec is None or not (launch.spec.secrets or launch.image_secret):
             return Sealed()
         if self._deliveries is None:
             return Sealed(problem=_NO_STORE)

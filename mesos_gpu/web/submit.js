@@ -14,6 +14,7 @@ const STARTS = {
 };
 const FIELDS = [ // [name, label, attributes of the input, unit and hint]
   ["command", "Command", {}, { hint: "a line for /bin/sh; with an image it may be empty", size: "half" }], ["name", "Name", { maxlength: 64, placeholder: "from the command" }], ["image", "Image", {}, { hint: "empty: the files of the host" }],
+  ["image_secret", "Image secret", { placeholder: "of the queue" }, { hint: "path of a secret with the registry's login" }],
   ["gpus", "GPUs of each task", { type: "number", min: 0, step: "any", value: 1 }, { hint: "0.25: a share, a quarter of one GPU's memory and compute" }],
   ["gpu_model", "GPU models", {}, { hint: "as A100, RTX 4090; empty: any" }],
   ["tasks", "Tasks", { type: "number", min: 1, value: 1 }, { hint: "all start at once, or none does" }],

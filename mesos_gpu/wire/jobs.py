@@ -141,6 +141,7 @@ def _report_unpermitted(check: Check, spec: JobSpec, permits: Permits) -> None:
         ("user", permits.problem_of_user(spec.user, has_image=spec.image is not None)),
         ("control_access", permits.problem_of_controls(spec.control_access, spec.name, spec.user)),
         ("secrets", permits.problem_of_secrets(spec.secrets)),
+        ("image_secret", permits.problem_of_secrets([spec.image_secret] if spec.image_secret else ())),
     ):
         if why:
             check.problem(key, why)

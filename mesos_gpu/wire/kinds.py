@@ -39,6 +39,16 @@ def _text(check: Check, field: Field) -> str | None:
     return check.text(field.key, field.default, kind.pattern, kind.form)
 
 
+def _secret_path(check: Check, field: Field) -> str | None:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.SecretPath)
+    if is_text(got) and kind.pattern.fullmatch(got):
+        return str(got)
+    check.problem(field.key, f"must be {kind.form}")
+    default: str | None = field.default
+    return default
+
+
 def _number(check: Check, field: Field) -> float | None:
     kind, got = field.kind, check.given[field.key]
     assert isinstance(kind, of.Number)
@@ -129,6 +139,7 @@ def _strings(check: Check, field: Field) -> dict[str, str]:
 
 PLAIN_READERS: Final[Mapping[type[Kind], Reader]] = {
     of.Text: _text,
+    of.SecretPath: _secret_path,
     of.Number: _number,
     of.Whole: _whole,
     of.Flag: _flag,

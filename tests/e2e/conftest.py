@@ -11,7 +11,7 @@ from mesos_gpu.testing.dockerd import Dockerd
 from tests.clients import reporting
 
 #: Parameters of a test that attacks from a task, or looks at it: `make test` runs a process of the host.
-EACH_FORM = ("process", *(pytest.param(form, marks=pytest.mark.long) for form in ("nested", "docker")))
+EACH_FORM = ("process", *(pytest.param(form, marks=pytest.mark.long) for form in ("nested", "own", "docker")))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.events import SecretsRead
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.secret import MOST_SECRET
+from mesos_gpu.model.secret import IMAGE_LOGIN, MOST_SECRET
 from mesos_gpu.ports import SecretStore
 
 _READERS: Final = 4  # a store that is slow with one secret keeps few others waiting
@@ -67,12 +67,15 @@ class Deliveries:
     def sealed(self, launch: LaunchTask, node: Node | None) -> Sealed:
         """The secrets of a task, sealed to its host for this launch alone."""
         assert launch.spec is not None
+        sources = {secret.name: secret.source for secret in launch.spec.secrets}
+        if launch.image_secret:
+            sources[IMAGE_LOGIN] = launch.image_secret
         values: dict[str, bytes] = {}
-        for secret in launch.spec.secrets:
-            value = self._values.get(secret.source)
+        for name, source in sources.items():
+            value = self._values.get(source)
             if value is None:
-                return Sealed(problem=f"the value of secret {secret.source} was not at hand")
-            values[secret.name] = value
+                return Sealed(problem=f"the value of secret {source} was not at hand")
+            values[name] = value
         if sum(map(len, values.values())) > MOST_SECRET:
             return Sealed(problem=f"its secrets have more than {MOST_SECRET} bytes in all")
         key = node.inventory.secrets_key if node is not None and node.inventory is not None else ""

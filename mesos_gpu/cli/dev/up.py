@@ -27,7 +27,7 @@ from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.cluster import Devices, lack_of_images
 from mesos_gpu.local.processes import Process, private_log
-from mesos_gpu.local.stack import IMAGES, SCRATCH, NodeSpec, SchedulerProcess, Stack, clean_up
+from mesos_gpu.local.stack import IMAGES, REGISTRY, SCRATCH, NodeSpec, SchedulerProcess, Stack, clean_up
 from mesos_gpu.model.jobs.permits import ROOTS, Root
 from mesos_gpu.model.nodes.gpu_names import models_of
 from mesos_gpu.model.words import counted
@@ -129,7 +129,7 @@ def _attributes(
     "--images",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Directory of `docker save` archives NAME:TAG.tar, for jobs with --image; needs root.  [default: one of the "
-    "cluster's own, as root with cgroup v1 and without --secure]",
+    "cluster's own, as root; with cgroup v1 only without --secure]",
 )
 @click.option("--no-images", is_flag=True, help="Let jobs have no images; each job starts a little faster.")
 @click.option(
@@ -209,7 +209,8 @@ def up(
     ]
     arguments = [word for receiver in webhook_to for word in ("--webhook-to", receiver)]
     arguments += ["--topology", topology] if topology else []
-    arguments += _of_users(pooled=secure and images is None)
+    by_executor = os.geteuid() == 0 and bool(lack_of_images())  # Mesos cannot run images here
+    arguments += _of_users(pooled=secure and (images is None or by_executor))
     if detach:
         _start_detached()
         return
@@ -220,15 +221,18 @@ def up(
     if os.geteuid() == 0:  # others cannot mount
         scratch = directory() / SCRATCH
         made[scratch], volume_root = 0o1777, (*volume_root, str(scratch))
-    devices: Devices = "mesos" if images else ""
+    given = {"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root), TRIAL: "1"}
+    if images and by_executor:
+        given |= {REGISTRY: str(images.resolve())}
+    devices: Devices = "mesos" if images and not by_executor else ""
     stack = Stack(
         directory(),
         nodes,
         port=port,
         allow_root=Root(allow_root or Root.NOWHERE),
-        images=images,
+        images=None if by_executor else images,
         devices=devices,
-        executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root), TRIAL: "1"},
+        executor_environment=given,
         master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
         secure=secure,
         tls=tls,
@@ -241,9 +245,12 @@ def up(
 
 def _lack_of_images(*, secure: bool) -> str:
     """Return why jobs have no images unless --images is given, in words; "" if they have."""
+    lack = lack_of_images()
+    if lack:
+        return "" if os.geteuid() == 0 else lack
     if secure:
         return "--secure, where a job's user may have no account; with --images they have accounts"
-    return lack_of_images()
+    return ""
 
 
 def _of_users(*, pooled: bool) -> list[str]:
@@ -375,7 +382,7 @@ def _say_for_jobs(stack: Stack) -> None:
     if os.geteuid() == 0:
         scratch = directory() / SCRATCH
         output.line(f"volume for jobs               {scratch}, as --volume {scratch}:work")
-    archives = stack.cluster.images
+    archives = stack.archives
     if archives is None:
         said = f"none: {_lack_of_images(secure=stack.secure is not None) or '--no-images'}"
     else:

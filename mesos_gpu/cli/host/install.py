@@ -138,7 +138,7 @@ def agent(
     """Print what a GPU host needs: service, flags, directories.
 
     The service runs the host's own mesos-agent, so that tasks outlive its restart. With cgroups of version 2, Mesos
-    1.11 limits neither memory nor processors of tasks, and images are the Docker Engine's.
+    1.11 limits neither memory nor processors of tasks, and images are run by the executors.
     """
     from mesos_gpu.install import agent as of_agent
 

@@ -14,8 +14,8 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "A part of a GPU": ("--gpu-compute", "--gpu-memory-max", "--gpu-isolation"),
     "Several tasks": ("--tasks", "--on-member-failure", "--array"),
     "Environment": (
-        "--upload", "--image", "--pull", "--container-engine", "--env", "--secret", "--fetch", "--volume", "--user",
-        "--control-access", "--shell",
+        "--upload", "--image", "--image-secret", "--pull", "--container-engine", "--env", "--secret", "--fetch",
+        "--volume", "--user", "--control-access", "--shell",
     ),
     "Queue and time": (
         "--queue", "--class", "--priority", "--preemptible", "--notice", "--notice-signal", "--timeout",

@@ -105,6 +105,7 @@ def launch(
             task, spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
             ports=take.ports, env=_env(job, array, task, take, tasks), hosts=hosts,
             wire=turn.state.cluster.nodes[take.agent_id].wire, listens=_listens(turn, job, task),
+            image_secret=turn.state.quota.tree.image_secret_of(job.spec) or "",
         )  # fmt: skip
         launches.fill(take, *opened.get(take, ()), item)
 

@@ -76,7 +76,7 @@ def _is_ready(turn: Turn, backlog: Backlog, job: Job) -> bool:
             backlog.block(job)  # its launch was lost: the next one needs the same room
         return False
     # Nobody is kept waiting, or ended, for what could not start.
-    return not job.spec.secrets or at_hand(turn, job)
+    return at_hand(turn, job)
 
 
 def _launch_jobs(

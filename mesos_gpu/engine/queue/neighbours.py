@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from mesos_gpu.engine.queue.secrets import sources_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.room.volumes import has_volumes, homes_of, not_at_home, without_volumes
 from mesos_gpu.engine.state import State
@@ -49,10 +50,13 @@ class Neighbours:
         if not self._is_bound(spec):
             return None
         where = spec.constraints, spec.near, spec.away, spec.topology, spec.segment
-        return bool(spec.secrets), _group(job), *where, homes_of(self._state, spec), self._launches
+        return self._needs_secrets(spec), _group(job), *where, homes_of(self._state, spec), self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
-        return bool(spec.secrets) or has_volumes(spec) or self._compares(spec)
+        return self._needs_secrets(spec) or has_volumes(spec) or self._compares(spec)
+
+    def _needs_secrets(self, spec: JobSpec) -> bool:
+        return bool(sources_of(self._state, spec))
 
     def _compares(self, spec: JobSpec) -> bool:
         if spec.constraints or spec.near or spec.away or spec.topology:
@@ -76,7 +80,7 @@ class Neighbours:
     def barred(self, job: Job, node: Node) -> str:
         """Why the job may not go to the node now; "": it may."""
         spec = job.spec
-        if spec.secrets and (why := _keyless(node)):
+        if self._needs_secrets(spec) and (why := _keyless(node)):
             return why
         if has_volumes(spec) and (why := without_volumes(self._state, job, node)):
             return why

@@ -13,7 +13,7 @@ from mesos_gpu.engine.indexes.memory import SecretRead
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.policy.queueing.backoff import delay_s
 
 _NEVER = SecretRead()
@@ -21,10 +21,10 @@ _NEVER = SecretRead()
 
 def at_hand(turn: Turn, job: Job) -> bool:
     """Whether all of a job's secrets are; what must be read for it is asked for, once for all jobs that want it."""
-    if not job.spec.secrets:
+    state = turn.state
+    if not (sources := sources_of(state, job.spec)):
         return True
-    state, since = turn.state, _since(turn.state, job)
-    sources = _sources(job)
+    since = _since(state, job)
     due = tuple(each for each in sources if _is_due(turn, state.work.secrets.get(each, _NEVER), since))
     for source in due:
         known = state.work.secrets.get(source, _NEVER)
@@ -61,7 +61,7 @@ def on_tick(turn: Turn) -> None:
     if not old:
         return
     waiting = (turn.state.work.jobs[job_id] for _, job_id in turn.state.work.queue)
-    wanted = {source for job in waiting for source in _sources(job)}
+    wanted = {source for job in waiting for source in sources_of(turn.state, job.spec)}
     old = [source for source in old if source not in wanted]
     for source in old:
         del turn.state.work.secrets[source]
@@ -72,7 +72,7 @@ def on_tick(turn: Turn) -> None:
 def problem_of(state: State, settings: Settings, now: float, job: Job) -> str:
     """Why a job waits for its secrets, in words; "": it does not, or that is not known yet."""
     since = _since(state, job)
-    for source in _sources(job):
+    for source in sources_of(state, job.spec):
         known = state.work.secrets.get(source)
         if known is None or _holds(known, settings, now, since):
             continue
@@ -84,8 +84,13 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> str:
     return ""
 
 
-def _sources(job: Job) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(secret.source for secret in job.spec.secrets))
+def sources_of(state: State, spec: JobSpec) -> tuple[str, ...]:
+    """Return the paths of all secrets that a job needs, each once: its own, and its queue's login for its image."""
+    if spec.image is None and not spec.secrets:
+        return ()
+    login = state.quota.tree.image_secret_of(spec)
+    own = (secret.source for secret in spec.secrets)
+    return tuple(dict.fromkeys((*own, login) if login is not None else own))
 
 
 def _since(state: State, job: Job) -> float:

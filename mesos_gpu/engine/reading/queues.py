@@ -1,6 +1,6 @@
 """Readers of queues, budgets and bookings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -15,6 +15,7 @@ from mesos_gpu.engine.tenancy import accounts
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
 from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.model.bookings.booking import Booking
+from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.queue_plan import QueuePlan
 from mesos_gpu.model.queue_share import PathShare, QueueShare
 from mesos_gpu.model.queue_why import QueueWhy
@@ -23,6 +24,7 @@ from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.accounts.sums import Row
 from mesos_gpu.policy.tenancy.checks import Findings
 from mesos_gpu.policy.times.hours import Span, span_at
+from mesos_gpu.wire.checking import escaped
 
 
 def queue_shares(view: View) -> Sequence[QueueShare]:
@@ -57,7 +59,15 @@ def check_queues(view: View, document: QueueDocument) -> Findings:
     refuse_homeless(view.state, view.settings, document)
     refuse_unusable(view.state, document)
     of_queues = found_of(view.state, view.settings, document, view.now)
-    return beside_bookings(view.state, document, of_queues, view.now)
+    findings = beside_bookings(view.state, document, of_queues, view.now)
+    return replace(findings, faults=(*findings.faults, *_without_store(view, document)))
+
+
+def _without_store(view: View, document: QueueDocument) -> Iterator[tuple[str, str]]:
+    permits = Permits(secrets=view.settings.secret_store.secrets)
+    for path, spec in document.queues.items():
+        if spec.image_secret and (why := permits.problem_of_secrets([spec.image_secret])):
+            yield f"/queues/{escaped(path)}/image_secret", why
 
 
 def hours_of(view: View, document: QueueDocument) -> tuple[Span, Span | None]:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from mesos_gpu.model.secret import SOURCE, SOURCE_FORM
+
 T = TypeVar("T")
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _STEP: Final = NAME.pattern
@@ -47,6 +49,10 @@ class Capability(Text):
 
 class DriverVersion(Text):
     """A version of NVIDIA's driver."""
+
+
+class SecretPath(Text):
+    """A path in the store of secrets. Messages do not repeat a wrong one: it may be a value, given by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,4 +328,18 @@ SEGMENT: Final[Any] = asks(
     option=Option("--segment", "Tasks with consecutive ranks in one group of --topology", ""),
     shown="segment",
     needs="topology",
+)
+#: Of a job whose image a registry shows to some only.
+IMAGE_SECRET: Final[Any] = asks(
+    None,
+    SecretPath(SOURCE, SOURCE_FORM),
+    about="secret with the logins for the registry of its image, as docker login writes them; null: as its queue gives",
+    option=Option(
+        "--image-secret",
+        "Secret with the login for the image's registry",
+        "as its queue gives",
+        metavar="PATH",
+    ),
+    shown="image secret",
+    needs="image",
 )

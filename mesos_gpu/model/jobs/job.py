@@ -14,6 +14,7 @@ from mesos_gpu.model.jobs.fields import (
     ARRAY,
     BOOKING,
     ENV_KEY,
+    IMAGE_SECRET,
     LABEL_KEY,
     NAME,
     NOTIFY,
@@ -120,7 +121,8 @@ class NoticeSignal(Enum):
 class Engine(Enum):
     """What runs a job's image."""
 
-    MESOS = "mesos"  # the agent's Mesos containerizer, in a nested container
+    MESOS = "mesos"  # the agent's Mesos containerizer, in a nested container; where that cannot, the executor
+    OWN = "own"  # the executor itself
     DOCKER = "docker"  # the host's Docker Engine
 
 
@@ -458,6 +460,7 @@ class JobSpec:
     booking: str | None = BOOKING
     topology: Topology | None = TOPOLOGY
     segment: int | None = SEGMENT
+    image_secret: str | None = IMAGE_SECRET
 
     @property
     def is_share(self) -> bool:
@@ -521,9 +524,9 @@ _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
     "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "array", "ports", "upload",
     "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s",
-    "kill_grace_s", "image", "pull", "control_access", "container_engine", "on_gpu_failure", "min_driver", "placement",
-    "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints", "near", "away",
-    "topology", "segment", "notify", "health_checks",
+    "kill_grace_s", "image", "image_secret", "pull", "control_access", "container_engine", "on_gpu_failure",
+    "min_driver", "placement", "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class",
+    "app", "constraints", "near", "away", "topology", "segment", "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 

@@ -6,7 +6,6 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.jobs.users import Accounts, Users, nobody_known
-from mesos_gpu.model.secret import Secret
 
 
 class Control(Enum):
@@ -63,7 +62,7 @@ class Permits:
             f"scheduler with --control-access {named}={','.join(refused)}"
         )
 
-    def problem_of_secrets(self, asked: Sequence[Secret]) -> str | None:
+    def problem_of_secrets(self, asked: Sequence[object]) -> str | None:
         """Why it gets none of the secrets that it asked for, with the remedy; None: it may."""
         if self.secrets or not asked:
             return None

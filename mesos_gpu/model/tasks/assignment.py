@@ -60,6 +60,8 @@ class Assignment:
     secrets: tuple[tuple[str, str], ...] = ()
     sealed_secrets: str = ""  # their values, sealed to its host for this task
     secrets_problem: str = ""  # why there are none
+    image_secret: str = ""  # path of the secret with the login for `image`, which is sealed among them
+    image_secret_is_default: bool = False  # whether the job's queue named it, and not the job
     secret: str = ""  # what its executor seals updates with; the task never gets it
     upload: str | None = None  # its submitter's archive, by digest; see `JobSpec.upload`
     scheduler_url: str = ""  # where an executor finds the REST interface; "": nothing of this task needs it

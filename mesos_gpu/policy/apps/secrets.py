@@ -36,9 +36,20 @@ def uses_of(app: App) -> tuple[Use, ...]:
     return tuple(_uses(app))
 
 
+def image_secret_of(app: App) -> str | None:
+    """Return the path of the secret with the login for the app's image (pullConfig); None without one."""
+    docker = app.container.docker if app.container is not None else None
+    if docker is None or docker.pull_config is None:
+        return None
+    return _source(app, docker.pull_config.secret)
+
+
 def problems_of(app: App) -> Iterator[tuple[str, str]]:
     """What of them cannot be given to a task: the field, and why."""
     uses = uses_of(app)
+    login = image_secret_of(app)
+    if login is not None and not SOURCE.fullmatch(login):
+        yield "secrets", f"{login!r} must be {SOURCE_FORM}"
     yield from ((use.field, use.why) for use in uses if use.why)
     fields = {use.secret.name: use.field for use in uses}
     yield from ((fields[name], why) for name, why in unfit([use.secret for use in uses if not use.why]))

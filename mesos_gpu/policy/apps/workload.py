@@ -40,7 +40,7 @@ from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.resources import AMOUNTS
 from mesos_gpu.policy.apps.docker_options import CHOOSES_GPUS, GPUS_HOLD, GPUS_INSTEAD, read_parameters
 from mesos_gpu.policy.apps.ports import networks_as_host, wishes_of
-from mesos_gpu.policy.apps.secrets import problems_of, uses_of
+from mesos_gpu.policy.apps.secrets import image_secret_of, problems_of, uses_of
 from mesos_gpu.policy.apps.shown_check import shown_check
 from mesos_gpu.policy.apps.task_env import app_env, own_env
 from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
@@ -126,7 +126,7 @@ def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
     for field, why in (
         ("user", permits.problem_of_user(app.user, has_image=parts.image is not None)),
         ("gpu.control_access", permits.problem_of_controls(parts.gpu.control_access, app.id, app.user)),
-        ("secrets", permits.problem_of_secrets([use.secret for use in uses_of(app)])),
+        ("secrets", permits.problem_of_secrets([*uses_of(app), *filter(None, [image_secret_of(app)])])),
     ):
         if why:
             yield Unsupported(field, why)
@@ -159,6 +159,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         docker=parts.options,
         pull=parts.pull,
         secrets=tuple(use.secret for use in uses_of(app)),
+        image_secret=image_secret_of(app) if parts.image is not None else None,
         **_passed_on(parts),
     )
 
@@ -314,11 +315,6 @@ _WITHOUT_EFFECT: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = 
         "acceptedResourceRoles",
         lambda p: p.leaves_out_a_role,
         "all that Mesos offers to the scheduler's role is used; choose agents with constraints",
-    ),
-    (
-        "container.docker.pullConfig",
-        lambda p: p.docker.pull_config is not None,
-        "images are fetched with the login of the agent: give the agent that login",
     ),
     (
         "networks",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
-from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
 from mesos_gpu.model.tenancy import (
     DEFAULT_POOL,
     LONGEST_S,
@@ -186,6 +186,17 @@ class Tree:
         queue = self.queues.get(path)
         named = queue.resolved.pools if queue is not None else None
         return self.shared_pools if named is None else named
+
+    def image_secret_of(self, spec: JobSpec) -> str | None:
+        """Return the path of the secret with the login for a job's image; None if it has none.
+
+        Args:
+            spec: Request of the job; a secret that it names goes before that of its queue.
+        """
+        if spec.image is None or spec.image_secret is not None:
+            return spec.image_secret
+        queue = self.queues.get(self.leaf_of(spec.queue))
+        return queue.resolved.image_secret if queue is not None else None
 
     def overflow_after_s(self, path: str) -> float | None:
         """How long a job of a queue waits before it may use the next of its pools; None: they have no order."""

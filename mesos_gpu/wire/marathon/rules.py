@@ -177,8 +177,6 @@ def _container(app: App, report: Report) -> None:
     with report.at("container"):
         if container.type is EngineType.DOCKER and container.docker is None:
             report.wrong("not defined", "docker")
-        if container.type is EngineType.DOCKER and container.docker and container.docker.pull_config:
-            report.wrong("is not supported with the Docker containerizer", "docker", "pullConfig")
         if container.type is EngineType.DOCKER and container.linux_info is not None:
             report.wrong("is for containers of type MESOS", "linuxInfo")
         seccomp = container.linux_info.seccomp if container.linux_info else None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 VERSION = 1
+#: Fields that are left out where they are empty, as by a release without them.
+_NEW = ("check", "listens", "image_secret", "image_secret_is_default")
 _OF_VOLUMES = ("volume_mib", "is_made", "volume")  # fields of mounts that only persistent volumes have
 
 
@@ -32,7 +34,7 @@ class OtherWire(ValueError):
 def encode(value: Assignment | Outcome) -> bytes:
     """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
     said: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
-    for name in ("check", "listens"):  # as written by a release without these fields
+    for name in _NEW:
         if not said.get(name):
             said.pop(name, None)
     if said.get("wire") == SILENT:

@@ -54,8 +54,9 @@ class AccessRig:
         self.store = RecordingStore()
         self.clock = FakeClock(float(int(time.time())))  # what proofs are until goes by the time of day
         clock = self.clock if self.who is None else SystemClock()
-        self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), clock, Settings.of("e", "m"))
         given = {"identify": self.identify, "permits": Permits(), "records": self.store, **settings}
+        of_engine = Settings.of("e", "m", secrets=given["permits"].secrets)
+        self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), clock, of_engine)
         api = ApiSettings("http://w", "1", who=self.who(self.daemon) if self.who else None, **given)
         self.api = create_app(self.daemon, api)
         self.prepare(self.api)

@@ -91,6 +91,14 @@ def test_run_sends_where_secrets_are_and_show_shows_that(rest: FakeRest) -> None
     assert "hf_aValue" not in refused.stderr, "it may be the secret itself"
 
 
+def test_run_sends_the_image_secret_and_show_shows_it(rest: FakeRest) -> None:
+    got = call("run", "-d", "--image", "reg.example/app", "--image-secret", "team/ngc", "--", "true")
+    assert got.exit_code == 0, got.stderr
+    assert rest.posted["image_secret"] == "team/ngc"
+    rest.add("pulls", image="reg.example/app", image_secret="team/ngc")
+    assert "image secret  team/ngc\n" in call("show", "pulls").stdout
+
+
 def test_run_sends_what_the_sandbox_shall_have(rest: FakeRest) -> None:
     uris = ("http://host/a.tgz", "/b")
     got = call("run", "-d", "--disk", "2GiB", "--fetch", uris[0], "--fetch", uris[1], "--", "true")

@@ -98,7 +98,7 @@ def test_exec_and_port_forward_work_in_an_image(stack: Stack, form: str) -> None
         wait_until("it has ended", lambda: client.job(job)["ended_at"])
 
 
-@pytest.mark.parametrize("form", EACH_IMAGE, indirect=True)
+@pytest.mark.parametrize("form", ["mesos", pytest.param("docker", marks=pytest.mark.long)], indirect=True)
 def test_port_of_an_image_leads_to_its_task_alone(stack: Stack, form: str) -> None:
     serve = 'cd "$MESOS_SANDBOX"; echo job > who; until test -e go; do sleep 0.05; done; exec httpd -f -p $PORT0 -h .'
     check = {"protocol": "MESOS_HTTP", "portIndex": 0, "intervalSeconds": 1, "path": "/who"}

@@ -38,7 +38,8 @@ TOKEN, KEY = f"s3cret-{uuid.uuid4().hex}", f"s3cret-{uuid.uuid4().hex}"
 BOTH = {"HF_TOKEN": "team/hf", "KEY": {"source": "team/key", "file": "keys/id"}}
 IMAGE = "small:1"
 RUNS: dict[str, dict[str, Any]] = {
-    "process": {}, "nested": {"image": IMAGE}, "docker": {"image": IMAGE, "container_engine": "docker"}
+    "process": {}, "nested": {"image": IMAGE}, "own": {"image": IMAGE, "container_engine": "own"},
+    "docker": {"image": IMAGE, "container_engine": "docker"},
 }  # fmt: skip
 MODES: dict[str, Devices] = {"cgroup1": "mesos", "cgroup2": "cgroup2"}
 SMALL = {"cpus": 0.1, "mem_mib": 32, "kill_grace_s": 0.1}

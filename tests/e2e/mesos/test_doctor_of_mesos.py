@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from isolator.agent.flags import flags_of
+from isolator.images.source import registry_of
 from isolator.node import doctor
 from isolator.node.findings import Finding, Host, Level
 from isolator.node.mesos_access import AGENT, AGENTS, MASTER, Daemon, looked_at, of_master, secret_files
-from isolator.runs.images import flags_of, registry_of
 from mesos_gpu.adapters.credentials import read
 from mesos_gpu.local.cluster import AgentSpec, Cluster
 from mesos_gpu.local.secure import Secure

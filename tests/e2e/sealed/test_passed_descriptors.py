@@ -44,6 +44,7 @@ CANARY = "canary: only root may read this"
 FORMS: dict[str, dict[str, Any]] = {
     "process": {},
     "nested": {"image": "descriptors:1", "container_engine": "mesos"},
+    "own": {"image": "descriptors:1", "container_engine": "own"},
     "docker": {"image": "descriptors:1", "container_engine": "docker"},
 }
 

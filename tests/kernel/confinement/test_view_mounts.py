@@ -97,7 +97,7 @@ def test_view_of_a_path_keeps_what_its_mount_forbids(place: Path, option: str) -
     (place / "sandbox" / "at").mkdir(parents=True)
     flag = {"ro": "MS_RDONLY", "nosuid": "MS_NOSUID", "nodev": "MS_NODEV", "noexec": "MS_NOEXEC"}[option]
     data, at = str(place / "data"), str(place / "sandbox" / "at")
-    below = f"view._mount('tmpfs', {data!r}, 'tmpfs', view.{flag})"
+    below = f"view.mount('tmpfs', {data!r}, 'tmpfs', view.{flag})"
     code = f"{below}; view.mount_paths([({data!r}, {at!r}, False)], {str(place / 'sandbox')!r})"
     assert mounted(code, [at]) == {at: {"nosuid", "nodev", option}}
 
@@ -121,7 +121,7 @@ HOST_DEV = """
 import json, os, stat
 os.umask(0)
 view.enter()
-view._mount("tmpfs", "/dev", "tmpfs", 0)  # as the host's, whatever that has
+view.mount("tmpfs", "/dev", "tmpfs", 0)  # as the host's, whatever that has
 os.mknod("/dev/null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
 for name in KEPT:
     os.mkdir(f"/dev/{name}")
@@ -199,7 +199,7 @@ def test_view_enters_a_mount_namespace_and_one_of_ipc_if_asked(place: Path, opti
 PROPAGATION = """
 import os
 view.enter()
-view._mount("none", "/", "none", view.MS_REC | 1 << 20)  # shared with the namespace that follows
+view.mount("none", "/", "none", view.MS_REC | 1 << 20)  # shared with the namespace that follows
 if os.fork():
     os.wait()
     raise SystemExit
@@ -215,7 +215,7 @@ def test_view_receives_mounts_of_the_host_and_passes_none_on(place: Path) -> Non
 
 def test_view_that_the_kernel_refuses_is_an_error(place: Path) -> None:
     with pytest.raises(OSError, match="mount: No such file or directory") as raised:
-        view._mount("none", str(place / "missing"), "none", view.MS_BIND)
+        view.mount("none", str(place / "missing"), "none", view.MS_BIND)
     assert raised.value.errno == errno.ENOENT
 
 
@@ -232,7 +232,7 @@ def test_view_of_private_directories_is_one_file_system_that_all_may_write(
 import json, os, stat
 os.umask(0o77)
 view.enter()
-view._mount("tmpfs", "/tmp", "tmpfs", 0)
+view.mount("tmpfs", "/tmp", "tmpfs", 0)
 open("/tmp/of the host", "w")
 {OPEN}
 covered = view.make_private({mib}, {str(sandbox)!r})
@@ -256,11 +256,11 @@ def test_view_of_a_sandbox_below_what_is_covered_is_as_before(place: Path, how: 
 import os, sys
 view.enter()
 tmp = "/tmp"
-view._mount("tmpfs", tmp, "tmpfs", 0)
+view.mount("tmpfs", tmp, "tmpfs", 0)
 sandbox = tmp + "/of/agent/sandbox"
 os.makedirs(sandbox + "/mounted")
 os.mkdir(tmp + "/of/others")
-view._mount("tmpfs", sandbox + "/mounted", "tmpfs", 0)
+view.mount("tmpfs", sandbox + "/mounted", "tmpfs", 0)
 open(sandbox + "/mounted/file", "w")
 {how}
 print([(at, sorted(below), files) for at, below, files in os.walk(tmp)])

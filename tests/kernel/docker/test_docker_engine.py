@@ -152,8 +152,9 @@ def nodes(tmp_path: Path) -> Mapping[int, str]:
 
 
 def test_the_image_tells_its_configuration(engine: DockerEngine) -> None:
-    image = engine.image("own")
-    assert image is not None
+    local = engine.image("own")
+    assert local is not None
+    image = local.config
     assert (image.entrypoint, image.cmd, image.user) == (("/bin/echo", "own"), ("words",), "root")
     assert image.env == {"PATH": "/bin"}
     assert engine.image("absent:1") is None
@@ -289,7 +290,9 @@ def test_a_pull_from_a_registry(engine: DockerEngine, daemon: Dockerd, tmp_path:
         engine.pull(name)
         image = engine.image(name)
         assert image is not None
-        assert image.cmd == ("x",)
+        assert image.config.cmd == ("x",)
+        assert [each for each in image.names if "@" not in each] == [f"{name}:latest"]
+        assert f"{name}@{engine.shown_digest(name)}" in image.names
         for absent in (f"{address}/team/none", f"{name}:2"):
             with pytest.raises(NotFound, match=absent):
                 engine.pull(absent)

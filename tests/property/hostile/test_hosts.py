@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from isolator.devices import facts
 from isolator.gpus.cards import Cards
+from isolator.images import registry, source
 from isolator.node.monitor import interval_from
-from isolator.runs import gang, images
+from isolator.runs import gang
 from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.adapters.secrets import envelope
 from mesos_gpu.errors import Damaged, MesosGpuError
@@ -66,7 +67,7 @@ def test_health_checks_are_read_or_refused(text: str) -> None:
 @given(documents(CONFIG))
 def test_configurations_of_images_are_text_or_refused(data: bytes) -> None:
     try:
-        config = images._config(images._object(data, "the image"), "image")
+        config = source.config_of(registry._object(data, "the image"), "image")
     except MesosGpuError:
         return
     for text in (*config.labels.values(), *config.env.values(), *config.entrypoint, *config.cmd, config.user):

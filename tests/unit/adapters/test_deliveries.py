@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -15,7 +15,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.secret import LARGEST_SECRET, Secret
+from mesos_gpu.model.secret import IMAGE_LOGIN, LARGEST_SECRET, Secret
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import spec
 from tests.conftest import wait_until
@@ -143,3 +143,15 @@ def test_secret_delivery_that_hangs_delays_no_other(world: World) -> None:
 
 def assert_released(released: threading.Event) -> None:
     assert released.wait(60)
+
+
+def test_secret_delivery_seals_the_login_for_the_image_beside_variables(world: World) -> None:
+    world.store.values["team/ngc"] = b"login"
+    world.read("team/hf", "team/ngc")
+    wanted = replace(launch(Secret("A", "team/hf")), image_secret="team/ngc")
+    assert unsealed(world.deliveries.sealed(wanted, NODE)) == {"A": b"hunter2", IMAGE_LOGIN: b"login"}
+    assert unsealed(world.deliveries.sealed(replace(launch(), image_secret="team/ngc"), NODE)) == {
+        IMAGE_LOGIN: b"login"
+    }
+    missing = world.deliveries.sealed(replace(launch(), image_secret="team/none"), NODE)
+    assert missing == Sealed(problem="the value of secret team/none was not at hand")

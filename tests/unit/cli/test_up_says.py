@@ -11,6 +11,8 @@ from mesos_gpu.cli.dev import up
 from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 
+LACK = "no writable /sys/fs/cgroup/{cpu} of cgroup v1"
+
 
 @pytest.mark.parametrize(("uid", "says"), [(0, False), (1001, True)])
 def test_up_secure_without_root_warns_that_tasks_can_read_secrets(
@@ -129,6 +131,7 @@ def test_up_secure_gives_jobs_users_of_their_own_where_it_can(
     monkeypatch.setattr(up, "_run", made.append)
     monkeypatch.setattr(up, "_refuse_closed", lambda _: None)
     monkeypatch.setattr(up, "Stack", lambda *_, **options: options)
+    monkeypatch.setattr(up, "lack_of_images", lambda: "")
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     done = CliRunner().invoke(main, ["up", "--port", str(free_port()), *words])
     assert done.exit_code == 0, done.output
@@ -143,7 +146,9 @@ def test_up_secure_gives_jobs_users_of_their_own_where_it_can(
         ([], "", True),
         (["--no-images"], "", False),
         (["--secure"], "", False),
-        ([], "no isolation by cgroups: not root", False),
+        ([], LACK, True),
+        (["--secure"], LACK, True),
+        (["--no-images"], LACK, False),
     ],
 )
 def test_up_as_root_has_a_scratch_volume_and_images_where_it_can(
@@ -160,19 +165,22 @@ def test_up_as_root_has_a_scratch_volume_and_images_where_it_can(
     (options,) = made
     scratch, images = up.directory() / "scratch", up.directory() / "images"
     assert options["made"] == {scratch: 0o1777, **({images: 0o755} if has else {})}  # type: ignore[index]
-    assert options["images"] == (images if has else None)  # type: ignore[index]
+    assert options["images"] == (images if has and not lack else None)  # type: ignore[index]
+    assert options["devices"] == ("mesos" if has and not lack else "")  # type: ignore[index]
     given = options["executor_environment"]  # type: ignore[index]
-    assert given == {"MESOS_GPU_VOLUME_ROOTS": f"/data:ro,{scratch}", "MESOS_GPU_TRIAL": "1"}
+    own = {"MESOS_GPU_IMAGE_REGISTRY": str(images)} if has and lack else {}  # executors run images
+    assert given == {"MESOS_GPU_VOLUME_ROOTS": f"/data:ro,{scratch}", "MESOS_GPU_TRIAL": "1", **own}
 
 
 def test_up_tells_where_images_are_from_or_why_there_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stack = Stack(tmp_path / "up", [NodeSpec(0)])
     monkeypatch.setattr(up, "lack_of_images", lambda: "no isolation by cgroups: not root")
-    up._say_for_jobs(stack)
-    stack.cluster.images = tmp_path
-    up._say_for_jobs(stack)
+    given = {"MESOS_GPU_IMAGE_REGISTRY": str(tmp_path)}
+    stacks = [Stack(tmp_path / "up", [NodeSpec(0)], executor_environment=each) for each in ({}, given)]
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    for stack in stacks:
+        up._say_for_jobs(stack)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("images")]
     assert [line[30:] for line in lines] == [
         "none: no isolation by cgroups: not root",

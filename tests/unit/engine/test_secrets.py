@@ -1,6 +1,7 @@
 """Jobs with secrets in the engine: what is read when, who waits meanwhile, and which nodes will do."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.secret import Secret
+from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.testing.builders import World, every, offer, only, spec
 from mesos_gpu.wire.mesos import report
 
@@ -208,3 +210,60 @@ def test_secret_key_of_a_node_must_be_a_key() -> None:
             report.inventory_from_json(body)
     said = Inventory(secrets_key=KEY, secrets_problem="why")
     assert report.decode(report.encode(said)) == said
+
+
+# --- logins for registries of images
+
+QUEUES = QueueDocument(
+    queues={
+        "research": QueueSpec(image_secret="team/ngc"),
+        "research/own": QueueSpec(image_secret="own/ngc"),
+        "research/vision": QueueSpec(),
+        "sales": QueueSpec(),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "source"),
+    [
+        ({"image": "app", "image_secret": "my/ngc", "queue": "research/vision"}, "my/ngc"),
+        ({"image": "app", "queue": "research/vision"}, "team/ngc"),
+        ({"image": "app", "queue": "research/own"}, "own/ngc"),
+        ({"image": "app", "queue": "sales"}, ""),
+        ({"queue": "research/vision"}, ""),
+    ],
+)
+def test_image_secret_is_that_of_the_job_or_of_the_nearest_queue(
+    world: World, more: dict[str, Any], source: str
+) -> None:
+    node(world)
+    world.feed(ev.QueuesChanged(QUEUES, 0))
+    wanted = spec(**more)
+    effects = world.feed(ev.JobSubmitted(JobId("j1"), wanted))
+    assert asked(effects) == ([source] if source else [])
+    if source:
+        assert world.job().state is JobState.PENDING
+        effects = read(world, source)
+    (launch,) = [each for each in every(effects, fx.Launch)[0].tasks if each.spec is not None]
+    assert launch.spec is not None
+    assert (launch.image_secret, launch.spec.image_secret) == (source, wanted.image_secret)
+
+
+def test_image_secret_of_a_queue_that_cannot_be_read_holds_up_jobs_with_images_only(world: World) -> None:
+    node(world)
+    world.feed(ev.QueuesChanged(QUEUES, 0))
+    world.submit("j1", image="app", queue="research/vision")
+    read(world, "team/ngc", why="there is no secret team/ngc")
+    assert summary(world).startswith("waits for its secrets: there is no secret team/ngc")
+    world.submit("j2", queue="research/vision")
+    assert world.job("j2").state is JobState.STARTING
+
+
+def test_job_with_an_image_secret_goes_to_no_node_without_a_key(world: World) -> None:
+    node(world, key="", problem="its kernel has no Landlock")
+    world.submit(image="app", image_secret="team/ngc")
+    read(world, "team/ngc")
+    assert world.job().state is JobState.PENDING
+    answer = why_of(world.state, world.settings, world.now, world.job("j1"))
+    assert "takes no secrets: its kernel has no Landlock" in str(answer.nodes)

@@ -178,7 +178,11 @@ def test_job_request_null_field_is_absent() -> None:
         ({"command": None, "argv": []}, "/argv", "a list of strings"),
         ({"colour": 1}, "/colour", "unknown field"),
         ({"container_engine": "docker"}, "/container_engine", "needs an image"),
-        ({"image": "a", "container_engine": "rkt"}, "/container_engine", 'one of mesos, docker, got "rkt"'),
+        (
+            {"image": "a", "container_engine": "rkt"},
+            "/container_engine",
+            'one of mesos, own, docker, got "rkt"',
+        ),
         ({"image": "a", "argv": ["x"]}, "/", "exactly one of command"),
         ({"image": "Ubuntu:22.04"}, "/image", "'Ubuntu' must be in lower case"),
         ({"image": 7}, "/image", "must be an image, as [registry[:port]/]path[:tag][@digest]: got 7"),

@@ -31,6 +31,7 @@ from mesos_gpu.wire.marathon.problems import Detail
 _PATHS: Final = {
     "/user": "/user", "/image": "/container/docker/image", "/volumes": "/container/volumes",
     "/priority": "/gpu/priority", "/preemptible": "/gpu/preemptible", "/control_access": "/gpu/control_access",
+    "/image_secret": "/container/docker/pullConfig",
 }  # fmt: skip
 
 

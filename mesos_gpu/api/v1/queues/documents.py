@@ -8,10 +8,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.access.decide import Rights, Subject
+from mesos_gpu.access.rights import SECRET_USE
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer, valid
 from mesos_gpu.api.http.requests import Flag, Number, read_of, result_of
-from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import seen_queues
 from mesos_gpu.api.v1.documents import Documents, Versioned, expected_version, not_read, tag_of
@@ -122,6 +124,7 @@ class QueueDocuments(Documents[QueueDocument]):
             Conflict: Another version is the latest, or jobs would be in no leaf.
         """
         after_s, dry = RECLAIM_AFTER_S.of(request), DRY_RUN.of(request)
+        _require_secrets(rights_of(request), latest, wanted)
         if expected != latest.version:
             raise stale(latest.version, expected, READ_AGAIN)
         more: dict[str, Any] = {"warnings": await self._warnings(wanted)}
@@ -163,6 +166,19 @@ class QueueDocuments(Documents[QueueDocument]):
 
     async def _planned(self, wanted: QueueDocument) -> dict[str, Any]:
         return plans.shown(await result_of(self._scheduler.read_copy(lambda view: plan_queues(view, wanted))))
+
+
+def _require_secrets(rights: Rights, latest: QueueDocument, wanted: QueueDocument) -> None:
+    """See that the caller may use the secrets that queues get, which users of those queues use without that right.
+
+    Raises:
+        Refusal: The right is missing for one of them.
+    """
+    for path, spec in wanted.queues.items():
+        before = latest.queues.get(path)
+        if spec.image_secret is not None and (before is None or before.image_secret != spec.image_secret):
+            name = spec.image_secret.partition("#")[0]
+            require(rights, SECRET_USE, Subject(rights.caller.name, path, name=name))
 
 
 #: What stands beside a queue's fields when it is read.

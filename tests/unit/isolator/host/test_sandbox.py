@@ -303,6 +303,10 @@ def test_sandbox_without_access_control_lists_admits_no_user_that_writes(place: 
 #: Functions of isolator that change file systems by other names, and where: nothing of a sandbox.
 ELSEWHERE = {
     "node/programs": "old programs in the node directory, which is root's",
+    "images/store": "layers of images, in a directory that is root's",
+    "images/unpacking": "a layer of an image, in a directory that is root's, by descriptors of directories below it",
+    "devices/image_root": "the root of a task's image, before its task runs, by descriptors below that root",
+    "runs/own_run": "the directory of an image's root, below one that is root's",
     "gpus/cards": "the node directory, which is root's",
     "devices/cgroups": "files of cgroups",
     "confinement/pids": "cgroups",

@@ -388,7 +388,8 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
     ("flags", "wanted"),
     [
         ({}, []),
-        ({"isolation": "cgroups/cpu"}, [(Level.WARN, "without docker/runtime, filesystem/linux:")]),
+        ({"isolation": "cgroups/cpu"}, [(Level.OK, "the executors run images themselves")]),
+        ({"isolation": "cgroups/devices"}, [(Level.WARN, "without docker/runtime, filesystem/linux:")]),
         (
             {"isolation": "filesystem/linux,docker/runtime"},
             [

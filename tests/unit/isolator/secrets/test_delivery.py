@@ -1,5 +1,6 @@
 """What an executor makes of the secrets that a launch brought, and all for which it starts nothing."""
 
+import json
 import os
 import resource
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from isolator.host.not_started import NotStarted
+from isolator.images.login import Login
 from isolator.secrets import delivery, handing, keys, mount
 from mesos_gpu.adapters.secrets import envelope
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.secret import IMAGE_LOGIN
 from mesos_gpu.model.tasks.assignment import Assignment
 from mesos_gpu.wire.mesos import assignment as wire
 
@@ -126,3 +129,42 @@ def test_a_container_that_is_not_given_its_files_in_time_is_not_started(
     with pytest.raises(MesosGpuError, match=r"not done within 0\.0001 s") as refused:
         handing.hand(given, os.getpid(), tmp_path, (os.getuid(), os.getgid()), str(tmp_path))
     assert "hunter2" not in f"{refused.value!r} {refused.value.__cause__!r}"
+
+
+# --- logins for registries of images
+
+PULL = Assignment("job-1", 1, command="true", image="reg.example/app", image_secret="team/ngc")
+LOGIN = json.dumps({"auths": {"reg.example": {"username": "ann", "password": "hunter2"}}}).encode()
+
+
+def sealed_login(node: Path, value: bytes, *, is_default: bool = False) -> Assignment:
+    message = envelope.seal(
+        {IMAGE_LOGIN: value}, keys.current(node, time.time()), envelope.purpose("job-1.1", "S0")
+    )
+    plan = replace(PULL, sealed_secrets=message, image_secret_is_default=is_default)
+    return wire.decode_assignment(wire.encode(plan))
+
+
+def test_login_for_the_image_is_opened_and_no_variable_has_it(node: Path) -> None:
+    given = delivery.opened(sealed_login(node, LOGIN), "job-1.1", OWN, node)
+    assert (given.env, given.files) == ({}, {})
+    assert given.logins is not None
+    assert given.logins.find("reg.example", "app") == Login("ann", "hunter2")
+    assert "hunter2" not in repr(given)
+
+
+@pytest.mark.parametrize(("default", "whose"), [(False, "of the job"), (True, "of its queue")])
+def test_image_secret_of_another_form_is_a_fault_of_who_named_it(
+    node: Path, default: bool, whose: str
+) -> None:
+    error = refused(sealed_login(node, b"ann:hunter2", is_default=default), node)
+    assert f"the image secret team/ngc {whose} is not a config.json" in str(error)
+    assert error.outcome.infrastructure is default
+
+
+def test_launch_without_its_login_starts_nothing(node: Path) -> None:
+    assert refused(PULL, node).outcome.infrastructure
+    other = envelope.seal({"A": b"x"}, keys.current(node, time.time()), envelope.purpose("job-1.1", "S0"))
+    error = refused(replace(PULL, sealed_secrets=other), node)
+    assert "brought no login of the image secret team/ngc" in str(error)
+    assert error.outcome.infrastructure

@@ -342,6 +342,7 @@ def test_app_refusal_gives_all_reasons_and_an_operator_may_allow_root() -> None:
 
 # Fields that have no part in the job, and whose they are.
 ELSEWHERE = {
+    "pull_config": "secrets",
     "instances": "controller",
     "upgrade_strategy": "controller",
     "kill_selection": "controller",
@@ -372,7 +373,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
         {"accepted_resource_roles": ("slave_public",)},
     ),
     "executor_resources": ("executorResources", {"executor_resources": ExecutorResources()}),
-    "pull_config": ("container.docker.pullConfig", {"container": in_image(pull_config=SecretRef("key"))}),
     "role": ("role", {"role": "gpu"}),
     "a variable of GPUs": ("env.NVIDIA_VISIBLE_DEVICES", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}),
     "another variable of GPUs": (
@@ -438,3 +438,16 @@ def test_documents_of_marathon_run_or_say_what_they_lack() -> None:
         assert isinstance(made, str) == bool(missing)
         seen.update(missing or {"it runs"})
     assert seen["it runs"] >= 38, seen
+
+
+@pytest.mark.parametrize("container", [in_image, in_docker])
+def test_pull_config_of_an_app_is_the_image_secret_of_its_job(container: Any) -> None:
+    pulled = container(pull_config=SecretRef("ngc"))
+    app = replace(PLAIN, container=pulled, secrets={"ngc": "/team/ngc"})
+    job = job_of(app, NO_GPU, version=VERSION, permits=replace(NOTHING, secrets=True))
+    assert isinstance(job, JobSpec)
+    assert (job.image_secret, job.secrets) == ("team/ngc", ())
+    refused = unsupported(app, NO_GPU, permits=NOTHING)
+    assert [each.field for each in refused] == ["secrets"]
+    unfit = unsupported(replace(app, secrets={"ngc": "team ngc"}), NO_GPU)
+    assert [each.field for each in unfit] == ["secrets"]

@@ -1,31 +1,31 @@
 """Reading what images say: archives in both layouts, Debian's docker-registry, tokens, an agent's flags."""
 
 import contextlib
-import hashlib
 import http.server
 import io
 import json
-import shutil
 import socket
-import subprocess
 import tarfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request
 
 import pytest
-import requests
 
+from isolator.agent.flags import flags_of
 from isolator.host.control_ports import Denial, metadata_denials
-from isolator.runs.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
-from isolator.runs.registry_reach import Reach
+from isolator.images.reach import Reach
+from isolator.images.reference import Reference
+from isolator.images.registry import DEFAULT_REGISTRY, Refused
+from isolator.images.source import read_config, registry_of
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
-from tests.conftest import wait_until
+from tests import registries
+from tests.registries import push, push_manifest
 
 CUDA = json.loads((Path(__file__).parents[3] / "data/cuda-image/config.json").read_text())
 CONFIG = {
@@ -159,68 +159,10 @@ def test_an_unreadable_archive_says_why(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """http://HOST:PORT of a real registry."""
-    program = shutil.which("docker-registry")
-    if program is None:
-        pytest.skip("docker-registry is not installed (Debian: docker-registry)")
-    directory, port = tmp_path_factory.mktemp("registry"), free_port()
-    config = {
-        "version": 0.1,
-        "log": {"level": "error", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
-        "http": {"addr": f"127.0.0.1:{port}"},
-    }
-    (directory / "config.yml").write_text(json.dumps(config))
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen([program, "serve", directory / "config.yml"], stdout=log, stderr=log)
-    try:
-        wait_until("the registry", lambda: _listens(port))
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
-
-
-def push_blob(registry: str, name: str, data: bytes) -> dict[str, Any]:
-    with requests.Session() as session:
-        place = session.post(f"{registry}/v2/{name}/blobs/uploads/").headers["Location"]
-        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        session.put(place, params={"digest": digest}, data=data).raise_for_status()
-    return {"digest": digest, "size": len(data)}
-
-
-def push_manifest(registry: str, name: str, tag: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    data = json.dumps(body).encode()
-    header = {"Content-Type": str(body["mediaType"])}
-    answer = requests.put(f"{registry}/v2/{name}/manifests/{tag}", data=data, headers=header)
-    answer.raise_for_status()
-    digest = answer.headers["Docker-Content-Digest"]
-    return {"mediaType": body["mediaType"], "digest": digest, "size": len(data)}
-
-
-def push(registry: str, name: str, tag: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    kind = "application/vnd.docker"
-    whole = {"architecture": "amd64", "os": "linux", "config": config, "rootfs": {"type": "layers"}}
-    files = layer({"etc": None})
-    return push_manifest(
-        registry,
-        name,
-        tag,
-        {
-            "schemaVersion": 2,
-            "mediaType": f"{kind}.distribution.manifest.v2+json",
-            "config": {"mediaType": f"{kind}.container.image.v1+json"}
-            | push_blob(registry, name, json.dumps(whole).encode()),
-            "layers": [
-                {"mediaType": f"{kind}.image.rootfs.diff.tar"} | push_blob(registry, name, files),
-            ],
-        },
-    )
+    if why := registries.missing():
+        pytest.skip(why)
+    with registries.registry(tmp_path_factory.mktemp("registry")) as running:
+        yield running.url
 
 
 def test_a_registry_gives_the_configuration_of_an_image(registry: str) -> None:
@@ -311,7 +253,7 @@ def test_token_for_everybody(registry: str, front: Any) -> None:
 @pytest.mark.parametrize("token", [{}, {"token": "wrong"}, {"access_token": "wrong"}])
 def test_a_private_image_is_not_shown(front: Any, token: Any) -> None:
     front.token = token
-    with pytest.raises(Unavailable, match=r"does not show app:1 at .* to everybody: 401"):
+    with pytest.raises(Refused, match=r"does not show app:1 at .* without a login: 401"):
         read_config("app:1", registry=front.url)
 
 
@@ -455,7 +397,9 @@ class _Garbage(http.server.BaseHTTPRequestHandler):
         (b"[]", "no JSON object"),
         (b"{}", "the manifest of .* is not that of an image"),
         (b'{"manifests": 3}', "the index of .* is not that of an image"),
-        (b'{"config": {"digest": "sha256:00"}}', "it has another digest"),
+        (b'{"layers": [], "config": {"digest": "sha256:00", "size": 2}}', "only sha256 is taken"),
+        (b'{"layers": [], "config": {"digest": "%b", "size": 2}}' % DIGEST.encode(), "it has another digest"),
+        (b'{"layers": [], "config": {"digest": "%b", "size": -1}}' % DIGEST.encode(), "size -1"),
         (b" " * (9 << 20), "longer than"),
     ],
 )

@@ -1,0 +1,55 @@
+"""The flags of the agent that started this executor, from its operator API."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from isolator.agent.http import HttpConnection
+from isolator.agent.tls import AgentTls
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.wire.body import parsed
+
+AGENT_S: Final = 10.0
+
+
+def flags_of(
+    endpoint: str,
+    *,
+    prefix: str = "",
+    authorization: Mapping[str, str] | None = None,
+    tls: AgentTls | None = None,
+) -> dict[str, str]:
+    """Return the flags that an agent runs with, by name without dashes; unset flags are left out.
+
+    Args:
+        endpoint: HOST:PORT of the agent.
+        prefix: Path of an agent that shares its process with others: /slave(N).
+        authorization: Header Authorization, for an agent that wants one.
+        tls: Settings of TLS, for an agent that speaks it.
+
+    Raises:
+        Unavailable: The agent does not answer, or does not tell.
+    """
+    headers = {"Content-Type": "application/json", "Accept": "application/json", **(authorization or {})}
+    connection = HttpConnection(endpoint, AGENT_S, tls)
+    try:
+        response = connection.post(f"{prefix}/api/v1", b'{"type": "GET_FLAGS"}', headers)
+        text = response.read()
+        if response.status != 200:
+            said = text[:200].decode(errors="replace")
+            raise Unavailable(
+                f"the agent {endpoint} does not tell its flags: {response.status} {said}",
+                remedy="allow the view_flags action to executors in its ACLs; if it asks for credentials, name their "
+                "file by MESOS_GPU_AGENT_CREDENTIALS",
+            )
+        flags = parsed(text)["get_flags"]["flags"]
+        return {str(flag["name"]): str(flag["value"]) for flag in flags if "value" in flag}
+    except OSError as error:
+        raise Unavailable(
+            f"the agent {endpoint} does not answer: {error}", remedy="see that it runs, and its log"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unavailable(
+            f"what answers at {endpoint} is not a Mesos agent: {error!r}", remedy="name the agent's address"
+        ) from error
+    finally:
+        connection.close()

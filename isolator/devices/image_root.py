@@ -1,0 +1,271 @@
+"""The root file system of a task with an image: its layers by overlayfs, with the task's /dev, /proc, /sys and mounts,
+in the task's own mount namespace.
+
+The process that becomes the task assembles it where only root can reach it, and then changes its root to it
+(pivot_root(2)). The image is a tenant's: what it has at a mount point, also a symbolic link, is resolved inside its own
+root (openat2(2), RESOLVE_IN_ROOT), and nothing of it is executed before.
+
+Sources: overlayfs.rst of the kernel; proc(5) for hidepid; mount_setattr(2), pivot_root(2).
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isolator.devices import view
+from isolator.host.beneath import open_below_root
+from isolator.host.sandbox import Sandbox
+
+MAX_LAYERS: Final = 200  # Docker builds 127 at most; the options of mount(2) name each of them
+UPPER, WORK, MERGED = "upper", "work", "merged"  # in the directory of a root
+#: Of the host's /proc, for reading only: its switches ask for the uid 0, and for no capability.
+READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+#: Paths of /proc and /sys that show facts of the whole host; they are covered.
+HIDDEN_PROC: Final = (
+    "acpi",
+    "asound",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "timer_list",
+    "timer_stats",
+)
+HIDDEN_SYS: Final = ("firmware", "devices/virtual/powercap")
+#: Of the host's /etc, copied: the task has the host's network.
+NAMES: Final = ("hosts", "hostname", "resolv.conf")
+MAX_NAMES_BYTES: Final = 1 << 20
+_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}  # by uname(2)
+_MNT_DETACH: Final = 2
+_MS_PRIVATE: Final = 1 << 18
+_PLAIN: Final = view.MS_NOSUID | view.MS_NODEV
+_PASSIVE: Final = _PLAIN | view.MS_NOEXEC
+_MAX_OPTIONS: Final = 4095  # bytes of the options of mount(2)
+_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
+_READ_ONLY: Final = view.MS_REMOUNT | view.MS_BIND | view.MS_RDONLY
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RootOrder:
+    """Parts of the root of a task.
+
+    Attributes:
+        place: Directory of this root, with `UPPER`, `WORK` and `MERGED` in it.
+        layers: Directories of the layers, the lowest first.
+        sandbox: The task's directory on the host.
+        inside: Path of the sandbox in the image.
+        mounts: Path on the host, path in the image, whether it is read-only; in this order.
+        identities: Device and inode that each of the first of them must be.
+        shm_mib: Size of its /dev/shm in MiB; 0 for half of the memory.
+        directory: Directory where the command begins; made if it is not there.
+    """
+
+    place: str
+    layers: tuple[str, ...]
+    sandbox: str
+    inside: str
+    mounts: tuple[tuple[str, str, bool], ...]
+    identities: tuple[tuple[int, int], ...]
+    shm_mib: int
+    directory: str
+
+
+class ImageRoot:
+    """The root of a task while it is assembled."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        """Nothing is mounted yet. `order`: fields of a `RootOrder`."""
+        self._order = order
+        self._merged = f"{order['place']}/{MERGED}"
+        self._root = -1
+
+    def overlay(self) -> None:
+        """Mount the layers, with a directory of the task's own for what it writes.
+
+        Raises:
+            OSError: The kernel refuses.
+        """
+        order = self._order
+        opened = [os.open(path, _DIRECTORY | os.O_CLOEXEC) for path in reversed(order["layers"])]
+        lower = ":".join(f"/proc/self/fd/{fd}" for fd in opened)
+        options = f"lowerdir={lower},upperdir={order['place']}/{UPPER},workdir={order['place']}/{WORK}"
+        if len(options) > _MAX_OPTIONS:
+            raise OSError(errno.E2BIG, f"{len(opened)} layers are more than this kernel mounts")
+        view.mount("overlay", self._merged, "overlay", _PLAIN, options)
+        for fd in opened:
+            os.close(fd)
+        self._root = os.open(self._merged, _DIRECTORY | os.O_CLOEXEC)
+
+    def fill(self) -> None:
+        """Put what the task gets beside the image where it belongs.
+
+        Raises:
+            OSError: The image has something else there, or the kernel refuses; its text names the path.
+        """
+        order = self._order
+        # First: what the image links elsewhere leads into the image, and to nothing that is mounted.
+        for name in NAMES:
+            self._copy_name(name)
+        os.close(self._point(order["directory"], is_file=False))
+        self._fill_proc()
+        self._fill_sys()
+        size = f",size={order['shm_mib']}m" if order["shm_mib"] else ""
+        view.mount("tmpfs", "/dev/shm", "tmpfs", _PASSIVE, f"mode=1777{size}")  # nosec B108 # the task's own
+        view.mount("/dev", self._directory_of("dev"), "none", view.MS_BIND | view.MS_REC)
+        self._bind(order["sandbox"], order["inside"], (), read_only=False)
+        known = [*order["identities"], *[()] * len(order["mounts"])]
+        for (source, target, read_only), identity in zip(order["mounts"], known, strict=False):
+            self._bind(source, target, identity, read_only=read_only)
+
+    def enter(self) -> None:
+        """Change the root of this process to it; the host's is out of reach then.
+
+        Raises:
+            OSError: The kernel refuses.
+        """
+        number = _PIVOT_ROOT.get(os.uname().machine)
+        if number is None:
+            raise OSError(errno.ENOSYS, f"no image is run on {os.uname().machine}")
+        os.fchdir(self._root)
+        if _libc.syscall(number, b".", b"."):
+            raise OSError(ctypes.get_errno(), f"pivot_root: {os.strerror(ctypes.get_errno())}")
+        if _libc.umount2(b".", _MNT_DETACH):
+            raise OSError(ctypes.get_errno(), f"umount2: {os.strerror(ctypes.get_errno())}")
+        os.chdir("/")
+        view.mount("none", "/", "none", view.MS_REC | _MS_PRIVATE)
+        os.close(self._root)
+
+    # --- what is in it
+
+    def _fill_proc(self) -> None:
+        """Mount a /proc that shows the task those processes that it may trace, which are its own."""
+        proc = self._directory_of("proc")
+        try:
+            view.mount("proc", proc, "proc", _PASSIVE, "hidepid=ptraceable")
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            view.mount("/proc", proc, "none", view.MS_BIND)  # before Linux 5.8
+        for name in READ_ONLY:
+            if os.path.exists(path := f"{proc}/{name}"):
+                view.mount(path, path, "none", view.MS_BIND)
+                view.mount("none", path, "none", _READ_ONLY | _PASSIVE)
+        for name in HIDDEN_PROC:
+            _cover(f"{proc}/{name}")
+
+    def _fill_sys(self) -> None:
+        """Show the host's /sys and its cgroups, for reading only; nothing else that is mounted there."""
+        sys = self._directory_of("sys")
+        view.mount("/sys", sys, "none", view.MS_BIND)
+        view.mount("none", sys, "none", _READ_ONLY | _PASSIVE)
+        for name in HIDDEN_SYS:
+            _cover(f"{sys}/{name}")
+        if os.path.isdir(cgroups := f"{sys}/fs/cgroup"):  # read-only already
+            view.mount("/sys/fs/cgroup", cgroups, "none", view.MS_BIND | view.MS_REC)
+
+    def _bind(
+        self, source: str, target: str, identity: "tuple[int, int] | tuple[()]", *, read_only: bool
+    ) -> None:
+        outside = os.open(source, os.O_PATH | os.O_CLOEXEC)
+        try:
+            status = os.fstat(outside)
+            if identity and [status.st_dev, status.st_ino] != [*identity]:
+                raise OSError(errno.ESTALE, f"{source} was exchanged for another")
+            # A remount would take off what the file system that it is from has (ST_* are as MS_*).
+            kept = os.fstatvfs(outside).f_flag & (view.MS_RDONLY | _PASSIVE)
+            is_file = not stat.S_ISDIR(status.st_mode)
+            self._mount_at(target, f"/proc/self/fd/{outside}", view.MS_BIND, is_file=is_file)
+            flags = view.MS_REMOUNT | view.MS_BIND | _PLAIN | kept | (view.MS_RDONLY if read_only else 0)
+            self._mount_at(target, "none", flags, is_file=is_file)
+        except OSError as error:
+            raise OSError(error.errno, f"{source} at {target}: {error.strerror}") from error
+        finally:
+            os.close(outside)
+
+    def _mount_at(self, target: str, source: str, flags: int, *, is_file: bool) -> None:
+        inside = self._point(target, is_file=is_file)
+        try:
+            view.mount(source, f"/proc/self/fd/{inside}", "none", flags)
+        finally:
+            os.close(inside)
+
+    def _directory_of(self, name: str) -> str:
+        """Return the path of a directory right below the root; it replaces what is no directory."""
+        path = f"{self._merged}/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                return path
+            os.unlink(path)
+        os.mkdir(path, 0o755)
+        return path
+
+    def _point(self, path: str, *, is_file: bool) -> int:
+        """Open a path of the image, which is made if it is not there; links are followed in the image."""
+        try:
+            return self._made(path, is_file=is_file)
+        except OSError as error:
+            raise OSError(error.errno, f"{path}: {error.strerror}") from error
+
+    def _made(self, path: str, *, is_file: bool) -> int:
+        inside = self._order["inside"] + "/"
+        if path.startswith(inside):  # made as in every sandbox
+            with Sandbox(self._order["sandbox"]) as sandbox:
+                sandbox.make_point(path.removeprefix(inside).split("/"), is_file=is_file)
+        with contextlib.suppress(FileNotFoundError):
+            return open_below_root(path, self._root, os.O_PATH)
+        above, _, name = path.rstrip("/").rpartition("/")
+        directory = self._made(above or "/", is_file=False)
+        try:
+            if os.fstat(directory).st_dev != os.fstat(self._root).st_dev:
+                raise OSError(errno.ENOENT, "no mount point is made in what is mounted", path)
+            if _is_link(name, directory):  # of an image, to what it does not have
+                os.unlink(name, dir_fd=directory)
+            if is_file:
+                os.close(
+                    os.open(
+                        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory
+                    )
+                )
+            else:
+                os.mkdir(name, 0o755, dir_fd=directory)
+        finally:
+            os.close(directory)
+        return open_below_root(path, self._root, os.O_PATH)
+
+    def _copy_name(self, name: str) -> None:
+        """Have a file of the host's /etc in the image's, if the host has it."""
+        try:
+            with open(f"/etc/{name}", "rb") as file:
+                text = file.read(MAX_NAMES_BYTES)
+        except FileNotFoundError:
+            return
+        etc = self._point("/etc", is_file=False)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=etc)
+            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=etc)
+            with open(made, "wb") as copy:
+                copy.write(text)
+        finally:
+            os.close(etc)
+
+
+def _is_link(name: str, directory: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    return False
+
+
+def _cover(path: str) -> None:
+    """Put something empty over a directory or file, if it is there."""
+    if os.path.isdir(path):
+        view.mount("tmpfs", path, "tmpfs", _PASSIVE | view.MS_RDONLY, "mode=755,size=4k")
+    elif os.path.exists(path):
+        view.mount("/dev/null", path, "none", view.MS_BIND)

@@ -1,0 +1,252 @@
+"""The unpacked layers that a host keeps for images, by their digests, up to a size.
+
+A directory that only root can enter. A layer `KEY` has two names there: `KEY`, its tree, which appears complete or not
+at all, and `KEY.lock`, whose lock (flock(2)) executors that use the layer share, and the one that makes or removes it
+has alone. The kernel drops locks with their processes, so nothing that a killed executor left is in the way: a tree
+that was not completed, `KEY.part`, is removed by the next executor. `KEY.lock` contains the size, and its time of
+change is that of the last use.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator.host.not_started import NotStarted
+from isolator.host.rootfs import remove
+from isolator.images.unpacking import Readable, TooLarge, Unpacked, unpack
+from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
+
+DIRECTORY: Final = "MESOS_GPU_IMAGE_CACHE"
+MIB: Final = "MESOS_GPU_IMAGE_CACHE_MIB"
+DEFAULT_MIB: Final = 65536
+_LOOK_S: Final = 0.1  # between looks whether another executor has unpacked a layer
+_LOCK, _PART, _ROOTS = ".lock", ".part", "roots"
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_SHARED, _EXCLUSIVE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of an image.
+
+    Attributes:
+        key: Name of the layer in stores: its digest, and where it is from.
+        size: Bytes as it is sent.
+        digest: Digest of the tar stream to compare; empty if `open` verifies what it gives.
+        open: Gives its stream; raises by its end if that is not the layer's.
+    """
+
+    key: str
+    size: int
+    digest: str
+    open: Callable[[], AbstractContextManager[Readable]]
+
+
+class Held:
+    """Layers that are unpacked and stay until `close`, or until this process ends.
+
+    Attributes:
+        paths: Directories of the layers, the lowest first.
+    """
+
+    def __init__(self, paths: tuple[str, ...], locks: contextlib.ExitStack) -> None:
+        """Take over the locks."""
+        self.paths, self._locks = paths, locks
+
+    def close(self) -> None:
+        """Let the layers be removed; harmless if called again."""
+        self._locks.close()
+
+
+class Store:
+    """Unpacked layers of this host."""
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        """Nothing is made yet.
+
+        Args:
+            directory: Directory of the layers.
+            max_bytes: Limit for all layers together, and for one image.
+        """
+        self._directory, self._max_bytes = directory, max_bytes
+
+    @classmethod
+    def of(cls, own: Mapping[str, str], node: str) -> "Store":
+        """Return the store of this host.
+
+        Args:
+            own: The executor's environment.
+            node: The node's directory.
+
+        Raises:
+            BadConfiguration: The operator's size is not a number.
+        """
+        text = own.get(MIB) or str(DEFAULT_MIB)
+        if not text.isdecimal() or not int(text):
+            raise BadConfiguration(
+                f"{MIB} is {text!r}", remedy="set it to the MiB that layers of images may take"
+            )
+        return cls(Path(own.get(DIRECTORY) or f"{node}/images"), int(text) << 20)
+
+    def root_of(self, container: str) -> Path:
+        """Return the directory for what a container writes to its image; nothing is made."""
+        return self._directory / _ROOTS / container
+
+    def hold(self, layers: Sequence[Layer], is_aborted: Callable[[], bool]) -> Held:
+        """Have the layers of an image unpacked, and keep them.
+
+        Args:
+            layers: The lowest first; of equal ones only the highest is used.
+            is_aborted: Whether to give up.
+
+        Raises:
+            NotStarted: The image is not one, or larger than the store may be; or the start is given up.
+            Unavailable: The disk is full.
+            MesosGpuError, OSError: A layer cannot be had, or not be unpacked.
+        """
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.chmod(0o700)
+        with contextlib.ExitStack() as locks:
+            paths, size = list[str](), 0
+            for layer in reversed(dict.fromkeys(reversed(layers))):
+                if size + layer.size > self._max_bytes:
+                    raise self._too_large()
+                lock = self._get(layer, self._max_bytes - size, is_aborted)
+                locks.callback(os.close, lock)
+                size += _size_in(lock)
+                paths.append(str(self._directory / layer.key))
+            self._trim(0)
+            return Held(tuple(paths), locks.pop_all())
+
+    def _too_large(self) -> NotStarted:
+        return NotStarted(
+            f"the image is larger than the {self._max_bytes >> 20} MiB that this host has for layers of images; use a "
+            f"smaller one, or have the operator set {MIB} on the agent"
+        )
+
+    def _get(self, layer: Layer, max_bytes: int, is_aborted: Callable[[], bool]) -> int:
+        """Return the shared lock of a layer that is unpacked."""
+        tree = self._directory / layer.key
+        while True:
+            if is_aborted():
+                raise NotStarted("killed before it was started")
+            with self._locked(layer.key, _SHARED) as lock:
+                if lock is not None and tree.is_dir():
+                    os.utime(lock)
+                    return os.dup(lock)  # of one open file, and so of one lock
+            with self._locked(layer.key, _EXCLUSIVE) as lock:
+                if lock is not None and not tree.is_dir():
+                    self._make(layer, lock, max_bytes, is_aborted)
+            if lock is None:  # another executor unpacks it
+                time.sleep(_LOOK_S)
+
+    @contextlib.contextmanager
+    def _locked(self, key: str, how: int) -> Iterator[int | None]:
+        """Hold the lock of a layer; None if others hold it, or the layer is just being removed."""
+        path = self._directory / f"{key}{_LOCK}"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, how)
+            except BlockingIOError:
+                yield None
+                return
+            yield lock if os.fstat(lock).st_nlink else None
+        finally:
+            os.close(lock)
+
+    def _make(self, layer: Layer, lock: int, max_bytes: int, is_aborted: Callable[[], bool]) -> None:
+        self._sweep()
+        self._trim(layer.size)
+        part = self._directory / f"{layer.key}{_PART}"
+        try:
+            remove(str(part))
+            size = self._unpack(layer, part, max_bytes, is_aborted)
+            os.truncate(lock, 0)
+            os.pwrite(lock, str(size).encode(), 0)
+            part.rename(self._directory / layer.key)
+        except BaseException as error:
+            remove(str(part))
+            (self._directory / f"{layer.key}{_LOCK}").unlink()
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise Unavailable(
+                    f"an image cannot be unpacked in {self._directory}: {error.strerror}",
+                    remedy=f"make room there, let layers take less ({MIB}), or name a directory of another disk "
+                    f"({DIRECTORY})",
+                ) from error
+            raise
+
+    def _unpack(self, layer: Layer, part: Path, max_bytes: int, is_aborted: Callable[[], bool]) -> int:
+        part.mkdir(mode=0o755)
+        directory = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fchmod(directory, 0o755)  # nosec B103 # whatever the umask; only root reaches it
+            done: Unpacked | Damaged
+            with layer.open() as stream:
+                try:
+                    done = unpack(stream, directory, max_bytes, is_aborted)
+                except TooLarge:
+                    raise self._too_large() from None
+                except InterruptedError:
+                    raise NotStarted("killed before it was started") from None
+                except Damaged as error:
+                    done = error  # the image's fault, if its digest is right
+            if isinstance(done, Damaged):
+                raise NotStarted(f"{done.what}; {done.remedy}")
+            if layer.digest not in ("", done.digest):
+                raise NotStarted(
+                    f"a layer has the digest {done.digest}, not {layer.digest}; save the image again"
+                )
+            if _libc.syncfs(directory):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            return done.size
+        finally:
+            os.close(directory)
+
+    def _sweep(self) -> None:
+        """Remove what executors that were killed have left unfinished."""
+        for part in self._directory.glob(f"*{_PART}"):
+            with self._locked(part.name.removesuffix(_PART), _EXCLUSIVE) as lock:
+                if lock is not None:
+                    remove(str(part))
+                    if not part.with_suffix("").is_dir():
+                        part.with_suffix(_LOCK).unlink()
+
+    def _trim(self, room: int) -> None:
+        """Remove layers that are not in use, the least recently used first, until there is room for more bytes."""
+        used = dict[str, tuple[float, int]]()
+        for path in self._directory.glob(f"*{_LOCK}"):
+            with contextlib.suppress(FileNotFoundError):
+                used[path.name.removesuffix(_LOCK)] = (path.stat().st_mtime, _number(path.read_bytes()))
+        total = sum(size for _, size in used.values())
+        for key, (_, size) in sorted(used.items(), key=lambda item: item[1]):
+            if total + room <= self._max_bytes:
+                return
+            with self._locked(key, _EXCLUSIVE) as lock:
+                if lock is not None:
+                    self._remove(key)
+                    total -= size
+
+    def _remove(self, key: str) -> None:
+        tree, part = self._directory / key, self._directory / f"{key}{_PART}"
+        remove(str(part))
+        if tree.is_dir():
+            tree.rename(part)  # from here on it is incomplete
+            remove(str(part))
+        (self._directory / f"{key}{_LOCK}").unlink()
+
+
+def _size_in(lock: int) -> int:
+    return _number(os.pread(lock, 32, 0))
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,1 @@
+"""Images that executors run themselves: layers, the store of layers, and tasks."""
