@@ -335,12 +335,24 @@ def mount_cgroup2() -> None:
     _mount("none", OWN_CGROUP2, "cgroup2", _PASSIVE)
 
 
-def freeze_cgroups() -> None:
-    """Make /sys/fs/cgroup read-only: not even a root task moves itself out of its cgroup.
+def freeze_cgroups(joined: Sequence[str] = ()) -> None:
+    """Make cgroups read-only: not even a root task moves itself out of its cgroup, or changes its limits.
+
+    Args:
+        joined: Cgroups of the task, whose hierarchies may be mounted elsewhere than in /sys/fs/cgroup.
 
     Raises:
         OSError: The kernel refuses.
     """
+    _freeze_standard()
+    for path in joined:
+        if not os.statvfs(path).f_flag & os.ST_RDONLY:
+            while not os.path.ismount(path):
+                path = os.path.dirname(path)
+            _mount("none", path, "none", _READ_ONLY | _PASSIVE)
+
+
+def _freeze_standard() -> None:
     if os.path.ismount(OWN_CGROUP2):
         _mount("none", OWN_CGROUP2, "none", _READ_ONLY | _PASSIVE)
     attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)

@@ -18,7 +18,17 @@ from isolator.host import processes
 from isolator.host.not_started import NotStarted
 from isolator.runs.environment import task_environment
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
-from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity, of_others, secret_env
+from isolator.runs.run import (
+    Ended,
+    Launch,
+    give,
+    given_env,
+    given_mounts,
+    identity,
+    of_others,
+    secret_env,
+    watch_memory,
+)
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -26,6 +36,7 @@ from mesos_gpu.policy.gpus.volume_paths import container_environment
 
 if TYPE_CHECKING:  # imported at run time only by executors that start commands beside their task
     from isolator.confinement.inner_calls import Inner
+    from isolator.runs.memory import Watch
 
 TMP: Final = "MESOS_GPU_TMP"
 _POLL_S: Final = 0.02
@@ -38,6 +49,7 @@ class HostRun:
         """Nothing runs yet."""
         self._launcher = launcher
         self._inner: Inner | None = None
+        self._memory: Watch | None = None
         self._turn = threading.Lock()  # serializes `inner`, which several channels may call at once
 
     def traces(self) -> tuple[Trace, ...]:
@@ -82,6 +94,7 @@ class HostRun:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch))
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox, order) from error
+        self._memory = watch_memory(launch, self)
 
     def pid(self) -> int:
         """Give the first process, as `Run.pid` says."""
@@ -124,6 +137,8 @@ class HostRun:
 
     def clear(self) -> list[int]:
         """Kill what is left, as `Run.clear` says."""
+        if self._memory is not None:
+            self._memory.close()
         return processes.kill_descendants()
 
 
@@ -176,10 +191,10 @@ def _over(launch: Launch) -> list[tuple[str, str, bool]]:
 def _confined(order: Order, enclosure: Enclosure) -> Order:
     if not enclosure.isolated or enclosure.cgroup is None:
         return order
-    fence, pids = enclosure.fence, enclosure.pids
+    fence = enclosure.fence
     return replace(
         order,
-        processes=pids.most if pids is not None and pids.cgroup is None else 0,
+        processes=enclosure.limits.user_processes,
         cgroups=enclosure.joins(),
         denied=fence.probes() if fence is not None else (),
         nodes=tuple((d.path, str(enclosure.node(d))) for d in (*enclosure.devices, *enclosure.extra)),

@@ -78,6 +78,9 @@ def spec_from_mapping(
         check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
     if spec.segment and spec.tasks % spec.segment and not {"segment", "tasks"} & check.failed:
         check.problem("segment", f"must divide tasks, which is {spec.tasks}, got {spec.segment}")
+    if spec.cpu_limit is not None and not {"cpus", "cpu_limit"} & check.failed:
+        if "cpus" in check.given and spec.cpu_limit < spec.cpus:
+            check.problem("cpu_limit", f"must be cpus or more, which is {spec.cpus:g}, got {spec.cpu_limit:g}")
     return check.problems or spec
 
 

@@ -13,6 +13,7 @@ from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.fields import (
     ARRAY,
     BOOKING,
+    CPU_LIMIT,
     ENV_KEY,
     LABEL_KEY,
     NAME,
@@ -458,6 +459,7 @@ class JobSpec:
     booking: str | None = BOOKING
     topology: Topology | None = TOPOLOGY
     segment: int | None = SEGMENT
+    cpu_limit: float | None = CPU_LIMIT
 
     @property
     def is_share(self) -> bool:
@@ -518,7 +520,7 @@ class JobSpec:
 
 #: The order in which they are listed wherever people read them. What it does not name comes after.
 _ORDER: Final = (
-    "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
+    "name", "command", "argv", "args", "cpus", "cpu_limit", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
     "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "array", "ports", "upload",
     "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s",
     "kill_grace_s", "image", "pull", "control_access", "container_engine", "on_gpu_failure", "min_driver", "placement",

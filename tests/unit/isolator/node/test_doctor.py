@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
 from isolator.gpus.share_claims import CLOSED, CardTrace, Room, ShareClaim
-from isolator.node import doctor, port_proof
+from isolator.node import doctor, task_ports
 from isolator.node.doctor import diagnose
 from isolator.node.findings import Finding, Host, Level
 from isolator.shares.shim.region import CardLimits, region_of
@@ -536,9 +536,9 @@ def test_doctor_says_whether_the_kernel_shows_listeners(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Host(scene.directory, nvml(), {}, Path("/"))
-    assert [finding.level for finding in port_proof.port_proof(here)] == [Level.OK]
+    assert [finding.level for finding in task_ports.look_at_proof(here)] == [Level.OK]
     off = Host(scene.directory, nvml(), {"MESOS_GPU_PORT_PROOF": "off"}, Path("/"))
-    assert [finding.level for finding in port_proof.port_proof(off)] == [Level.WARN]
+    assert [finding.level for finding in task_ports.look_at_proof(off)] == [Level.WARN]
     monkeypatch.setattr("isolator.confinement.listeners._CGROUP_ID", 9999)  # an attribute that no kernel has
-    [finding] = port_proof.port_proof(here)
+    [finding] = task_ports.look_at_proof(here)
     assert (finding.level, "Linux 5.9" in finding.remedy) == (Level.FAIL, True)

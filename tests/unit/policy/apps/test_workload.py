@@ -229,7 +229,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         {"container": Container(EngineType.MESOS, linux_info=LinuxInfo(ipc=IpcInfo(IpcMode.PRIVATE)))},
     ),
     "secrets": ("secrets", {"env": {"A": SecretRef("key")}, "secrets": {"key": "/path"}}),
-    "resource_limits": ("resourceLimits", {"resource_limits": ResourceLimits(cpus=float("inf"))}),
+    "resource_limits": ("resourceLimits", {"resource_limits": ResourceLimits(mem_mib=float("inf"))}),
     "tty": ("tty", {"tty": True}),
     "a check of a port that is not mapped": ("check", {**BRIDGED, "check": Check(tcp=PortCheck(port=8080))}),
     "CUDA": (f"labels.{CUDA_LABEL}", {"gpus": 1, "labels": {CUDA_LABEL: "99.9"}}),
