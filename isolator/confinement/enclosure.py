@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from isolator.confinement.fence import Fence, fence_for, see_cgroup2
-from isolator.confinement.limits import NO_LIMITS, Amounts, TaskLimits, limits_for
+from isolator.confinement.limits import ANY_AMOUNTS, NO_LIMITS, Amounts, TaskLimits, limits_for
 from isolator.devices import facts
 from isolator.devices.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
 from isolator.devices.rules import Device, rules_of
@@ -269,7 +269,7 @@ def plan(
     denied: Sequence[Denial] = (),
     grant: PortGrant = EVERY_PORT,
     share: "Share | None" = None,
-    amounts: Amounts = Amounts(),
+    amounts: Amounts = ANY_AMOUNTS,
 ) -> Enclosure:
     """What to make for a task of this container that is granted these GPUs.
 

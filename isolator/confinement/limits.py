@@ -55,6 +55,10 @@ class Amounts:
     pids: int = 0
 
 
+#: Amounts of a task that no job bounds.
+ANY_AMOUNTS: Final = Amounts()
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """Limit that one controller holds.
@@ -79,7 +83,7 @@ class TaskLimits:
         limits: Limits, at most one for each controller.
     """
 
-    amounts: Amounts = Amounts()
+    amounts: Amounts = ANY_AMOUNTS
     limits: tuple[Limit, ...] = ()
 
     @property
@@ -135,8 +139,10 @@ class TaskLimits:
             (cgroup.path / "cgroup.procs").write_text(str(pid))
 
     def nested(self, container: str) -> "TaskLimits":
-        """Return the limits of a container that the agent nests in a container: the agent's isolator cgroups/pids, where
-        the agent has it, counts the processes of both, and the executor has to `leave`.
+        """Return the limits of a container that the agent nests in a container.
+
+        The agent's isolator cgroups/pids, where the agent has it, counts the processes of both, so that the executor
+        has to `leave`.
 
         Args:
             container: Mesos' id of the executor's container.
@@ -153,8 +159,9 @@ class TaskLimits:
         return replace(self, limits=tuple(kept))
 
     def leave(self) -> None:
-        """Take this process out of a cgroup of the agent that limits the number of processes: the threads of an executor
-        must not count as processes of its task.
+        """Take this process out of a cgroup of the agent that limits the number of processes.
+
+        The threads of an executor must not count as processes of its task.
 
         Raises:
             OSError: The kernel refuses.

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from isolator.confinement.limits import UNLIMITED, Amounts, limits_for, unlimited_of
-from isolator.devices import facts
 from isolator.node.findings import Finding, Host, Level
 from mesos_gpu.errors import MesosGpuError
 
@@ -27,7 +26,7 @@ def look_at_limits(host: Host, flags: Mapping[str, str] | None) -> Iterator[Find
     """
     isolators = (flags or {}).get("isolation", "").split(",")
     by_agent = {controller for controller, isolator in _ISOLATORS.items() if isolator in isolators}
-    is_off = facts.isolation_name(host.env) == "off" if host.real else False
+    is_off = host.env.get("MESOS_GPU_ISOLATION") == "off"
     lacking = sorted(({*_ISOLATORS} if is_off else unlimited_of(host.env)) - by_agent)
     if lacking:
         name = "MESOS_GPU_ISOLATION=off" if is_off else f"{UNLIMITED}={','.join(lacking)}"
@@ -52,4 +51,6 @@ def look_at_limits(host: Host, flags: Mapping[str, str] | None) -> Iterator[Find
         for each in limits.limits
     ]
     held += [f"{controller} by the agent" for controller in sorted(by_agent)]
-    yield Finding(LIMITS, Level.OK, f"tasks are limited: {', '.join(held)}; a trial was made, set and removed")
+    yield Finding(
+        LIMITS, Level.OK, f"tasks are limited: {', '.join(held)}; a trial was made, set and removed"
+    )

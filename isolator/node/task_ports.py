@@ -105,7 +105,9 @@ def look_at_proof(host: Host) -> Iterator[Finding]:
         why = str(error)
     if why:
         text = f"no connection to a port of a task is made, nor a check by TCP or HTTP: {why}"
-        remedy = f"use Linux 5.9 or newer with CONFIG_INET_DIAG; or do without the proof: {listeners.PROOF}=off"
+        remedy = (
+            f"use Linux 5.9 or newer with CONFIG_INET_DIAG; or do without the proof: {listeners.PROOF}=off"
+        )
         yield Finding(PROOF, Level.FAIL, text, remedy)
     else:
         yield Finding(PROOF, Level.OK, "the kernel says which task listens at a port")

@@ -69,8 +69,8 @@ class DockerRun:
         self._ended, self._aborted = threading.Event(), threading.Event()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """Keep the nodes, but no rules and limits: the engine sets those of the container's cgroup, and they are verified.
-        Programs that fetch files for the task have both."""
+        """Keep the nodes, but no rules and limits, which the engine sets on the container's cgroup, and which are
+        verified. Programs that fetch files for the task have both."""
         refused_without_isolation(enclosure.isolated)
         if enclosure.cgroup is not None and not enclosure.cgroup.own:
             self._given = enclosure.cgroup

@@ -89,8 +89,8 @@ class NestedRun:
             limits = limits.without("pids")
             if limits.own():
                 raise NotStarted(
-                    "an image is moved at its gate to the cgroups that limit its memory and CPUs, and one that is denied "
-                    "no control port has no gate; it needs an agent with --isolation=cgroups/mem,cgroups/cpu or without "
+                    "memory and CPUs of an image are limited at its gate, and one that is denied no control port has "
+                    "none; it needs an agent with --isolation=cgroups/mem,cgroups/cpu or without "
                     f"MESOS_GPU_CONTROL_PORTS=off; or {UNLIMITED}={','.join(OPTIONAL)} on the agent",
                     Outcome(infrastructure=True),
                 )

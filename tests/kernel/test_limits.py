@@ -163,14 +163,16 @@ def test_cpus_of_a_task_weigh_and_end_at_a_limit(one: Host) -> None:
     one.launch(both, user="nobody", mem_mib=128, cpus=0.5, cpu_limit=0.5)
     one.update("TASK_RUNNING")
     own = held_by(one.sandbox.name, "cpu")
-    said = {name: (own / name).read_text().strip() for name in ("cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.max")
-            if (own / name).exists()}  # fmt: skip
+    files = [own / name for name in ("cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.max")]
+    said = {file.name: file.read_text().strip() for file in files if file.exists()}
     assert said in (
         {"cpu.shares": "512", "cpu.cfs_quota_us": "50000"},
         {"cpu.weight": "50", "cpu.max": "50000 100000"},
     )
     one.end("TASK_FINISHED")
-    assert sum(map(float, one.stdout().split())) < 1.2, "half of 1.5 s, and the quota of a period more for each"
+    assert sum(map(float, one.stdout().split())) < 1.2, (
+        "half of 1.5 s, and the quota of a period more for each"
+    )
 
 
 def test_commands_beside_a_task_are_in_its_cgroups(open_directory: Path) -> None:
@@ -194,9 +196,7 @@ def test_commands_beside_a_task_are_in_its_cgroups(open_directory: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["memory", "memory,cpu,io"])
-def test_operator_gives_up_a_limit_by_its_name(
-    open_directory: Path, agent: ScriptedAgent, name: str
-) -> None:
+def test_operator_gives_up_a_limit_by_its_name(open_directory: Path, agent: ScriptedAgent, name: str) -> None:
     needs("cgroup2")
     directory = open_directory / str(time.monotonic_ns())
     directory.mkdir()
@@ -222,7 +222,9 @@ def test_launch_without_permission_to_make_a_cgroup_fails_as_the_hosts_fault(
     directory = open_directory / str(time.monotonic_ns())
     directory.mkdir()
     frozen = f"mount --bind {mount} {mount} && mount -o remount,bind,ro {mount} && {executor_command()}"
-    monkeypatch.setattr("tests.hosts.executor_command", lambda: f"exec unshare -m /bin/sh -c {shlex.quote(frozen)}")
+    monkeypatch.setattr(
+        "tests.hosts.executor_command", lambda: f"exec unshare -m /bin/sh -c {shlex.quote(frozen)}"
+    )
     with host(directory, agent, MESOS_GPU_ISOLATION=isolation) as one:
         one.launch("echo ran", user="nobody", mem_mib=64)
         message, outcome = one.end("TASK_FAILED")
@@ -236,7 +238,9 @@ def test_launch_without_permission_to_make_a_cgroup_fails_as_the_hosts_fault(
 
 
 def test_doctor_says_by_what_tasks_are_limited(tmp_path: Path, isolation: str) -> None:
-    findings = {f.check: f for f in diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": isolation})}
+    findings = {
+        f.check: f for f in diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": isolation})
+    }
     found = findings["limits"]
     assert found.level is Level.OK, found
     assert re.match(r"tasks are limited: pids by \S+, memory by cgroup[12], cpu by cgroup[12]", found.text)

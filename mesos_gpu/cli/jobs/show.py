@@ -26,8 +26,8 @@ _MOST_NAMED: Final = 8  # jobs in one line
 _CHART: Final = 48  # bars
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
-    "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "cpu limit", "memory", "disk", "gpus",
-    "tasks",
+    "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "cpu limit", "memory",
+    "disk", "gpus", "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "topology",
     "segment", "volumes", "fetched", "may reach",
     "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "ends by", "idle",

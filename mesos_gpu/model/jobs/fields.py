@@ -276,7 +276,9 @@ CPU_LIMIT: Final[Any] = asks(
     None,
     Number(0.01, 100_000, "a number from 0.01 to 100000"),  # the least that the kernel limits to
     about="the most that a task uses, also while others are idle; null: as many as are idle",
-    option=Option("--cpu-limit", "Most CPUs, also while others are idle, as 2", "as many as are idle", metavar="N"),
+    option=Option(
+        "--cpu-limit", "Most CPUs, also while others are idle, as 2", "as many as are idle", metavar="N"
+    ),
     shown="cpu limit",
 )
 #: Who is told how a job goes.

@@ -35,7 +35,7 @@ class Assignment:
     kill_grace_s: float = 5.0
     image: str | None = None  # a Docker image; None: the host's file system
     container_engine: str = "mesos"  # or "docker"; of no meaning without an image
-    cpus: float = 0.0  # CPUs and memory that Mesos gives the task, for the executor or engine that limits the task
+    cpus: float = 0.0  # CPUs and memory that Mesos gives the task, for the program that limits the task
     mem_mib: int = 0
     hosts: tuple[
         str, ...

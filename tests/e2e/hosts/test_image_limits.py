@@ -1,6 +1,5 @@
 """Limits of images on a real Mesos whose agent has no isolators for memory, CPUs and processes: the executor's."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
+from tests.clients import command
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs
 
@@ -85,7 +85,9 @@ def test_task_is_ended_at_its_memory_limit(client: Client, kind: str) -> None:
 @pytest.mark.parametrize("kind", TESTED)
 def test_task_has_only_so_many_processes(client: Client, kind: str) -> None:
     bomb = "i=0; while [ $i -lt 400 ] && sleep 600 & do i=$((i+1)); echo $i; done"
-    job = run(client, f"({bomb}) > $MESOS_SANDBOX/made 2>/dev/null; tail -n 1 $MESOS_SANDBOX/made", **TESTED[kind])
+    job = run(
+        client, f"({bomb}) > $MESOS_SANDBOX/made 2>/dev/null; tail -n 1 $MESOS_SANDBOX/made", **TESTED[kind]
+    )
     assert MOST - 20 < int(said(client, job).split()[-1]) < MOST, job["message"]
 
 
@@ -98,7 +100,9 @@ def test_task_has_a_cgroup_for_each_limit_and_changes_none(client: Client, kind:
     )
     wait_until("it runs", lambda: "0::" in said(client, job))
     *paths, last = said(client, job).splitlines()
-    path_by_controller = {name: line.split(":")[2] for line in (*paths, last) for name in line.split(":")[1].split(",")}
+    path_by_controller = {
+        name: line.split(":")[2] for line in (*paths, last) for name in line.split(":")[1].split(",")
+    }
     points = mount_points()
     for controller, (name, value) in {
         "memory": ("memory.limit_in_bytes", str(64 << 20)),
@@ -113,17 +117,12 @@ def test_task_has_a_cgroup_for_each_limit_and_changes_none(client: Client, kind:
 
 
 def test_command_beside_an_image_is_in_its_cgroups(stack: Stack, client: Client) -> None:
-    from tests.clients import command
-
-    job = client.submit({"name": "limits", "command": "sleep 600", "image": IMAGE, "cpus": 0.5, "mem_mib": 64})
+    job = client.submit(
+        {"name": "limits", "command": "sleep 600", "image": IMAGE, "cpus": 0.5, "mem_mib": 64}
+    )
     wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
     inside = command("--url", stack.url, "exec", job["id"], "--", "cat", "/proc/self/cgroup").stdout.decode()
     client.kill(job["id"])
     of_limits = [line for line in inside.splitlines() if re.search(r":(memory|cpu|pids):", line)]
     assert len(of_limits) == 3, inside
     assert all(f"/{OWN_ROOT}/" in line for line in of_limits), inside
-
-
-def test_this_process_is_in_no_cgroup_of_a_task() -> None:
-    """What a test moved by mistake would be limited, too."""
-    assert OWN_ROOT not in Path(f"/proc/{os.getpid()}/cgroup").read_text()

@@ -73,7 +73,10 @@ def test_limits_of_the_agent_stay_as_they_are(tmp_path: Path) -> None:
     limits = limits_for("c1", OF_JOB, {}, tmp_path)
     memory = Cgroup("cgroup1", Path("/c/memory/mesos/c1"), own=False)
     assert limits.memory == memory
-    assert [each.path for each in limits.own()] == [Path("/c/pids/mesos_gpu/c1"), tmp_path / "unified/mesos_gpu/c1"]
+    assert [each.path for each in limits.own()] == [
+        Path("/c/pids/mesos_gpu/c1"),
+        tmp_path / "unified/mesos_gpu/c1",
+    ]
     assert [each.settings for each in limits.limits if each.cgroup == memory] == [()]
     assert limits_for("c1", OF_JOB, {}, tmp_path, isolated=False).limits == (Limit("memory", memory),)
 
@@ -118,7 +121,9 @@ def test_host_without_a_controller_starts_no_task_unless_its_operator_says_so(
 ) -> None:
     there = [name for name in V1 if name != controller]
     host(tmp_path, *there)
-    with pytest.raises(Unavailable, match=f"no cgroup controller {controller}, so {lacking} of a task") as error:
+    with pytest.raises(
+        Unavailable, match=f"no cgroup controller {controller}, so {lacking} of a task"
+    ) as error:
         limits_for("c1", OF_JOB, {}, tmp_path)
     assert f"MESOS_GPU_UNLIMITED={controller} on the agent" in error.value.remedy
     given_up = limits_for("c1", OF_JOB, {"MESOS_GPU_UNLIMITED": f" {controller},io"}, tmp_path)
@@ -154,7 +159,11 @@ def test_controllers_are_handed_down_from_the_root(tmp_path: Path) -> None:
 
 def test_cgroup_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    limit = Limit("memory", Cgroup("cgroup1", tmp_path / "file/mesos_gpu/c1", own=True), (("memory.max", "1"),))
-    with pytest.raises(MesosGpuError, match=r"memory of the task cannot be limited in .*/file/mesos_gpu/c1") as error:
+    limit = Limit(
+        "memory", Cgroup("cgroup1", tmp_path / "file/mesos_gpu/c1", own=True), (("memory.max", "1"),)
+    )
+    with pytest.raises(
+        MesosGpuError, match=r"memory of the task cannot be limited in .*/file/mesos_gpu/c1"
+    ) as error:
         TaskLimits(limits=(limit,)).set_up()
     assert "MESOS_GPU_UNLIMITED=memory" in error.value.remedy

@@ -392,7 +392,6 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
         (
             {"isolation": "filesystem/linux,docker/runtime"},
             [
-                (Level.WARN, "an image has any number of processes"),
                 (Level.WARN, "an image shares System V's shared memory"),
             ],
         ),

@@ -41,7 +41,15 @@ def test_task_that_met_its_own_limit_is_out_of_memory(
 @pytest.mark.parametrize(
     ("version", "files"),
     [
-        ("cgroup1", {**V1, "memory.failcnt": "0\n", "memory.memsw.failcnt": "0\n", "memory.max_usage_in_bytes": "1\n"}),
+        (
+            "cgroup1",
+            {
+                **V1,
+                "memory.failcnt": "0\n",
+                "memory.memsw.failcnt": "0\n",
+                "memory.max_usage_in_bytes": "1\n",
+            },
+        ),
         ("cgroup2", {"memory.events": "max 0\noom 0\noom_kill 2\n", "memory.peak": "1\n"}),
     ],
     ids=["v1", "v2"],
@@ -51,10 +59,15 @@ def test_task_that_is_killed_for_others_is_not_to_blame(
 ) -> None:
     ended = explained(KILLED, cgroup(tmp_path, version, files), 64)
     assert (ended.limit, ended.infrastructure) == ("", True)
-    assert ended.why == "the host ran out of memory, and the kernel ended processes of the task, with 1 of 64 MiB"
+    assert (
+        ended.why
+        == "the host ran out of memory, and the kernel ended processes of the task, with 1 of 64 MiB"
+    )
 
 
-@pytest.mark.parametrize("files", [{"memory.events": "max 4\noom 2\noom_kill 0\n"}, {}], ids=["nothing", "gone"])
+@pytest.mark.parametrize(
+    "files", [{"memory.events": "max 4\noom 2\noom_kill 0\n"}, {}], ids=["nothing", "gone"]
+)
 def test_other_ends_have_nothing_to_do_with_memory(tmp_path: Path, files: dict[str, str]) -> None:
     assert explained(KILLED, cgroup(tmp_path, "cgroup2", files), 64) == KILLED
     assert explained(KILLED, None, 64) == KILLED

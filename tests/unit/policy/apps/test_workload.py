@@ -99,6 +99,11 @@ HONOURED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cmd": ({"cmd": "true"}, {"command": "true", "argv": ()}),
     "args": ({"cmd": None, "args": ("echo", "a b")}, {"command": None, "argv": ("echo", "a b"), "args": ()}),
     "cpus": ({"cpus": 0.25}, {"cpus": 0.25}),
+    "resource_limits": ({"resource_limits": ResourceLimits(cpus=2.5)}, {"cpu_limit": 2.5}),
+    "resource_limits unlimited": (
+        {"resource_limits": ResourceLimits(cpus=float("inf"))},
+        {"cpu_limit": None},
+    ),
     "mem_mib": ({"mem_mib": 100.5}, {"mem_mib": 101}),
     "disk_mib": ({"disk_mib": 10.5}, {"disk_mib": 11}),
     "gpus": ({"gpus": 2}, {"gpus": 2}),
