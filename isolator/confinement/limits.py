@@ -28,7 +28,7 @@ OPTIONAL: Final = ("memory", "cpu", "io")
 _MIN_PIDS: Final = 16  # a shell, a program and its threads
 _NAMES: Final = {"pids": "the number of processes", "memory": "memory", "cpu": "CPUs", "io": "I/O"}
 #: Files that some kernels lack: without accounting of swap, and without a scheduler of I/O that has weights.
-_MAY_LACK: Final = ("memory.memsw.limit_in_bytes", "memory.swap.max", "io.weight")
+_MAY_LACK: Final = ("memory.swappiness", "memory.swap.max", "io.weight")
 _PERIOD_US: Final = 100_000
 _MIN_QUOTA_US: Final = 1_000  # of the kernel
 #: Weight of one CPU in version 2; equals 1024 shares of version 1.
@@ -153,9 +153,9 @@ class TaskLimits:
         moved = (replace(each, cgroup=given) if each.controller == "pids" else each for each in self.limits)
         return replace(self, limits=tuple(moved))
 
-    def without(self, controller: str) -> "TaskLimits":
-        """Return the limits but those that the executor makes by one controller."""
-        kept = (each for each in self.limits if each.controller != controller or not _is_own(each))
+    def without(self, *controllers: str) -> "TaskLimits":
+        """Return the limits but those that the executor makes by some controllers."""
+        kept = (each for each in self.limits if each.controller not in controllers or not _is_own(each))
         return replace(self, limits=tuple(kept))
 
     def leave(self) -> None:
@@ -302,8 +302,8 @@ def _settings(controller: str, version: Version, amounts: Amounts) -> Settings:
     if controller == "pids":
         return (("pids.max", str(amounts.pids)),) if amounts.pids else ()
     if controller == "memory" and amounts.memory_mib:
-        if is_old:  # with swap as much as without, so no swap is used
-            return (("memory.limit_in_bytes", size), ("memory.memsw.limit_in_bytes", size))
+        if is_old:  # without swap; of memory.memsw.limit_in_bytes the kernel does not count the failures
+            return (("memory.limit_in_bytes", size), ("memory.swappiness", "0"))
         return (("memory.max", size), ("memory.swap.max", "0"), ("memory.oom.group", "1"))
     if controller == "cpu" and amounts.cpus:
         shares = ("cpu.shares", str(max(2, round(amounts.cpus * _SHARES))))

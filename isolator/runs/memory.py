@@ -18,16 +18,13 @@ from mesos_gpu.policy.tasks.limits import out_of_memory
 
 GONE_S: Final = 1.0
 _LOOK_S: Final = 0.005
-#: By version: file that counts killed processes; file with the most bytes that were used at a time; files and names of
-#: the counters of allocations that met the limit of this cgroup, and not that of one above, or of the host.
+#: By version: file that counts killed processes; file with the most bytes that were used at a time; file and name of
+#: the counter of allocations that met the limit of this cgroup, and not that of one above, or of the host.
 _FILES: Final = {
-    "cgroup1": (
-        "memory.oom_control",
-        "memory.max_usage_in_bytes",
-        (("memory.failcnt", ""), ("memory.memsw.failcnt", "")),
-    ),
-    "cgroup2": ("memory.events", "memory.peak", (("memory.events", "oom "),)),
+    "cgroup1": ("memory.oom_control", "memory.max_usage_in_bytes", ("memory.failcnt", "")),
+    "cgroup2": ("memory.events", "memory.peak", ("memory.events", "oom ")),
 }
+_BATCH: Final = 1 << 20  # bytes: the kernel counts in batches of pages
 
 
 def explained(ended: Ended, memory: Cgroup | None, asked_mib: float) -> Ended:
@@ -176,8 +173,12 @@ def _kills(memory: Cgroup) -> int:
 
 
 def _is_own_lack(memory: Cgroup) -> bool:
-    """Return whether a cgroup met its own limit."""
-    return any(_number(memory.path / file, name) for file, name in _FILES[memory.version][2])
+    """Return whether a cgroup met its own limit. Of a limit that counts swap, too, the kernel counts no failures."""
+    file, name = _FILES[memory.version][2]
+    if _number(memory.path / file, name):
+        return True
+    limit, most = _number(memory.path / "memory.limit_in_bytes", ""), most_used(memory)
+    return limit is not None and most is not None and most > limit - _BATCH
 
 
 def _number(path: Path, name: str) -> int | None:

@@ -86,7 +86,7 @@ class NestedRun:
             raise NotStarted(f"{what}; it needs {needs}, or the job --container-engine docker")
         limits = enclosure.limits.nested(container_of(self._own))
         if enclosure.fence is None:
-            limits = limits.without("pids")
+            limits = limits.without("pids", "io")
             if limits.own():
                 raise NotStarted(
                     "memory and CPUs of an image are limited at its gate, and one that is denied no control port has "

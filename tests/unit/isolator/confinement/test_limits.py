@@ -96,7 +96,7 @@ def test_limit_of_cpus_is_below_a_cgroup_that_the_agent_only_weighs(tmp_path: Pa
     ("v1", "amounts", "expected"),
     [
         (V1, OF_JOB, {"pids.max": "4096", "memory.limit_in_bytes": "67108864",
-                      "memory.memsw.limit_in_bytes": "67108864", "cpu.shares": "1536"}),
+                      "memory.swappiness": "0", "cpu.shares": "1536"}),
         ((), OF_JOB, {"pids.max": "4096", "memory.max": "67108864", "memory.swap.max": "0", "memory.oom.group": "1",
                       "cpu.weight": "150", "io.weight": "default 150"}),
         ((), Amounts(cpus=0.001, cpu_limit=0.001), {"pids.max": "4096", "cpu.weight": "1", "cpu.max": "1000 100000",

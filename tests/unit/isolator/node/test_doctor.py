@@ -150,7 +150,7 @@ def scene(tmp_path: Path, volumes: Path) -> Scene:
 def test_doctor_finds_no_fault_on_a_good_host(scene: Scene) -> None:
     findings = diagnose(Probe(scene.answer), scene.directory, scene.env, scene.root)
     assert {f.check for f in findings if f.level is not Level.OK} == {"agent"}, findings
-    of_the_kernel = {"namespaces", "own code", "ports", "port proof", "shares"}
+    of_the_kernel = {"namespaces", "own code", "ports", "port proof", "limits", "shares"}
     assert {f.check for f in findings} >= set(doctor.CHECKS) - of_the_kernel
 
 

@@ -24,7 +24,7 @@ def cgroup(directory: Path, version: Version, files: dict[str, str]) -> Cgroup:
     ("version", "files"),
     [
         ("cgroup1", {**V1, "memory.max_usage_in_bytes": f"{64 << 20}\n"}),
-        ("cgroup1", {**V1, "memory.failcnt": "0\n", "memory.memsw.failcnt": "3\n",
+        ("cgroup1", {**V1, "memory.failcnt": "0\n", "memory.limit_in_bytes": f"{64 << 20}\n",
                      "memory.max_usage_in_bytes": f"{(63 << 20) + 1}\n"}),
         ("cgroup2", {**V2, "memory.peak": f"{64 << 20}\n"}),
     ],
@@ -46,7 +46,7 @@ def test_task_that_met_its_own_limit_is_out_of_memory(
             {
                 **V1,
                 "memory.failcnt": "0\n",
-                "memory.memsw.failcnt": "0\n",
+                "memory.limit_in_bytes": f"{64 << 20}\n",
                 "memory.max_usage_in_bytes": "1\n",
             },
         ),
