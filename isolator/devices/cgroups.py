@@ -215,8 +215,8 @@ def mounted_with(hierarchy: str, root: Path = Path("/")) -> Path:
         FileNotFoundError: The hierarchy is not mounted.
     """
     points = mount_points(root)
-    found = {points.get(name) for name in hierarchy.split(",")}
-    if len(found) == 1 and (point := found.pop()) is not None:
+    places = {points.get(name) for name in hierarchy.split(",")}
+    if len(places) == 1 and (point := places.pop()) is not None:
         return point
     raise FileNotFoundError(errno.ENOENT, f"cgroups of {hierarchy or 'version 2'} are not mounted")
 

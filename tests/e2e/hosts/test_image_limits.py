@@ -24,7 +24,7 @@ pytestmark = [
     ),
 ]
 ISOLATORS = "cgroups/devices,filesystem/linux,docker/runtime,linux/nnp,namespaces/ipc"
-MOST = 200  # processes of a task
+MAX_PROCESSES = 200  # processes of a task
 IMAGE = "plain:1"
 TESTED: dict[str | None, dict[str, Any]] = {"image": {"image": IMAGE}, "host": {}}
 
@@ -40,7 +40,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
         [NodeSpec(1, flags={"isolation": ISOLATORS})],
         images=images,
         devices="mesos",
-        executor_environment={"MESOS_GPU_ISOLATION": "cgroup1", "MESOS_GPU_PIDS": str(MOST)},
+        executor_environment={"MESOS_GPU_ISOLATION": "cgroup1", "MESOS_GPU_PIDS": str(MAX_PROCESSES)},
         scheduler_arguments=["--report-interval", "2"],
     ) as running:
         yield running
@@ -88,7 +88,7 @@ def test_task_has_only_so_many_processes(client: Client, kind: str) -> None:
     job = run(
         client, f"({bomb}) > $MESOS_SANDBOX/made 2>/dev/null; tail -n 1 $MESOS_SANDBOX/made", **TESTED[kind]
     )
-    assert MOST - 20 < int(said(client, job).split()[-1]) < MOST, job["message"]
+    assert MAX_PROCESSES - 20 < int(said(client, job).split()[-1]) < MAX_PROCESSES, job["message"]
 
 
 @pytest.mark.parametrize("kind", TESTED)
@@ -107,7 +107,7 @@ def test_task_has_a_cgroup_for_each_limit_and_changes_none(client: Client, kind:
     for controller, (name, value) in {
         "memory": ("memory.limit_in_bytes", str(64 << 20)),
         "cpu": ("cpu.cfs_quota_us", "50000"),
-        "pids": ("pids.max", str(MOST)),
+        "pids": ("pids.max", str(MAX_PROCESSES)),
     }.items():
         path = path_by_controller[controller]
         assert path.startswith(f"/{OWN_ROOT}/"), controller

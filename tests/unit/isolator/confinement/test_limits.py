@@ -41,7 +41,7 @@ def host(root: Path, *v1: str, v2: str | None = None, given: str = "", container
 
 def held(limits: TaskLimits) -> dict[str, str | None]:
     """Return the directory that holds each limit, by controller."""
-    return {each.controller: each.cgroup and str(each.cgroup.path) for each in limits.limits}
+    return {each.controller: str(each.cgroup.path) if each.cgroup else None for each in limits.limits}
 
 
 @pytest.mark.parametrize(
