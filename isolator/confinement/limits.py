@@ -92,6 +92,13 @@ class TaskLimits:
         return next((each.cgroup for each in self.limits if each.controller == "memory"), None)
 
     @property
+    def watched(self) -> Cgroup | None:
+        """The cgroup in which the kernel ends one process for lack of memory, so that the executor has to end the rest;
+        None if the kernel or the agent ends all of the task."""
+        memory = self.memory
+        return memory if memory is not None and memory.own and memory.version == "cgroup1" else None
+
+    @property
     def user_processes(self) -> int:
         """Processes for RLIMIT_NPROC, which counts those of the user on the host; 0 where a controller counts."""
         uncounted = any(each.controller == "pids" and each.cgroup is None for each in self.limits)

@@ -18,17 +18,7 @@ from isolator.host import processes
 from isolator.host.not_started import NotStarted
 from isolator.runs.environment import task_environment
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
-from isolator.runs.run import (
-    Ended,
-    Launch,
-    give,
-    given_env,
-    given_mounts,
-    identity,
-    of_others,
-    secret_env,
-    watch_memory,
-)
+from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity, of_others, secret_env
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -94,7 +84,10 @@ class HostRun:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch))
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox, order) from error
-        self._memory = watch_memory(launch, self)
+        if (memory := launch.enclosure.limits.watched) is not None:
+            from isolator.runs.memory import Watch
+
+            self._memory = Watch(memory, lambda: self.terminate(0.0))
 
     def pid(self) -> int:
         """Give the first process, as `Run.pid` says."""

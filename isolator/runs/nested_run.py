@@ -38,7 +38,7 @@ from isolator.runs.image_run import (
     refused_without_isolation,
 )
 from isolator.runs.images import flags_of, read_config, registry_of
-from isolator.runs.run import Ended, Launch, container_of, sandbox_of, secret_env, watch_memory
+from isolator.runs.run import Ended, Launch, container_of, sandbox_of, secret_env
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -148,7 +148,10 @@ class NestedRun:
 
             leaves = prepared.user.pw_uid != 0  # no commands in an image run as root: see `joining.Place`
             self._gate.admit(argv, self._ended.is_set, see=see, leaves=leaves, variables=secret_env(launch))
-            self._memory = watch_memory(launch, self)
+            if (memory := launch.enclosure.limits.watched) is not None:
+                from isolator.runs.memory import Watch
+
+                self._memory = Watch(memory, lambda: self.terminate(0.0))
 
     def _order(self, prepared: Prepared, argv: Sequence[str], *, own_ipc: bool) -> dict[str, Any]:
         plan, enclosure = self._plan, self._enclosure

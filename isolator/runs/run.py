@@ -15,7 +15,6 @@ from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 if TYPE_CHECKING:  # few executors need them
     from isolator.confinement.inner_calls import Inner
-    from isolator.runs.memory import Watch
     from isolator.secrets.delivery import Given as Secrets
     from isolator.shares.tenancy import Given
 
@@ -123,24 +122,6 @@ class Run(Protocol):
         Returns:
             Processes that would not die.
         """
-
-
-def watch_memory(launch: Launch, run: Run) -> "Watch | None":
-    """Return a watch that ends a task whose memory is used up; None if the kernel or the agent ends the whole task.
-
-    Args:
-        launch: Launch of the task.
-        run: Run of the task, which has been started.
-
-    Raises:
-        OSError: The kernel does not report a lack of memory.
-    """
-    memory = launch.enclosure.limits.memory
-    if memory is None or not memory.own or memory.version != "cgroup1":
-        return None
-    from isolator.runs.memory import Watch
-
-    return Watch(memory, lambda: run.terminate(0.0))
 
 
 def given_env(launch: Launch) -> dict[str, str]:
