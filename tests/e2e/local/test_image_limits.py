@@ -13,7 +13,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
-from tests.clients import command
+from tests.clients import command, kill_all
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs
 
@@ -52,6 +52,7 @@ def client(stack: Stack) -> Iterator[Client]:
         client.patience_s = 30
         wait_until("the node reports", client.gpus)
         yield client
+        kill_all(client)
     for path in {*mount_points().values()}:
         wait_until("no cgroup is left", lambda path=path: not [*_containers(stack, path)])  # type: ignore[misc]
 
@@ -75,7 +76,8 @@ def said(client: Client, job: Job) -> str:
 @pytest.mark.parametrize("kind", TESTED)
 def test_task_is_ended_at_its_memory_limit(client: Client, kind: str) -> None:
     """The child that uses the memory is not the first process, which would go on."""
-    job = run(client, "tail -c 200m /dev/zero & wait; sleep 600", **TESTED[kind])
+    hungry = "x=0123456789; while :; do x=$x$x; done"
+    job = run(client, f"({hungry}) & wait; sleep 600", **TESTED[kind])
     told = re.fullmatch(r"out of memory: 64 MiB asked, (\d+) used; ask for more with --mem", job["message"])
     assert told is not None, job["message"]
     assert 60 <= int(told[1]) <= 68
