@@ -157,6 +157,41 @@ def test_a_task_changes_no_limit_and_leaves_no_cgroup(one: hosts.Host, user: str
     assert inside >= ({"memory", "cpu", "pids"} & cgroups.mount_points().keys() or {""})
 
 
+#: Tries to start a child in each cgroup of version 2 that can be seen (clone3, CLONE_INTO_CGROUP).
+CLONES = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+tried = 0
+for top in ("/sys/fs/cgroup", "/run/mesos-gpu/cgroup2"):
+    for path, _, files in os.walk(top):
+        if "cgroup.subtree_control" not in files and "cgroup.type" not in files:
+            continue
+        tried += 1
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        words = (ctypes.c_uint64 * 11)(0x200000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, fd)
+        pid = libc.syscall(435, words, 88)
+        if pid == 0:
+            os.write(1, b"left: " + open("/proc/self/cgroup", "rb").read())
+            os._exit(0)
+        if pid > 0:
+            os.waitpid(pid, 0)
+        os.close(fd)
+print("tried", tried)
+"""
+
+
+@pytest.mark.parametrize("user", [USER, "root"])
+def test_a_task_starts_no_process_in_another_cgroup(one: hosts.Host, user: str) -> None:
+    """Cgroups are read-only for all tasks, which does not keep root from it; root sees none of version 2."""
+    (one.sandbox / "clones.py").write_text(CLONES)
+    one.launch(f"{PYTHON} clones.py", user=user, mem_mib=64, cpus=1.0)
+    assert one.end("TASK_FINISHED")[1] == Outcome(exit_status=0), one.stderr()
+    lines = one.stdout().splitlines()
+    assert [line for line in lines if line.startswith("left: ")] == []
+    tried = int(lines[-1].split()[1])
+    assert tried == 0 if user == "root" else tried >= 1
+
+
 def test_cpus_of_a_task_weigh_and_end_at_a_limit(one: hosts.Host) -> None:
     spin = f"{PYTHON} -c 'while True: pass'"
     one.launch(f"{spin} & {spin}", user=USER, mem_mib=128, cpus=0.2, cpu_limit=0.2)
