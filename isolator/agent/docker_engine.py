@@ -68,6 +68,7 @@ class ContainerWish:
     ] = ()  # character devices: path on the host, path inside, "rw" or "r"
     binds: tuple[tuple[str, str, bool], ...] = ()  # path on the host, path inside, read-only
     cpus: float = 0.0  # 0: no more than the host's usual share
+    cpu_limit: float = 0.0  # 0: idle CPUs may be used
     mem_mib: int = 0  # 0: no limit
     pids: int = 0  # processes and threads; 0: no limit
     cgroup_parent: str | None = None  # below this cgroup, "/mesos/<container>"; None: the engine's own
@@ -451,6 +452,8 @@ def _limits(wish: ContainerWish) -> dict[str, Any]:
         "Memory": memory,
         "MemorySwap": memory,  # with swap: so there is none
         "CpuShares": max(2, round(wish.cpus * 1024)) if wish.cpus else 0,  # as Mesos: idle CPUs may be used
+        # The engine takes no limit above the number of CPUs.
+        **({"NanoCpus": round(wish.cpu_limit * 1e9)} if 0 < wish.cpu_limit < (os.cpu_count() or 1) else {}),
         "PidsLimit": wish.pids,
         "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from isolator.confinement.fence import Fence, fence_for, see_cgroup2
-from isolator.confinement.pids import PidsLimit, limit_of, pids_for
+from isolator.confinement.limits import ANY_AMOUNTS, NO_LIMITS, Amounts, TaskLimits, limits_for
 from isolator.devices import facts
 from isolator.devices.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
 from isolator.devices.rules import Device, rules_of
@@ -50,7 +50,7 @@ class Enclosure:
         devices: NVIDIA nodes that are granted.
         extra: Nodes of the host that every task gets.
         fence: What denies it ports; None: nothing does.
-        pids: How many processes it may have; None: any number, or what runs it limits them.
+        limits: Limits on processes, memory, CPUs and I/O.
     """
 
     container: str
@@ -62,7 +62,7 @@ class Enclosure:
     nodes_root: Path = NODES
     fence: Fence | None = None
     helpers: Cgroup | None = None
-    pids: PidsLimit | None = None
+    limits: TaskLimits = NO_LIMITS
 
     @property
     def nodes(self) -> Path:
@@ -90,13 +90,12 @@ class Enclosure:
             if cgroup is not None and cgroup.own:
                 traces.append(Trace(cgroup.version, str(cgroup.path)))
         fenced = self.fence.traces() if self.fence is not None else ()
-        counted = self.pids.traces() if self.pids is not None else ()
-        return tuple(dict.fromkeys((*traces, *fenced, *counted)))
+        return tuple(dict.fromkeys((*traces, *fenced, *self.limits.traces())))
 
     def joins(self) -> tuple[str, ...]:
         """Directories of the cgroups that the task's processes are to join."""
-        fence, pids = (each.cgroup if each is not None else None for each in (self.fence, self.pids))
-        groups = (self.cgroup, self.helpers, fence, pids)
+        fence = self.fence.cgroup if self.fence is not None else None
+        groups = (self.cgroup, self.helpers, fence, *self.limits.own())
         return tuple(dict.fromkeys(str(group.path) for group in groups if group is not None and group.own))
 
     def set_up(self) -> None:
@@ -121,8 +120,7 @@ class Enclosure:
             self.helpers.allow(rules_of(()))
         if self.fence is not None:
             self.fence.set_up()
-        if self.pids is not None:
-            self.pids.set_up()
+        self.limits.set_up()
 
     def verify(self) -> None:
         """See with the kernel's eyes, from inside the cgroup, that it is so: access(2) asks the device rules, and
@@ -271,6 +269,7 @@ def plan(
     denied: Sequence[Denial] = (),
     grant: PortGrant = EVERY_PORT,
     share: "Share | None" = None,
+    amounts: Amounts = ANY_AMOUNTS,
 ) -> Enclosure:
     """What to make for a task of this container that is granted these GPUs.
 
@@ -283,6 +282,7 @@ def plan(
         denied: Ports and addresses that the task must not reach.
         grant: Ports that the task may bind.
         share: What it is granted of each GPU; None: all of it.
+        amounts: Amounts of memory and CPUs that the task may use.
 
     Raises:
         MesosGpuError: A GPU or the driver is not there, or no isolation can be had: the task must not start.
@@ -310,14 +310,5 @@ def plan(
         extra=facts.extra_devices(env, driver, root),
         gpu_major=driver.gpu_major,
         fence=fence,
-        pids=None
-        if isolation == "off"
-        else pids_for(container, limit_of(env), _of_version_2(fence, cgroup), root),
+        limits=limits_for(container, amounts, env, root, isolated=isolation != "off"),
     )
-
-
-def _of_version_2(fence: Fence | None, cgroup: Cgroup | None) -> Path | None:
-    """The cgroup that a task is in anyway."""
-    if fence is not None:
-        return fence.cgroup.path
-    return cgroup.path if cgroup is not None and cgroup.version == "cgroup2" else None

@@ -34,9 +34,6 @@ _PROGRAMS: Final = (
     (_socket.AF_INET6, bpf_sys.BIND6, bpf_sys.CONNECT6, bpf_sys.SENDMSG6),
 )
 TRIAL_S: Final = 30.0
-_BELOW: Final = (
-    "task"  # in a cgroup that Mesos gave to the container: the executor, which is in that, has no fence
-)
 _LOOPBACK: Final = {_socket.AF_INET: "127.0.0.1", _socket.AF_INET6: "::1"}
 
 
@@ -164,10 +161,7 @@ def fence_for(
         return None
     if root == Path("/"):
         see_cgroup2()
-    cgroup = cgroups.cgroup_of(container, "cgroup2", root)
-    if not cgroup.own:
-        cgroup = Cgroup("cgroup2", cgroup.path / _BELOW, own=True)
-    return Fence(tuple(denied), cgroup, grant)
+    return Fence(tuple(denied), cgroups.own_cgroup2(container, root), grant)
 
 
 def see_cgroup2() -> None:

@@ -20,6 +20,7 @@ from mesos_gpu.errors import MesosGpuError, Unavailable
 Version = Literal["cgroup1", "cgroup2"]
 OWN_ROOT: Final = "mesos_gpu"  # under the mount: cgroups of tasks that Mesos gave none
 REMOVE_S: Final = 5.0
+BELOW: Final = "task"  # in a cgroup that Mesos gave to the container, which has the executor, too
 _ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
@@ -179,20 +180,28 @@ def _read_list(path: Path) -> list[str]:
     return (path / "devices.list").read_text().splitlines()
 
 
-def mounted(root: Path = Path("/")) -> dict[Version, Path]:
-    """Where hierarchies that can control devices are mounted: of v1 the one with `devices`."""
-    mount_points: dict[Version, Path] = {}
+def mount_points(root: Path = Path("/")) -> dict[str, Path]:
+    """Return the first mount point of each hierarchy, by its controllers and names ("name=…"); "" is version 2.
+
+    Args:
+        root: Directory whose /proc is read.
+    """
+    points: dict[str, Path] = {}
     for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
-        if not kind.startswith("cgroup"):
-            continue  # most lines, on a host with containers
-        point = Path(unescaped(before.split()[4]))
-        if kind == "cgroup2":
-            mount_points.setdefault("cgroup2", point)
-        elif kind == "cgroup" and "devices" in options.split()[-1].split(","):
-            mount_points.setdefault("cgroup1", point)
-    return mount_points
+        if kind in ("cgroup", "cgroup2"):  # few lines, on a host with containers
+            point = Path(unescaped(before.split()[4]))
+            for name in options.split()[-1].split(",") if kind == "cgroup" else ("",):
+                points.setdefault(name, point)
+    return points
+
+
+def mounted(root: Path = Path("/")) -> dict[Version, Path]:
+    """Where hierarchies that can control devices are mounted: of v1 the one with `devices`."""
+    points = mount_points(root)
+    versions: dict[Version, str] = {"cgroup1": "devices", "cgroup2": ""}
+    return {version: points[name] for version, name in versions.items() if name in points}
 
 
 def mounted_with(hierarchy: str, root: Path = Path("/")) -> Path:
@@ -205,14 +214,10 @@ def mounted_with(hierarchy: str, root: Path = Path("/")) -> Path:
     Raises:
         FileNotFoundError: The hierarchy is not mounted.
     """
-    for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.partition(" ")
-        names = options.split()[-1].split(",")
-        if kind == "cgroup" and hierarchy and set(hierarchy.split(",")) <= set(names):
-            return Path(unescaped(before.split()[4]))
-        if kind == "cgroup2" and not hierarchy:
-            return Path(unescaped(before.split()[4]))
+    points = mount_points(root)
+    places = {points.get(name) for name in hierarchy.split(",")}
+    if len(places) == 1 and (point := places.pop()) is not None:
+        return point
     raise FileNotFoundError(errno.ENOENT, f"cgroups of {hierarchy or 'version 2'} are not mounted")
 
 
@@ -273,3 +278,17 @@ def cgroup_of(
     if path.rstrip("/").rpartition("/")[2] == container:
         return Cgroup(version, mount / path.lstrip("/"), own=False)
     return Cgroup(version, mount / OWN_ROOT / container, own=True)
+
+
+def own_cgroup2(container: str, root: Path = Path("/")) -> Cgroup:
+    """Return the cgroup of version 2 that a container's task has alone, without the executor.
+
+    Args:
+        container: Mesos' id of the executor's container.
+        root: Directory whose /proc is read.
+
+    Raises:
+        Unavailable: Version 2 is not mounted.
+    """
+    cgroup = cgroup_of(container, "cgroup2", root)
+    return cgroup if cgroup.own else Cgroup("cgroup2", cgroup.path / BELOW, own=True)

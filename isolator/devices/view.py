@@ -15,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
+from isolator.devices.cgroups import unescaped
 from isolator.devices.rules import STANDARD
 from isolator.host.sandbox import Sandbox
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
@@ -340,12 +341,32 @@ def mount_cgroup2() -> None:
     mount("none", OWN_CGROUP2, "cgroup2", _PASSIVE)
 
 
-def freeze_cgroups() -> None:
-    """Make /sys/fs/cgroup read-only: not even a root task moves itself out of its cgroup.
+def freeze_cgroups(joined: Sequence[str] = (), *, hides: bool = False) -> None:
+    """Make cgroups read-only: not even a root task moves itself out of its cgroup, or changes its limits.
+
+    Args:
+        joined: Cgroups of the task, whose hierarchies may be mounted elsewhere than in /sys/fs/cgroup.
+        hides: Whether cgroups of version 2 are out of sight, too. With a descriptor of one of them, also of a read-only
+            mount, root starts a process in it (clone3(2), CLONE_INTO_CGROUP).
 
     Raises:
         OSError: The kernel refuses.
     """
+    _freeze_standard()
+    for path in joined:
+        if not os.statvfs(path).f_flag & os.ST_RDONLY:
+            while not os.path.ismount(path):
+                path = os.path.dirname(path)
+            _mount("none", path, "none", _READ_ONLY | _PASSIVE)
+    lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines() if hides else ()
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        if after.startswith("cgroup2 "):
+            point = unescaped(before.split()[4])
+            _mount("tmpfs", point, "tmpfs", _PASSIVE | MS_RDONLY, "mode=555,size=4k")
+
+
+def _freeze_standard() -> None:
     if os.path.ismount(OWN_CGROUP2):
         mount("none", OWN_CGROUP2, "none", _READ_ONLY | _PASSIVE)
     attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)

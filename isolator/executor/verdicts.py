@@ -1,12 +1,13 @@
 """Ends of a task as verdicts, and lines of the executor's own log."""
 
+import os
 import signal
 import sys
 import time
 
 from isolator.executor.life import Verdict
 from isolator.host.not_started import NotStarted
-from isolator.runs.run import Ended
+from isolator.runs.run import Ended, Launch, Run
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.wire.plain import clean, clean_trace
@@ -46,3 +47,13 @@ def log(text: str) -> None:
     first, newline, rest = text.partition("\n")
     below = newline and newline + clean_trace(rest)
     print(f"{time.strftime('%H:%M:%S')} {clean(first)}{below}", file=sys.stderr, flush=True)
+
+
+def say_of_share(launch: Launch, run: Run) -> None:
+    """Write warnings about the task's share to the executor's log and the task's stderr."""
+    from isolator.shares.variables import warnings_of
+
+    for text in warnings_of(launch.given.notes if launch.given is not None else (), launch.plan.env):
+        log(text)
+        if (stream := run.streams()[1]) is not None:
+            os.write(stream, f"[mesos-gpu] {text}\n".encode())

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from isolator.agent.agent_api import Connection
 from isolator.confinement.enclosure import SEAL_S, Enclosure, seal, seal_soon, undo
 from isolator.confinement.enclosure import plan as enclosure_for
+from isolator.confinement.limits import Amounts
 from isolator.devices.facts import read_inventory
 from isolator.executor.checkpoints import Checkpoints
 from isolator.executor.forms import run_for, settle
 from isolator.executor.life import Event, Kind, Terms
 from isolator.executor.upkeep import Upkeep, limit_of, volumes_of
-from isolator.executor.verdicts import failure, log, verdict_of
+from isolator.executor.verdicts import failure, log, say_of_share, verdict_of
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import LAST, Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
 from isolator.host.control_ports import denials, metadata_denials
@@ -139,9 +140,15 @@ class Work:
             *denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id),
             *metadata_denials(self._env),
         )
-        share = None if _makes_instance(plan) else plan.share  # its nodes are known when it is there
         enclosure = enclosure_for(
-            self._container, plan.gpus, inventory, self._env, denied=denied, grant=grant, share=share
+            self._container,
+            plan.gpus,
+            inventory,
+            self._env,
+            denied=denied,
+            grant=grant,
+            share=None if _makes_instance(plan) else plan.share,  # its nodes are known when it is there
+            amounts=Amounts(plan.mem_mib, plan.cpus, plan.cpu_limit or 0.0),
         )
         plan = settle(plan, enclosure)
         run = run_for(plan, self._launcher, self._connection, inventory, self._env)
@@ -319,7 +326,7 @@ class Work:
         """
         launch, run = self._ready.launch, self._ready.run
         if launch.plan.share is not None:
-            _say_of_share(launch, run)
+            say_of_share(launch, run)
         self._checkpoints = Checkpoints(launch.sandbox, below_sandbox(launch.plan), log)
         self._upkeep = self._upkeep_of(launch, run)  # before the task can replace the files of its output
         run.start(self._with_secrets(launch))
@@ -409,15 +416,15 @@ class Work:
             self._post(Event(Kind.UNHEALTHY, message=health.kill))
 
     def _explained(self, ended: Ended) -> Ended:
-        """The end with what the task's MPS daemon had to do with it, or with the want of memory that the kernel met in
-        this container, unless it is known already."""
+        """The end with what the task's MPS daemon, or a lack of memory, had to do with it."""
         if self._mps is not None:
             ended = self._mps.explained(ended)
         if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
             return ended
-        from isolator.runs.memory import lack
+        from isolator.runs.memory import explained
 
-        return replace(ended, limit=lack(self._container, self._ready.launch.plan.mem_mib))
+        launch = self._ready.launch
+        return explained(ended, launch.enclosure.limits.memory, launch.plan.mem_mib)
 
     def resize(self, data: bytes) -> None:
         """Have it keep to another share, as a message of the scheduler says. Posts RESIZED, whatever comes of it: it
@@ -573,16 +580,6 @@ def _decoded(data: str) -> "tuple[Assignment, tuple[Sequence[HealthCheck], Seque
         raise NotStarted(str(error), Outcome(infrastructure=True)) from error
     except ValueError as error:
         raise NotStarted(f"not a task for this executor: {error}") from error
-
-
-def _say_of_share(launch: Launch, run: Run) -> None:
-    """Write warnings about the task's share to the executor's log and the task's stderr."""
-    from isolator.shares.variables import warnings_of
-
-    for text in warnings_of(launch.given.notes if launch.given is not None else (), launch.plan.env):
-        log(text)
-        if (stream := run.streams()[1]) is not None:
-            os.write(stream, f"[mesos-gpu] {text}\n".encode())
 
 
 def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:

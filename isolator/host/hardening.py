@@ -18,7 +18,6 @@ _PROTECTED: Final = (
 )
 #: Isolators of an agent, and what an image does or has without each.
 _OF_IMAGES: Final = {
-    "cgroups/pids": "has any number of processes",
     "namespaces/ipc": "shares System V's shared memory and POSIX queues with other tasks of its user",
 }
 

@@ -19,7 +19,6 @@ from isolator.agent.flags import flags_of
 from isolator.agent.tls import AgentTls
 from isolator.confinement import apart, fence
 from isolator.confinement.enclosure import NODES
-from isolator.confinement.pids import mounted as pids_mounted
 from isolator.devices import cgroups, facts
 from isolator.devices.cgroups import Cgroup
 from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
@@ -27,9 +26,8 @@ from isolator.gpus.share_claims import CLOSED
 from isolator.host import control_ports, hardening, port_ranges, processes, user_pool
 from isolator.host.own_code import places, weak
 from isolator.host.port_ranges import PortGrant
-from isolator.node import mesos_access, reaper, task_ports
+from isolator.node import mesos_access, reaper, task_limits, task_ports
 from isolator.node.findings import Finding, Host, Level
-from isolator.node.port_proof import port_proof
 from isolator.node.private_files import CHECK, look_at_work_dir, private_files
 from isolator.program import statement
 from isolator.secrets import exposure
@@ -363,8 +361,8 @@ def _dead(host: Host) -> Iterator[Finding]:
 
 def _stray_paths(host: Host) -> Iterator[Finding]:
     """Nodes, cgroups and files of shares that no holding has as its trace; those of the dead were named with them."""
-    mounts = {*cgroups.mounted(host.root).values(), *filter(None, [pids_mounted(host.root)])}
-    places = [NODES, *sorted(mount / cgroups.OWN_ROOT for mount in mounts)]
+    mounts = sorted({*cgroups.mount_points(host.root).values()})
+    places = [NODES, *(mount / cgroups.OWN_ROOT for mount in mounts)]
     seen = [place / p.name for place in places for p in sorted(host.below(place).glob("*")) if p.is_dir()]
     seen += sorted(regions(host.directory).glob("*"))
     # After the look: a trace is in the ledger before it is made.
@@ -568,7 +566,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     "ports": ports,
     task_ports.PORTS: lambda host: task_ports.look_at_ports(host, _known_flags(host)),
     task_ports.METADATA: task_ports.look_at_metadata,
-    "port proof": port_proof,
+    task_ports.PROOF: task_ports.look_at_proof,
+    task_limits.LIMITS: lambda host: task_limits.look_at_limits(host, _known_flags(host)),
     "privileges": privileges,
     "namespaces": namespaces,
     "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),

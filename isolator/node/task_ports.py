@@ -1,13 +1,16 @@
-"""Doctor's checks that tasks cannot take ports of other tasks or reach metadata addresses."""
+"""Doctor's checks that tasks cannot take ports of other tasks, or connections to them, or reach metadata addresses."""
 
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from isolator.confinement import listeners
 from isolator.host import control_ports, port_ranges
 from isolator.node.findings import Finding, Host, Level
 
 PORTS: Final = "task ports"
 METADATA: Final = "metadata"
+PROOF: Final = "port proof"
 _SYSCTLS: Final = ("ip_local_port_range", "ip_local_reserved_ports")
 
 
@@ -81,3 +84,30 @@ def look_at_metadata(host: Host) -> Iterator[Finding]:
     servers = [each.address for each in denied if each.exempt]
     but = f", but ask {', '.join(map(str, servers))} for names" if servers else ""
     yield Finding(METADATA, Level.OK, f"tasks do not reach link-local and metadata addresses{but}")
+
+
+def look_at_proof(host: Host) -> Iterator[Finding]:
+    """Yield the finding on the proof: whether the kernel reports the cgroup of a socket of this process."""
+    if not listeners.is_wanted(host.env):
+        text = "it is off: what listens at a port of a task is taken for the task"
+        remedy = f"unset {listeners.PROOF}=off on Linux 5.9 or newer, and MESOS_GPU_ISOLATION=off"
+        yield Finding(PROOF, Level.WARN, text, remedy)
+        return
+    if not host.real:
+        return
+    why = ""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as own:
+            sockets = listeners.listening(own.getsockname()[1])
+        if not sockets or sockets[0].cgroup is None:
+            why = "the kernel does not say in which cgroup a socket was made"
+    except OSError as error:
+        why = str(error)
+    if why:
+        text = f"no connection to a port of a task is made, nor a check by TCP or HTTP: {why}"
+        remedy = (
+            f"use Linux 5.9 or newer with CONFIG_INET_DIAG; or do without the proof: {listeners.PROOF}=off"
+        )
+        yield Finding(PROOF, Level.FAIL, text, remedy)
+    else:
+        yield Finding(PROOF, Level.OK, "the kernel says which task listens at a port")

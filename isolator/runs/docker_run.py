@@ -18,9 +18,9 @@ from isolator.agent.docker_output import Output
 from isolator.confinement.apart import NOT_APART, apart_on_host_network
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
-from isolator.confinement.pids import PidsLimit
+from isolator.confinement.limits import NO_LIMITS, UNLIMITED, TaskLimits
 from isolator.devices.cgroups import Cgroup, membership, mounted
-from isolator.devices.docker_devices import verify
+from isolator.devices.docker_devices import PAUSES_S, verify
 from isolator.devices.facts import read_driver
 from isolator.devices.members import ENGINES, cgroup_names
 from isolator.devices.rules import rules_of
@@ -43,7 +43,7 @@ from isolator.runs.image_run import (
     prepare,
     refused_without_isolation,
 )
-from isolator.runs.memory import Witness, most_used
+from isolator.runs.memory import Witness, limit_container, most_used
 from isolator.runs.run import Ended, Launch, container_of, secret_env
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
@@ -68,7 +68,7 @@ class DockerRun:
         self._name = f"mesos-gpu-{self._container}"
         self._parent = memory_cgroup(self._container)
         self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
-        self._pids: PidsLimit | None = None
+        self._limits: TaskLimits = NO_LIMITS
         self._created = False  # whether the engine may have the container
         self._pid = 0  # on the host
         self._gate: Gate | None = None
@@ -78,16 +78,18 @@ class DockerRun:
         self._ended, self._aborted = threading.Event(), threading.Event()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """Nodes, but no rules: those of the container's own cgroup are the engine's work, and are verified."""
+        """Keep the nodes, but no rules and limits, which the engine sets on the container's cgroup, and which are
+        verified. Programs that fetch files for the task have both."""
         refused_without_isolation(enclosure.isolated)
         if enclosure.cgroup is not None and not enclosure.cgroup.own:
             self._given = enclosure.cgroup
-        self._pids = enclosure.pids
+        self._limits = enclosure.limits
         fence = enclosure.fence
         if fence is not None and self._plan.bindings is not None:  # on a bridge: its ports are not the host's
             fence = replace(fence, grant=None)
-        helpers = enclosure.cgroup if self._plan.fetch or self._plan.upload else None
-        return replace(enclosure, cgroup=None, pids=None, helpers=helpers, fence=fence)
+        if not (self._plan.fetch or self._plan.upload):
+            return replace(enclosure, cgroup=None, limits=NO_LIMITS, fence=fence)
+        return replace(enclosure, cgroup=None, helpers=enclosure.cgroup, fence=fence)
 
     def traces(self) -> tuple[Trace, ...]:
         """The container: the engine keeps it when the executor dies."""
@@ -120,8 +122,9 @@ class DockerRun:
             ),
             binds=((launch.sandbox, SANDBOX, False), *prepared.binds),
             cpus=plan.cpus,
+            cpu_limit=plan.cpu_limit or 0.0,
             mem_mib=plan.mem_mib,
-            pids=self._pids.most if self._pids is not None else 0,
+            pids=self._limits.amounts.pids,
             cgroup_parent=self._parent,
             labels={**plan.docker.labels, "mesos_gpu.task": launch.task},
             options=_options(plan),
@@ -145,6 +148,7 @@ class DockerRun:
                 self._witness = Witness(self._pid)
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(self._pid, granted, read_driver().nvidia_majors)
+            self._see_memory()
         if self._pid and gate is not None:
 
             def see(pid: int) -> None:
@@ -153,6 +157,28 @@ class DockerRun:
                 hand_secrets(launch, prepared, pid)
 
             gate.admit(argv, self._has_ended, ident, first=self._pid, see=see, variables=secret_env(launch))
+
+    def _see_memory(self) -> None:
+        """See that the engine limits the memory of the container, unless the operator has given that up.
+
+        Raises:
+            MesosGpuError: The engine does not.
+        """
+        why = ""
+        for pause_s in PAUSES_S if self._limits.memory is not None else ():
+            try:
+                why = limit_container(self._pid, self._plan.mem_mib)
+            except (FileNotFoundError, ProcessLookupError) as error:
+                why = str(error)
+            if not why or self._has_ended():
+                return
+            time.sleep(pause_s)
+        if why:
+            raise MesosGpuError(
+                f"the Docker Engine does not limit the memory of the container: {why}",
+                remedy="see the warnings of docker info about memory; the host needs the cgroup controller memory, or "
+                f"{UNLIMITED}=memory on the agent",
+            )
 
     def _limit(self, pid: int, ident: str, launch: Launch) -> None:
         """Set the limits of its share, from the process at its gate, on the cgroup that it is in by now.
@@ -259,7 +285,7 @@ class DockerRun:
             self._ended.set()
         if self._copier is not None:
             self._copier.join(OUTPUT_S)
-        used = most_used(self._container) if self._parent is not None else None
+        used = most_used(self._limits.memory) if self._parent is not None else None
         seen = ended.oom_killed or (
             self._witness is not None and ended.exit_status == SIGKILLED and self._witness.end()
         )

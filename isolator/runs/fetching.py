@@ -28,7 +28,7 @@ from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.host.user_pool import has_account
 from isolator.runs.launcher import Helped, Launcher, LaunchFailed, Order
-from isolator.runs.run import give, identity, of_others, sandbox_of
+from isolator.runs.run import KILLED, Ended, give, identity, of_others, sandbox_of
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
@@ -126,6 +126,8 @@ class Fetch:
                 helped = self._help(self._kept(uploads.extraction(archive, directory), {}, user), directory)
             finally:
                 above.unlink(uploads.ARCHIVE)
+        if helped.code and (why := self._lack()):
+            raise NotStarted(f"the job's archive cannot be extracted: {why}", Outcome(signal=KILLED))
         if helped.code:
             said = (helped.said.strip().splitlines() or [""])[-1]
             raise NotStarted(f"the job's archive cannot be extracted: {said}")
@@ -196,8 +198,16 @@ class Fetch:
             )
         return os.path.join(flags["launcher_dir"], "mesos-fetcher")
 
+    def _lack(self) -> str:
+        """Return the words for a task whose memory was used up by what fetches for it; "" if it was not."""
+        from isolator.runs.memory import explained
+
+        return explained(Ended(signal=KILLED), self._enclosure.limits.memory, self._plan.mem_mib).limit
+
     def _failed(self, helped: Helped) -> NotStarted:
         print(helped.said, file=sys.stderr, flush=True)  # the executor's log
+        if why := self._lack():
+            return NotStarted(f"files could not be fetched: {why}", Outcome(signal=KILLED))
         if why := failure_in(helped.said):
             return NotStarted(why)
         how = f"exit code {helped.code}" if helped.code > 0 else f"signal {-helped.code}"

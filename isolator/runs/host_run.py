@@ -26,6 +26,7 @@ from mesos_gpu.policy.gpus.volume_paths import container_environment
 
 if TYPE_CHECKING:  # imported at run time only by executors that start commands beside their task
     from isolator.confinement.inner_calls import Inner
+    from isolator.runs.memory import Watch
 
 TMP: Final = "MESOS_GPU_TMP"
 _POLL_S: Final = 0.02
@@ -38,6 +39,7 @@ class HostRun:
         """Nothing runs yet."""
         self.launcher = launcher
         self._inner: Inner | None = None
+        self._memory: Watch | None = None
         self._turn = threading.Lock()  # serializes `inner`, which several channels may call at once
 
     def traces(self) -> tuple[Trace, ...]:
@@ -82,6 +84,10 @@ class HostRun:
             self.launcher.start(_with_volume(confined(order, launch.enclosure), launch))
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox, order) from error
+        if (memory := launch.enclosure.limits.watched) is not None:
+            from isolator.runs.memory import Watch
+
+            self._memory = Watch(memory, lambda: self.terminate(0.0))
 
     def pid(self) -> int:
         """Give the first process, as `Run.pid` says."""
@@ -124,6 +130,8 @@ class HostRun:
 
     def clear(self) -> list[int]:
         """Kill what is left, as `Run.clear` says."""
+        if self._memory is not None:
+            self._memory.close()
         return processes.kill_descendants()
 
 
@@ -182,10 +190,10 @@ def confined(order: Order, enclosure: Enclosure) -> Order:
     """Return the order with what keeps its task to the enclosure."""
     if not enclosure.isolated or enclosure.cgroup is None:
         return order
-    fence, pids = enclosure.fence, enclosure.pids
+    fence = enclosure.fence
     return replace(
         order,
-        processes=pids.most if pids is not None and pids.cgroup is None else 0,
+        processes=enclosure.limits.user_processes,
         cgroups=enclosure.joins(),
         denied=fence.probes() if fence is not None else (),
         nodes=tuple((d.path, str(enclosure.node(d))) for d in (*enclosure.devices, *enclosure.extra)),

@@ -1,64 +1,98 @@
-"""Whether the kernel ended processes of a container for want of memory, and how much it had.
+"""Whether the kernel ended processes of a task because its memory was used up, and how much memory it used.
 
 Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst (9, 10) and cgroup-v2.rst.
 """
 
 import contextlib
 import os
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from isolator.devices.cgroups import cgroups_of, mounted_with
+from isolator.devices.cgroups import Cgroup, cgroups_of, mount_points
+from isolator.runs.run import Ended
 from mesos_gpu.policy.tasks.limits import out_of_memory
 
 GONE_S: Final = 1.0
-#: Of a cgroup: the file that counts processes which were ended, and the one with the most bytes that it held.
+_LOOK_S: Final = 0.005
+#: By version: file that counts killed processes; file with the most bytes that were used at a time; file and name of
+#: the counter of allocations that met the limit of this cgroup, and not that of one above, or of the host.
 _FILES: Final = {
-    "memory": ("memory.oom_control", "memory.max_usage_in_bytes"),
-    "": ("memory.events", "memory.peak"),
+    "cgroup1": ("memory.oom_control", "memory.max_usage_in_bytes", ("memory.failcnt", "")),
+    "cgroup2": ("memory.events", "memory.peak", ("memory.events", "oom ")),
 }
+_BATCH: Final = 1 << 20  # bytes: the kernel counts in batches of pages
 
 
-def lack(container: str, asked_mib: float) -> str:
-    """What to say of a task, if processes of its container were ended for want of memory; "": none were, or nobody
-    counts, as where Mesos gave it no cgroup of its own for memory."""
-    counts, _ = _files_of(container)
-    return out_of_memory(asked_mib, most_used(container)) if _number(counts, "oom_kill ") else ""
+def explained(ended: Ended, memory: Cgroup | None, asked_mib: float) -> Ended:
+    """Return the end of a task with what a lack of memory had to do with it.
+
+    A process that the kernel ends while this cgroup has not met its limit is ended for others: the host has no memory
+    left. That is not the job's fault.
+
+    Args:
+        ended: End of the task.
+        memory: Cgroup that limits the memory of the task; None if its memory is not limited.
+        asked_mib: Memory that the job asks for, in MiB.
+    """
+    if memory is None or not _kills(memory):
+        return ended
+    if _is_own_lack(memory):
+        return replace(ended, limit=out_of_memory(asked_mib, most_used(memory)))
+    used = most_used(memory)
+    known = "" if used is None else f", with {-(-used >> 20)} of {asked_mib:g} MiB"
+    why = f"the host ran out of memory, and the kernel ended processes of the task{known}"
+    return replace(ended, why=why, infrastructure=True)
 
 
-def most_used(container: str) -> int | None:
-    """Bytes that a container had at most; None: that is not known."""
-    return _number(_files_of(container)[1], "")
+def most_used(memory: Cgroup | None) -> int | None:
+    """Return the most bytes that a cgroup used at a time; None if that is not known."""
+    return None if memory is None else _number(memory.path / _FILES[memory.version][1], "")
+
+
+def limit_container(pid: int, mib: int) -> str:
+    """Have the kernel end all of an engine's container when its memory is used up, which version 1 cannot.
+
+    Args:
+        pid: Id of the first process of the container.
+        mib: Memory in MiB that the engine must limit the container to.
+
+    Returns:
+        The reason why the memory of the container is not limited; "" if it is.
+
+    Raises:
+        OSError: The container has ended.
+    """
+    points = mount_points()
+    paths = {name: path for names, path in cgroups_of(pid).items() for name in names.split(",")}
+    name = "memory" if "memory" in points else ""
+    directory = Path(f"{points.get(name, '/nowhere')}{paths.get(name, '/none')}")
+    most = _number(directory / ("memory.limit_in_bytes" if name else "memory.max"), "")
+    if most is None or most > mib << 20:
+        return f"its cgroup {directory} has {'no limit' if most is None else f'a limit of {most >> 20} MiB'}"
+    if not name:
+        (directory / "memory.oom.group").write_text("1")
+    return ""
 
 
 class Witness:
-    """Sees a cgroup of version 1 meet a want of memory, also if it is removed before anybody can ask it."""
+    """Counts how often a cgroup of version 1 runs out of memory, also if it is removed before its files are read."""
 
     def __init__(self, pid: int) -> None:
-        """Begin, with the cgroup that a process is in.
+        """Begin to count, for the cgroup of a process.
 
         Raises:
-            OSError: It has ended, or no cgroup of version 1 limits its memory.
+            OSError: The process has ended, or no cgroup of version 1 limits its memory.
         """
         path_by_controller = {
             name: path for names, path in cgroups_of(pid).items() for name in names.split(",")
         }
-        self._directory = f"{mounted_with('memory')}{path_by_controller.get('memory', '/none')}"
-        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        try:
-            self._register()
-        except OSError:
-            os.close(self._event)
-            raise
-
-    def _register(self) -> None:
-        control = os.open(f"{self._directory}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            with open(f"{self._directory}/cgroup.event_control", "w") as file:
-                file.write(f"{self._event} {control}")
-        finally:
-            os.close(control)
+        mount = mount_points().get("memory")
+        self._directory = f"{mount or '/nowhere'}{path_by_controller.get('memory', '/none')}"
+        self._event = _event_of(self._directory, os.EFD_NONBLOCK)
 
     def end(self) -> bool:
         """Whether it has met one; to be asked once, when its processes have ended. The kernel counts one for each, and
@@ -78,21 +112,78 @@ class Witness:
             os.close(self._event)
 
 
-def _files_of(container: str) -> tuple[Path | None, Path | None]:
-    with contextlib.suppress(OSError):
-        for controllers, path in cgroups_of("self").items():
-            kind = next((kind for kind in _FILES if kind in controllers.split(",")), None)
-            if kind is not None and path.rpartition("/")[2] == container:
-                counts, most = _FILES[kind]
-                directory = Path(f"{mounted_with(kind)}{path}")
-                if (directory / counts).exists():
-                    return directory / counts, directory / most
-    return None, None
+class Watch:
+    """Ends a task whose cgroup of version 1 runs out of memory: there the kernel ends one process; in version 2 all."""
+
+    def __init__(self, memory: Cgroup, end: Callable[[], None]) -> None:
+        """Begin to watch.
+
+        Args:
+            memory: Cgroup of version 1 that the executor made for the task.
+            end: Function that ends the task.
+
+        Raises:
+            OSError: The kernel does not report it.
+        """
+        self._memory, self._end, self._is_closed = memory, end, False
+        self._event = _event_of(str(memory.path), 0)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        """End the task once a process was ended, which the kernel does a moment after it reports the lack of memory."""
+        deadline = 0.0
+        while not self._is_closed:
+            if _kills(self._memory):
+                self._end()
+                return
+            if time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+            else:
+                os.eventfd_read(self._event)
+                deadline = time.monotonic() + GONE_S
+
+    def close(self) -> None:
+        """End the watch."""
+        self._is_closed = True
+        os.eventfd_write(self._event, 1)
+        self._thread.join()
+        os.close(self._event)
 
 
-def _number(path: Path | None, name: str) -> int | None:
+def _event_of(directory: str, flags: int) -> int:
+    """Return a descriptor of the events of a cgroup of version 1 that runs out of memory."""
+    event = os.eventfd(0, os.EFD_CLOEXEC | flags)
+    try:
+        control = os.open(f"{directory}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with open(f"{directory}/cgroup.event_control", "w") as file:
+                file.write(f"{event} {control}")
+        finally:
+            os.close(control)
+    except OSError:
+        os.close(event)
+        raise
+    return event
+
+
+def _kills(memory: Cgroup) -> int:
+    """Return the number of processes that the kernel ended in a cgroup for lack of memory, whichever."""
+    return _number(memory.path / _FILES[memory.version][0], "oom_kill ") or 0
+
+
+def _is_own_lack(memory: Cgroup) -> bool:
+    """Return whether a cgroup met its own limit. Of a limit that counts swap, too, the kernel counts no failures."""
+    file, name = _FILES[memory.version][2]
+    if _number(memory.path / file, name):
+        return True
+    limit, most = _number(memory.path / "memory.limit_in_bytes", ""), most_used(memory)
+    return limit is not None and most is not None and most > limit - _BATCH
+
+
+def _number(path: Path, name: str) -> int | None:
     with contextlib.suppress(OSError, ValueError):
-        for line in path.read_text().splitlines() if path is not None else ():
+        for line in path.read_text().splitlines():
             if line.startswith(name):
                 return int(line[len(name) :])
     return None

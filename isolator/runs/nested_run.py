@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from isolator.agent.agent_api import Connection, Settings
 from isolator.agent.flags import flags_of
-from isolator.confinement import pids
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
 from isolator.confinement.inner_calls import Inner
+from isolator.confinement.limits import OPTIONAL, UNLIMITED
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
 from isolator.host import processes, rootfs
@@ -47,6 +47,9 @@ from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.policy.tasks.limits import is_out_of_memory, out_of_memory, used_in
 from mesos_gpu.wire.body import parsed
 
+if TYPE_CHECKING:  # few executors need it
+    from isolator.runs.memory import Watch
+
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
 #: The agent's isolator without which its containers share System V's memory, semaphores and queues, and POSIX queues.
@@ -68,6 +71,7 @@ class NestedRun:
         self._enclosure: Enclosure | None = None
         self._task = ""  # Mesos' id of it
         self._gate: Gate | None = None
+        self._memory: Watch | None = None
         self._how: Ended | None = None
         self._asked = False  # whether the agent may have the container
         self._ended = threading.Event()
@@ -75,8 +79,17 @@ class NestedRun:
     def adapt(self, enclosure: Enclosure) -> Enclosure:
         """Keep the enclosure; the agent starts the nested container in the executor's cgroup."""
         refused_without_isolation(enclosure.isolated)
-        most = enclosure.pids.most if enclosure.pids is not None else 0
-        return replace(enclosure, pids=pids.given(container_of(self._own), most))
+        limits = enclosure.limits.nested(container_of(self._own))
+        if enclosure.fence is None:
+            limits = limits.without("pids", "io")
+            if limits.own():
+                raise NotStarted(
+                    "memory and CPUs of an image are limited at its gate, and one that is denied no control port has "
+                    "none; it needs an agent with --isolation=cgroups/mem,cgroups/cpu or without "
+                    f"MESOS_GPU_CONTROL_PORTS=off; or {UNLIMITED}={','.join(OPTIONAL)} on the agent",
+                    Outcome(infrastructure=True),
+                )
+        return replace(enclosure, limits=limits)
 
     def traces(self) -> tuple[Trace, ...]:
         """What the task writes to its image; the agent destroys what is nested in a container whose executor died."""
@@ -87,8 +100,7 @@ class NestedRun:
         """Start the nested container, as `Run.start` says; the agent fetches the image first."""
         assert self._plan.image is not None
         self._enclosure, self._task = launch.enclosure, launch.task
-        if launch.enclosure.pids is not None:
-            pids.leave(launch.enclosure.pids)
+        launch.enclosure.limits.leave()
         launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
         settings = Settings.from_environment(self._own)
         flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
@@ -127,11 +139,16 @@ class NestedRun:
         if self._gate is not None:
 
             def see(pid: int) -> None:
+                launch.enclosure.limits.take(pid)
                 prepared.see(pid)
                 hand_secrets(launch, prepared, pid)
 
             leaves = prepared.user.pw_uid != 0  # no commands in an image run as root: see `joining.Place`
             self._gate.admit(argv, self._ended.is_set, see=see, leaves=leaves, variables=secret_env(launch))
+            if (memory := launch.enclosure.limits.watched) is not None:
+                from isolator.runs.memory import Watch
+
+                self._memory = Watch(memory, lambda: self.terminate(0.0))
 
     def _order(self, prepared: Prepared, argv: Sequence[str], *, own_ipc: bool) -> dict[str, Any]:
         plan, enclosure = self._plan, self._enclosure
@@ -274,6 +291,8 @@ class NestedRun:
 
     def clear(self) -> list[int]:
         """Remove what is left, as `Run.clear` says."""
+        if self._memory is not None:
+            self._memory.close()
         if self._gate is not None:
             self._gate.close()
             if self._gate.inner is not None:

@@ -10,8 +10,8 @@ from mesos_gpu.install.files import HostFile, of_service
 CGROUPS: Final = ("v1", "v2")
 SECRETS: Final = "/etc/mesos-gpu/secrets"
 _CONTAINERS: Final = "filesystem/linux,docker/runtime,linux/nnp,namespaces/ipc"
-#: Mesos 1.11 knows cgroups of version 1 only. On a host with version 2 the executors still keep devices and ports of
-#: tasks, but nobody limits memory and processors of those without an image.
+#: Mesos 1.11 knows cgroups of version 1 only. On a host with version 2 the executors limit devices, ports, memory and
+#: CPUs of tasks.
 ISOLATION: Final[Mapping[str, Mapping[str, str]]] = {
     "v1": {
         "launcher": "linux",

@@ -7,7 +7,7 @@ export function asked(job) {
   return section("Asked for", facts([
     ["Command", job.hidden ? "hidden" : job.command ?? words(job.argv ?? job.args ?? [])], ["Image", job.image ? `${job.image} (${job.container_engine})` : null], ["Image secret", job.image_secret],
     ["Tasks", job.tasks > 1 ? `${job.tasks}; if one fails, ${job.on_member_failure === "fail" ? "the job fails" : "all start again"}` : null], ["Array", job.array],
-    ["GPUs", gpus(job)], ["CPUs", each(job, String(job.cpus))], ["Memory", each(job, mib(job.mem_mib))], ["Disk", job.disk_mib ? each(job, mib(job.disk_mib)) : null],
+    ["GPUs", gpus(job)], ["CPUs", each(job, String(job.cpus))], ["Most CPUs", job.cpu_limit === null ? null : each(job, String(job.cpu_limit))], ["Memory", each(job, mib(job.mem_mib))], ["Disk", job.disk_mib ? each(job, mib(job.disk_mib)) : null],
     ["Time limit", job.timeout_s === null ? null : `${span(job.timeout_s)} for each attempt`], ["Notice before its end", job.notice_s === null ? null : span(job.notice_s)],
     ["Signal with the notice", job.notice_signal === "none" ? null : job.notice_signal], ["Preemptible", job.preemptible ? "yes" : null], ["Class", job.class], ["Booking", job.booking ? link(to.booking(job.booking), job.booking) : null],
     ["Labels", lines(Object.entries(job.labels).map(([key, value]) => `${key}=${value}`))], ["Environment (names)", lines(Object.keys(job.env))],

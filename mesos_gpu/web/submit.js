@@ -18,7 +18,7 @@ const FIELDS = [ // [name, label, attributes of the input, unit and hint]
   ["gpus", "GPUs of each task", { type: "number", min: 0, step: "any", value: 1 }, { hint: "0.25: a share, a quarter of one GPU's memory and compute" }],
   ["gpu_model", "GPU models", {}, { hint: "as A100, RTX 4090; empty: any" }],
   ["tasks", "Tasks", { type: "number", min: 1, value: 1 }, { hint: "all start at once, or none does" }],
-  ["cpus", "CPUs of each task", { type: "number", min: 0.001, step: "any", placeholder: "by its GPUs" }], ["mem_mib", "Memory of each task", { type: "number", min: 32, placeholder: "by its GPUs" }, { unit: "MiB" }],
+  ["cpus", "CPUs of each task", { type: "number", min: 0.001, step: "any", placeholder: "by its GPUs" }], ["cpu_limit", "Most CPUs of each task", { type: "number", min: 0.01, step: "any", placeholder: "as many as are idle" }], ["mem_mib", "Memory of each task", { type: "number", min: 32, placeholder: "by its GPUs" }, { unit: "MiB" }],
   ["disk_mib", "Disk of each task", { type: "number", min: 0, placeholder: "none asked for" }, { unit: "MiB" }],
   ["queue", "Queue", { placeholder: "default" }], ["priority", "Priority", { type: "number", placeholder: "of the queue, or 0" }], ["max_attempts", "Attempts", { type: "number", min: 1, value: 1 }],
   ["timeout_s", "Time limit of each attempt", { type: "number", min: 1, step: "any", placeholder: "none" }, { unit: "s" }], ["notice_s", "Notice before its end", { type: "number", min: 0, step: "any", placeholder: "of the queue" }, { unit: "s" }],

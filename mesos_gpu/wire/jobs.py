@@ -78,7 +78,15 @@ def spec_from_mapping(
         check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
     if spec.segment and spec.tasks % spec.segment and not {"segment", "tasks"} & check.failed:
         check.problem("segment", f"must divide tasks, which is {spec.tasks}, got {spec.segment}")
+    _report_cpus(check, spec)
     return check.problems or spec
+
+
+def _report_cpus(check: Check, spec: JobSpec) -> None:
+    most = spec.cpu_limit
+    if most is None or "cpus" not in check.given or {"cpus", "cpu_limit"} & check.failed or most >= spec.cpus:
+        return
+    check.problem("cpu_limit", f"must be cpus or more, which is {spec.cpus:g}, got {most:g}")
 
 
 def _report_what_runs(check: Check) -> None:

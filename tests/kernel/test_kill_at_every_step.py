@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from isolator.confinement import pids
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Ledger
 from isolator.host import processes
@@ -83,8 +82,7 @@ def killed_before(*steps: int) -> pytest.MarkDecorator:
 def traces_of(container: str) -> list[Path]:
     """What a launch of that container has on this host now."""
     places = [Path("/dev/mesos_gpu") / container]
-    mounts = {*cgroups.mounted().values(), *filter(None, [pids.mounted()])}
-    places += [mount / cgroups.OWN_ROOT / container for mount in mounts]
+    places += [mount / cgroups.OWN_ROOT / container for mount in {*cgroups.mount_points().values()}]
     return [path for path in places if path.exists()]
 
 
@@ -106,7 +104,7 @@ def test_kill_in_a_launch_is_undone_by_the_next_process(
             task, container = f"job-{number}-{now}.0", f"step-{number}-{now}"
             given = {"MESOS_GPU_ISOLATION": version, "KILL_AT": str(number)}
             with host(node, agent, task=task, container=container, **given) as one:
-                one.launch("exit 3", user="nobody", gpus=GPUS)
+                one.launch("exit 3", user="nobody", gpus=GPUS, mem_mib=64, cpus=1.0)
                 if one.process.wait(60) == 0:
                     assert one.states()[-1] == "TASK_FAILED"
                     break
@@ -137,7 +135,7 @@ def following(node: Path, version: str) -> dict[str, object]:
     with scripted_agent() as agent:
         given = {"MESOS_GPU_ISOLATION": version, "KILL_AT": "0"}
         with host(node, agent, task=f"next.{os.getpid()}", **given) as one:
-            one.launch("true", user="nobody", gpus=GPUS)
+            one.launch("true", user="nobody", gpus=GPUS, mem_mib=64, cpus=1.0)
             agent.wait_for(lambda: one.states()[-1:] in (["TASK_FINISHED"], ["TASK_FAILED"]))
             one.process.wait(60)
             held = [holding.task for holding in one.ledger.holdings() if not holding.is_released]

@@ -21,7 +21,7 @@ from mesos_gpu.wire.job_fields import HIDDEN, write
 #: Fields of a job that all see who see the job; each other one is hidden from who may not read it.
 OPEN_FIELDS: Final = frozenset(
     {
-        "name", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib", "gpu_compute_pct",
+        "name", "cpus", "cpu_limit", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib", "gpu_compute_pct",
         "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "user", "max_attempts", "timeout_s",
         "kill_grace_s", "on_gpu_failure", "on_member_failure", "min_driver", "placement", "priority", "preemptible",
         "queue", "app",

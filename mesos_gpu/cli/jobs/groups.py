@@ -8,8 +8,8 @@ from mesos_gpu.scheduler.options.section import GroupedOptions
 #: Options by their flags, below what they are about.
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "Resources of each task": (
-        "--cpus", "--mem", "--disk", "--gpus", "--gpu-model", "--gpu-memory", "--compute-capability", "--min-driver",
-        "--port",
+        "--cpus", "--cpu-limit", "--mem", "--disk", "--gpus", "--gpu-model", "--gpu-memory", "--compute-capability",
+        "--min-driver", "--port",
     ),
     "A part of a GPU": ("--gpu-compute", "--gpu-memory-max", "--gpu-isolation"),
     "Several tasks": ("--tasks", "--on-member-failure", "--array"),

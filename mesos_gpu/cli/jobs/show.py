@@ -27,7 +27,7 @@ _CHART: Final = 48  # bars
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "image secret", "command", "cpus",
-    "memory", "disk", "gpus", "tasks",
+    "cpu limit", "memory", "disk", "gpus", "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "topology",
     "segment", "volumes", "fetched", "may reach",
     "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "ends by", "idle",

@@ -278,6 +278,15 @@ def entry(table: Mapping[type[Kind], T], kind: Kind) -> T:
     raise KeyError(f"no entry for fields of kind {type(kind).__name__}")
 
 
+CPU_LIMIT: Final[Any] = asks(
+    None,
+    Number(0.01, 100_000, "a number from 0.01 to 100000"),  # the least that the kernel limits to
+    about="the most that a task uses, also while others are idle; null: as many as are idle",
+    option=Option(
+        "--cpu-limit", "Most CPUs, also while others are idle, as 2", "as many as are idle", metavar="N"
+    ),
+    shown="cpu limit",
+)
 #: Who is told how a job goes.
 MOST_RECEIVERS: Final = 8
 RECEIVER: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?|https?://[!-~]{1,992}")

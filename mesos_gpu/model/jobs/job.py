@@ -13,6 +13,7 @@ from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.fields import (
     ARRAY,
     BOOKING,
+    CPU_LIMIT,
     ENV_KEY,
     IMAGE_SECRET,
     LABEL_KEY,
@@ -461,6 +462,7 @@ class JobSpec:
     topology: Topology | None = TOPOLOGY
     segment: int | None = SEGMENT
     image_secret: str | None = IMAGE_SECRET
+    cpu_limit: float | None = CPU_LIMIT
 
     @property
     def is_share(self) -> bool:
@@ -521,12 +523,12 @@ class JobSpec:
 
 #: The order in which they are listed wherever people read them. What it does not name comes after.
 _ORDER: Final = (
-    "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
-    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "array", "ports", "upload",
-    "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s",
-    "kill_grace_s", "image", "image_secret", "pull", "control_access", "container_engine", "on_gpu_failure",
-    "min_driver", "placement", "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class",
-    "app", "constraints", "near", "away", "topology", "segment", "notify", "health_checks",
+    "name", "command", "argv", "args", "cpus", "cpu_limit", "mem_mib", "disk_mib", "gpus", "gpu_model",
+    "gpu_memory_mib", "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "array",
+    "ports", "upload", "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts",
+    "timeout_s", "kill_grace_s", "image", "image_secret", "pull", "control_access", "container_engine", "on_gpu_failure",
+    "min_driver", "placement", "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints",
+    "near", "away", "topology", "segment", "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 

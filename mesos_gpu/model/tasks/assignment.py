@@ -35,7 +35,7 @@ class Assignment:
     kill_grace_s: float = 5.0
     image: str | None = None  # a Docker image; None: the host's file system
     container_engine: str = "mesos"  # or "docker"; of no meaning without an image
-    cpus: float = 0.0  # what Mesos gives the task, for an engine that must be told
+    cpus: float = 0.0  # CPUs and memory that Mesos gives the task, for the program that limits the task
     mem_mib: int = 0
     hosts: tuple[
         str, ...
@@ -68,6 +68,7 @@ class Assignment:
     listens: tuple[
         int, ...
     ] = ()  # TCP ports of the host; the executor reports whether the task listens there
+    cpu_limit: float | None = None  # CPUs that it never exceeds; None if it may use idle ones
     wire: int = SILENT  # the version of messages in which the two speak
 
 

@@ -108,6 +108,8 @@ class GpuDefaults:
             left_open: Names of these fields.
         """
         cpus, mem_mib = self.amounts(spec)
+        if spec.cpu_limit is not None:
+            cpus = min(cpus, spec.cpu_limit)
         return replace(
             spec,
             cpus=cpus if "cpus" in left_open else spec.cpus,

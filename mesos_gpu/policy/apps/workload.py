@@ -155,6 +155,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         ports=wishes_of(app),
         fetch=app.fetch,
         mounts=parts.mounts,
+        cpu_limit=parts.cpu_limit,
         bridge=parts.on_bridge,
         docker=parts.options,
         pull=parts.pull,
@@ -197,6 +198,12 @@ class _Parts:
     def mounts(self) -> tuple[Mount, ...]:
         """The app's volumes but those of secrets."""
         return tuple(_mount(each) for each in self.container.volumes if each.secret is None)
+
+    @property
+    def cpu_limit(self) -> float | None:
+        """The most CPUs that a task uses; None if it may use as many as are idle."""
+        limit = self.limits.cpus
+        return None if limit is None or math.isinf(limit) else limit
 
     @property
     def mounted(self) -> tuple[int, ...]:
@@ -295,8 +302,9 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     ),
     (
         "resourceLimits",
-        lambda p: (p.limits.cpus, p.limits.mem_mib) != (None, None),
-        "a task gets what it asks for and no more; leave it out, and ask for the most it needs by cpus and mem",
+        lambda p: p.limits.mem_mib is not None,
+        "a task gets the memory that it asks for and no more; leave out mem, and ask for the most it needs by mem of "
+        "the app",
     ),
     (
         "check",

@@ -270,6 +270,15 @@ def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
     assert "has no operator IN; there are UNIQUE," in bad.stderr
 
 
+def test_run_sends_a_limit_of_cpus_and_show_shows_it(rest: FakeRest) -> None:
+    got = call("run", "-d", "--cpus", "2", "--cpu-limit", "2.5", "--", "work")
+    assert got.exit_code == 0, got.stderr
+    assert rest.posted == {"argv": ["work"], "cpus": 2.0, "cpu_limit": 2.5}
+    assert "cpu limit     2.5\n" in call("show", got.stdout.strip()).stdout
+    bad = call("run", "-d", "--cpu-limit", "0", "--", "work")
+    assert bad.exit_code == 2, bad.stderr
+
+
 def test_run_sends_a_level_and_show_shows_it(rest: FakeRest) -> None:
     got = call("run", "-d", "--tasks", "8", "--topology", "preferred:rack", "--segment", "4", "--", "work")
     assert got.exit_code == 0, got.stderr

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import requests
 
-from isolator.confinement import pids
 from isolator.devices.cgroups import OWN_ROOT, mounted
 from isolator.gpus.ledger import Ledger
 from mesos_gpu.api.spec.shapes import Job
@@ -363,8 +362,6 @@ def test_exit_status_and_kill_of_an_image_job(client: Client) -> None:
 
 def test_a_bomb_of_forks_ends_at_the_limit(client: Client) -> None:
     """The executor, which the limit would count, is out of it."""
-    if pids.mounted() is None:
-        pytest.skip("needs the controller pids of cgroup v1, which the agent's isolator uses")
     bomb = "i=0; while [ $i -lt 400 ] && sleep 600 & do i=$((i+1)); echo $i; done"
     job = run(client, f"({bomb}) > $MESOS_SANDBOX/made 2>/dev/null; tail -n 1 $MESOS_SANDBOX/made", gpus=0)
     assert MOST - 20 < int(said(client, job).split()[-1]) < MOST, job["message"]

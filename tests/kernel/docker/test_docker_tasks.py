@@ -340,7 +340,53 @@ def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(one: Host, engi
     assert one.stdout() == ""
 
 
-# --- limits of its memory, at its gate
+# --- limits of its memory and CPUs, which are the engine's
+
+
+def test_container_is_ended_at_its_memory_limit(one: Host) -> None:
+    run(one, "x=0123456789; while :; do x=$x$x; done", image="plain:1", gpus=(), mem_mib=64, cpus=0.5)
+    message, outcome = one.end("TASK_FAILED")
+    assert message == "out of memory: 64 MiB asked; ask for more with --mem"
+    assert outcome == Outcome(exit_status=137)
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have executors use an engine that limits no memory, as on a host without the controller; before `one`."""
+    code = (
+        "from isolator.agent import docker_engine as engine; limits = engine._limits; "
+        "engine._limits = lambda wish: {**limits(wish), 'Memory': 0, 'MemorySwap': 0}"
+    )
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: changed_executor(code))
+
+
+def test_engine_that_limits_no_memory_gets_no_task(forgetful: None, one: Host) -> None:
+    run(one, "echo ran", image="plain:1", gpus=(), mem_mib=64)
+    message, outcome = one.end("TASK_FAILED")
+    assert "the host cannot run it: the Docker Engine does not limit the memory of the container" in message
+    assert "MESOS_GPU_UNLIMITED=memory" in message
+    assert outcome == Outcome(infrastructure=True)
+    assert one.stdout() == ""
+
+
+@pytest.mark.parametrize("one", [{"MESOS_GPU_UNLIMITED": "memory"}], indirect=True)
+def test_operator_gives_up_the_memory_limit_of_engines(forgetful: None, one: Host) -> None:
+    run(one, "echo ran", image="plain:1", gpus=(), mem_mib=64)
+    one.end("TASK_FINISHED")
+    assert one.stdout() == "ran\n"
+
+
+@pytest.mark.parametrize("most", [0.5, 1000.0], ids=["less than the host's", "more than the host's"])
+def test_engine_limits_cpus_where_a_job_asks_for_it(one: Host, engine: Dockerd, most: float) -> None:
+    run(one, "sleep 600", image="plain:1", gpus=(), mem_mib=64, cpus=0.5, cpu_limit=most)
+    one.update("TASK_RUNNING")
+    said = engine.ask("GET", f"/containers/mesos-gpu-{one.sandbox.name}/json")["HostConfig"]
+    assert (said["CpuShares"], said["NanoCpus"]) == (512, 500_000_000 if most < 1 else 0)
+    one.kill(grace_s=0)
+    one.end("TASK_KILLED")
+
+
+# --- limits of a share's memory, at its gate
 
 #: Before an executor: a driver that keeps limits, whose calls are in a file each, with what was there at that time.
 LIMITS = """

@@ -213,6 +213,23 @@ def test_job_request_problem_names_field_value_and_rule(
     assert reason in problems(**value)[path]
 
 
+@pytest.mark.parametrize(
+    ("value", "path", "reason"),
+    [
+        ({"cpu_limit": 1, "cpus": 1.5}, "/cpu_limit", "must be cpus or more, which is 1.5, got 1"),
+        ({"cpu_limit": 0.001}, "/cpu_limit", "must be a number from 0.01 to 100000, got 0.001"),
+        ({"cpu_limit": "all"}, "/cpu_limit", 'must be a number from 0.01 to 100000, got "all"'),
+    ],
+)
+def test_job_request_limit_of_cpus_is_no_less_than_its_cpus(
+    value: dict[str, Any], path: str, reason: str
+) -> None:
+    assert problems(**value) == {path: reason}
+    kept = spec_from_mapping({"command": "true", "cpu_limit": 0.5})
+    assert isinstance(kept, JobSpec)
+    assert kept.cpu_limit == 0.5, "its CPUs are decided later"
+
+
 def test_job_request_fraction_problem_is_reported_once() -> None:
     assert set(problems(gpus=1.5, gpu_model="T4", gpu_memory_mib=1, compute_capability="8.0")) == {"/gpus"}
 

@@ -309,7 +309,7 @@ ELSEWHERE = {
     "runs/own_run": "the directory of an image's root, below one that is root's",
     "gpus/cards": "the node directory, which is root's",
     "devices/cgroups": "files of cgroups",
-    "confinement/pids": "cgroups",
+    "confinement/limits": "files of cgroups",
     "agent/uploads": "an archive that its caller has opened; as a tar file it is read",
     "runs/fetching": "an archive that Sandbox has opened, in a directory that is root's",
     "agent/docker_engine": "cgroups that were made for a container",

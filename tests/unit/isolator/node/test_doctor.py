@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
 from isolator.gpus.share_claims import CLOSED, CardTrace, Room, ShareClaim
-from isolator.node import doctor, port_proof
+from isolator.node import doctor, task_ports
 from isolator.node.doctor import diagnose
 from isolator.node.findings import Finding, Host, Level
 from isolator.shares.shim.region import CardLimits, region_of
@@ -150,7 +150,7 @@ def scene(tmp_path: Path, volumes: Path) -> Scene:
 def test_doctor_finds_no_fault_on_a_good_host(scene: Scene) -> None:
     findings = diagnose(Probe(scene.answer), scene.directory, scene.env, scene.root)
     assert {f.check for f in findings if f.level is not Level.OK} == {"agent"}, findings
-    of_the_kernel = {"namespaces", "own code", "ports", "port proof", "shares"}
+    of_the_kernel = {"namespaces", "own code", "ports", "port proof", "limits", "shares"}
     assert {f.check for f in findings} >= set(doctor.CHECKS) - of_the_kernel
 
 
@@ -393,7 +393,6 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
         (
             {"isolation": "filesystem/linux,docker/runtime"},
             [
-                (Level.WARN, "an image has any number of processes"),
                 (Level.WARN, "an image shares System V's shared memory"),
             ],
         ),
@@ -537,9 +536,9 @@ def test_doctor_says_whether_the_kernel_shows_listeners(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Host(scene.directory, nvml(), {}, Path("/"))
-    assert [finding.level for finding in port_proof.port_proof(here)] == [Level.OK]
+    assert [finding.level for finding in task_ports.look_at_proof(here)] == [Level.OK]
     off = Host(scene.directory, nvml(), {"MESOS_GPU_PORT_PROOF": "off"}, Path("/"))
-    assert [finding.level for finding in port_proof.port_proof(off)] == [Level.WARN]
+    assert [finding.level for finding in task_ports.look_at_proof(off)] == [Level.WARN]
     monkeypatch.setattr("isolator.confinement.listeners._CGROUP_ID", 9999)  # an attribute that no kernel has
-    [finding] = port_proof.port_proof(here)
+    [finding] = task_ports.look_at_proof(here)
     assert (finding.level, "Linux 5.9" in finding.remedy) == (Level.FAIL, True)

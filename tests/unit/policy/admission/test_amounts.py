@@ -95,6 +95,7 @@ def test_request_keeps_the_amounts_that_it_names() -> None:
     job, made = spec(gpus=1, cpus=2.5, mem_mib=64), defaults(size(128, 1_000_000))
     assert made.given_to(job, ()) == job
     assert made.given_to(job, {"cpus"}) == replace(job, cpus=4)
+    assert made.given_to(replace(job, cpu_limit=1.5), {"cpus"}).cpus == 1.5, "no more than its limit"
     assert made.given_to(job, {"mem_mib"}) == replace(job, mem_mib=8192)
     assert made.given_to(job, {"cpus", "mem_mib"}) == replace(job, cpus=4, mem_mib=8192)
 
