@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.session.command import MARK
+from isolator.runs.joining import MARK
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
 from tests.clients import command
