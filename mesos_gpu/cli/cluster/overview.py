@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 GPUS: Final[Listing["Gpu", Row]] = Listing(
     columns=(
         Col("HOST", lambda row: row.gpu["hostname"]),
-        Col("MINOR", lambda row: row.gpu["minor"]),
+        Col("INDEX", lambda row: row.gpu["index"]),
         Col("MODEL", lambda row: row.gpu["model"]),
         Col("MEM_MIB", lambda row: row.gpu["memory_mib"]),
         Col("HEALTH", lambda row: row.gpu["health"]),
         aged("FOR", lambda row: row.gpu["since"], wide=True),
         Col("UUID", lambda row: row.gpu["uuid"]),
+        Col("BUS_ID", lambda row: row.gpu["pci_bus_id"]),
+        Col("MINOR", lambda row: row.gpu["minor"], wide=True),
         Col("JOB", lambda row: row.part.job_id),
         Col("USE", lambda row: busy(row.gpu), lambda row: busy_pct(row.gpu), telling=True, moves=True),
         Col("SHARE", lambda row: row.part.share),
@@ -44,7 +46,7 @@ GPUS: Final[Listing["Gpu", Row]] = Listing(
     filters=GPU_FILTERS,
     fit=Fit(
         cut=("REASON", "MODEL"),
-        leave=("FOR", "MEM_MIB", "MODEL", "REASON", "USE", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE"),
+        leave=("MINOR", "BUS_ID", "FOR", "MEM_MIB", "MODEL", "REASON", "USE", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE"),
         ids=("UUID", "JOB"),
         hosts=("HOST",),
         names=("JOB",),

@@ -18,6 +18,7 @@ from mesos_gpu.model.nodes.gpu import (
     Program,
     Transition,
     VolumeRoot,
+    numbered,
 )
 from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
@@ -33,7 +34,7 @@ _AMOUNTS = tuple(name for name in _OF_USE if name not in ("task_id", "gpu_id", "
 _KNOWN = frozenset(
     {
         "uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason", "since",
-        "warnings", "history", "compute_capability", "sharing",
+        "warnings", "history", "compute_capability", "sharing", "index",
     }
 )  # fmt: skip
 
@@ -60,6 +61,7 @@ def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
         "warnings": list(gpu.warnings),
         "history": [transition_to_json(change) for change in gpu.history],
         "compute_capability": gpu.compute_capability,
+        **({"index": gpu.index} if gpu.index is not None else {}),
         **sharing,
     }
 
@@ -123,6 +125,7 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         history=tuple(map(transition_from_json, field("history", list, []))),
         compute_capability=None if capability is None else field("compute_capability", str),
         sharing=_sharing(value.get("sharing")),
+        index=None if value.get("index") is None else field("index", int),
     )
 
 
@@ -192,7 +195,7 @@ def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) 
     left_out: dict[str, Any] = {} if shares else {"sharing": None}
     gpu_uses, task_uses = _uses_of_cards(value.get("use")) if shares else ((), ())
     return Inventory(
-        gpus=tuple(gpu_from_json(_known({**gpu, **left_out})) for gpu in value["gpus"]),
+        gpus=numbered([gpu_from_json(_known({**gpu, **left_out})) for gpu in value["gpus"]]),
         source=value["source"],
         driver_version=value["driver_version"],
         cuda_version=value.get("cuda_version"),
