@@ -83,6 +83,7 @@ def test_gpu_health_shows_all_cards(rig: Rig) -> None:
         "NODE",
         "SAYS",
         "UUID",
+        "BUS_ID",
         "JOB",
         "SHARE",
         "REASON",

@@ -228,7 +228,7 @@ def _gpu(i: int, now: float) -> dict[str, Any]:
         "job_id": None, "task_id": None, "use": None,
     }  # fmt: skip
     return {
-        **GPU, "uuid": f"GPU-{i}22fbf57-c73e-9aea-5239-e7d583afc8ba", "minor": i, "hostname": HOSTS[i],
+        **GPU, "uuid": f"GPU-{i}22fbf57-c73e-9aea-5239-e7d583afc8ba", "index": i, "minor": i, "hostname": HOSTS[i],
         "agent_id": AGENT.format(i),
         "since": now - 60,
         "model": "NVIDIA A100-SXM4-80GB", "memory_mib": 81920, "health": "ok", "reason": "", "node_health": "ok",
@@ -257,6 +257,7 @@ def _shared(gpu: dict[str, Any]) -> dict[str, Any]:
     return {
         **gpu,
         "uuid": uuid,
+        "index": 7,
         "minor": 7,
         "job_id": None,
         "task_id": None,
