@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
 from isolator.host.sandbox import Sandbox
@@ -52,6 +53,10 @@ class Start:
         """Return the private directory that contains a path; "" if none does."""
         return next((place for place in self.private if path.startswith(f"{place}/")), "")
 
+    def is_in(self, directory: str) -> bool:
+        """Return whether the task begins in a directory or below: it is there, whatever modes say (acl(5))."""
+        return f"{os.path.realpath(self.sandbox)}/".startswith(f"{directory}/")
+
     def candidates(self, program: str) -> Iterator[str]:
         """Yield the paths that are tried for a program, in their order."""
         for directory in [""] if "/" in program else self.path.split(":"):
@@ -66,6 +71,8 @@ def why_absent(start: Start) -> str:
             "files along with --upload [DIR], or name their directory with --volume"
         )
     if "/" not in start.program:
+        if any(_at(path, start) is _Place.THERE for path in start.candidates(start.program)):
+            return f": {_interpreter_words(start)}"
         other = f"{start.program}3"
         is_there = any(os.access(path, os.X_OK) for path in start.candidates(other))
         return f" in PATH, which is {start.path}" + (f"; there is {other}" if is_there else "")
@@ -85,7 +92,8 @@ def why_absent(start: Start) -> str:
 
 def why_denied(start: Start) -> str:
     """Return which file or directory keeps the task's user from the program; "" if none is found that does."""
-    path = next(filter(os.path.lexists, start.candidates(start.program)), None)
+    paths = (path for path in start.candidates(start.program) if _at(path, start) is not _Place.ABSENT)
+    path = next(paths, None)
     if path is None:
         return ""
     if words := _closed(path, start):
@@ -98,14 +106,37 @@ def why_denied(start: Start) -> str:
 def _private(start: Start) -> Iterator[str]:
     """Yield the paths of the program that are there on the host, in a directory that a task has of its own."""
     for path in start.candidates(start.program):
-        if start.private_place(path) and not path.startswith(f"{start.sandbox}/") and os.path.lexists(path):
+        if _is_private(path, start) and _at(path, start) is _Place.THERE:
             yield path
+
+
+def _is_private(path: str, start: Start) -> bool:
+    return bool(start.private_place(path)) and not path.startswith(f"{start.sandbox}/")
+
+
+class _Place(Enum):
+    """What is at a path of the host, as far as the task's user may know."""
+
+    THERE = "there"
+    ABSENT = "absent"
+    CLOSED = "closed"  # a directory on the way is closed to the user
+
+
+def _at(path: str, start: Start) -> _Place:
+    for place in _way(path):
+        try:
+            status = os.stat(place, follow_symlinks=False)
+        except OSError:
+            return _Place.ABSENT
+        if stat.S_ISDIR(status.st_mode) and not start.is_in(place) and not _may_execute(status, start.user):
+            return _Place.CLOSED
+    return _Place.THERE
 
 
 def _interpreter_words(start: Start) -> str:
     interpreter = next(filter(None, map(_interpreter, start.candidates(start.program))), "")
     place = start.private_place(interpreter)
-    if place and not interpreter.startswith(f"{start.sandbox}/") and os.path.lexists(interpreter):
+    if _is_private(interpreter, start) and _at(interpreter, start) is _Place.THERE:
         return f"its first line names {interpreter} of the host, and a task has a {place} of its own"
     return f"its first line names {interpreter or 'a program'}, which is not there"
 
@@ -126,15 +157,18 @@ def _program_of_env(path: str) -> str:
 def _first_line(path: str) -> list[str]:
     """Return the words of a script's first line; none if it is no script, or cannot be read."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return []
     try:
-        line = os.read(file, _MAX_LINE).partition(b"\n")[0]
-    except OSError:  # a directory
+        if not stat.S_ISREG(os.stat(held).st_mode):  # opening a device may have effects
+            return []
+        with open(f"/proc/self/fd/{held}", "rb", buffering=0) as file:
+            line = file.read(_MAX_LINE).partition(b"\n")[0]
+    except OSError:
         return []
     finally:
-        os.close(file)
+        os.close(held)
     return [os.fsdecode(word) for word in line[2:].split()] if line.startswith(b"#!") else []
 
 
@@ -145,7 +179,7 @@ def _closed(path: str, start: Start) -> str:
             status = os.stat(place, follow_symlinks=False)
         except OSError as error:
             return f"{place}: {error.strerror}"
-        if stat.S_ISLNK(status.st_mode):
+        if stat.S_ISLNK(status.st_mode) or start.is_in(place):
             continue
         is_last = place == os.path.realpath(path)
         if is_last and stat.S_ISDIR(status.st_mode):
@@ -211,7 +245,7 @@ def words_of_exit(status: int, command: str | None, start: Start) -> str:
         tried = replace(start, program=program)
         if words := _words_of(status, tried):
             return words
-        path = next(filter(os.path.lexists, tried.candidates(program)), "")
+        path = next((each for each in tried.candidates(program) if _at(each, tried) is _Place.THERE), "")
         asked = replace(start, program=_program_of_env(path))
         if asked.program and (words := _words_of(status, asked)):
             return f"the first line of {program} names env, and {words}"
@@ -228,13 +262,16 @@ def _words_of(status: int, start: Start) -> str:
 def _is_absent(start: Start) -> bool:
     """Return whether the task has no such program, or not the interpreter of its first line."""
 
-    def is_there(path: str) -> bool:
-        is_own = path.startswith(f"{start.sandbox}/")
-        return os.path.exists(path) and (is_own or not start.private_place(path))
+    def seen(path: str) -> _Place:
+        return _Place.ABSENT if _is_private(path, start) else _at(path, start)
 
-    path = next(filter(is_there, start.candidates(start.program)), "")
-    interpreter = _interpreter(path) if path else ""
-    return not path or bool(interpreter) and not is_there(os.path.join(start.sandbox, interpreter))
+    for path in start.candidates(start.program):
+        if (place := seen(path)) is _Place.THERE:
+            interpreter = _interpreter(path)
+            return bool(interpreter) and seen(os.path.join(start.sandbox, interpreter)) is _Place.ABSENT
+        if place is _Place.CLOSED:
+            return False
+    return True
 
 
 def _programs(command: str) -> list[str]:

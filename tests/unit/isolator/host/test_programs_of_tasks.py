@@ -10,6 +10,7 @@ import pytest
 from isolator.host.programs_of_tasks import Start, words_of, words_of_exit
 
 OTHER = (64999, 64999, ())  # no owner of the files of these tests
+MINE = (os.geteuid(), os.getegid(), ())
 
 
 def start(
@@ -63,6 +64,32 @@ def test_interpreter_that_is_absent_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_interpreter_of_a_program_in_path_that_is_absent_is_named(tmp_path: Path) -> None:
+    made(tmp_path / "bin/torchrun", "#!/no/such/python\n")
+    words = ": its first line names /no/such/python, which is not there"
+    begun = start("torchrun", tmp_path, f"/nowhere:{tmp_path}/bin", user=MINE)
+    assert words_of(errno.ENOENT, begun) == words
+    assert words_of_exit(127, "torchrun x", begun).endswith(f"No such file or directory{words}")
+
+
+def test_files_below_a_closed_directory_are_as_those_that_are_not_there(open_place: Path) -> None:
+    made(open_place / "home/there", "#!/no/such/python\n")
+    (open_place / "home").chmod(0o700)
+    for status in (126, 127):
+        words = [
+            words_of_exit(status, f"{open_place}/home/{name}", start("/bin/sh", open_place))
+            for name in ("there", "away")
+        ]
+        assert words[0].replace("there", "away") == words[1]
+    words = [words_of(errno.EACCES, start(f"{open_place}/home/{name}", open_place)) for name in ("there", "away")]
+    assert words[0] == words[1] != ""
+
+
+def test_first_line_of_a_device_or_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o777)
+    assert words_of_exit(127, "./pipe", start("/bin/sh", tmp_path, user=MINE)) == ""
+
+
 def test_file_or_directory_that_is_closed_to_the_user_is_named_with_its_mode(open_place: Path) -> None:
     uid = os.geteuid()
     plain = made(open_place / "plain", mode=0o644)
@@ -78,8 +105,7 @@ def test_file_or_directory_that_is_closed_to_the_user_is_named_with_its_mode(ope
     (open_place / "link").symlink_to(python)
     assert words_of(errno.EACCES, start(str(open_place / "link"), open_place)) == f": {closed}"
     assert words_of(errno.EACCES, start(str(home.parent / "bin"), open_place)).endswith("bin is a directory")
-    mine = (uid, os.getegid(), ())
-    assert words_of(errno.EACCES, start(str(script), open_place, user=mine)) == "", (
+    assert words_of(errno.EACCES, start(str(script), open_place, user=MINE)) == "", (
         "nothing keeps the owner from it"
     )
 
