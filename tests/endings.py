@@ -14,7 +14,7 @@ while :; do sleep 0.05; done
 """
 #: Starts a program at SIGTERM, which must not get the signal of that time.
 _FORKS = (
-    "trap 'sh -c \"trap \\\"echo signalled\\\" TERM; sleep 0.4; echo saved\"; exit 0' TERM; echo ready;"
+    'trap \'sh -c "trap \\"echo signalled\\" TERM; sleep 0.4; echo saved"; exit 0\' TERM; echo ready;'
     " while :; do sleep 0.05; done"
 )
 
@@ -38,7 +38,9 @@ class Case:
 
 CASES = {
     "a shell whose program saves": Case(f"sh -c '{_SAVES}'; echo next"),
-    "a shell in a shell": Case(f"sh -c \"sh -c '{_SAVES.replace(chr(34), chr(92) + chr(34))}'; echo next\"; echo next"),
+    "a shell in a shell": Case(
+        f"sh -c \"sh -c '{_SAVES.replace(chr(34), chr(92) + chr(34))}'; echo next\"; echo next"
+    ),
     "a pipe that is read": Case(f"sh -c '{_SAVES}' | cat; echo next"),
     "nobody handles it": Case("echo ready; sleep 600 | cat; echo next", says=""),
     "setsid": Case(f"setsid sh -c '{_SAVES}' & wait; echo next"),

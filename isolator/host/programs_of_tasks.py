@@ -21,9 +21,13 @@ _MAX_LINKS: Final = 40  # MAXSYMLINKS of the kernel
 _MAX_COMMAND: Final = 16384  # characters of a shell's command that are looked at
 _NOT_EXECUTED: Final = 126
 #: Words of a shell that stand before another command.
-_BEFORE: Final = frozenset("! { if then else elif while until do exec command time nohup".split())
+_BEFORE: Final = frozenset(
+    {"!", "{", "if", "then", "else", "elif", "while", "until", "do", "exec", "command", "time", "nohup"}
+)
 #: Where these are, the place or the program of later words is not known here.
-_CHANGES: Final = re.compile(r"\(\)|\$\(|`|<<|\b(PATH=|alias|function|cd|pushd|source|eval|activate)|(^|[;&|]\s*)\.\s")
+_CHANGES: Final = re.compile(
+    r"\(\)|\$\(|`|<<|\b(PATH=|alias|function|cd|pushd|source|eval|activate)|(^|[;&|]\s*)\.\s"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +298,17 @@ def _programs(command: str) -> list[str]:
                 at_program = False
     except ValueError:  # a quotation that does not end
         return []
-    return [word for word in programs if re.fullmatch(r"[\w./+-]*[a-zA-Z][\w./+-]*", word) and word not in _OWN]
+    return [
+        word for word in programs if re.fullmatch(r"[\w./+-]*[a-zA-Z][\w./+-]*", word) and word not in _OWN
+    ]
 
 
 #: What a shell does itself (POSIX, 2.14, and usual ones).
 _OWN: Final = frozenset(
-    "alias bg break builtin case continue declare done echo esac eval exit export false fc fg fi for getopts hash in jobs"
-    " kill let local printf pwd read readonly return select set shift shopt test times trap true type typeset ulimit"
-    " umask unalias unset wait".split()
-)
+    {
+        "alias", "bg", "break", "builtin", "case", "continue", "declare", "done", "echo", "esac", "eval",
+        "exit", "export", "false", "fc", "fg", "fi", "for", "getopts", "hash", "in", "jobs", "kill", "let",
+        "local", "printf", "pwd", "read", "readonly", "return", "select", "set", "shift", "shopt", "test",
+        "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+    }
+)  # fmt: skip

@@ -110,8 +110,9 @@ class HostRun:
         code = self._launcher.wait()
         if code < 0:
             return Ended(signal=-code)
-        failed = code in (NOT_FOUND, NOT_EXECUTED) and self._order is not None
-        return Ended(exit_status=code, why=_why(code, self._order) if failed else "")
+        if code not in (NOT_FOUND, NOT_EXECUTED) or self._order is None:
+            return Ended(exit_status=code)
+        return Ended(exit_status=code, why=_why(code, self._order))
 
     def notify(self, number: int) -> None:
         """Signal the command's processes, as `Run.notify` says."""
@@ -249,6 +250,8 @@ def _start_of(order: Order) -> "Start":
     from isolator.devices.view import PRIVATE, writable_by_all
     from isolator.host.programs_of_tasks import Start
 
-    private = (*PRIVATE, *writable_by_all()) if order.nodes is not None and order.private_mib is not None else ()
+    private = (
+        (*PRIVATE, *writable_by_all()) if order.nodes is not None and order.private_mib is not None else ()
+    )
     user = order.user or (os.geteuid(), os.getegid(), tuple(os.getgroups()))
     return Start(order.argv[0], order.cwd, order.env, user, private)

@@ -29,7 +29,9 @@ from isolator.runs import joined
 
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
 _MOST_WORDS: Final = 4096
-MARK: Final = "MESOS_GPU_CHANNEL"  # in the environment of channels' commands, by which what they leave is found
+MARK: Final = (
+    "MESOS_GPU_CHANNEL"  # in the environment of channels' commands, by which what they leave is found
+)
 BEGUN_S: Final = 2.0  # an engine says that a task runs some milliseconds before its program does
 
 

@@ -237,8 +237,8 @@ class NestedRun:
             processes.send(processes.handling(self._tree(), number), number)
 
     def terminate(self, grace_s: float) -> None:
-        """End the container, as `Run.terminate` says: the executor signals its processes, as the agent signals the first
-        one only."""
+        """End the container, as `Run.terminate` says. The executor signals its processes: the agent would signal the
+        first one only."""
         if grace_s > 0 and not self._ended.is_set():
             first = processes.eldest(self._tree())
             if not first:  # its processes cannot be seen
@@ -248,9 +248,11 @@ class NestedRun:
             self._kill(KILL)
 
     def _tree(self) -> list[int]:
-        """Return the processes of the container, without those of commands beside the task, and without Mesos' own, which
-        has them below it: it handles every signal, and sends it on to the first of them, whether that does or not
-        (slave/containerizer/mesos/launch.cpp)."""
+        """Return the processes of the container, without those of commands beside the task.
+
+        Mesos' own process, their parent, is left out: it handles every signal, and sends it on to the first process
+        (slave/containerizer/mesos/launch.cpp).
+        """
         from isolator.runs.joining import carrying
 
         marked = carrying(self._others(), self._task)

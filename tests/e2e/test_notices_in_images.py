@@ -39,7 +39,9 @@ wait
 @pytest.fixture(scope="module")
 def images(open_directory: Path) -> Path:
     directory = open_directory / "images"
-    base = busybox_layer(dockerd.busybox(), ["sh", "cat", "echo", "grep", "mkfifo", "setsid", "sleep", "touch"])
+    base = busybox_layer(
+        dockerd.busybox(), ["sh", "cat", "echo", "grep", "mkfifo", "setsid", "sleep", "touch"]
+    )
     save(directory, "plain:1", [base], {"Env": ["PATH=/bin"]})
     return directory
 

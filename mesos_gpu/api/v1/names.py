@@ -46,7 +46,10 @@ def gpu_of(view: View, wanted: str) -> GpuId:
     """
     if gpu_status(view, GpuId(wanted)) is not None:
         return GpuId(wanted)
-    places = {GpuId(s.gpu.id): (s.node.hostname, "" if s.gpu.index is None else str(s.gpu.index)) for s in gpu_statuses(view)}
+    places = {
+        GpuId(s.gpu.id): (s.node.hostname, "" if s.gpu.index is None else str(s.gpu.index))
+        for s in gpu_statuses(view)
+    }
     known = {*places, *(GpuId(drain.name) for drain in view.drains.values() if drain.target is Target.GPU)}
     if wanted in known:
         return GpuId(wanted)
@@ -55,7 +58,10 @@ def gpu_of(view: View, wanted: str) -> GpuId:
     ids = [id for id, (name, number) in places.items() if name in hosts and number == index and index]
     ids = ids or [id for id in sorted(known) if id.startswith(wanted)]
     if not ids:
-        names = [*known, *(f"{form}:{number}" for name, number in places.values() if number for form in _forms(name))]
+        names = [
+            *known,
+            *(f"{form}:{number}" for name, number in places.values() if number for form in _forms(name)),
+        ]
         raise NotFound(f"there is no GPU {wanted}", remedy=_meant(wanted, names, "GPUs"))
     return GpuId(
         _only(wanted, "GPUs", ids, "write more of the host name" if colon else "write more of the UUID")

@@ -20,7 +20,7 @@ from mesos_gpu.model.jobs.why import OF_LIMITS, Verdict
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Job, JobPlan, Relief, Task, Why
+    from mesos_gpu.api.spec.shapes import Gpu, Job, JobPlan, Relief, Task, Why
     from mesos_gpu.cli.client import Client
 
 _TIMED_OUT = 124

@@ -19,7 +19,7 @@ from mesos_gpu.wire.mounts import volume_text
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.gpus.idle import ComingEnd, JobIdle
     from mesos_gpu.api.spec.gpus.use import JobUse, UseOverTime
-    from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
+    from mesos_gpu.api.spec.shapes import Gpu, Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
 _MOST_NAMED: Final = 8  # jobs in one line
@@ -45,7 +45,11 @@ def facts(job: "Job", gpus: "Mapping[str, Gpu]") -> list[tuple[str, object]]:
     """
     names = gpu_names(gpus.values())
     buses = [gpus[uuid]["pci_bus_id"] for uuid in job["gpu_ids"] if uuid in gpus]
-    lines = {**_progress(job, names), "bus ids": " ".join(buses), **{field.shown: _told(field, job) for field in FIELDS if field.shown}}
+    lines = {
+        **_progress(job, names),
+        "bus ids": " ".join(buses),
+        **{field.shown: _told(field, job) for field in FIELDS if field.shown},
+    }
     new = [label for label in lines if label not in _ORDER]
     place = _ORDER.index(_NEW)
     order = (*_ORDER[:place], *new, *_ORDER[place + 1 :])

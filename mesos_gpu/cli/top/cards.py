@@ -25,7 +25,7 @@ class Use(NamedTuple):
     """
 
     host: str
-    index: int | None
+    gpu_index: int | None
     state: str
     job: str | None
     user: str | None = None
@@ -64,7 +64,7 @@ def summary(gpus: "Sequence[Gpu]") -> str:
 def uses(gpus: "Sequence[Gpu]", users: Mapping[str, str | None] = NO_USERS) -> list[Use]:
     """Return the rows by host and card: shares before the free part. `users`: users of jobs, by ID."""
     rows = [row._replace(user=users.get(row.ends or "")) for gpu in gpus for row in _of_card(gpu)]
-    return sorted(rows, key=lambda row: (row.host, row.index is None, row.index or 0))
+    return sorted(rows, key=lambda row: (row.host, row.gpu_index is None, row.gpu_index or 0))
 
 
 def _row(use: Use, number: int) -> Row:
@@ -77,7 +77,7 @@ def _row(use: Use, number: int) -> Row:
         "power": use.power,
         "temperature": use.temperature,
     }
-    return Row(f"{use.host}:{use.index}:{use.job or number}", cells, use.ends, amounts)
+    return Row(f"{use.host}:{use.gpu_index}:{use.job or number}", cells, use.ends, amounts)
 
 
 def _of_card(gpu: "Gpu") -> list[Use]:

@@ -71,7 +71,9 @@ class Gpu:
     history: tuple[Transition, ...] = ()  # the latest changes, oldest first
     compute_capability: str | None = None  # "8.0"; None: not known
     sharing: Sharing | None = None  # None: its host cannot share it, or says nothing of it
-    index: int | None = None  # in NVML's enumeration, as nvidia-smi shows; None: not enumerated now, or not reported
+    index: int | None = (
+        None  # in NVML's enumeration, as nvidia-smi shows; None: not enumerated now, or not reported
+    )
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -18,7 +18,6 @@ from mesos_gpu.model.nodes.gpu import (
     Program,
     Transition,
     VolumeRoot,
-    numbered,
 )
 from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
@@ -195,7 +194,7 @@ def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) 
     left_out: dict[str, Any] = {} if shares else {"sharing": None}
     gpu_uses, task_uses = _uses_of_cards(value.get("use")) if shares else ((), ())
     return Inventory(
-        gpus=numbered([gpu_from_json(_known({**gpu, **left_out})) for gpu in value["gpus"]]),
+        gpus=tuple(gpu_from_json(_known({**gpu, **left_out})) for gpu in value["gpus"]),
         source=value["source"],
         driver_version=value["driver_version"],
         cuda_version=value.get("cuda_version"),

@@ -13,7 +13,6 @@ from mesos_gpu.cli import main
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, numbered
 from mesos_gpu.policy.gpus.health import at_first_sight
-from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
 
@@ -53,7 +52,7 @@ def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Rig]:
 def good(*words: str) -> list[list[str]]:
     got = CliRunner().invoke(main, words, prog_name="mesos-gpu")
     assert got.exit_code == 0, got.output
-    return [line.split() for line in got.stdout.splitlines()]
+    return [line.replace("NODE SAYS", "NODE_SAYS").split() for line in got.stdout.splitlines()]
 
 
 def column(rows: list[list[str]], name: str) -> list[str]:
@@ -64,15 +63,11 @@ def test_report_has_the_indexes_of_the_driver(tmp_path: Path) -> None:
     assert {gpu.id: gpu.index for gpu in cards(tmp_path)} == INDEXES
 
 
-def test_report_of_an_older_monitor_gets_indexes_in_the_order_of_bus_ids(tmp_path: Path) -> None:
-    told = json.loads(report.encode(rig_inventory(tmp_path)))
-    for entry in told["gpus"]:
-        del entry["index"]
-    assert {gpu.id: gpu.index for gpu in report.decode(json.dumps(told).encode()).gpus} == INDEXES
-
-
-def rig_inventory(tmp_path: Path) -> report.Inventory:
-    return report.Inventory(cards(tmp_path), "simulated", "535", "12.2")
+def test_report_of_an_older_monitor_gets_indexes_in_the_order_of_bus_ids(rig: Rig, tmp_path: Path) -> None:
+    rig.report(*(replace(gpu, index=None, warnings=("told again",)) for gpu in cards(tmp_path)))
+    wait_until("it is reported", lambda: rig.call("GET", "/v1/gpus/GPU-a").json()["warnings"])
+    gpus = rig.call("GET", "/v1/gpus").json()["gpus"]
+    assert {gpu["uuid"]: gpu["index"] for gpu in gpus} == INDEXES
 
 
 def test_index_that_is_reported_is_kept() -> None:
@@ -127,16 +122,22 @@ def test_job_is_shown_with_indexes_and_bus_ids(rig: Rig) -> None:
 
 def test_metrics_have_the_index_as_dcgm_has_it(rig: Rig) -> None:
     lines = rig.call("GET", "/metrics/prometheus").text.splitlines()
-    (health,) = (line for line in lines if line.startswith("mesos_gpu_gpu_health{") and '"GPU-c"' in line and '"ok"' in line)
+    (health,) = (
+        line
+        for line in lines
+        if line.startswith("mesos_gpu_gpu_health{") and '"GPU-c"' in line and '"ok"' in line
+    )
     assert 'gpu="0"' in health
-    (power,) = (line for line in lines if line.startswith("mesos_gpu_gpu_info{") and '"GPU-c"' in line)
-    assert 'gpu="0"' in power
-    assert 'device="nvidia4"' in power
+    (memory,) = (line for line in lines if line.startswith("DCGM_FI_DEV_FB_TOTAL{") and '"GPU-c"' in line)
+    assert 'gpu="0"' in memory
+    assert 'device="nvidia4"' in memory
 
 
 def test_card_that_the_driver_does_not_list_has_no_index(rig: Rig, tmp_path: Path) -> None:
     gone = tuple(
-        replace(gpu, health=Health.LOST, index=None) if gpu.id == "GPU-c" else replace(gpu, index=INDEXES[gpu.id] - 1)
+        replace(gpu, health=Health.LOST, index=None)
+        if gpu.id == "GPU-c"
+        else replace(gpu, index=INDEXES[gpu.id] - 1)
         for gpu in cards(tmp_path)
     )
     rig.report(*gone, isolation="cgroup2")

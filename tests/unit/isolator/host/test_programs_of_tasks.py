@@ -81,7 +81,9 @@ def test_files_below_a_closed_directory_are_as_those_that_are_not_there(open_pla
             for name in ("there", "away")
         ]
         assert words[0].replace("there", "away") == words[1]
-    words = [words_of(errno.EACCES, start(f"{open_place}/home/{name}", open_place)) for name in ("there", "away")]
+    words = [
+        words_of(errno.EACCES, start(f"{open_place}/home/{name}", open_place)) for name in ("there", "away")
+    ]
     assert words[0] == words[1] != ""
 
 
@@ -159,7 +161,9 @@ def test_script_of_env_is_said_with_the_program_that_env_looks_for(tmp_path: Pat
     made(tmp_path / "train.py", "#!/usr/bin/env -S python -u\n")
     begun = start("./train.py", tmp_path, f"{tmp_path}/bin")
     words = words_of_exit(127, None, begun)
-    assert words.startswith("the first line of ./train.py names env, and 'python' cannot be executed: No such file")
+    assert words.startswith(
+        "the first line of ./train.py names env, and 'python' cannot be executed: No such file"
+    )
     assert words.endswith("; there is python3")
     assert words_of_exit(127, "./train.py --epochs 3", begun) == words
 
