@@ -1,4 +1,4 @@
-"""Commands of tasks, and what must be seen of each when it is ended by SIGTERM."""
+"""Commands of tasks, with the output and the exit code of each after SIGTERM."""
 
 from dataclasses import dataclass
 
@@ -25,9 +25,9 @@ class Case:
 
     Attributes:
         command: The command; "{0}" is a directory in which it may write. Prints `ready`.
-        says: What it prints after its first SIGTERM, and nothing else.
-        code: Its exit code; None if SIGTERM ends the first process, or what stands for it.
-        ignores: Whether it lives until SIGKILL.
+        says: Whole output of the command after SIGTERM.
+        code: Exit code of the first process; None if SIGTERM ends the first process.
+        ignores: Whether the command lives until SIGKILL.
     """
 
     command: str
@@ -42,7 +42,7 @@ CASES = {
         f"sh -c \"sh -c '{_SAVES.replace(chr(34), chr(92) + chr(34))}'; echo next\"; echo next"
     ),
     "a pipe that is read": Case(f"sh -c '{_SAVES}' | cat; echo next"),
-    "nobody handles it": Case("echo ready; sleep 600 | cat; echo next", says=""),
+    "no handler": Case("echo ready; sleep 600 | cat; echo next", says=""),
     "setsid": Case(f"setsid sh -c '{_SAVES}' & wait; echo next"),
     "double fork": Case(f"(sh -c '{_SAVES}' &); sleep 600; echo next"),
     "a worker that serves": Case(_WITH_WORKER, says="saved done state\n", code=0),

@@ -15,7 +15,7 @@ _PF_FORKNOEXEC: Final = 0x40  # linux/sched.h: forked, and no program executed s
 _OF_MULTIPROCESSING: Final = (
     b"\0from multiprocessing."  # in argv of processes that Python's multiprocessing executes
 )
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.2
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.02, 0.2
 
 
 def become_subreaper() -> None:
@@ -61,15 +61,15 @@ def descendants(pid: int) -> list[int]:
 
 def children(pid: int) -> list[int]:
     """Return the children of all threads of a process; none if it has ended."""
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with (
                 contextlib.suppress(FileNotFoundError, ProcessLookupError),
                 open(f"/proc/{pid}/task/{thread}/children") as file,
             ):
-                found += map(int, file.read().split())
-    return found
+                pids += map(int, file.read().split())
+    return pids
 
 
 def send(pids: Iterable[int], number: int) -> None:
@@ -80,7 +80,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 class _Traits(NamedTuple):
-    """What decides whether a process gets a signal.
+    """Properties of a process that decide whether the process gets a signal.
 
     Attributes:
         parent: Process id of its parent.
@@ -120,8 +120,8 @@ def _has_handling_program(worker: _Traits, traits: Mapping[int, _Traits]) -> boo
 
 def _traits(pids: Iterable[int], number: int) -> dict[int, _Traits]:
     """Return the traits of the processes that have not ended."""
-    found = ((pid, _traits_of(pid, number)) for pid in pids)
-    return {pid: traits for pid, traits in found if traits is not None}
+    read = ((pid, _traits_of(pid, number)) for pid in pids)
+    return {pid: traits for pid, traits in read if traits is not None}
 
 
 def _traits_of(pid: int, number: int) -> _Traits | None:
@@ -142,7 +142,7 @@ def _traits_of(pid: int, number: int) -> _Traits | None:
 
 
 def eldest(pids: Iterable[int]) -> int:
-    """Return the process that began first of those whose parents are not among them; 0 if there is none."""
+    """Return the process that began first among those without a parent in `pids`; 0 if `pids` is empty."""
     traits = _traits(pids, signal.SIGTERM)
     tops = ((start_ticks(pid) or 0, pid) for pid, each in traits.items() if each.parent not in traits)
     return min(tops, default=(0, 0))[1]
@@ -164,7 +164,7 @@ def terminate(
         grace_s: Seconds until SIGKILL, which the caller sends to what is left.
         has_ended: Function that returns whether the task has ended.
     """
-    deadline, pause_s = time.monotonic() + grace_s, _FIRST_PAUSE_S
+    deadline, pause_s = time.monotonic() + grace_s, _MIN_PAUSE_S
     traits = _traits(tree(), signal.SIGTERM)
     asked = set(_programs(traits))
     above = {*_above(asked, traits), first} & traits.keys()
@@ -185,7 +185,7 @@ def terminate(
                 _end_held(last & alive)
             asked = asked | others
         time.sleep(min(pause_s, left_s))
-        pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+        pause_s = min(pause_s * 1.5, _MAX_PAUSE_S)
 
 
 def _above(pids: set[int], traits: Mapping[int, _Traits]) -> set[int]:

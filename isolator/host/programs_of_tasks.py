@@ -119,7 +119,7 @@ def _is_private(path: str, start: Start) -> bool:
 
 
 class _Place(Enum):
-    """What is at a path of the host, as far as the task's user may know."""
+    """State of a path of the host, as far as the task's user may know."""
 
     THERE = "there"
     ABSENT = "absent"
@@ -151,7 +151,7 @@ def _interpreter(path: str) -> str:
 
 
 def _program_of_env(path: str) -> str:
-    """Return the program that a script has env(1) look for, as by "#!/usr/bin/env python"; "" if there is none."""
+    """Return the program that env(1) executes for a script, python for "#!/usr/bin/env python"; "" for others."""
     words = _first_line(path)
     if not words or os.path.basename(words[0]) != "env":
         return ""

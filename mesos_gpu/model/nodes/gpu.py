@@ -71,9 +71,7 @@ class Gpu:
     history: tuple[Transition, ...] = ()  # the latest changes, oldest first
     compute_capability: str | None = None  # "8.0"; None: not known
     sharing: Sharing | None = None  # None: its host cannot share it, or says nothing of it
-    index: int | None = (
-        None  # in NVML's enumeration, as nvidia-smi shows; None: not enumerated now, or not reported
-    )
+    index: int | None = None  # in NVML's list, as nvidia-smi shows; None if the list lacks the GPU
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -1,4 +1,4 @@
-"""How a task on the host's file system ends: who gets SIGTERM, who lives meanwhile, and when SIGKILL comes."""
+"""Ends of tasks on the host's file system: the processes that get SIGTERM, those that live on, and SIGKILL."""
 
 import os
 import sys

@@ -33,7 +33,7 @@ def entries() -> list[dict[str, object]]:
 
 
 def cards(tmp_path: Path) -> tuple[Gpu, ...]:
-    """What a host with these cards reports."""
+    """Return the report of a host with these cards."""
     path = tmp_path / "gpus.json"
     path.write_text(json.dumps({"gpus": entries()}))
     return at_first_sight(SimulatedProbe(path).survey(), 1000.0).gpus
