@@ -271,7 +271,13 @@ def test_exec_is_in_the_audit_log_when_it_opens_and_closes(stack: Stack, job: st
 
 def test_command_that_ignores_sigterm_does_not_delay_the_end_of_its_job(stack: Stack) -> None:
     with Client(stack.url) as client:
-        request = {"command": "sleep 3600; true", "gpus": 0, "cpus": 0.1, "mem_mib": 64, "kill_grace_s": 600.0}
+        request = {
+            "command": "sleep 3600; true",
+            "gpus": 0,
+            "cpus": 0.1,
+            "mem_mib": 64,
+            "kill_grace_s": 600.0,
+        }
         id = client.submit(request)["id"]
         wait_until("it runs", lambda: client.job(id)["state"] == "running")
         script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
