@@ -51,6 +51,15 @@ def program(machine: str) -> bytes:
     return elf(*INNER[machine]) if machine in INNER else b""
 
 
+def is_inner(pid: int) -> bool:
+    """Return whether a process names itself an inner process, as sessions do."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read() == f"{NAME}\0".encode()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def leave(theirs: int, ours: int) -> None:
     """Start an inner process in the Landlock domain of the calling process, and wait until it runs.
 

@@ -438,7 +438,9 @@ class ChildProbe:
             uuid = self._names.get(index)
             if uuid is None or uuid in present:
                 continue
-            gpu = Gpu(id=uuid, model="unknown", memory_mib=1, minor=_LAST_MINOR - index, pci_bus_id="")
+            gpu = Gpu(
+                id=uuid, model="unknown", memory_mib=1, minor=_LAST_MINOR - index, pci_bus_id="", index=index
+            )
             readings.append(Reading(gpu, unreadable=f"it {hung.why}"))
         return readings
 

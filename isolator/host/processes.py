@@ -5,9 +5,17 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from mesos_gpu.adapters.proc import start_ticks
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
+_PF_FORKNOEXEC: Final = 0x40  # linux/sched.h: forked, and no program executed since
+_OF_MULTIPROCESSING: Final = (
+    b"\0from multiprocessing."  # in argv of processes that Python's multiprocessing executes
+)
+_MIN_PAUSE_S, _MAX_PAUSE_S = 0.02, 0.2
 
 
 def become_subreaper() -> None:
@@ -45,22 +53,23 @@ def descendants(pid: int) -> list[int]:
     below: list[int] = []
     queue = [pid]
     while queue:
-        for child in _children(queue.pop()):
+        for child in children(queue.pop()):
             below.append(child)
             queue.append(child)
     return below
 
 
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
+def children(pid: int) -> list[int]:
+    """Return the children of all threads of a process; none if it has ended."""
+    pids: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with (
                 contextlib.suppress(FileNotFoundError, ProcessLookupError),
                 open(f"/proc/{pid}/task/{thread}/children") as file,
             ):
-                children += map(int, file.read().split())
-    return children
+                pids += map(int, file.read().split())
+    return pids
 
 
 def send(pids: Iterable[int], number: int) -> None:
@@ -70,23 +79,153 @@ def send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
+class _Traits(NamedTuple):
+    """Properties of a process that decide whether the process gets a signal.
+
+    Attributes:
+        parent: Process id of its parent.
+        is_worker: Whether it is part of its parent's program.
+        handles: Whether it handles the signal, or blocks the signal to wait for it.
+        ignores: Whether it ignores the signal.
+    """
+
+    parent: int
+    is_worker: bool
+    handles: bool
+    ignores: bool
+
+
 def handling(pids: Iterable[int], number: int) -> list[int]:
-    """Find those that a signal does not end: they handle it, or block it to wait for it (proc_pid_status(5))."""
-    bit, able = 1 << (number - 1), []
+    """Find the programs that a signal does not end: they handle it, or block it to wait for it.
+
+    A worker of a program that handles the signal is not among them: a process that was forked and has executed no
+    program, or one of Python's multiprocessing. It may have inherited the handler, and the program decides about it.
+
+    Sources: proc_pid_status(5), proc_pid_stat(5); multiprocessing/spawn.py of CPython.
+    """
+    return _programs(_traits(pids, number))
+
+
+def _programs(traits: Mapping[int, _Traits]) -> list[int]:
+    return [pid for pid, each in traits.items() if each.handles and not _has_handling_program(each, traits)]
+
+
+def _has_handling_program(worker: _Traits, traits: Mapping[int, _Traits]) -> bool:
+    while worker.is_worker and worker.parent in traits:
+        worker = traits[worker.parent]
+        if worker.handles:
+            return True
+    return False
+
+
+def _traits(pids: Iterable[int], number: int) -> dict[int, _Traits]:
+    """Return the traits of the processes that have not ended."""
+    read = ((pid, _traits_of(pid, number)) for pid in pids)
+    return {pid: traits for pid, traits in read if traits is not None}
+
+
+def _traits_of(pid: int, number: int) -> _Traits | None:
+    thread = living_thread(pid)
+    try:
+        with open(f"/proc/{thread}/stat", errors="replace") as file:
+            state, parent, *fields = file.read().rpartition(")")[2].split()
+        with open(f"/proc/{thread}/status", "rb") as status:
+            words = [line.split() for line in status if line.startswith((b"SigBlk:", b"SigIgn:", b"SigCgt:"))]
+        with open(f"/proc/{thread}/cmdline", "rb") as arguments:
+            is_worker = bool(int(fields[4]) & _PF_FORKNOEXEC) or _OF_MULTIPROCESSING in arguments.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if state in "ZX":
+        return None
+    blocks, ignores, catches = (bool(int(mask, 16) >> (number - 1) & 1) for _, mask in words)
+    return _Traits(int(parent), is_worker, blocks or catches, ignores)
+
+
+def eldest(pids: Iterable[int]) -> int:
+    """Return the process that began first among those without a parent in `pids`; 0 if `pids` is empty."""
+    traits = _traits(pids, signal.SIGTERM)
+    tops = ((start_ticks(pid) or 0, pid) for pid, each in traits.items() if each.parent not in traits)
+    return min(tops, default=(0, 0))[1]
+
+
+def terminate(
+    tree: Callable[[], Iterable[int]], first: int, grace_s: float, has_ended: Callable[[], bool]
+) -> None:
+    """Have a task's processes end by SIGTERM; return when the task has ended, or the grace has.
+
+    SIGTERM goes to the programs that handle it (see `handling`). While one of these lives, the others live: they may
+    serve it, as a pipe's reader or a worker does. Processes above all of these, and the first process, are stopped
+    meanwhile if SIGTERM would end them: a shell begins no further line of its script. When no program that got SIGTERM
+    is left, all others get it, and the first process last, because containers end with it.
+
+    Args:
+        tree: Function that returns the processes of the task, ended ones included.
+        first: First process of the task; ignored if `tree` does not return it.
+        grace_s: Seconds until SIGKILL, which the caller sends to what is left.
+        has_ended: Function that returns whether the task has ended.
+    """
+    deadline, pause_s = time.monotonic() + grace_s, _MIN_PAUSE_S
+    traits = _traits(tree(), signal.SIGTERM)
+    asked = set(_programs(traits))
+    above = {*_above(asked, traits), first} & traits.keys()
+    held = {pid for pid in above if not traits[pid].handles and not traits[pid].ignores}
+    send(held, signal.SIGSTOP)
+    send(asked, signal.SIGTERM)
+    waited_for, last = asked, held & {first}
+    while (left_s := deadline - time.monotonic()) > 0:
+        waited_for = {pid for pid in waited_for if is_alive(pid)}
+        if not waited_for:
+            if has_ended():
+                return
+            alive = {pid for pid in tree() if is_alive(pid)}
+            others = alive - last
+            send(others - asked, signal.SIGTERM)
+            send(others & held - asked, signal.SIGCONT)
+            if not others:
+                _end_held(last & alive)
+            asked = asked | others
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * 1.5, _MAX_PAUSE_S)
+
+
+def _above(pids: set[int], traits: Mapping[int, _Traits]) -> set[int]:
+    """Return the processes that are above some of `pids` and below none of them."""
+    above: set[int] = set()
     for pid in pids:
-        with (
-            contextlib.suppress(FileNotFoundError, ProcessLookupError),
-            open(f"/proc/{pid}/status", "rb") as file,
-        ):
-            masks = (line.split()[1] for line in file if line.startswith((b"SigCgt:", b"SigBlk:")))
-            if any(int(mask, 16) & bit for mask in masks):
-                able.append(pid)
-    return able
+        chain: list[int] = []
+        while (pid := traits[pid].parent) in traits and pid not in pids:
+            chain.append(pid)
+        if pid not in pids:
+            above.update(chain)
+    return above
+
+
+def _end_held(first: Iterable[int]) -> None:
+    """End a first process that is stopped, and that SIGTERM would end. The init of a pid namespace gets SIGKILL: the
+    kernel gives signals no default action there (pid_namespaces(7))."""
+    for pid in first:
+        send([pid], signal.SIGKILL if _is_init(pid) else signal.SIGTERM)
+        send([pid], signal.SIGCONT)
+
+
+def _is_init(pid: int) -> bool:
+    with (
+        contextlib.suppress(FileNotFoundError, ProcessLookupError),
+        open(f"/proc/{pid}/status", "rb") as file,
+    ):
+        numbers = next((line.split()[1:] for line in file if line.startswith(b"NSpid:")), [])
+        return len(numbers) > 1 and numbers[-1] == b"1"
+    return False
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process is there and has not ended."""
+    return not _is_zombie(living_thread(pid))
 
 
 def reap(keep: int | None = None) -> None:
     """Collect adopted children that have ended; `keep` is left for whoever waits for it."""
-    for pid in _children(os.getpid()):
+    for pid in children(os.getpid()):
         if pid != keep:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
@@ -145,7 +284,7 @@ def kill_leftovers(task_id: str, timeout_s: float = 10.0) -> list[int]:
     """End what a dead executor left of its task; what would not die is returned."""
     deadline = time.monotonic() + timeout_s
     while True:
-        left = [pid for pid in of_task(task_id) if not _is_zombie(living_thread(pid))]
+        left = [pid for pid in of_task(task_id) if is_alive(pid)]
         if not left or time.monotonic() > deadline:
             return left
         send(left, signal.SIGKILL)

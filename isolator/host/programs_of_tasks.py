@@ -1,13 +1,16 @@
 """Reasons why a task's program cannot be executed on the host: the file that is missing, or closed to the task's user.
 
-The program is looked for after the start has failed, from outside of the task: the words help, and decide nothing.
+The program is looked for after the start has failed, from outside of the task: the words help, and decide nothing. So
+they do of a program that the task's shell could not start, by the exit statuses of POSIX, 2.8.2.
 """
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
 from isolator.host.sandbox import Sandbox
@@ -15,6 +18,16 @@ from isolator.host.sandbox import Sandbox
 MAX_NAMES: Final = 12  # of files of the sandbox
 _MAX_LINE: Final = 256  # bytes of a first line that the kernel reads (BINPRM_BUF_SIZE)
 _MAX_LINKS: Final = 40  # MAXSYMLINKS of the kernel
+_MAX_COMMAND: Final = 16384  # characters of a shell's command that are looked at
+_NOT_EXECUTED: Final = 126
+#: Words of a shell that stand before another command.
+_BEFORE: Final = frozenset(
+    {"!", "{", "if", "then", "else", "elif", "while", "until", "do", "exec", "command", "time", "nohup"}
+)
+#: Where these are, the place or the program of later words is not known here.
+_CHANGES: Final = re.compile(
+    r"\(\)|\$\(|`|<<|\b(PATH=|alias|function|cd|pushd|source|eval|activate)|(^|[;&|]\s*)\.\s"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,10 @@ class Start:
         """Return the private directory that contains a path; "" if none does."""
         return next((place for place in self.private if path.startswith(f"{place}/")), "")
 
+    def is_in(self, directory: str) -> bool:
+        """Return whether the task begins in a directory or below: it is there, whatever modes say (acl(5))."""
+        return f"{os.path.realpath(self.sandbox)}/".startswith(f"{directory}/")
+
     def candidates(self, program: str) -> Iterator[str]:
         """Yield the paths that are tried for a program, in their order."""
         for directory in [""] if "/" in program else self.path.split(":"):
@@ -58,6 +75,8 @@ def why_absent(start: Start) -> str:
             "files along with --upload [DIR], or name their directory with --volume"
         )
     if "/" not in start.program:
+        if any(_at(path, start) is _Place.THERE for path in start.candidates(start.program)):
+            return f": {_interpreter_words(start)}"
         other = f"{start.program}3"
         is_there = any(os.access(path, os.X_OK) for path in start.candidates(other))
         return f" in PATH, which is {start.path}" + (f"; there is {other}" if is_there else "")
@@ -77,7 +96,8 @@ def why_absent(start: Start) -> str:
 
 def why_denied(start: Start) -> str:
     """Return which file or directory keeps the task's user from the program; "" if none is found that does."""
-    path = next(filter(os.path.lexists, start.candidates(start.program)), None)
+    paths = (path for path in start.candidates(start.program) if _at(path, start) is not _Place.ABSENT)
+    path = next(paths, None)
     if path is None:
         return ""
     if words := _closed(path, start):
@@ -90,29 +110,70 @@ def why_denied(start: Start) -> str:
 def _private(start: Start) -> Iterator[str]:
     """Yield the paths of the program that are there on the host, in a directory that a task has of its own."""
     for path in start.candidates(start.program):
-        if start.private_place(path) and not path.startswith(f"{start.sandbox}/") and os.path.lexists(path):
+        if _is_private(path, start) and _at(path, start) is _Place.THERE:
             yield path
+
+
+def _is_private(path: str, start: Start) -> bool:
+    return bool(start.private_place(path)) and not path.startswith(f"{start.sandbox}/")
+
+
+class _Place(Enum):
+    """State of a path of the host, as far as the task's user may know."""
+
+    THERE = "there"
+    ABSENT = "absent"
+    CLOSED = "closed"  # a directory on the way is closed to the user
+
+
+def _at(path: str, start: Start) -> _Place:
+    for place in _way(path):
+        try:
+            status = os.stat(place, follow_symlinks=False)
+        except OSError:
+            return _Place.ABSENT
+        if stat.S_ISDIR(status.st_mode) and not start.is_in(place) and not _may_execute(status, start.user):
+            return _Place.CLOSED
+    return _Place.THERE
 
 
 def _interpreter_words(start: Start) -> str:
     interpreter = next(filter(None, map(_interpreter, start.candidates(start.program))), "")
+    place = start.private_place(interpreter)
+    if _is_private(interpreter, start) and _at(interpreter, start) is _Place.THERE:
+        return f"its first line names {interpreter} of the host, and a task has a {place} of its own"
     return f"its first line names {interpreter or 'a program'}, which is not there"
 
 
 def _interpreter(path: str) -> str:
     """Return the program that the first line of a script names; "" if it is no script, or cannot be read."""
+    return next(iter(_first_line(path)), "")
+
+
+def _program_of_env(path: str) -> str:
+    """Return the program that env(1) executes for a script, python for "#!/usr/bin/env python"; "" for others."""
+    words = _first_line(path)
+    if not words or os.path.basename(words[0]) != "env":
+        return ""
+    return next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+
+
+def _first_line(path: str) -> list[str]:
+    """Return the words of a script's first line; none if it is no script, or cannot be read."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return []
     try:
-        line = os.read(file, _MAX_LINE).partition(b"\n")[0]
-    except OSError:  # a directory
-        return ""
+        if not stat.S_ISREG(os.stat(held).st_mode):  # opening a device may have effects
+            return []
+        with open(f"/proc/self/fd/{held}", "rb", buffering=0) as file:
+            line = file.read(_MAX_LINE).partition(b"\n")[0]
+    except OSError:
+        return []
     finally:
-        os.close(file)
-    words = line[2:].split() if line.startswith(b"#!") else []
-    return os.fsdecode(words[0]) if words else ""
+        os.close(held)
+    return [os.fsdecode(word) for word in line[2:].split()] if line.startswith(b"#!") else []
 
 
 def _closed(path: str, start: Start) -> str:
@@ -122,7 +183,7 @@ def _closed(path: str, start: Start) -> str:
             status = os.stat(place, follow_symlinks=False)
         except OSError as error:
             return f"{place}: {error.strerror}"
-        if stat.S_ISLNK(status.st_mode):
+        if stat.S_ISLNK(status.st_mode) or start.is_in(place):
             continue
         is_last = place == os.path.realpath(path)
         if is_last and stat.S_ISDIR(status.st_mode):
@@ -171,3 +232,83 @@ def words_of(number: int | None, start: Start) -> str:
     if number in (errno.ENOENT, errno.ENOTDIR):
         return why_absent(start)
     return why_denied(start) if number == errno.EACCES else ""
+
+
+def words_of_exit(status: int, command: str | None, start: Start) -> str:
+    """Return which program a task could not execute, and why, by the exit status of its shell or of env(1).
+
+    Args:
+        status: Exit status of the task, 126 or 127.
+        command: Command of the task's shell; None if the task executed `start.program` itself.
+        start: Start of the task, which succeeded.
+
+    Returns:
+        The words; "" if no such program is found.
+    """
+    for program in [start.program] if command is None else _programs(command):
+        tried = replace(start, program=program)
+        if words := _words_of(status, tried):
+            return words
+        path = next((each for each in tried.candidates(program) if _at(each, tried) is _Place.THERE), "")
+        asked = replace(start, program=_program_of_env(path))
+        if asked.program and (words := _words_of(status, asked)):
+            return f"the first line of {program} names env, and {words}"
+    return ""
+
+
+def _words_of(status: int, start: Start) -> str:
+    if _is_absent(start):
+        return f"{start.program!r} cannot be executed: {os.strerror(errno.ENOENT)}{why_absent(start)}"
+    words = why_denied(start) if status == _NOT_EXECUTED else ""
+    return f"{start.program!r} cannot be executed: {os.strerror(errno.EACCES)}{words}" if words else ""
+
+
+def _is_absent(start: Start) -> bool:
+    """Return whether the task has no such program, or not the interpreter of its first line."""
+
+    def seen(path: str) -> _Place:
+        return _Place.ABSENT if _is_private(path, start) else _at(path, start)
+
+    for path in start.candidates(start.program):
+        if (place := seen(path)) is _Place.THERE:
+            interpreter = _interpreter(path)
+            return bool(interpreter) and seen(os.path.join(start.sandbox, interpreter)) is _Place.ABSENT
+        if place is _Place.CLOSED:
+            return False
+    return True
+
+
+def _programs(command: str) -> list[str]:
+    """Return the programs that a simple command of a shell executes, as far as they are plain words; none if it may
+    change what they mean."""
+    import shlex  # of tasks that failed so alone
+
+    if len(command) > _MAX_COMMAND or _CHANGES.search(command):
+        return []
+    programs: list[str] = []
+    words = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars="();&|<>")
+    words.whitespace_split, words.commenters = True, "#"
+    at_program = True
+    try:
+        for word in words:
+            if word and set(word) <= set("();&|"):
+                at_program = True
+            elif at_program and not (word in _BEFORE or re.match(r"\w+=", word)):
+                programs.append(word)
+                at_program = False
+    except ValueError:  # a quotation that does not end
+        return []
+    return [
+        word for word in programs if re.fullmatch(r"[\w./+-]*[a-zA-Z][\w./+-]*", word) and word not in _OWN
+    ]
+
+
+#: What a shell does itself (POSIX, 2.14, and usual ones).
+_OWN: Final = frozenset(
+    {
+        "alias", "bg", "break", "builtin", "case", "continue", "declare", "done", "echo", "esac", "eval",
+        "exit", "export", "false", "fc", "fg", "fi", "for", "getopts", "hash", "in", "jobs", "kill", "let",
+        "local", "printf", "pwd", "read", "readonly", "return", "select", "set", "shift", "shopt", "test",
+        "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+    }
+)  # fmt: skip

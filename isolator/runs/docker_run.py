@@ -35,7 +35,6 @@ from isolator.images.registry import check_platform
 from isolator.runs.image_run import (
     KILL,
     SANDBOX,
-    TERM,
     argv_of,
     command_of,
     hand_secrets,
@@ -71,6 +70,7 @@ class DockerRun:
         self._limits: TaskLimits = NO_LIMITS
         self._created = False  # whether the engine may have the container
         self._pid = 0  # on the host
+        self._began: int | None = None  # when it did
         self._gate: Gate | None = None
         self._output: Output | None = None
         self._witness: Witness | None = None
@@ -141,6 +141,7 @@ class DockerRun:
         self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
         self._copier.start()
         self._pid = self._engine.start(self._name)
+        self._began = start_ticks(self._pid)
         if self._pid:
             with contextlib.suppress(
                 OSError
@@ -294,17 +295,23 @@ class DockerRun:
 
     def notify(self, number: int) -> None:
         """Signal the container's processes, as `Run.notify` says: all are below its first one."""
-        if self._pid and not self._ended.is_set():
-            inside = [self._pid, *processes.descendants(self._pid)]
-            processes.send(processes.handling(inside, number), number)
+        if not self._ended.is_set():
+            processes.send(processes.handling(self._tree(), number), number)
 
     def terminate(self, grace_s: float) -> None:
         """End the container, as `Run.terminate` says."""
         if grace_s > 0:
-            self._engine.signal(self._name, TERM)
-            self._ended.wait(grace_s)
+            first = processes.eldest(self._tree())
+            processes.terminate(self._tree, first, grace_s, self._ended.is_set)
         if not self._ended.is_set():
             self._engine.signal(self._name, KILL)
+
+    def _tree(self) -> list[int]:
+        """Return the container's processes; without the init of the engine, which hands signals to the first one."""
+        if not self._pid or start_ticks(self._pid) != self._began:
+            return []
+        below = processes.descendants(self._pid)
+        return below if self._plan.docker.init else [self._pid, *below]
 
     def abort(self) -> None:
         """Give up a start under way, as `Run.abort` says."""

@@ -6,13 +6,13 @@ import os
 import pwd
 import signal
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
+from isolator.confinement.inner import is_inner
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
 from isolator.host.not_started import NotStarted
@@ -27,9 +27,11 @@ from mesos_gpu.policy.gpus.volume_paths import container_environment
 if TYPE_CHECKING:  # imported at run time only by executors that start commands beside their task
     from isolator.confinement.inner_calls import Inner
     from isolator.runs.memory import Watch
+    from isolator.host.programs_of_tasks import Start
 
 TMP: Final = "MESOS_GPU_TMP"
-_POLL_S: Final = 0.02
+NOT_FOUND, NOT_EXECUTED = 127, 126  # exit statuses of shells and of env(1) (POSIX, 2.8.2)
+_SHELLS: Final = ("/bin/sh", "sh", "/bin/bash", "bash")
 
 
 class HostRun:
@@ -40,6 +42,7 @@ class HostRun:
         self.launcher = launcher
         self._inner: Inner | None = None
         self._memory: Watch | None = None
+        self._order: Order | None = None  # of the task, once it is started
         self._turn = threading.Lock()  # serializes `inner`, which several channels may call at once
 
     def traces(self) -> tuple[Trace, ...]:
@@ -84,6 +87,12 @@ class HostRun:
             self.launcher.start(_with_volume(confined(order, launch.enclosure), launch))
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox, order) from error
+        self.watch(launch)
+        path = {name: value for name, value in order.env.items() if name == "PATH"}
+        self._order = replace(order, env=path, secret_files=())
+
+    def watch(self, launch: Launch) -> None:
+        """End the task's processes together when the kernel has ended one for its memory, where the kernel does not."""
         if (memory := launch.enclosure.limits.watched) is not None:
             from isolator.runs.memory import Watch
 
@@ -109,21 +118,30 @@ class HostRun:
     def wait(self) -> Ended:
         """Wait for the end of the command, as `Run.wait` says."""
         code = self.launcher.wait()
-        return Ended(exit_status=code) if code >= 0 else Ended(signal=-code)
+        if code < 0:
+            return Ended(signal=-code)
+        if code not in (NOT_FOUND, NOT_EXECUTED) or self._order is None:
+            return Ended(exit_status=code)
+        return Ended(exit_status=code, why=_why(code, self._order))
 
     def notify(self, number: int) -> None:
         """Signal the command's processes, as `Run.notify` says."""
-        processes.send(processes.handling(processes.descendants(os.getpid()), number), number)
+        processes.send(processes.handling(self._tree(), number), number)
 
     def terminate(self, grace_s: float) -> None:
-        """End the command, as `Run.terminate` says; children of the command have the grace, too."""
-        deadline = time.monotonic() + grace_s
+        """End the command, as `Run.terminate` says; what the command leaves behind has the grace, too."""
         if grace_s > 0:
-            processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
-        while processes.descendants(os.getpid()) and time.monotonic() < deadline:
-            processes.reap(keep=self.launcher.pid)  # `wait` has that one
-            time.sleep(_POLL_S)
+            processes.terminate(self._tree, self.launcher.pid, grace_s, self._has_ended)
         processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
+
+    def _tree(self) -> list[int]:
+        """Return the task's processes, adopted ones included, without those of commands beside the task."""
+        processes.reap(keep=self.launcher.pid)  # `wait` has that one
+        tops = [pid for pid in processes.children(os.getpid()) if not is_inner(pid)]
+        return [each for pid in tops for each in (pid, *processes.descendants(pid))]
+
+    def _has_ended(self) -> bool:
+        return not any(map(processes.is_alive, self._tree()))
 
     def abort(self) -> None:
         """Do nothing: the start of a command takes milliseconds."""
@@ -220,13 +238,10 @@ def _with_volume(order: Order, launch: Launch) -> Order:
 
 def _explained(error: LaunchFailed, program: str, sandbox: str, order: Order) -> NotStarted | MesosGpuError:
     if error.step == "exec":
-        from isolator.devices.view import PRIVATE  # of a failed start alone
-        from isolator.host.programs_of_tasks import Start, words_of
+        from isolator.host.programs_of_tasks import words_of  # of a failed start alone
 
-        # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
-        status = 127 if error.errno == errno.ENOENT else 126
-        user = order.user or (os.geteuid(), os.getegid(), tuple(os.getgroups()))
-        words = words_of(error.errno, Start(program, sandbox, order.env, user, PRIVATE))
+        status = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTED
+        words = words_of(error.errno, _start_of(order))
         return NotStarted(f"cannot start {program!r}: {error.strerror}{words}", Outcome(exit_status=status))
     if error.step == "mounts":
         return NotStarted(f"a volume cannot be mounted: {error.strerror}")
@@ -239,3 +254,22 @@ def _explained(error: LaunchFailed, program: str, sandbox: str, order: Order) ->
         f"the task cannot be isolated ({error.step}): {error.strerror}",
         remedy="run mesos-gpu doctor on this host",
     )
+
+
+def _why(status: int, order: Order) -> str:
+    """Return which program of its command a task could not execute; "" if none is found."""
+    from isolator.host.programs_of_tasks import words_of_exit
+
+    shell = len(order.argv) > 2 and order.argv[0] in _SHELLS and order.argv[1] == "-c"
+    return words_of_exit(status, order.argv[2] if shell else None, _start_of(order))
+
+
+def _start_of(order: Order) -> "Start":
+    from isolator.devices.view import PRIVATE, writable_by_all
+    from isolator.host.programs_of_tasks import Start
+
+    private = (
+        (*PRIVATE, *writable_by_all()) if order.nodes is not None and order.private_mib is not None else ()
+    )
+    user = order.user or (os.geteuid(), os.getegid(), tuple(os.getgroups()))
+    return Start(order.argv[0], order.cwd, order.env, user, private)

@@ -29,6 +29,9 @@ from isolator.runs import joined
 
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
 _MOST_WORDS: Final = 4096
+MARK: Final = (
+    "MESOS_GPU_CHANNEL"  # in the environment of channels' commands, by which what they leave is found
+)
 BEGUN_S: Final = 2.0  # an engine says that a task runs some milliseconds before its program does
 
 
@@ -349,11 +352,12 @@ def first_of(pids: Callable[[], Iterable[int]], task: str) -> int | None:
 
 
 def carrying(pids: Iterable[int], task: str) -> list[int]:
-    """Find those of the processes that carry a task's id in their environment."""
+    """Find those of the processes that carry a task's id in their environment, and no mark of a channel's command."""
     carriers = []
     for pid in pids:
         with contextlib.suppress(OSError):
-            if _variables(pid).get("MESOS_TASK_ID") == task:
+            variables = _variables(pid)
+            if variables.get("MESOS_TASK_ID") == task and MARK not in variables:
                 carriers.append(pid)
     return carriers
 

@@ -6,7 +6,6 @@ set on those hold inside. Source: Mesos' docs/nested-container-and-task-group.md
 
 import contextlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -247,28 +246,32 @@ class NestedRun:
             time.sleep(RETRY_S)
 
     def notify(self, number: int) -> None:
-        """Signal the container's processes, as `Run.notify` says. Not Mesos' own, which has them below it: it handles
-        every signal, and sends it on to the first of them, whether that does or not (slave/containerizer/mesos/
-        launch.cpp)."""
-        if self._ended.is_set():
-            return
+        """Signal the container's processes, as `Run.notify` says."""
+        if not self._ended.is_set():
+            processes.send(processes.handling(self._tree(), number), number)
+
+    def terminate(self, grace_s: float) -> None:
+        """End the container, as `Run.terminate` says. The executor signals its processes: the agent would signal the
+        first one only."""
+        if grace_s > 0 and not self._ended.is_set():
+            first = processes.eldest(self._tree())
+            if not first:  # its processes cannot be seen
+                self._kill(TERM)
+            processes.terminate(self._tree, first, grace_s, self._ended.is_set)
+        if not self._ended.is_set():
+            self._kill(KILL)
+
+    def _tree(self) -> list[int]:
+        """Return the processes of the container, without those of commands beside the task.
+
+        Mesos' own process, their parent, is left out: it handles every signal, and sends it on to the first process
+        (slave/containerizer/mesos/launch.cpp).
+        """
         from isolator.runs.joining import carrying
 
         marked = carrying(self._others(), self._task)
-        below = [pid for each in marked for pid in processes.descendants(each)]
-        processes.send(processes.handling(dict.fromkeys((*marked, *below)), number), number)
-
-    def terminate(self, grace_s: float) -> None:
-        """End the container, as `Run.terminate` says. The agent signals the first process only; the cgroup has the
-        others."""
-        if grace_s > 0:
-            self._kill(TERM)
-            for pid in self._others():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
-            self._ended.wait(grace_s)
-        if not self._ended.is_set():
-            self._kill(KILL)
+        below = (each for pid in marked for each in processes.descendants(pid))
+        return list(dict.fromkeys((*marked, *below)))
 
     def _others(self) -> list[int]:
         enclosure = self._enclosure

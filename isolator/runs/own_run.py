@@ -126,6 +126,7 @@ class OwnRun(HostRun):
             self.launcher.start(order)
         except LaunchFailed as error:
             raise self._explained(error, order) from error
+        self.watch(launch)
 
     def _content(self, launch: Launch, image: str) -> Content:
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()

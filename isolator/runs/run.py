@@ -108,10 +108,11 @@ class Run(Protocol):
         """Wait until the command has ended; on a thread of its own."""
 
     def notify(self, number: int) -> None:
-        """Send a signal to those of its processes that handle it; the others would be ended by it."""
+        """Send a signal to those of its programs that handle it (`processes.handling`); others would be ended by it."""
 
     def terminate(self, grace_s: float) -> None:
-        """SIGTERM to all of it, SIGKILL to what is left after the grace; returns when that is sent."""
+        """SIGTERM as `processes.terminate` sends it, SIGKILL to what is left after the grace; returns when that is
+        sent."""
 
     def abort(self) -> None:
         """The end is wanted while `start` is at work: let it come to an end soon. From any thread."""

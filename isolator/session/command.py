@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from isolator.confinement.inner_calls import NOT_THERE, NotExecuted
 from isolator.host import processes
-from isolator.runs.joining import Joining, Place, Running
+from isolator.runs.joining import MARK, Joining, Place, Running
 from isolator.session.terminal import open_terminal
 from mesos_gpu.wire.channel.order import Order
 
@@ -26,7 +26,6 @@ class Work:
     words: tuple[str, ...] = ()
 
 
-MARK: Final = "MESOS_GPU_CHANNEL"  # in its environment, by which what it leaves in a task is found
 DEATH_S: Final = 5.0
 LAST_S: Final = 1.0  # for a work of ours to remove what is not whole
 _LOOK_S: Final = 0.02

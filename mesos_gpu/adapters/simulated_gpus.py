@@ -13,7 +13,7 @@ from typing import Any, Final
 from mesos_gpu.adapters.simulated.use import Holder, asks_for_holders, reading_of
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, numbered
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.model.shares.card import Ability
 from mesos_gpu.wire.body import parsed
@@ -163,9 +163,10 @@ def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) 
             readings.append(_reading(item, held, look, events=events))
         except ValueError as error:
             readings.append(_misdescribed(item, f"gpus[{index}]: {error}"))
-    Inventory(tuple(reading.gpu for reading in readings))  # each UUID and minor once
+    gpus = numbered([reading.gpu for reading in readings])
+    Inventory(gpus)  # each UUID and minor once
     return Survey(
-        tuple(readings),
+        tuple(replace(reading, gpu=gpu) for reading, gpu in zip(readings, gpus, strict=True)),
         source="simulated",
         driver_version=value.get("driver_version"),
         cuda_version=value.get("cuda_version"),
@@ -292,6 +293,7 @@ def simulated_gpus(count: int, model: str, *, seed: str, memory_mib: int | None 
             ),
             health=Health.OK,
             compute_capability=CAPABILITIES.get(model),
+            index=index,
         )
         for index in range(count)
     )

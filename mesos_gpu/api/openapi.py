@@ -404,7 +404,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
 }
 _ID: Final = {
     "jobs": "a job's id, the start of one, or the id of a launch of it (not to end it)",
-    "gpus": "a GPU's UUID, the start of one, or HOST:MINOR (of HOST: its first parts, if unique)",
+    "gpus": "a GPU's UUID, the start of one, or HOST:INDEX (of HOST: its first parts, if unique)",
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",
     "webhooks": "a webhook's name",

@@ -64,17 +64,17 @@ def gpus_counted(gpus: float, compute_pct: int | None) -> float:
 
 
 def gpu_names(gpus: Iterable["Gpu"]) -> dict[str, str]:
-    """Return the names of GPUs as HOST:MINOR, by UUID."""
-    return {gpu["uuid"]: f"{gpu['hostname']}:{gpu['minor']}" for gpu in gpus}
+    """Return the names of GPUs as HOST:INDEX, by UUID; a GPU without an index has none."""
+    return {gpu["uuid"]: f"{gpu['hostname']}:{gpu['index']}" for gpu in gpus if gpu["index"] is not None}
 
 
 def gpus_by_host(names: Iterable[str]) -> list[str]:
-    """Join GPUs of one host that are named HOST:MINOR: `a:0 a:1 b:3` is `a:0,1 b:3`."""
-    minors: dict[str, list[str]] = {}
+    """Join GPUs of one host that are named HOST:INDEX: `a:0 a:1 b:3` is `a:0,1 b:3`."""
+    indexes: dict[str, list[str]] = {}
     for name in names:
-        host, _, minor = name.rpartition(":")
-        minors.setdefault(host or name, []).append(minor if host else "")
-    return [f"{host}:{','.join(of_host)}" if all(of_host) else host for host, of_host in minors.items()]
+        host, _, index = name.rpartition(":")
+        indexes.setdefault(host or name, []).append(index if host else "")
+    return [f"{host}:{','.join(of_host)}" if all(of_host) else host for host, of_host in indexes.items()]
 
 
 def gpus_of_tasks(tasks: int, gpus: float) -> str:

@@ -468,7 +468,7 @@ DEPLOYMENT: Final = Ref("id", _WORD, "a deployment's id, nor the start of one", 
 GPU: Final = Ref(
     "gpu",
     rf"{_WORD}(?::[0-9]+)?",
-    "a GPU: its UUID, the start of one, or HOST:MINOR",
+    "a GPU: its UUID, the start of one, or HOST:INDEX",
     lambda client: [gpu["uuid"] for gpu in client.gpus()],
 )
 NODE: Final = Ref(

@@ -27,9 +27,9 @@ E = TypeVar("E")
 
 
 def gpu(name: str, model: str = "A100", *, health: Health = Health.OK, numa_node: int | None = None) -> Gpu:
-    """A GPU whose minor number follows from the digits in its name."""
-    digits = "".join(c for c in name if c.isdigit())
-    return Gpu(GpuId(name), model, 81920, int(digits or 0), "0000:01:00.0", numa_node, health=health)
+    """A GPU whose minor number and index follow from the digits in its name."""
+    number = int("".join(c for c in name if c.isdigit()) or 0)
+    return Gpu(GpuId(name), model, 81920, number, "0000:01:00.0", numa_node, health=health, index=number)
 
 
 def offer(

@@ -288,7 +288,7 @@ def _agent(number: int, spec: ReadyAgent) -> _Agent:
 
 def _cards(number: int, count: int) -> tuple[Gpu, ...]:
     return tuple(
-        Gpu(GpuId(f"GPU-a{number}-{n}"), "A100", 81920, n, f"0000:{n:02x}:00.0", health=Health.OK)
+        Gpu(GpuId(f"GPU-a{number}-{n}"), "A100", 81920, n, f"0000:{n:02x}:00.0", health=Health.OK, index=n)
         for n in range(count)
     )
 

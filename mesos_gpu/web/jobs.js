@@ -61,7 +61,7 @@ async function happenedTo(job, path) {
   return { events: events.filter((event) => event.job_id === job.id), changes };
 }
 
-const cards = new Map(); // by UUID: {hostname, minor}, or null of a card that is not there any more
+const cards = new Map(); // by UUID: {hostname, index}, or null of a card that is not there any more
 const MAX_HOSTS = 16; // of one request
 
 /** Learn the hosts and the numbers of a job's cards, which never change while it holds them. */
@@ -69,7 +69,7 @@ async function learnCards(job) {
   if (job.gpu_ids.every((id) => cards.has(id))) return;
   for (let at = 0; at < job.hostnames.length; at += MAX_HOSTS) {
     const query = new URLSearchParams(job.hostnames.slice(at, at + MAX_HOSTS).map((name) => ["node", name]));
-    for (const { uuid, hostname, minor } of (await getIf("gpu:see", `/v1/gpus?${query}`))?.gpus ?? []) cards.set(uuid, { hostname, minor });
+    for (const { uuid, hostname, index } of (await getIf("gpu:see", `/v1/gpus?${query}`))?.gpus ?? []) cards.set(uuid, { hostname, index });
   }
   for (const id of job.gpu_ids) if (!cards.has(id)) cards.set(id, null);
 }
@@ -121,9 +121,9 @@ function about(job, tasks, events) {
 
 /** Cards as HOST:NUMBERS, each number a link; a card without a known number by its UUID. */
 function gpusHeld(job) {
-  const hosts = Map.groupBy(job.gpu_ids, (id) => (cards.get(id)?.minor ?? null) === null ? "" : cards.get(id).hostname);
+  const hosts = Map.groupBy(job.gpu_ids, (id) => (cards.get(id)?.index ?? null) === null ? "" : cards.get(id).hostname);
   return h("span", {}, [...hosts].map(([host, ids]) => [
-    host ? `${host}:` : "", ids.map((id, i) => [i ? (host ? "," : " ") : "", link(to.card(id), host ? String(cards.get(id).minor) : id, { title: id })]), " ",
+    host ? `${host}:` : "", ids.map((id, i) => [i ? (host ? "," : " ") : "", link(to.card(id), host ? String(cards.get(id).index) : id, { title: id })]), " ",
   ]));
 }
 

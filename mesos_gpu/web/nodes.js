@@ -88,9 +88,14 @@ export const one = {
 
 function cardTable(gpus) {
   const rows = gpus.map((gpu) => Object.assign([
-    link(to.card(gpu.uuid), String(gpu.minor)), badge(gpu.health), gpu.model, mib(gpu.memory_mib), holders(gpu), busy(gpu.use?.busy_pct), memoryOf(gpu), gpu.use?.temperature_c == null ? "" : `${gpu.use.temperature_c} °C`, [gpu.reason, ...gpu.warnings].filter(Boolean).join("; "),
+    link(to.card(gpu.uuid), gpu.index == null ? "absent" : String(gpu.index)), badge(gpu.health), gpu.model, mib(gpu.memory_mib), holders(gpu), busy(gpu.use?.busy_pct), memoryOf(gpu), gpu.use?.temperature_c == null ? "" : `${gpu.use.temperature_c} °C`, [gpu.reason, ...gpu.warnings].filter(Boolean).join("; "),
   ], { key: gpu.uuid }));
-  return table([["Minor", "named"], ["Health"], ["Model"], ["Memory", "n"], ["Allocated to"], ["Utilization", "n"], ["Memory used", "n"], ["Temperature", "n"], ["Remarks", "message"]], rows, { caption: "Cards", sparse: true, empty: "No GPUs reported yet." });
+  return table([["Index", "named"], ["Health"], ["Model"], ["Memory", "n"], ["Allocated to"], ["Utilization", "n"], ["Memory used", "n"], ["Temperature", "n"], ["Remarks", "message"]], rows, { caption: "Cards", sparse: true, empty: "No GPUs reported yet." });
+}
+
+/** A card as HOST:INDEX; one that its driver does not list now, by its UUID. */
+function named(gpu) {
+  return gpu.index == null ? `${gpu.hostname} ${gpu.uuid}` : `${gpu.hostname}:${gpu.index}`;
 }
 
 function sum(all, of) {
@@ -140,11 +145,11 @@ export const card = {
   },
   view({ gpu, changes, used }) {
     return [
-      h("div", { class: "head", key: "head" }, h("h2", {}, `${gpu.hostname}:${gpu.minor} `, badge(gpu.health)), cardButtons(gpu)),
+      h("div", { class: "head", key: "head" }, h("h2", {}, `${named(gpu)} `, badge(gpu.health)), cardButtons(gpu)),
       gpu.reason ? h("p", { class: "message", key: "message" }, gpu.reason) : null,
       section("About", facts([
         ["UUID", gpu.uuid], ["Model", gpu.model], ["Memory", mib(gpu.memory_mib)], ["Node", link(to.node(gpu.hostname), gpu.hostname)], ["Allocated to", holders(gpu)],
-        ["PCI", gpu.pci_bus_id], ["NUMA node", gpu.numa_node], ["Compute capability", gpu.compute_capability], ["Since", gpu.since ? clock(gpu.since) : null],
+        ["Index", gpu.index], ["Minor", gpu.minor], ["Bus id", gpu.pci_bus_id], ["NUMA node", gpu.numa_node], ["Compute capability", gpu.compute_capability], ["Since", gpu.since ? clock(gpu.since) : null],
         ["Its node says", gpu.node_health === gpu.health ? null : `${gpu.node_health}${gpu.node_reason ? `: ${gpu.node_reason}` : ""}`], ["Warnings", gpu.warnings.join("; ")],
         ["Reset", gpu.reset ? `asked ${ago(gpu.reset.since)} ago: ${gpu.reset.reason}` : null], ["Jobs are ended at", gpu.drain?.deadline_at ? clock(gpu.drain.deadline_at) : null],
       ])),
@@ -166,7 +171,7 @@ function shares(gpu) {
 }
 
 function cardButtons(gpu) {
-  const path = `/v1/gpus/${encodeURIComponent(gpu.uuid)}`, name = `${gpu.hostname}:${gpu.minor}`;
+  const path = `/v1/gpus/${encodeURIComponent(gpu.uuid)}`, name = named(gpu);
   const drained = gpu.drain && gpu.drain.target === "gpu";
   return h("span", { class: "buttons" },
     has("gpu:drain") && drained ? action("Undrain", { title: `Give ${name} back?`, text: `It was drained: ${gpu.drain.reason}`, act: () => send("DELETE", `${path}/drain`), done: `${name} takes work again.` }) : null,

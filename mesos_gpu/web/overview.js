@@ -61,9 +61,9 @@ function troubles(status, cards, jobs, deployments, crashed) {
     if (node.lost) told.push(["lost", `Node ${node.hostname} is lost`, to.node(node.hostname)]);
     else if (node.drained) told.push(["drained", `Node ${node.hostname} is drained`, to.node(node.hostname)]);
     [...node.cards].forEach((letter, i) => {
-      const state = letter.toLowerCase(), name = `${node.hostname}:${node.minors[i]}`;
-      if (SICK.has(state) && !node.lost) told.push([WORDS[state], `Card ${name} is ${WORDS[state]}${letter === state ? "" : ", and a task holds it"}`, to.card(name)]);
-      else if (state === "d" && !node.drained) told.push(["drained", `Card ${name} is drained`, to.card(name)]);
+      const state = letter.toLowerCase(), name = `${node.hostname}:${node.indexes[i] ?? "absent"}`;
+      if (SICK.has(state) && !node.lost) told.push([WORDS[state], `Card ${name} is ${WORDS[state]}${letter === state ? "" : ", and a task holds it"}`, toCard(node, i)]);
+      else if (state === "d" && !node.drained) told.push(["drained", `Card ${name} is drained`, toCard(node, i)]);
     });
   }
   for (const each of deployments ?? []) {
@@ -159,13 +159,17 @@ function drawMap(cards) {
   return map;
 }
 
+function toCard(node, i) { // a card that its driver does not list now has no index
+  return node.indexes[i] === null ? to.node(node.hostname) : to.card(`${node.hostname}:${node.indexes[i]}`);
+}
+
 function cell(node, i, letter, jobs, first) {
-  const state = letter.toLowerCase(), held = letter !== state, name = `${node.hostname}:${node.minors[i]}`;
+  const state = letter.toLowerCase(), held = letter !== state, name = `${node.hostname}:${node.indexes[i] ?? "absent"}`;
   const number = node.held_by[i], job = number === null ? null : jobs[number];
   const whose = number === null ? "" : job ? `, ${job.name}${job.owner ? ` of ${job.owner}` : ""}` : ", of somebody else";
   const vars = byOwner && job && letter === "u" ? { background: `hsl(${hue(job.owner ?? job.name)} 55% 45%)` } : null;
   const says = `${name} ${WORDS[state]}${held ? ", held" : ""}${whose}`;
-  return h("a", { class: `cell ${WORDS[state].replace(" ", "-")}${held ? " held" : ""}`, href: to.card(name), title: says, "aria-label": says, tabindex: first ? "0" : "-1", vars }, SIGNS[state]);
+  return h("a", { class: `cell ${WORDS[state].replace(" ", "-")}${held ? " held" : ""}`, href: toCard(node, i), title: says, "aria-label": says, tabindex: first ? "0" : "-1", vars }, SIGNS[state]);
 }
 
 function walk(event) {

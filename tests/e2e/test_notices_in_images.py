@@ -12,8 +12,9 @@ from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
-from tests.clients import kill_all
+from tests.clients import free_all, kill_all
 from tests.conftest import wait_until
+from tests.endings import CASES
 from tests.kernel.conftest import EACH_CGROUP, needs
 
 pytestmark = [
@@ -38,7 +39,9 @@ wait
 @pytest.fixture(scope="module")
 def images(open_directory: Path) -> Path:
     directory = open_directory / "images"
-    base = busybox_layer(dockerd.busybox(), ["sh", "cat", "echo", "grep", "sleep", "touch"])
+    base = busybox_layer(
+        dockerd.busybox(), ["sh", "cat", "echo", "grep", "mkfifo", "setsid", "sleep", "touch"]
+    )
     save(directory, "plain:1", [base], {"Env": ["PATH=/bin"]})
     return directory
 
@@ -103,3 +106,55 @@ def test_notice_in_an_image_is_read_signalled_called_off_and_answered_by_a_check
     wait_until("its checkpoint is noted", lambda: client.job(job)["checkpoint_at"] is not None)
     assert state() == "running"
     kill_all(client)
+
+
+@pytest.mark.parametrize("engine_of", ["mesos", "docker"])
+@pytest.mark.parametrize("way", ["kill", "time limit", "drain"])
+def test_each_way_to_end_a_job_in_an_image_lets_its_programs_save(
+    client: Client, engine_of: str, way: str
+) -> None:
+    """A shell whose program saves is the crossing in which the container must not end with its first process."""
+    case = CASES["a worker that serves" if way == "drain" else "a shell whose program saves"]
+    job = client.submit(
+        {
+            "image": "plain:1", "container_engine": engine_of, "command": case.command.format("/mnt/mesos/sandbox"),
+            "gpus": 1, "cpus": 0.1, "mem_mib": 64, "kill_grace_s": 60.0,
+            **({"timeout_s": 5.0} if way == "time limit" else {}),
+        }
+    )["id"]  # fmt: skip
+
+    def said() -> str:
+        return client.logs(job, stream="stdout", offset=0, length=60000, task_id=task)["data"]
+
+    wait_until("it runs", lambda: client.job(job)["state"] == "running")
+    task = client.tasks(job)[0]["id"]
+    wait_until("it is at work", lambda: "ready\n" in said())
+    calls, gpus = OperatorCalls(client), client.job(job)["gpu_ids"]
+    if way == "kill":
+        client.kill(job)
+    elif way == "drain":
+        calls.drain_gpu(gpus[0], "fan", by="ann", deadline_s=1)
+    wait_until("its task has ended", lambda: client.tasks(job)[0]["ended_at"], 45)
+    assert said() == f"ready\n{case.says}"
+    if way == "drain":
+        calls.undrain_gpu(gpus[0], by="ann")
+    free_all(client)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) for name in CASES])
+def test_sigterm_lets_programs_save_in_a_container_of_mesos(client: Client, name: str) -> None:
+    case = CASES[name]
+    job = client.submit(
+        {
+            "image": "plain:1", "container_engine": "mesos", "command": case.command.format("/mnt/mesos/sandbox"),
+            "gpus": 1, "cpus": 0.1, "mem_mib": 64, "kill_grace_s": 1.0 if case.ignores else 60.0,
+        }
+    )["id"]  # fmt: skip
+
+    def said() -> str:
+        return client.logs(job, stream="stdout", offset=0, length=60000)["data"]
+
+    wait_until("it is at work", lambda: client.job(job)["state"] == "running" and "ready\n" in said())
+    client.kill(job)
+    wait_until("it has ended", lambda: client.job(job)["state"] == "killed", 45)
+    assert said() == f"ready\n{case.says}"

@@ -92,7 +92,7 @@ def cluster() -> Rig:
     rig.daemon.put(ev.OffersArrived(tuple(offer(f"n{i}-1", f"n{i}", gpus=CARDS) for i in range(NODES))))
     rig.daemon.read(lambda view: len(view.nodes)).result(300)
     for i in range(NODES):
-        cards = tuple(replace(gpu(f"GPU-n{i}-{k}"), minor=k) for k in range(CARDS))
+        cards = tuple(replace(gpu(f"GPU-n{i}-{k}"), minor=k, index=k) for k in range(CARDS))
         rig.tell(Inventory(cards, "simulated", "535", "12.2"), f"n{i}")
     for i in range(JOBS):
         rig.submit(name=f"j{i}", gpus=CARDS, cpus=0.1)
@@ -133,7 +133,7 @@ def teams(top: int, below: int) -> Rig:
     """A node, and a tree of so many queues at the top, each with so many below it, each of which is owed a card."""
     rig = Rig(now=time.time())
     rig.daemon.put(ev.OffersArrived((offer("n0-1", "n0", gpus=top * below),)))
-    cards = tuple(replace(gpu(f"GPU-{k}"), minor=k) for k in range(top * below))
+    cards = tuple(replace(gpu(f"GPU-{k}"), minor=k, index=k) for k in range(top * below))
     rig.tell(Inventory(cards, "simulated", "535", "12.2"), "n0")
     tree = {f"team{i}": {"guarantee_gpus": below} for i in range(top)}
     tree |= {f"team{i}/q{k}": {"guarantee_gpus": 1} for i in range(top) for k in range(below)}

@@ -30,7 +30,7 @@ WEB = {"id": "/shop/web", "cmd": "serve", "instances": 5, "gpus": 4, "cpus": 0.1
 
 def cards_of(agent: str) -> tuple[Gpu, ...]:
     """The last of a1 is sick, and the first of a3 can be shared."""
-    cards = [replace(gpu(f"GPU-{agent}-{i}"), minor=i) for i in range(CARDS)]
+    cards = [replace(gpu(f"GPU-{agent}-{i}"), minor=i, index=i) for i in range(CARDS)]
     if agent == "a1":
         cards[-1] = replace(cards[-1], health=Health.SICK, reason="XID 79: fallen off the bus")
     if agent == "a3":

@@ -142,6 +142,7 @@ class Nvml:
             pci_bus_id=_text(pci.busId) if pci else "",
             numa_node=int(numa) if numa is not None and 0 <= int(numa) < 1 << 16 else None,  # -1: none
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
+            index=index,
         )
         self._at(index, uuid)
         sharing = self._sharing.read(handle, uuid, gpu.compute_capability) if memory else None

@@ -12,13 +12,13 @@ from mesos_gpu.api.metrics.family import Family, Values
 from mesos_gpu.engine.reading.nodes import gpu_statuses, is_used
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse
 from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.wire.export.prometheus import Column
 
-#: As DCGM's exporter has them; `gpu` is the minor number.
+#: As DCGM's exporter has them; `gpu` is the index, `device` has the minor number.
 LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION")
 #: As of `LABELS`; no label of our own families is in camelCase.
 OWN_LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "model", "Hostname", "DCGM_FI_DRIVER_VERSION")
@@ -47,8 +47,8 @@ class Gpus:
 
     @cached_property
     def ordered(self) -> list[GpuStatus]:
-        """By host and minor number."""
-        return sorted(self.each, key=lambda status: (status.node.hostname, status.gpu.minor, status.gpu.id))
+        """By host and index."""
+        return sorted(self.each, key=lambda status: (status.node.hostname, status.gpu.place, status.gpu.id))
 
     @cached_property
     def cards(self) -> list[_Card]:
@@ -92,9 +92,14 @@ def _with_uses(statuses: Sequence[GpuStatus]) -> Iterator[tuple[GpuStatus, GpuUs
         yield status, of_node[node.id].get(status.gpu.id)
 
 
+def index_label(gpu: Gpu) -> str:
+    """Return the label `gpu`: the index as nvidia-smi shows; "" if the driver does not list the card now."""
+    return "" if gpu.index is None else str(gpu.index)
+
+
 def _labels(status: GpuStatus) -> Labels:
     gpu, node = status.gpu, status.node
-    where = (str(gpu.minor), gpu.id, gpu.pci_bus_id, f"nvidia{gpu.minor}")
+    where = (index_label(gpu), gpu.id, gpu.pci_bus_id, f"nvidia{gpu.minor}")
     return (*where, gpu.model, node.hostname, node.driver_version or "")
 
 
@@ -126,7 +131,7 @@ def _instances(gpus: Gpus) -> Values:
         gpu, sharing = status.gpu, status.gpu.sharing
         if sharing is not None and status.node.lost_at is None:
             for each in sharing.instances:
-                where = (str(gpu.minor), gpu.id, status.node.hostname)
+                where = (index_label(gpu), gpu.id, status.node.hostname)
                 yield (*where, each.profile, str(each.gpu_instance), each.uuid), each.memory_mib
 
 

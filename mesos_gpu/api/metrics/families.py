@@ -8,7 +8,7 @@ from mesos_gpu.adapters.audit.log import LOST
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.login.counts import WRONG
 from mesos_gpu.api.metrics.bookings import BOOKINGS
-from mesos_gpu.api.metrics.cards import CARDS, Gpus, gpus_of
+from mesos_gpu.api.metrics.cards import CARDS, Gpus, gpus_of, index_label
 from mesos_gpu.api.metrics.cluster import CLUSTER
 from mesos_gpu.api.metrics.family import Family, Measured, Values
 from mesos_gpu.engine.reading.apps import serving_tasks
@@ -143,7 +143,7 @@ def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
     """The health that each is in, and whether that is ok: its mean over time is how often it could be used."""
     for status in gpus.ordered:
         gpu, health = status.gpu, status.health
-        card = (gpu.id, str(gpu.minor), gpu.model, status.node.hostname)
+        card = (gpu.id, index_label(gpu), gpu.model, status.node.hostname)
         yield (*card, _OK), int(health is Health.OK)
         if health is not Health.OK:
             yield (*card, health.value), 1

@@ -320,7 +320,10 @@ class Gpu(TypedDict):
     model: str
     memory_mib: Mib
     compute_capability: str | None
-    minor: Count
+    index: Annotated[
+        Count | None, says(description="as nvidia-smi shows; null: the driver does not list the card now")
+    ]
+    minor: Annotated[Count, says(description="N of /dev/nvidiaN")]
     pci_bus_id: str
     numa_node: int | None
     health: Annotated[str, one_of(*GpuHealth)]

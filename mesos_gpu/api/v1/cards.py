@@ -112,12 +112,13 @@ def _counted(letters: str) -> shapes.Counted:
 def _node(
     view: View, node: Node, statuses: list[GpuStatus], numbers: dict[JobId | None, int]
 ) -> cards.NodeCards:
-    statuses.sort(key=lambda status: status.gpu.minor)
+    statuses.sort(key=lambda status: status.gpu.place)
     return {
         "hostname": node.hostname,
         "agent_id": node.id,
         "lost": node.lost_at is not None,
         "drained": drain_of(view, node.hostname) is not None,
+        "indexes": [status.gpu.index for status in statuses],
         "minors": [status.gpu.minor for status in statuses],
         "cards": "".join(_letter(view, status) for status in statuses),
         "held_by": [_number(view, status, numbers) for status in statuses],

@@ -38,7 +38,7 @@ def host_of(view: View, wanted: str) -> str:
 
 
 def gpu_of(view: View, wanted: str) -> GpuId:
-    """A GPU by its UUID, the start of one, or HOST:MINOR, with a host as for `host_of`.
+    """A GPU by its UUID, the start of one, or HOST:INDEX, with a host as for `host_of`.
 
     Raises:
         NotFound: There is none.
@@ -46,16 +46,22 @@ def gpu_of(view: View, wanted: str) -> GpuId:
     """
     if gpu_status(view, GpuId(wanted)) is not None:
         return GpuId(wanted)
-    places = {GpuId(s.gpu.id): (s.node.hostname, str(s.gpu.minor)) for s in gpu_statuses(view)}
+    places = {
+        GpuId(s.gpu.id): (s.node.hostname, "" if s.gpu.index is None else str(s.gpu.index))
+        for s in gpu_statuses(view)
+    }
     known = {*places, *(GpuId(drain.name) for drain in view.drains.values() if drain.target is Target.GPU)}
     if wanted in known:
         return GpuId(wanted)
-    host, colon, minor = wanted.rpartition(":")
+    host, colon, index = wanted.rpartition(":")
     hosts = set(_hosts({name for name, _ in places.values()}, host)) if colon else set()
-    ids = [id for id, (name, number) in places.items() if name in hosts and number == minor]
+    ids = [id for id, (name, number) in places.items() if name in hosts and number == index and index]
     ids = ids or [id for id in sorted(known) if id.startswith(wanted)]
     if not ids:
-        names = [*known, *(f"{form}:{number}" for name, number in places.values() for form in _forms(name))]
+        names = [
+            *known,
+            *(f"{form}:{number}" for name, number in places.values() if number for form in _forms(name)),
+        ]
         raise NotFound(f"there is no GPU {wanted}", remedy=_meant(wanted, names, "GPUs"))
     return GpuId(
         _only(wanted, "GPUs", ids, "write more of the host name" if colon else "write more of the UUID")

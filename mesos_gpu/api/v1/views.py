@@ -329,6 +329,7 @@ def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
         "model": gpu.model,
         "memory_mib": gpu.memory_mib,
         "compute_capability": gpu.compute_capability,
+        "index": gpu.index,
         "minor": gpu.minor,
         "pci_bus_id": gpu.pci_bus_id,
         "numa_node": gpu.numa_node,

@@ -134,7 +134,9 @@ def _state(cards: int, tasks: int, reported_at: float = 10.0) -> Any:
 def _gpu(number: int) -> Gpu:
     minor = number % _NODE_CARDS
     uuid = GpuId(f"GPU-{number:08x}-f8f8-5919-8128-7782099d4f97")
-    return Gpu(uuid, "NVIDIA A100-SXM4-80GB", 81920, minor, f"0000:{minor:02x}:00.0", health=Health.OK)
+    return Gpu(
+        uuid, "NVIDIA A100-SXM4-80GB", 81920, minor, f"0000:{minor:02x}:00.0", health=Health.OK, index=minor
+    )
 
 
 def _launched(state: Any, node: int, number: int, gpu: Gpu) -> TaskUse:

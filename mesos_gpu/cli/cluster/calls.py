@@ -12,7 +12,7 @@ class OperatorCalls:
         self._client = client
 
     def gpu(self, gpu: str) -> GpuWithHistory:
-        """Return a GPU with its history; `gpu` is a UUID, the start of one, or HOST:MINOR."""
+        """Return a GPU with its history; `gpu` is a UUID, the start of one, or HOST:INDEX."""
         return self._client.get(path_of("gpus", gpu), GpuWithHistory)
 
     def drain_gpu(self, gpu: str, reason: str, *, by: str, deadline_s: float | None) -> list[Gpu]:

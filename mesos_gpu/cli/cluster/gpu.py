@@ -46,7 +46,7 @@ class _Gpu(Table):
 def gpu() -> None:
     """GPUs: their health and its history, drains, resets.
 
-    GPU is a UUID, the start of one, or HOST:MINOR, with the first part of a host's name where that is unique. A
+    GPU is a UUID, the start of one, or HOST:INDEX, with the first part of a host's name where that is unique. A
     drain holds over restarts of the scheduler and of nodes.
     """
 
@@ -69,12 +69,13 @@ GPU_FILTERS: Final[Mapping[By, "Callable[[Gpu], Iterable[str]]"]] = {
 _LIST: Final[Listing["Gpu", Row]] = Listing(
     columns=(
         Col("HOST", lambda row: row.gpu["hostname"]),
-        Col("MINOR", lambda row: row.gpu["minor"]),
+        Col("INDEX", lambda row: row.gpu["index"]),
         Col("MODEL", lambda row: row.gpu["model"]),
         Col("HEALTH", lambda row: row.gpu["health"]),
         aged("FOR", lambda row: row.gpu["since"]),
         Col("NODE SAYS", lambda row: row.gpu["node_health"]),
         Col("UUID", lambda row: row.gpu["uuid"]),
+        Col("BUS_ID", lambda row: row.gpu["pci_bus_id"]),
         Col("JOB", lambda row: row.part.job_id),
         Col("USE", lambda row: busy(row.gpu), lambda row: busy_pct(row.gpu), telling=True, moves=True),
         Col("SHARE", lambda row: row.part.share),
@@ -85,7 +86,7 @@ _LIST: Final[Listing["Gpu", Row]] = Listing(
     filters=GPU_FILTERS,
     fit=Fit(
         cut=("REASON", "MODEL"),
-        leave=("NODE SAYS", "MODEL", "FOR", "REASON", "USE", "UUID", "SHARE"),
+        leave=("BUS_ID", "NODE SAYS", "MODEL", "FOR", "REASON", "USE", "UUID", "SHARE"),
         ids=("UUID", "JOB"),
         hosts=("HOST",),
     ),
@@ -94,7 +95,7 @@ _LIST: Final[Listing["Gpu", Row]] = Listing(
 _HEALTH: Final[Listing["Gpu", "Gpu"]] = Listing(
     columns=(
         Col("HOST", lambda gpu: gpu["hostname"]),
-        Col("MINOR", lambda gpu: gpu["minor"]),
+        Col("INDEX", lambda gpu: gpu["index"]),
         Col("UUID", lambda gpu: gpu["uuid"]),
         Col("HEALTH", lambda gpu: gpu["health"]),
         Col("SINCE", lambda gpu: output.stamp(gpu["since"]), lambda gpu: gpu["since"]),
@@ -165,7 +166,10 @@ def _tell(gpu: "GpuWithHistory", changed: Sequence[tuple[str, object]]) -> None:
         [
             ("gpu", gpu["uuid"]),
             ("model", gpu["model"] + _capability(gpu)),
-            ("where", f"{gpu['hostname']}:{gpu['minor']}"),
+            ("host", gpu["hostname"]),
+            ("index", gpu["index"]),
+            ("minor", f"{gpu['minor']} (/dev/nvidia{gpu['minor']})"),
+            ("bus id", gpu["pci_bus_id"]),
             ("health", gpu["health"]),
             ("since", output.stamp(gpu["since"])),
             ("node says", node),

@@ -14,14 +14,13 @@ from mesos_gpu.cli.fit import Fit, short_gpus
 from mesos_gpu.cli.jobs.listing import ran
 from mesos_gpu.cli.jobs.show import HEALTHY, facts, past
 from mesos_gpu.cli.records.changed import changes_of, lines
-from mesos_gpu.cli.share import gpu_names
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.model.jobs.job import FIELDS
 from mesos_gpu.model.jobs.why import OF_LIMITS, Verdict
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Job, JobPlan, Relief, Task, Why
+    from mesos_gpu.api.spec.shapes import Gpu, Job, JobPlan, Relief, Task, Why
     from mesos_gpu.cli.client import Client
 
 _TIMED_OUT = 124
@@ -56,20 +55,20 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
     used: list[tuple[str, object]] = []
     if job["gpus"] and job["started_at"]:
         used = past(client.get(path_of("jobs", job["id"], "use"), UseOverTime))
-    output.pairs([*facts(job, _names_of(client, job)), *lines_of(client, job), *used, *lines(changes)])
+    output.pairs([*facts(job, _gpus_of(client, job)), *lines_of(client, job), *used, *lines(changes)])
     if tasks:
         click.echo()
         _show_launches(tasks)
 
 
-def _names_of(client: "Client", job: "Job") -> dict[str, str]:
-    """Return the names of GPUs on the nodes of a job as HOST:MINOR, by UUID; none if the user may not see GPUs."""
+def _gpus_of(client: "Client", job: "Job") -> "dict[str, Gpu]":
+    """Return the GPUs on the nodes of a job by UUID; none if the user may not see GPUs."""
     from mesos_gpu.cli.client import Refused
 
     if not job["gpu_ids"]:
         return {}
     try:
-        return gpu_names(client.gpus(job["hostnames"]))
+        return {gpu["uuid"]: gpu for gpu in client.gpus(job["hostnames"])}
     except Refused as error:
         if error.http_status != HTTPStatus.FORBIDDEN:
             raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mesos_gpu.cli import output
 from mesos_gpu.cli.jobs.listing import command_line
 from mesos_gpu.cli.lists.spark import spark
-from mesos_gpu.cli.share import amount, burst, gpus_by_host, used, words
+from mesos_gpu.cli.share import amount, burst, gpu_names, gpus_by_host, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS, JobState
@@ -19,7 +19,7 @@ from mesos_gpu.wire.mounts import volume_text
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.gpus.idle import ComingEnd, JobIdle
     from mesos_gpu.api.spec.gpus.use import JobUse, UseOverTime
-    from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
+    from mesos_gpu.api.spec.shapes import Gpu, Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
 _MOST_NAMED: Final = 8  # jobs in one line
@@ -30,20 +30,26 @@ _ORDER: Final = (
     "cpu limit", "memory", "disk", "gpus", "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "topology",
     "segment", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "ends by", "idle",
+    "checks", _NEW, "healthy", "held gpus", "bus ids", "share", "used", "use", "resize", "notified", "ends by", "idle",
     "checkpoint", "preempted", "room made by", "node", "runs as", "env", "secrets", "labels",
     "attempt", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
 
-def facts(job: "Job", gpus: Mapping[str, str]) -> list[tuple[str, object]]:
+def facts(job: "Job", gpus: "Mapping[str, Gpu]") -> list[tuple[str, object]]:
     """Return labels and values of all that a job asked for and came to; values that it lacks are left out.
 
     Args:
         job: Job as the scheduler answers it.
-        gpus: Names of GPUs as HOST:MINOR, by UUID; a GPU without one is named by its UUID.
+        gpus: GPUs of the job's nodes, by UUID; a held GPU that is not among them is named by its UUID.
     """
-    lines = {**_progress(job, gpus), **{field.shown: _told(field, job) for field in FIELDS if field.shown}}
+    names = gpu_names(gpus.values())
+    buses = [gpus[uuid]["pci_bus_id"] for uuid in job["gpu_ids"] if uuid in gpus]
+    lines = {
+        **_progress(job, names),
+        "bus ids": " ".join(buses),
+        **{field.shown: _told(field, job) for field in FIELDS if field.shown},
+    }
     new = [label for label in lines if label not in _ORDER]
     place = _ORDER.index(_NEW)
     order = (*_ORDER[:place], *new, *_ORDER[place + 1 :])

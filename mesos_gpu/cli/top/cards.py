@@ -25,7 +25,7 @@ class Use(NamedTuple):
     """
 
     host: str
-    minor: int
+    gpu_index: int | None
     state: str
     job: str | None
     user: str | None = None
@@ -64,7 +64,7 @@ def summary(gpus: "Sequence[Gpu]") -> str:
 def uses(gpus: "Sequence[Gpu]", users: Mapping[str, str | None] = NO_USERS) -> list[Use]:
     """Return the rows by host and card: shares before the free part. `users`: users of jobs, by ID."""
     rows = [row._replace(user=users.get(row.ends or "")) for gpu in gpus for row in _of_card(gpu)]
-    return sorted(rows, key=lambda row: (row.host, row.minor))
+    return sorted(rows, key=lambda row: (row.host, row.gpu_index is None, row.gpu_index or 0))
 
 
 def _row(use: Use, number: int) -> Row:
@@ -77,11 +77,11 @@ def _row(use: Use, number: int) -> Row:
         "power": use.power,
         "temperature": use.temperature,
     }
-    return Row(f"{use.host}:{use.minor}:{use.job or number}", cells, use.ends, amounts)
+    return Row(f"{use.host}:{use.gpu_index}:{use.job or number}", cells, use.ends, amounts)
 
 
 def _of_card(gpu: "Gpu") -> list[Use]:
-    at, sharing, now = (gpu["hostname"], gpu["minor"]), gpu["sharing"], gpu["use"]
+    at, sharing, now = (gpu["hostname"], gpu["index"]), gpu["sharing"], gpu["use"]
     power_mw, temperature = (now["power_mw"], now["temperature_c"]) if now else (None, None)
     power = None if power_mw is None else round(power_mw / _MILLI)
     if sharing is None:
@@ -109,7 +109,7 @@ def _of_share(gpu: "Gpu", share: "GpuShare") -> Use:
     over = memory is not None and memory > share["memory_max_mib"]
     return Use(
         gpu["hostname"],
-        gpu["minor"],
+        gpu["index"],
         "over" if over else gpu["health"],
         share["job_id"] or share["task_id"],
         None,
@@ -135,7 +135,7 @@ def bar(used: float | None, of: float | None) -> str | None:
 CARDS: Final = View(
     "cards",
     (
-        "HOST", "MINOR", "STATE", "JOB", "USER", "USED_MIB", "SHARE_MIB", "MEMORY", "USED_%", "SHARE_%", "COMPUTE",
+        "HOST", "INDEX", "STATE", "JOB", "USER", "USED_MIB", "SHARE_MIB", "MEMORY", "USED_%", "SHARE_%", "COMPUTE",
         "POWER_W", "TEMP_C", "REFUSED", "GUARANTEE", "NOTE",
     ),
     Fit(

@@ -45,4 +45,4 @@ def _unnamed(turn: Turn, gpu: Gpu) -> Gpu:
     if is_unnamed(gpu):
         return gpu
     record(turn, gpu.id, [Transition(turn.now, gpu.health, Health.UNKNOWN, UNNAMED)])
-    return replace(gpu, health=Health.UNKNOWN, reason=UNNAMED, since=turn.now)
+    return replace(gpu, health=Health.UNKNOWN, reason=UNNAMED, since=turn.now, index=None)

@@ -31,7 +31,7 @@ def gpu_statuses(view: View, on: Callable[[str], bool] | None = None) -> Sequenc
 def gpu_page(
     view: View, on: Callable[[str], bool] | None, skip: int, limit: int | None
 ) -> tuple[Sequence[GpuStatus], int]:
-    """Return a part of all GPUs, by host name and minor number, and the number of all.
+    """Return a part of all GPUs, by host name and index, and the number of all.
 
     Args:
         view: View of the state.
@@ -40,7 +40,7 @@ def gpu_page(
         limit: Largest number of GPUs; None for all others.
     """
     placed = view.state.cluster.placed(on)
-    places = sorted(placed.values(), key=lambda place: (place[0].hostname, place[1].minor))
+    places = sorted(placed.values(), key=lambda place: (place[0].hostname, place[1].place))
     part = places[skip : None if limit is None else skip + limit]
     return reported(view.state, view.settings, view.now, part), len(placed)
 

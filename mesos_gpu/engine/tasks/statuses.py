@@ -20,7 +20,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.healthcheck import Checked
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program, numbered
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import ForgetTask
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -255,6 +255,7 @@ def _read(turn: Turn, node: Node, data: bytes) -> Inventory:
         return same
     try:
         inventory = sound(report.decode(data))
+        inventory = replace(inventory, gpus=numbered(inventory.gpus))  # older monitors report no index
     except ValueError as error:
         return _unread(turn, node, f"unreadable report: {error}")
     if why := unfit(replace(node, inventory=inventory)):

@@ -1,8 +1,8 @@
 """GPUs, and what one host reports of its own."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -71,6 +71,7 @@ class Gpu:
     history: tuple[Transition, ...] = ()  # the latest changes, oldest first
     compute_capability: str | None = None  # "8.0"; None: not known
     sharing: Sharing | None = None  # None: its host cannot share it, or says nothing of it
+    index: int | None = None  # in NVML's list, as nvidia-smi shows; None if the list lacks the GPU
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -81,6 +82,31 @@ class Gpu:
             raise ValueError(f"{self.id}: memory_mib must be positive, got {self.memory_mib}")
         if not 0 <= self.minor < 1 << 20:  # MINORBITS in the kernel's include/linux/kdev_t.h
             raise ValueError(f"{self.id}: minor must be from 0 to 1048575, got {self.minor}")
+        if self.index is not None and self.index < 0:
+            raise ValueError(f"{self.id}: index must not be negative, got {self.index}")
+
+    @property
+    def place(self) -> tuple[bool, int, int]:
+        """Sort key of the GPUs of one host: by index, and by minor number where the index is not known."""
+        return self.index is None, self.index or 0, self.minor
+
+
+def numbered(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return the GPUs of a host with indexes in the order of their PCI bus ids, which is NVML's; unchanged if one has
+    an index."""
+    if any(gpu.index is not None for gpu in gpus):
+        return tuple(gpus)
+    order = sorted(range(len(gpus)), key=lambda place: _bus_order(gpus[place].pci_bus_id))
+    index = {place: number for number, place in enumerate(order)}
+    return tuple(replace(gpu, index=index[place]) for place, gpu in enumerate(gpus))
+
+
+def _bus_order(pci_bus_id: str) -> tuple[tuple[int, ...], str]:
+    """Return a sort key of "DOMAIN:BUS:DEVICE.FUNCTION" in hexadecimal digits; any other text comes first."""
+    try:
+        return tuple(int(part, 16) for part in pci_bus_id.replace(".", ":").split(":")), ""
+    except ValueError:
+        return (), pci_bus_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ def _with_facts(
     events = {f.text: now for f in present if f.tier is Tier.APPLICATION}
     kept = {text: at for at, text in record.notes if now - at < settings.note_s}
     notes = tuple((at, text) for text, at in {**kept, **events}.items())[-NOTES:]
-    gpu = reading.gpu if told else old
+    gpu = reading.gpu if told else replace(old, index=reading.gpu.index)
     return replace(
         record,
         gpu=replace(
@@ -323,7 +323,7 @@ def inventory_of(survey: Survey, records: Mapping[GpuId, CardHealth], *, isolati
     taken = {record.gpu.minor for record in records.values() if record.gpu.id in present}
     gpus = []
     for record in sorted(records.values(), key=lambda r: (r.gpu.minor, r.gpu.id)):
-        gpu = record.gpu
+        gpu = record.gpu if record.gpu.id in present else replace(record.gpu, index=None)
         if gpu.id not in present and gpu.minor in taken:
             # Numbers of an earlier boot: another card has its number now. It gets one that no device has.
             gpu = replace(gpu, minor=next(n for n in range(_LAST_MINOR, -1, -1) if n not in taken))

@@ -33,7 +33,7 @@ _AMOUNTS = tuple(name for name in _OF_USE if name not in ("task_id", "gpu_id", "
 _KNOWN = frozenset(
     {
         "uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason", "since",
-        "warnings", "history", "compute_capability", "sharing",
+        "warnings", "history", "compute_capability", "sharing", "index",
     }
 )  # fmt: skip
 
@@ -60,6 +60,7 @@ def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
         "warnings": list(gpu.warnings),
         "history": [transition_to_json(change) for change in gpu.history],
         "compute_capability": gpu.compute_capability,
+        **({"index": gpu.index} if gpu.index is not None else {}),
         **sharing,
     }
 
@@ -123,6 +124,7 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         history=tuple(map(transition_from_json, field("history", list, []))),
         compute_capability=None if capability is None else field("compute_capability", str),
         sharing=_sharing(value.get("sharing")),
+        index=None if value.get("index") is None else field("index", int),
     )
 
 

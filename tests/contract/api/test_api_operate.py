@@ -166,7 +166,7 @@ def test_the_default_engine_is_the_scheduler_s(rig: Rig) -> None:
 
 
 def test_metrics_escape_what_a_card_calls_itself(rig: Rig) -> None:
-    hostile = Gpu(GpuId("GPU-1"), 'A"1\\00', 1, 1, "", health=Health.SICK, reason="XID 79")
+    hostile = Gpu(GpuId("GPU-1"), 'A"1\\00', 1, 1, "", health=Health.SICK, reason="XID 79", index=1)
     change = Transition(1.0, Health.OK, Health.SICK, "XID 79")
     rig.report(replace(hostile, history=(change,)), TWO)
     rig.submit(gpus=1)

@@ -25,6 +25,7 @@ GPU = {
     "model": "A100 [x]",
     "memory_mib": 40960,
     "compute_capability": "8.0",
+    "index": 0,
     "minor": 0,
     "pci_bus_id": "",
     "numa_node": None,

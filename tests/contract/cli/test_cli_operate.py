@@ -70,19 +70,20 @@ def test_the_story_of_a_card(rig: Rig) -> None:
 def test_gpu_health_shows_all_cards(rig: Rig) -> None:
     good("gpu", "drain", "GPU-1", "--reason", "fan")
     rows = good("gpu", "health").splitlines()
-    assert rows[0].split() == ["HOST", "MINOR", "UUID", "HEALTH", "SINCE", "REASON"]
+    assert rows[0].split() == ["HOST", "INDEX", "UUID", "HEALTH", "SINCE", "REASON"]
     assert rows[1].split()[:4] == ["a1.example", "1", "GPU-1", "drained"]
     assert rows[2].endswith("GPU-2  ok       -                     warning: hot")
     listed = good("gpu", "list").splitlines()
     assert listed[0].split() == [
         "HOST",
-        "MINOR",
+        "INDEX",
         "MODEL",
         "HEALTH",
         "FOR",
         "NODE",
         "SAYS",
         "UUID",
+        "BUS_ID",
         "JOB",
         "SHARE",
         "REASON",
@@ -166,7 +167,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (
         ["gpu", "drain", "../jobs", "--reason", "x"],
         2,
-        "is not a GPU: its UUID, the start of one, or HOST:MINOR",
+        "is not a GPU: its UUID, the start of one, or HOST:INDEX",
     ),
     (["gpu", "health", "GPU-9"], 66, "there is no GPU GPU-9"),
     (["gpu", "health", "GPU"], 73, "GPU names 2 GPUs: GPU-1, GPU-2"),

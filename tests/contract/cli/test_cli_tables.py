@@ -45,9 +45,9 @@ TABLES: dict[str, tuple[str, ...]] = {
     "ps": ("ID", "STATE", "GPUS", "NODE"),
     "ps -a": ("ID", "STATE", "EXIT", "GPUS"),
     "ps --columns state,id,queue --sort -gpus,age": ("STATE", "ID", "QUEUE"),
-    "gpu list": ("HOST", "MINOR", "HEALTH", "JOB"),
-    "gpus": ("HOST", "MINOR", "HEALTH", "JOB"),
-    "gpus --wide": ("HOST", "MINOR", "HEALTH", "JOB"),
+    "gpu list": ("HOST", "INDEX", "HEALTH", "JOB"),
+    "gpus": ("HOST", "INDEX", "HEALTH", "JOB"),
+    "gpus --wide": ("HOST", "INDEX", "HEALTH", "JOB"),
     "top --once": ("HOST", "JOB", "USED_%"),
     "top nodes --once": ("HOST", "GPUS", "HELD", "BUSY_%"),
     "top tasks --once --sort idle": ("TASK", "GPUS", "BUSY_%", "IDLE"),
@@ -55,7 +55,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
     "queue shares": ("QUEUE", "FAIR_SHARE", "HELD", "PENDING", "GUARANTEE"),
-    "gpu health": ("HOST", "MINOR", "UUID", "HEALTH", "REASON"),
+    "gpu health": ("HOST", "INDEX", "UUID", "HEALTH", "REASON"),
     "events": ("TIME", "KIND", "ON", "WHAT"),
     "queue list": ("QUEUE", "GUARANTEE", "HELD", "PENDING", "FAIR_SHARE"),
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
@@ -228,7 +228,7 @@ def _gpu(i: int, now: float) -> dict[str, Any]:
         "job_id": None, "task_id": None, "use": None,
     }  # fmt: skip
     return {
-        **GPU, "uuid": f"GPU-{i}22fbf57-c73e-9aea-5239-e7d583afc8ba", "minor": i, "hostname": HOSTS[i],
+        **GPU, "uuid": f"GPU-{i}22fbf57-c73e-9aea-5239-e7d583afc8ba", "index": i, "minor": i, "hostname": HOSTS[i],
         "agent_id": AGENT.format(i),
         "since": now - 60,
         "model": "NVIDIA A100-SXM4-80GB", "memory_mib": 81920, "health": "ok", "reason": "", "node_health": "ok",
@@ -257,6 +257,7 @@ def _shared(gpu: dict[str, Any]) -> dict[str, Any]:
     return {
         **gpu,
         "uuid": uuid,
+        "index": 7,
         "minor": 7,
         "job_id": None,
         "task_id": None,
@@ -505,7 +506,7 @@ def test_table_keeps_the_use_of_a_share_beside_a_long_name(
     for gpu in rest.fixed["GET /v1/gpus"][1]["gpus"]:  # type: ignore[index]
         for i, share in enumerate(gpu["shares"]):
             share["job_id"] = f"nightly-export-of-{i}-of-all-tables-07f2c4d4"
-    assert {"MINOR", "STATE", "USED_%"} <= set(
+    assert {"INDEX", "STATE", "USED_%"} <= set(
         drawn(rest, monkeypatch, "top --once", 80).split("\n")[0].split()
     )
     assert {"USED", "SHARE"} <= set(drawn(rest, monkeypatch, "gpus --wide", 80).split("\n")[0].split())

@@ -136,7 +136,11 @@ def test_a_node_has_the_sum_of_what_is_known_of_all_its_cards(rest: FakeRest) ->
     busy = {**USE, "busy_pct": 80.0, "temperature_c": 70}
     uses_ = [("S0", USE), ("S0", busy), ("S1", USE), ("S1", UNKNOWN)]
     _answer(
-        rest, *({**GPU, "agent_id": agent, "minor": i, "use": use} for i, (agent, use) in enumerate(uses_))
+        rest,
+        *(
+            {**GPU, "agent_id": agent, "index": i, "minor": i, "use": use}
+            for i, (agent, use) in enumerate(uses_)
+        ),
     )
     with Client(rest.url) as client:
         seen = NODES.look(client, ())

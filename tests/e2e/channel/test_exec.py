@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.session.command import MARK
+from isolator.runs.joining import MARK
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
 from tests.clients import command
@@ -267,3 +267,24 @@ def test_exec_is_in_the_audit_log_when_it_opens_and_closes(stack: Stack, job: st
     assert opened["request_id"] == closed["request_id"]
     assert str(closed["detail"]).startswith("exit=3 ")
     assert "received=" in str(closed["detail"])
+
+
+def test_command_that_ignores_sigterm_does_not_delay_the_end_of_its_job(stack: Stack) -> None:
+    with Client(stack.url) as client:
+        request = {
+            "command": "sleep 3600; true",
+            "gpus": 0,
+            "cpus": 0.1,
+            "mem_mib": 64,
+            "kill_grace_s": 600.0,
+        }
+        id = client.submit(request)["id"]
+        wait_until("it runs", lambda: client.job(id)["state"] == "running")
+        script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+        with subprocess.Popen(words(stack, id, "--", "sh", "-c", script), stdout=subprocess.PIPE) as ran:
+            assert ran.stdout is not None
+            assert ran.stdout.readline() == b"up\n"
+            client.kill(id)
+            wait_until("it has ended", lambda: client.job(id)["ended_at"], 60)
+            assert client.job(id)["exit_code"] == 143
+            ran.communicate(timeout=60)

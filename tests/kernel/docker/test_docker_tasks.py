@@ -18,6 +18,7 @@ from isolator.shares.shim.region import region_of
 from isolator.shares.watch import Watch
 from mesos_gpu.libmesos import helpers
 from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.shares.card import Sharing
@@ -29,6 +30,7 @@ from mesos_gpu.testing.images import busybox_layer, layer, save
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
 from tests.conftest import wait_until
+from tests.endings import CASES
 from tests.hosts import GPUS, INVENTORY, Host, changed_executor, driver_volume, host
 from tests.kernel.conftest import needs
 
@@ -49,6 +51,8 @@ APPLETS = [
     "grep",
     "sort",
     "test",
+    "mkfifo",
+    "setsid",
 ]
 CUDA = json.loads((Path(__file__).parents[2] / "data/cuda-image/config.json").read_text())
 ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
@@ -192,6 +196,20 @@ def test_a_kill_is_sigterm_then_the_grace(one: Host) -> None:
     one.kill()
     assert one.end("TASK_KILLED")[1] == Outcome(exit_status=4)
     assert "saved" in one.stdout()
+
+
+@pytest.mark.parametrize("init", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", CASES)
+def test_sigterm_lets_programs_save_in_a_container(one: Host, name: str, init: bool) -> None:
+    case, began = CASES[name], time.monotonic()
+    command = case.command.format("/mnt/mesos/sandbox")
+    run(one, command, image="plain:1", kill_grace_s=60.0, docker=DockerOptions(init=init))
+    wait_until("it is ready", lambda: "ready\n" in one.stdout())
+    one.kill(grace_s=0.5 if case.ignores else None)
+    status = case.code if case.code is not None else 143 if init and not case.ignores else 137
+    assert one.end("TASK_KILLED")[1] == Outcome(exit_status=status)
+    assert one.stdout() == f"ready\n{case.says}"
+    assert time.monotonic() - began < 45
 
 
 def test_image_that_does_not_exist_fails_the_task(one: Host) -> None:

@@ -51,7 +51,7 @@ def queues(now: float) -> dict[str, Any]:
 
 def cards_of(agent: str) -> tuple[Gpu, ...]:
     """All cards of a node."""
-    return tuple(replace(gpu(f"GPU-{agent}-{i}"), minor=i) for i in range(CARDS))
+    return tuple(replace(gpu(f"GPU-{agent}-{i}"), minor=i, index=i) for i in range(CARDS))
 
 
 class Tenants(Rig):

@@ -8,13 +8,16 @@ from mesos_gpu.api.spec.schema import says
 
 
 class NodeCards(TypedDict):
-    """The cards of a node by their minor numbers; an entry of each of the last three is of one card."""
+    """The cards of a node by their indexes; an entry of each of the last four is of one card."""
 
     hostname: str
     agent_id: str
     lost: bool
     drained: bool
-    minors: list[int]
+    indexes: Annotated[
+        list[int | None], says(description="as nvidia-smi shows; null: the driver does not list the card now")
+    ]
+    minors: Annotated[list[int], says(description="N of /dev/nvidiaN")]
     cards: Annotated[
         str,
         says(

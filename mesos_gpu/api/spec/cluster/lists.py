@@ -24,7 +24,7 @@ class NodeOrder(StrEnum):
 
 
 class GpuPage(TypedDict):
-    """GPUs, each once, by host name and minor."""
+    """GPUs, each once, by host name and index."""
 
     gpus: list[Gpu]
     total: _Total | None

@@ -132,7 +132,7 @@ def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:
 
 
 def cards(view: View, on: Callable[[str], bool] | None, part: Part, sight: Sight) -> lists.GpuPage:
-    """A part of all cards, by host name and minor, and how many there are. `on`: whether those of a host are asked for,
+    """A part of all cards, by host name and index, and how many there are. `on`: whether those of a host are asked for,
     by its name; None: of each."""
     statuses, total = gpu_page(view, on, part.skip, part.limit)
     return {"gpus": [views.gpu(view, status, sight) for status in statuses], "total": total}

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from isolator.host.programs_of_tasks import Start, words_of
+from isolator.host.programs_of_tasks import Start, words_of, words_of_exit
 
 OTHER = (64999, 64999, ())  # no owner of the files of these tests
+MINE = (os.geteuid(), os.getegid(), ())
 
 
 def start(
@@ -63,6 +64,34 @@ def test_interpreter_that_is_absent_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_interpreter_of_a_program_in_path_that_is_absent_is_named(tmp_path: Path) -> None:
+    made(tmp_path / "bin/torchrun", "#!/no/such/python\n")
+    words = ": its first line names /no/such/python, which is not there"
+    begun = start("torchrun", tmp_path, f"/nowhere:{tmp_path}/bin", user=MINE)
+    assert words_of(errno.ENOENT, begun) == words
+    assert words_of_exit(127, "torchrun x", begun).endswith(f"No such file or directory{words}")
+
+
+def test_files_below_a_closed_directory_are_as_those_that_are_not_there(open_place: Path) -> None:
+    made(open_place / "home/there", "#!/no/such/python\n")
+    (open_place / "home").chmod(0o700)
+    for status in (126, 127):
+        words = [
+            words_of_exit(status, f"{open_place}/home/{name}", start("/bin/sh", open_place))
+            for name in ("there", "away")
+        ]
+        assert words[0].replace("there", "away") == words[1]
+    words = [
+        words_of(errno.EACCES, start(f"{open_place}/home/{name}", open_place)) for name in ("there", "away")
+    ]
+    assert words[0] == words[1] != ""
+
+
+def test_first_line_of_a_device_or_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o777)
+    assert words_of_exit(127, "./pipe", start("/bin/sh", tmp_path, user=MINE)) == ""
+
+
 def test_file_or_directory_that_is_closed_to_the_user_is_named_with_its_mode(open_place: Path) -> None:
     uid = os.geteuid()
     plain = made(open_place / "plain", mode=0o644)
@@ -78,11 +107,89 @@ def test_file_or_directory_that_is_closed_to_the_user_is_named_with_its_mode(ope
     (open_place / "link").symlink_to(python)
     assert words_of(errno.EACCES, start(str(open_place / "link"), open_place)) == f": {closed}"
     assert words_of(errno.EACCES, start(str(home.parent / "bin"), open_place)).endswith("bin is a directory")
-    mine = (uid, os.getegid(), ())
-    assert words_of(errno.EACCES, start(str(script), open_place, user=mine)) == "", (
+    assert words_of(errno.EACCES, start(str(script), open_place, user=MINE)) == "", (
         "nothing keeps the owner from it"
     )
 
 
 def test_start_that_failed_for_another_reason_has_no_more_words(tmp_path: Path) -> None:
     assert words_of(errno.ENOEXEC, start("/etc/passwd", tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py",
+        "set -e; A=1 B=2 exec python train.py --out 'a b' > log 2>&1",
+        "if true; then python x; fi",
+        "echo hello | python -",
+        "true &&\n python x # comment",
+    ],
+)
+def test_program_that_a_shell_does_not_find_is_named(tmp_path: Path, command: str) -> None:
+    made(tmp_path / "bin/python3")
+    words = words_of_exit(127, command, start("/bin/sh", tmp_path, f"{tmp_path}/bin"))
+    assert words == (
+        f"'python' cannot be executed: No such file or directory in PATH, which is {tmp_path}/bin; there is python3"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 train.py",  # its own exit status
+        "cd code && ./train.sh",
+        ". env/bin/activate; python x",
+        "export PATH=/opt/bin; python x",
+        "python() { exit 127; }; python",
+        "$(which python) x",
+        "$PYTHON x",
+        "echo 'python x",
+        "for python in a b; do exit 127; done",
+        "x" * 100_000,
+    ],
+)
+def test_command_of_which_no_program_is_known_to_be_absent_has_no_more_words(
+    tmp_path: Path, command: str
+) -> None:
+    made(tmp_path / "bin/python3")
+    assert words_of_exit(127, command, start("/bin/sh", tmp_path, f"{tmp_path}/bin")) == ""
+
+
+def test_script_of_env_is_said_with_the_program_that_env_looks_for(tmp_path: Path) -> None:
+    made(tmp_path / "bin/python3")
+    made(tmp_path / "train.py", "#!/usr/bin/env -S python -u\n")
+    begun = start("./train.py", tmp_path, f"{tmp_path}/bin")
+    words = words_of_exit(127, None, begun)
+    assert words.startswith(
+        "the first line of ./train.py names env, and 'python' cannot be executed: No such file"
+    )
+    assert words.endswith("; there is python3")
+    assert words_of_exit(127, "./train.py --epochs 3", begun) == words
+
+
+def test_directory_that_keeps_a_shell_from_a_program_is_named(open_place: Path) -> None:
+    uid = os.geteuid()
+    python = made(open_place / "home/env/bin/python3")
+    (open_place / "home").chmod(0o700)
+    script = made(open_place / "torchrun", f"#!{python}\n")
+    closed = f"uid 64999 may not pass {open_place}/home (mode 0700, owner uid {uid})"
+    for command, words in (
+        (f"{python} train.py", f"{str(python)!r} cannot be executed: Permission denied: {closed}"),
+        (
+            f"{script} train.py",
+            f"{str(script)!r} cannot be executed: Permission denied: its first line names {python}, and {closed}",
+        ),
+    ):
+        assert words_of_exit(126, command, start("/bin/sh", open_place)) == words
+
+
+def test_program_and_interpreter_of_the_hosts_tmp_are_said_to_be_out_of_sight(open_place: Path) -> None:
+    private = open_place / "private"
+    python = made(private / "env/bin/python")
+    script = made(open_place / "torchrun", f"#!{python}\n")
+    begun = replace(start("/bin/sh", open_place / "sandbox"), private=(str(private),))
+    assert f"has a {private} of its own; send files along" in words_of_exit(127, f"{python} x", begun)
+    words = words_of_exit(127, f"{script} x", begun)
+    assert words.endswith(f"its first line names {python} of the host, and a task has a {private} of its own")
+    assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(f"has a {private} of its own")
