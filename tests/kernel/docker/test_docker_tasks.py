@@ -302,7 +302,7 @@ def test_a_share_sees_its_limits_to_read_and_its_usage_to_write(
     write_inventory(directory / "node", replace(NEW, gpus=sharing))
     run(
         one,
-        "cd /usr/local/nvidia/share; echo x > limits; echo x > more; test -s limits && echo read;"
+        "cd /usr/local/nvidia/region; echo x > limits; echo x > more; test -s limits && echo read;"
         " echo x > usage && echo written; for f in /dev/nvidia?; do cat $f 2>&1; done; echo $LD_LIBRARY_PATH;"
         " env | grep -c CUDA_MPS; sleep 600",
         image="plain:1",
