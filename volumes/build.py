@@ -190,7 +190,9 @@ def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
     for directory in ("", *directories(plan.variant, targets)):
         (part / directory).mkdir(mode=0o755)
         (part / directory).chmod(0o755)  # whatever the umask
-    placed = [(entry, *_place(_source(root, entry), part / entry.target, entry.text)) for entry in plan.entries]
+    placed = [
+        (entry, *_place(_source(root, entry), part / entry.target, entry.text)) for entry in plan.entries
+    ]
     for link in plan.links:
         os.symlink(link.to, part / link.target)
     digests = sha256_of_all(part / entry.target for entry in plan.entries)

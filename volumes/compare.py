@@ -118,7 +118,9 @@ def compare(files: DriverFiles, ours: Plan) -> tuple[Row, ...]:
         said = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
         if file.path in taken or YES in said.values():
             stem = stem_of(file.name)
-            group = taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value  # theirs are in ours
+            group = (
+                taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
+            )  # theirs are in ours
             rows.append(Row(file.path, group, YES if file.path in taken else why[file.path], **said))
     return tuple(rows)
 
@@ -162,7 +164,8 @@ class Counted:
         parts = [
             f"{self.taken} are taken",
             f"{len(self.left)} serve the host alone",
-            f"{len(self.absent)} are not on this host" + (f" ({', '.join(self.absent)})" if self.absent else ""),
+            f"{len(self.absent)} are not on this host"
+            + (f" ({', '.join(self.absent)})" if self.absent else ""),
         ]
         parts += [f"{len(self.refused)} are left out ({', '.join(self.refused)})"] if self.refused else []
         text = f"of the {self.listed} files that the driver lists for containers {', '.join(parts)}"

@@ -14,8 +14,8 @@ from typing import Final
 
 from mesos_gpu.errors import Damaged, NotFound
 from volumes.elf import read_elf
-from volumes.ldcache import CacheEntry, parse
 from volumes.graphics import PLACES, belongs, place_of
+from volumes.ldcache import CacheEntry, parse
 from volumes.manifest import DRIVER_VERSION, is_core_library, is_driver_name, is_driver_program, stem_of
 from volumes.model import DataFile, DriverFiles, Elf, Excluded, File, ListedFile
 from volumes.places import (
@@ -73,7 +73,9 @@ def discover(root: Path = Path("/"), given: Given | None = None) -> DriverFiles:
         beside = (path for home in tuple(finder.homes) for path in programs_around(home))
         finder.search_programs((*beside, *program_directories(fs), *below))
     if not given.libraries:
-        finder.search_libraries(path for real in tuple(finder.programs) for path in libraries_around(_above(real)))
+        finder.search_libraries(
+            path for real in tuple(finder.programs) for path in libraries_around(_above(real))
+        )
     around = (path for home in finder.homes for path in data_around(home))
     finder.search_data((*around, *(() if given.libraries else data_directories(fs))))
     return finder.all()

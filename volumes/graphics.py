@@ -1,4 +1,4 @@
-"""Data of the driver that loaders of EGL and Vulkan, and OptiX, read: names, places, and what a volume has of them. Pure.
+"""Data of the driver that loaders of EGL and Vulkan, and OptiX, read: names, places, content in a volume. Pure.
 
 A description names a library. A distribution may write the host's path there; in a volume it is the name alone, which
 a task's loader finds by LD_LIBRARY_PATH.

@@ -33,7 +33,8 @@ _LIBRARIES: Final[Mapping[Group, str]] = {
     Group.VIDEO: "libvdpau_nvidia libnvidia-encode libnvidia-opticalflow libnvcuvid libnvcuextend",
     Group.GRAPHICS: "libnvidia-eglcore libnvidia-glcore libnvidia-tls libnvidia-glsi libnvidia-fbc libnvidia-ifr "
     "libnvidia-rtcore libnvoptix libGLX_nvidia libEGL_nvidia libGLESv2_nvidia libGLESv1_CM_nvidia "
-    "libnvidia-glvkspirv libnvidia-cbl libnvidia-present libGL libEGL libGLESv1_CM libGLESv2 libGLX libOpenGL libGLdispatch",
+    "libnvidia-glvkspirv libnvidia-cbl libnvidia-present libGL libEGL libGLESv1_CM libGLESv2 libGLX libOpenGL "
+    "libGLdispatch",
     Group.DISPLAY: "libnvidia-egl-wayland libnvidia-egl-wayland2 libnvidia-egl-gbm libnvidia-egl-xcb "
     "libnvidia-egl-xlib",
     Group.NGX: "libnvidia-ngx",
@@ -91,7 +92,9 @@ TLS_ABI: Final = (2, 3, 99)  # the threads of today (NPTL); the driver also had 
 _OF_HOST: Final = re.compile(
     r".*\.(?:dll|conf|service|rules)|nvidia_drv\.so|nvidia-application-profiles-.*|nvidia_icd_vksc.*\.json|gsp_.*\.bin"
 )
-_LOADER: Final = re.compile(r"/lib(?:32|64)?/ld[\w-]*\.so\.\d")  # of the ABIs of all machines that there are drivers for
+_LOADER: Final = re.compile(
+    r"/lib(?:32|64)?/ld[\w-]*\.so\.\d"
+)  # of the ABIs of all machines that there are drivers for
 _SHARED_OBJECT: Final = re.compile(r"(?P<stem>lib[\w+-]+)\.so(?:\.(?P<version>\S+))?")
 _COMPANION: Final = {"x86_64": "i686", "aarch64": "armv7l"}
 _CORE: Final = re.compile(r"(?:libcuda|libnvidia-ml|libnvidia-glcore|libnvidia-eglcore)\.so\b")
@@ -151,15 +154,23 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     if machine is None:
         raise _no_library(files, version)
     homes = _Homes.of(files, version)
-    excluded = [replace(each, warned=homes.miss(each.path)) for each in files.unreadable]
+    excluded: list[Excluded] = []
     taken = _without_rivals(_sorted_out(files, homes, machine, excluded), homes, excluded)
     taken = _complete_loaders(taken, excluded)
+    stems = {stem_of(one.file.name) for one in taken}
+    for each in files.unreadable:  # a broken link to what is taken under another name is no loss
+        lost = homes.miss(each.path) and stem_of(each.path.rpartition("/")[2]) not in stems
+        excluded.append(replace(each, warned=lost))
     excluded += _forgotten(files, taken, excluded)
     links = _links(taken)
-    names = {target.rpartition("/")[2] for target in (*(t.target for t in taken), *(link.target for link in links))}
+    names = {
+        target.rpartition("/")[2] for target in (*(t.target for t in taken), *(link.target for link in links))
+    }
     entries = [Entry(t.target, t.file.path, t.group) for t in taken]
     entries += graphics.planned(files.data, names, excluded)
-    sources = {entry.source for entry in entries}  # a link of one name may lead to what is taken under another
+    sources = {
+        entry.source for entry in entries
+    }  # a link of one name may lead to what is taken under another
     excluded = [each for each in excluded if each.path not in sources]
     return Plan(
         version,
@@ -209,10 +220,12 @@ def _machine(files: DriverFiles, version: str) -> str | None:
 
 
 def _is_of(file: File, version: str) -> bool:
-    """Return whether a library is of that driver: by its name, its SONAME, or its content if the name has no version."""
+    """Return whether a library is of that driver, by its name, its SONAME, or else the version in its content."""
     soname = (file.elf.soname if file.elf else None) or ""
     return (
-        file.name.endswith(f".so.{version}") or soname.endswith(f".so.{version}") or file.mentions == (version,)
+        file.name.endswith(f".so.{version}")
+        or soname.endswith(f".so.{version}")
+        or file.mentions == (version,)
     )
 
 
@@ -284,7 +297,7 @@ def _refused(file: File, homes: _Homes) -> str | None:
     stem, elf, version = stem_of(file.name), file.elf, homes.version
     assert elf is not None
     if stem in LOADERS:
-        return _refused_loader(stem, elf, file.name, version)
+        return _refused_loader(file, version)
     if stem == "libnvidia-tls" and elf.abi is not None and elf.abi != TLS_ABI:
         return f"its thread-local storage is for Linux {'.'.join(map(str, elf.abi))}, long past"
     if _is_of(file, version):
@@ -307,16 +320,15 @@ def _refused_own_version(file: File, stem: str, homes: _Homes) -> str | None:
     return "it has a version of its own, and lies apart from the libraries of this driver"
 
 
-def _refused_loader(stem: str, elf: Elf, name: str, version: str) -> str | None:
-    """NVIDIA's own, or the neutral ones (they need libGLdispatch.so.0), or that itself."""
-    ours = any(
-        needed.startswith(("libGLdispatch.so", "libnvidia-gl", "libnvidia-egl")) for needed in elf.needed
-    )
-    if not ours and stem != "libGLdispatch":
+def _refused_loader(file: File, version: str) -> str | None:
+    """The rule for OpenGL's entry points: NVIDIA's own, or the neutral ones (they need libGLdispatch.so.0), or that."""
+    needed = file.elf.needed if file.elf else ()
+    ours = any(name.startswith(("libGLdispatch.so", "libnvidia-gl", "libnvidia-egl")) for name in needed)
+    if not ours and stem_of(file.name) != "libGLdispatch":
         return "it is of another vendor: it needs neither libGLdispatch nor a library of NVIDIA's"
-    legacy = re.fullmatch(r"\d{3,4}\.\d+(\.\d+)*", name.partition(".so.")[2])
-    if legacy and not _is_of(name, version):
-        return f"it is of version {name.partition('.so.')[2]}, not {version}"
+    legacy = DRIVER_VERSION.search(file.name)
+    if legacy and not _is_of(file, version):
+        return f"it is of version {legacy[1]}, not {version}"
     return None
 
 
@@ -402,7 +414,9 @@ def _links(taken: Sequence[_Taken]) -> tuple[Link, ...]:
         target = f"{directory}/{name}"
         if target not in files:
             links.setdefault(target, own)
-        if stem_of(own) == "libnvidia-allocator":  # libgbm searches for its back-ends in a directory of their own
+        if (
+            stem_of(own) == "libnvidia-allocator"
+        ):  # libgbm searches for its back-ends in a directory of their own
             links[f"{directory}/{GBM}"] = f"../{own}"
     return tuple(Link(target, to) for target, to in sorted(links.items()))
 
@@ -424,7 +438,9 @@ def _other_names(one: _Taken) -> Iterator[str]:
 
 def _missing(taken: Sequence[_Taken]) -> tuple[str, ...]:
     """What a CUDA program will miss, in words."""
-    targets = {one.target for one in taken} | {link.target for link in _links(taken)}  # as "lib64/libcuda.so.1"
+    targets = {one.target for one in taken} | {
+        link.target for link in _links(taken)
+    }  # as "lib64/libcuda.so.1"
     there = {target.partition("/")[0]: set[str]() for target in targets}
     for target in targets:
         there[target.partition("/")[0]].add(target.partition("/")[2])

@@ -33,8 +33,22 @@ _TRIPLETS: Final = (
 )
 _LIBRARY_TOPS: Final = (
     *(f"{top}/{triplet}" for top in ("/usr/lib", "/lib") for triplet in _TRIPLETS),
-    *("/usr/lib64", "/lib64", "/usr/lib", "/lib", "/usr/lib32", "/lib32", "/usr/local/lib", "/usr/local/lib64"),
-    *("/run/opengl-driver/lib", "/run/opengl-driver-32/lib", "/usr/local/glibc/usr/lib", "/usr/local/glibc/lib"),
+    *(
+        "/usr/lib64",
+        "/lib64",
+        "/usr/lib",
+        "/lib",
+        "/usr/lib32",
+        "/lib32",
+        "/usr/local/lib",
+        "/usr/local/lib64",
+    ),
+    *(
+        "/run/opengl-driver/lib",
+        "/run/opengl-driver-32/lib",
+        "/usr/local/glibc/usr/lib",
+        "/usr/local/glibc/lib",
+    ),
 )
 _BELOW_LIBRARIES: Final = ("", "nvidia", "vdpau", "tls")
 _PROGRAM_TOPS: Final = (
@@ -50,7 +64,16 @@ _ROOTS: Final = (
 )
 #: Directories whose children are searched with all that is below them, if "nvidia" is in their names.
 _TREES_IN: Final = (
-    *("/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local", "/usr/local/lib", "/opt", "/var/opt", "/var/lib"),
+    *(
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/libexec",
+        "/usr/local",
+        "/usr/local/lib",
+        "/opt",
+        "/var/opt",
+        "/var/lib",
+    ),
     *("/srv", "/home/kubernetes/bin", "/nix/store"),
 )
 _MAX_DEPTH, _MAX_DIRECTORIES, _MAX_NAMES = 5, 1000, 20_000
@@ -95,9 +118,7 @@ class Given:
                     )
 
 
-def given_by(
-    env: Mapping[str, str], libraries: Iterable[str] = (), programs: Iterable[str] = ()
-) -> Given:
+def given_by(env: Mapping[str, str], libraries: Iterable[str] = (), programs: Iterable[str] = ()) -> Given:
     """Return the directories that options name, else those of the node's variables."""
     return Given(
         _split(libraries) or _split([env.get(LIBRARY_PATH, "")]),

@@ -17,7 +17,8 @@ _NVRM: Final = re.compile(r"^NVRM version:.*?\s(\d{2,4}\.\d+(?:\.\d+)*)(?:\s|$)"
 
 
 _WHERE: Final = (
-    f"name their directory: {LIBRARY_OPTION}, for a node {LIBRARY_PATH} (another root: --root, MESOS_GPU_DRIVER_ROOT)"
+    f"name their directory: {LIBRARY_OPTION}, for a node {LIBRARY_PATH} (another root: --root, "
+    "MESOS_GPU_DRIVER_ROOT)"
 )
 
 

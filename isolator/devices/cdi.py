@@ -116,7 +116,7 @@ def _spec(
 
 
 def _environment(volume: Library) -> list[str]:
-    """Variables of our own launches, but PATH: a spec replaces an image's variables, and `PROGRAMS_AT` is in each PATH."""
+    """Variables of our own launches but PATH: a spec replaces an image's own, and `PROGRAMS_AT` is in every PATH."""
     variables: Mapping[str, str] = container_environment(ImageConfig(), compat=False, data=volume.data)
     return [f"{name}={value}" for name, value in variables.items() if name != "PATH"]
 

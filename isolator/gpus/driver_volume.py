@@ -233,9 +233,7 @@ class Keeper:
             root = driver_root(self._env)
             asked, nvml = (None, version) if root == Path("/") else (version, None)
             given = given_by(self._env)
-            built = make(
-                self._store.path, root, asked, nvml=nvml, given=given, held=self._held, shim=shim
-            )
+            built = make(self._store.path, root, asked, nvml=nvml, given=given, held=self._held, shim=shim)
         except (MesosGpuError, OSError) as error:
             _logger().error("the driver volume of %s for shares: %s", version, error)
             return ""

@@ -18,21 +18,28 @@ OPTIX_DATA: Final = "share/nvidia/nvoptix.bin"  # in a volume
 OPTIX_PATH: Final = "/usr/share/nvidia/nvoptix.bin"  # of the driver's libnvoptix, which reads it nowhere else
 #: Directories where loaders of an image look by themselves, after the volume's.
 _VENDORS: Final = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")
-_BACK_ENDS: Final = ("/usr/lib/x86_64-linux-gnu/gbm", "/usr/lib/aarch64-linux-gnu/gbm", "/usr/lib64/gbm", "/usr/lib/gbm")
+_BACK_ENDS: Final = (
+    "/usr/lib/x86_64-linux-gnu/gbm",
+    "/usr/lib/aarch64-linux-gnu/gbm",
+    "/usr/lib64/gbm",
+    "/usr/lib/gbm",
+)
 
 
 def graphics_environment(data: Collection[str], own: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which EGL, Vulkan and GBM find the driver, but for those that the task has itself.
 
     Sources: libglvnd, src/EGL/icd_enumeration.md (vendors); the Vulkan loader's LoaderDriverInterface.md and
-    LoaderLayerInterface.md (drivers, also under the name of before 1.3.207; layers); Mesa, docs/envvars.rst (back-ends).
+    LoaderLayerInterface.md (drivers, also by the name before 1.3.207; layers); Mesa, docs/envvars.rst (back-ends).
 
     Args:
         data: Files of data that the volume has, as paths below it; none has graphics without them.
         own: Variables of the task.
     """
     vendors = [path for path in sorted(data) if path.startswith("share/glvnd/egl_vendor.d/")]
-    drivers = ":".join(f"{VOLUME_PATH}/{path}" for path in sorted(data) if path.startswith("share/vulkan/icd.d/"))
+    drivers = ":".join(
+        f"{VOLUME_PATH}/{path}" for path in sorted(data) if path.startswith("share/vulkan/icd.d/")
+    )
     found: dict[str, str] = {}
     if vendors:
         found["__EGL_VENDOR_LIBRARY_DIRS"] = ":".join((f"{VOLUME_PATH}/share/glvnd/egl_vendor.d", *_VENDORS))
@@ -43,7 +50,11 @@ def graphics_environment(data: Collection[str], own: Mapping[str, str]) -> dict[
         found |= {"VK_DRIVER_FILES": drivers, "VK_ICD_FILENAMES": drivers}
     if any(path.startswith("share/vulkan/implicit_layer.d/") for path in data):
         found["VK_ADD_IMPLICIT_LAYER_PATH"] = f"{VOLUME_PATH}/share/vulkan/implicit_layer.d"
-    if own.keys() & {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"}:  # its own choice, by any name
+    if own.keys() & {
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "VK_ADD_DRIVER_FILES",
+    }:  # its own choice, by any name
         found.pop("VK_DRIVER_FILES", None)
         found.pop("VK_ICD_FILENAMES", None)
     if "__EGL_VENDOR_LIBRARY_FILENAMES" in own:

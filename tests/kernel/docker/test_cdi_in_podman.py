@@ -17,7 +17,6 @@ from mesos_gpu.cli import main
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.builders import gpu
-from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.python_image import WANTS_DRIVER, python_image
 from tests.unit.volumes.layouts import Layout, V, plant
 from volumes.build import make
@@ -26,7 +25,9 @@ pytestmark = [
     pytest.mark.kernel,
     pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount"),
-    pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not there (Debian's package podman)"),
+    pytest.mark.skipif(
+        shutil.which("podman") is None, reason="podman is not there (Debian's package podman)"
+    ),
     pytest.mark.skipif("busybox" in dockerd.missing(), reason="there is no static busybox"),
 ]
 #: Mounts of podman's own stay in a namespace; podman reads specifications in /run/cdi.
@@ -64,7 +65,16 @@ class Podman:
         return done.stdout
 
     def look(self, device: str) -> dict[str, Any]:
-        options = ("--pull", "never", "--network", "none", "--cgroups", "disabled", "--security-opt", "seccomp=unconfined")
+        options = (
+            "--pull",
+            "never",
+            "--network",
+            "none",
+            "--cgroups",
+            "disabled",
+            "--security-opt",
+            "seccomp=unconfined",
+        )
         text = self.call("run", "--rm", *options, "--device", device, "base:1", "python3", "-c", LOOK)
         report = json.loads(text)
         assert isinstance(report, dict)

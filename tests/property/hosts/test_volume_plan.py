@@ -90,7 +90,9 @@ def test_a_plan_is_the_same_each_time_and_stays_inside_the_root(tree: Mapping[st
             made = plan(files, V)
         except NotFound:
             assert not any(file.name.endswith(f".so.{V}") and file.elf for file in files.libraries)
-            assert not any((file.elf.soname or "").endswith(f".so.{V}") for file in files.libraries if file.elf)
+            assert not any(
+                (file.elf.soname or "").endswith(f".so.{V}") for file in files.libraries if file.elf
+            )
             return
         assert plan(files, V) == made
 

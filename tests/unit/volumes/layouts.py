@@ -145,7 +145,9 @@ def link_to(root: Path, path: str, target: str) -> None:
 
 def _debian(root: Path) -> None:
     triplet = "/usr/lib/x86_64-linux-gnu"
-    plant(root, Layout(f"{triplet}/nvidia/current", "/usr/lib/nvidia/current", seen=triplet, started="/usr/bin"))
+    plant(
+        root, Layout(f"{triplet}/nvidia/current", "/usr/lib/nvidia/current", seen=triplet, started="/usr/bin")
+    )
     write(root, "/etc/ld.so.conf", f"{triplet}\n".encode())
     ldconfig(root)
 
@@ -195,11 +197,15 @@ def _arch(root: Path) -> None:
 #: By distribution: those that documents name.
 NAMED: Final[Mapping[str, Callable[[Path], None]]] = {
     "Debian": _debian,
-    "Ubuntu -server": lambda root: plant(root, Layout("/usr/lib/nvidia/580-server", "/usr/lib/nvidia/580-server/bin")),
+    "Ubuntu -server": lambda root: plant(
+        root, Layout("/usr/lib/nvidia/580-server", "/usr/lib/nvidia/580-server/bin")
+    ),
     "Fedora, RHEL": _fedora,
     "Arch, openSUSE": _arch,
     "NixOS": _nixos,
-    "Talos": lambda root: plant(root, Layout("/usr/local/glibc/usr/lib", "/usr/local/bin", "/usr/local/share")),
+    "Talos": lambda root: plant(
+        root, Layout("/usr/local/glibc/usr/lib", "/usr/local/bin", "/usr/local/share")
+    ),
     "Flatcar": _flatcar,
     "Bottlerocket": _bottlerocket,
     "Container-Optimized OS": _cos,
@@ -227,7 +233,12 @@ def _in_container(root: Path) -> None:
 
 
 def _versioned_tree(root: Path) -> None:
-    plant(root, Layout(f"/var/lib/nvidia-{V}/usr/lib64", f"/var/lib/nvidia-{V}/usr/bin", f"/var/lib/nvidia-{V}/usr/share"))
+    plant(
+        root,
+        Layout(
+            f"/var/lib/nvidia-{V}/usr/lib64", f"/var/lib/nvidia-{V}/usr/bin", f"/var/lib/nvidia-{V}/usr/share"
+        ),
+    )
 
 
 #: Layouts that no list here names.

@@ -84,6 +84,12 @@ def test_every_layout_gives_all_files_of_the_drivers_own_list(
     assert made["missing"] == []
 
 
+def test_documents_have_the_numbers_of_each_distribution() -> None:
+    text = (Path(__file__).parents[3] / "docs/volumes.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.endswith("| 48 | 62 | 49 | 13 |")]
+    assert [row[0] for row in rows] == list(NAMED)
+
+
 def test_plan_prints_the_numbers_beside_the_drivers_own_list(tmp_path: Path) -> None:
     NAMED["Talos"](tmp_path)
     text = call("plan", "--root", str(tmp_path)).stdout
@@ -184,7 +190,9 @@ def test_libraries_are_accepted_by_evidence_and_not_by_name(tmp_path: Path) -> N
         write(tmp_path, f"/usr/lib64/{name}", shared_object(soname=soname))
     made = planned_here(tmp_path)
     assert {f"lib64/{name}" for name in new} <= {entry.target for entry in made.entries}
-    assert {"lib64/libnvquantum.so.1", "lib64/libnvidia-egl-moon.so.1"} <= {link.target for link in made.links}
+    assert {"lib64/libnvquantum.so.1", "lib64/libnvidia-egl-moon.so.1"} <= {
+        link.target for link in made.links
+    }
     assert made.warnings == ()
 
 
@@ -250,7 +258,11 @@ def test_libraries_without_versions_in_their_names_are_known_by_their_content(tm
 
 
 PLATFORMS = {
-    "WSL 2": ("/usr/lib/wsl/lib/libcuda.so.1.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1", "/usr/lib/wsl/drivers/x/y"),
+    "WSL 2": (
+        "/usr/lib/wsl/lib/libcuda.so.1.1",
+        "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+        "/usr/lib/wsl/drivers/x/y",
+    ),
     "Jetson": (
         *("/etc/nv_tegra_release", "/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1.1"),
         "/usr/lib/aarch64-linux-gnu/nvidia/libnvidia-glcore.so.540.4.0",

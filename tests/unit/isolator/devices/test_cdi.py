@@ -166,7 +166,9 @@ def test_command_writes_a_file_in_one_step(node: Path, tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
     spec = yaml.safe_load(target.read_text())
     check(spec)
-    assert [device["name"] for device in spec["devices"]] == ["GPU-2", "1", "all"], "the index is that of the host"
+    assert [device["name"] for device in spec["devices"]] == ["GPU-2", "1", "all"], (
+        "the index is that of the host"
+    )
     assert target.stat().st_mode & 0o777 == 0o644
     assert os.listdir(target.parent) == ["nvidia.yaml"]
     call("--output", str(target), "--json")
