@@ -47,7 +47,7 @@ class Node:
     def __init__(self, directory: Path, isolation: str, stack: ExitStack) -> None:
         self.directory, self._isolation, self._stack = directory, isolation, stack
         self.volume = driver_volume(directory / "volumes", DRIVER)
-        (self.volume / "share").mkdir()
+        (self.volume / "region").mkdir()
 
     def executor(self) -> Host:
         """Start one more, which has launched nothing."""
@@ -402,7 +402,7 @@ def test_a_task_without_isolation_gets_no_share_that_it_would_not_see(open_direc
     directory = open_directory / f"off-{time.monotonic_ns()}"
     directory.mkdir()
     volume = driver_volume(directory / "volumes", DRIVER)
-    (volume / "share").mkdir()
+    (volume / "region").mkdir()
     given = {"MESOS_GPU_ISOLATION": "off", "MESOS_GPU_VOLUMES": str(directory / "volumes")}
     with scripted_agent() as agent, host(directory, agent, **given) as one:
         write_inventory(directory / "node", SHARED)

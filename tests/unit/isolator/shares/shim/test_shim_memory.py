@@ -431,7 +431,7 @@ def test_a_driver_that_tells_of_a_way_past_us_is_not_used(
     lib64, compiler = tmp_path / "lib64", compiler_or_skip()
     lib64.mkdir()
     shutil.copy(libraries[1]["libcuda.so.1"], lib64)
-    Region(tmp_path / "share").create(
+    Region(tmp_path / "region").create(
         [CardLimits(GpuId("GPU-01020304-0506-0708-090a-0b0c0d0e0f10"), 1000 * MIB)]
     )
     tiny = [*compiler, "-O2", "-nostdlib", "-fno-stack-protector"]
