@@ -38,7 +38,7 @@ class Built:
     """A volume that is there now.
 
     Attributes:
-        volume: The volume.
+        volume: The volume, as its record describes it.
         new: Whether this call made it.
         took_s: Time of the build in seconds, without waiting for others.
         warnings: Files of the driver that are left out and that tasks may miss.
@@ -77,8 +77,8 @@ def make(
         store: The directory of volumes.
         root: Of the host.
         version: Of the driver; None: the one that runs.
-        nvml: As of `volumes.version.driver_version`.
-        given: As of `volumes.discover.discover`.
+        nvml: Version that NVML reports, as of `volumes.version.driver_version`.
+        given: Directories that an operator names; None to search the host.
         held, anew: As of `build`.
         shim: Our libraries, for the variant that has them before the driver's; None: the plain volume.
 
@@ -169,7 +169,8 @@ def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
             source, there = os.lstat(sources[file.target]), os.lstat(volume.path / file.target)
         except OSError:
             return None
-        size_bytes = source.st_size if texts[file.target] is None else len(texts[file.target].encode())
+        text = texts[file.target]
+        size_bytes = source.st_size if text is None else len(text.encode())
         if (size_bytes, source.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
             return None
         if (there.st_size, there.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
@@ -186,7 +187,7 @@ def _source(root: Path, entry: Entry) -> Path:
 def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
     """Assemble a build beside the others, under a name that the next run removes."""
     part = target.path / f"{BUILDING}-{plan.key}"
-    targets = [each.target for each in (*plan.entries, *plan.links)]
+    targets = [*(entry.target for entry in plan.entries), *(link.target for link in plan.links)]
     for directory in ("", *directories(plan.variant, targets)):
         (part / directory).mkdir(mode=0o755)
         (part / directory).chmod(0o755)  # whatever the umask

@@ -174,8 +174,10 @@ class Counted:
 
 def counted(files: DriverFiles, ours: Plan) -> Counted:
     """Count the files of the driver's own list that a plan takes."""
-    every = {_listed_name(each.target) for each in (*ours.entries, *ours.links)}
-    taken, left, absent, refused = [], [], [], []
+    targets = [*(entry.target for entry in ours.entries), *(link.target for link in ours.links)]
+    every = {_listed_name(target) for target in targets}
+    taken, left = list[str](), list[str]()
+    absent, refused = list[str](), list[str]()
     there = {name for file in (*files.libraries, *files.programs) for name in file.names}
     for name in sorted({each.name for each in files.listed}):
         kinds = {each.kind for each in files.listed if each.name == name}

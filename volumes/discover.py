@@ -151,8 +151,9 @@ class _Finder:
                     if belongs(name, place):
                         self._add_data(place, name, f"{directory}/{place}/{name}")
             for name in self._fs.listdir(directory):
-                if place := place_of(name):
-                    self._add_data(place, name, f"{directory}/{name}")
+                its_place = place_of(name)
+                if its_place is not None:
+                    self._add_data(its_place, name, f"{directory}/{name}")
             if not self._listed:
                 self._listed = self._list(f"{directory}/{LIST}") or self._list(
                     f"{directory}/{LIST.rpartition('/')[2]}"
@@ -190,12 +191,12 @@ class _Finder:
         if real is None:
             return ()
         try:
-            rows = json.loads(self._text(real))
-            found = [(str(row["name"]).rpartition("/")[2], str(row["type"])) for row in rows]
+            listed = json.loads(self._text(real))
+            rows = [(str(row["name"]).rpartition("/")[2], str(row["type"])) for row in listed]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             self.unreadable(real, error)
             return ()
-        return tuple(ListedFile(*row) for row in sorted(set(found)))
+        return tuple(ListedFile(*row) for row in sorted(set(rows)))
 
     def all(self) -> DriverFiles:
         """Return all that was found, with what each file says of itself."""
@@ -219,8 +220,8 @@ class _Finder:
                 mentions: tuple[str, ...] = ()
                 if elf is not None and not DRIVER_VERSION.search(name) and _is_of_the_driver(name):
                     file.seek(0)
-                    found = set(_MENTIONED.findall(file.read(_MAX_SEARCHED)))
-                    mentions = tuple(sorted(each.decode() for each in found))
+                    versions = set(_MENTIONED.findall(file.read(_MAX_SEARCHED)))
+                    mentions = tuple(sorted(each.decode() for each in versions))
         except (OSError, ValueError, Damaged) as error:
             self.unreadable(path, error)
             return None

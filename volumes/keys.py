@@ -49,9 +49,9 @@ def current(store: Path, key: str) -> Path | None:
 
 def data_of(build: Path) -> tuple[str, ...]:
     """Return the files of data that a build has, as paths below it, sorted; none if it is gone. Takes microseconds."""
-    found = (
+    paths = (
         os.path.relpath(os.path.join(top, name), build)
         for top, _, names in os.walk(build / DATA)
         for name in names
     )
-    return tuple(sorted(found))
+    return tuple(sorted(paths))

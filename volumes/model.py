@@ -74,7 +74,7 @@ class File:
 
     @property
     def directory(self) -> str:
-        """Its path without the last part."""
+        """Return its path without the last part."""
         return self.path.rpartition("/")[0]
 
 

@@ -206,7 +206,7 @@ def trees(fs: Root) -> Iterator[str]:
 
 
 def _may_be_directory(name: str) -> bool:
-    """Whether a name has no ending of a file; a version, as of "570.86.15", is none."""
+    """Return whether a name has no ending of a file. A version, as of "570.86.15", does not count as one."""
     return not _ENDING.search(name)
 
 

@@ -30,7 +30,7 @@ class Card:
     """A GPU of the host.
 
     Attributes:
-        id: UUID.
+        id: UUID, as `nvidia-smi -L` lists it.
         index: NVML index, as `nvidia-smi` shows it.
         minor: Number of its device, N of /dev/nvidiaN.
     """

@@ -40,26 +40,28 @@ def graphics_environment(data: Collection[str], own: Mapping[str, str]) -> dict[
     drivers = ":".join(
         f"{VOLUME_PATH}/{path}" for path in sorted(data) if path.startswith("share/vulkan/icd.d/")
     )
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if vendors:
-        found["__EGL_VENDOR_LIBRARY_DIRS"] = ":".join((f"{VOLUME_PATH}/share/glvnd/egl_vendor.d", *_VENDORS))
-        found["GBM_BACKENDS_PATH"] = ":".join((f"{VOLUME_PATH}/lib64/gbm", *_BACK_ENDS))
+        variables["__EGL_VENDOR_LIBRARY_DIRS"] = ":".join(
+            (f"{VOLUME_PATH}/share/glvnd/egl_vendor.d", *_VENDORS)
+        )
+        variables["GBM_BACKENDS_PATH"] = ":".join((f"{VOLUME_PATH}/lib64/gbm", *_BACK_ENDS))
     if any(path.startswith("share/egl/egl_external_platform.d/") for path in data):
-        found["__EGL_EXTERNAL_PLATFORM_CONFIG_DIRS"] = f"{VOLUME_PATH}/share/egl/egl_external_platform.d"
+        variables["__EGL_EXTERNAL_PLATFORM_CONFIG_DIRS"] = f"{VOLUME_PATH}/share/egl/egl_external_platform.d"
     if drivers:
-        found |= {"VK_DRIVER_FILES": drivers, "VK_ICD_FILENAMES": drivers}
+        variables |= {"VK_DRIVER_FILES": drivers, "VK_ICD_FILENAMES": drivers}
     if any(path.startswith("share/vulkan/implicit_layer.d/") for path in data):
-        found["VK_ADD_IMPLICIT_LAYER_PATH"] = f"{VOLUME_PATH}/share/vulkan/implicit_layer.d"
+        variables["VK_ADD_IMPLICIT_LAYER_PATH"] = f"{VOLUME_PATH}/share/vulkan/implicit_layer.d"
     if own.keys() & {
         "VK_DRIVER_FILES",
         "VK_ICD_FILENAMES",
         "VK_ADD_DRIVER_FILES",
     }:  # its own choice, by any name
-        found.pop("VK_DRIVER_FILES", None)
-        found.pop("VK_ICD_FILENAMES", None)
+        variables.pop("VK_DRIVER_FILES", None)
+        variables.pop("VK_ICD_FILENAMES", None)
     if "__EGL_VENDOR_LIBRARY_FILENAMES" in own:
-        found.pop("__EGL_VENDOR_LIBRARY_DIRS", None)
-    return {name: value for name, value in found.items() if name not in own}
+        variables.pop("__EGL_VENDOR_LIBRARY_DIRS", None)
+    return {name: value for name, value in variables.items() if name not in own}
 
 
 def container_environment(

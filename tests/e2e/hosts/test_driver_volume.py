@@ -62,7 +62,7 @@ smi = subprocess.run(["nvidia-smi"], capture_output=True, text=True)
 print(json.dumps({
     "found_outside": [n for d in ("/lib", "/usr/lib", "/lib64") for _, _, f in os.walk(d) for n in f if "nvidia" in n],
     "loads": {name: loaded(name) for name in os.environ["NAMES"].split()},
-    "lacking": {name: lacking(f"{top}/{name}") for name in sorted(os.listdir(top))},
+    "lacking": {name: lacking(f"{top}/{name}") for name in sorted(os.listdir(top)) if ".so" in name},
     "cuInit": ctypes.CDLL("libcuda.so.1").cuInit(0),
     "nvmlInit": ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2(),
     "smi": [smi.returncode, smi.stdout + smi.stderr],

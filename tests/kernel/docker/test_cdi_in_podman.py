@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount"),
     pytest.mark.skipif(
-        shutil.which("podman") is None, reason="Debian's podman and runc are not there"
+        shutil.which("podman") is None or RUNC is None, reason="Debian's podman and runc are not there"
     ),
     pytest.mark.skipif("busybox" in dockerd.missing(), reason="there is no static busybox"),
 ]
@@ -116,7 +116,7 @@ def test_container_gets_the_card_of_an_nvml_index_and_the_driver(podman: Podman)
 
 def test_container_keeps_the_path_of_its_image(podman: Podman) -> None:
     env = podman.look("nvidia.com/gpu=GPU-0")["env"]
-    assert env["PATH"] == WANTS_DRIVER["Env"][0].partition("=")[2]
+    assert f"PATH={env['PATH']}" in WANTS_DRIVER["Env"]
     assert env["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
     assert env["VK_DRIVER_FILES"] == "/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json"
     assert env["NVIDIA_VISIBLE_DEVICES"] == "void"

@@ -86,7 +86,9 @@ def test_every_layout_gives_all_files_of_the_drivers_own_list(
 
 def test_documents_have_the_numbers_of_each_distribution() -> None:
     text = (Path(__file__).parents[3] / "docs/volumes.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.endswith("| 48 | 62 | 49 | 13 |")]
+    rows = [
+        line.strip("| ").split(" | ") for line in text.splitlines() if line.endswith("| 48 | 62 | 49 | 13 |")
+    ]
     assert [row[0] for row in rows] == list(NAMED)
 
 
@@ -227,7 +229,7 @@ def test_files_of_the_driver_that_are_left_out_are_warnings_with_reasons(tmp_pat
     assert f"left out, and of this driver: /usr/lib64/libnvidia-arm.so.{V}: it is for aarch64" in printed
 
 
-def test_of_two_drivers_side_by_side_each_has_its_own_files(tmp_path: Path) -> None:
+def test_two_drivers_side_by_side_have_files_of_their_own(tmp_path: Path) -> None:
     plant(tmp_path, Layout("/usr/lib64", "/usr/bin"), OLD, kernel=None)
     plant(tmp_path, Layout("/opt/nvidia/580/lib64", "/opt/nvidia/580/bin", "/opt/nvidia/580/share"))
     for version, home in ((V, "/opt/nvidia/580/"), (OLD, "/usr/")):
