@@ -68,8 +68,8 @@ print(json.dumps({
     "smi": [smi.returncode, smi.stdout + smi.stderr],
     "mount": [l.split()[5] for l in open("/proc/self/mountinfo") if l.split()[4] == "/usr/local/nvidia"],
     "LD_LIBRARY_PATH": os.environ["LD_LIBRARY_PATH"],
-    "VK_DRIVER_FILES": os.environ["VK_DRIVER_FILES"],
-    "egl": egl(),
+    "VK_DRIVER_FILES": os.environ.get("VK_DRIVER_FILES"),
+    "egl": egl() if "__EGL_VENDOR_LIBRARY_DIRS" in os.environ else None,
     "loader": {n: open(f"/etc/{n}").read() for n in os.listdir("/etc") if n.startswith("ld.so")},
 }))
 """
