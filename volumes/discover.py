@@ -171,6 +171,8 @@ class _Finder:
         real = self._fs.resolve(path)
         if real is None:
             self._unreadable[path] = "it leads nowhere"
+        elif not belongs(real.rpartition("/")[2], place) and not name.endswith(".json"):
+            self._unreadable[path] = f"it leads to {real}, which has another name"
         elif real not in self._data and self._fs.is_file(real):
             try:
                 text = self._text(real) if name.endswith(".json") else None

@@ -33,7 +33,7 @@ _LIBRARIES: Final[Mapping[Group, str]] = {
     Group.VIDEO: "libvdpau_nvidia libnvidia-encode libnvidia-opticalflow libnvcuvid libnvcuextend",
     Group.GRAPHICS: "libnvidia-eglcore libnvidia-glcore libnvidia-tls libnvidia-glsi libnvidia-fbc libnvidia-ifr "
     "libnvidia-rtcore libnvoptix libGLX_nvidia libEGL_nvidia libGLESv2_nvidia libGLESv1_CM_nvidia "
-    "libnvidia-glvkspirv libnvidia-cbl libnvidia-present libGL libEGL libGLESv1_CM libGLESv2 libGLX libOpenGL "
+    "libnvidia-glvkspirv libnvidia-cbl libnvidia-present libnvidia-vulkan-producer libGL libEGL libGLESv1_CM libGLESv2 libGLX libOpenGL "
     "libGLdispatch",
     Group.DISPLAY: "libnvidia-egl-wayland libnvidia-egl-wayland2 libnvidia-egl-gbm libnvidia-egl-xcb "
     "libnvidia-egl-xlib",
@@ -81,7 +81,6 @@ _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
     "libglx": "it is a module of the X server",
     "libglxserver_nvidia": "it is a module of the X server",
     "libnvidia-api": "it serves Windows programs under Wine",
-    "libnvidia-vulkan-producer": "it serves the host's Wayland compositor",
     "libnvidia-egl-platform": "it serves the host's Wayland compositor",
     "libnvidia-vksc-core": "it is for safety-critical Vulkan, which no image names",
     "libOpenCL": "it is a loader for drivers of all vendors: images bring theirs",

@@ -148,10 +148,14 @@ def program_directories(fs: Root) -> Iterator[str]:
 
 
 def around(directory: str) -> tuple[str, ...]:
-    """Return a directory of the driver and those above it, in which `bin`, `lib64` or `share` may lie."""
+    """Return a directory of the driver and those above it, in which `bin`, `lib64` or `share` may lie.
+
+    Apart from the next one above, no directory directly below the root is among them but /usr: others are shared with
+    software, and with users, that have nothing to do with the driver.
+    """
     parts = directory.strip("/").split("/")
-    count = min(len(parts), _MAX_ANCESTORS)
-    return tuple("/" + "/".join(parts[: len(parts) - up]) for up in range(count + 1))
+    above = ["/" + "/".join(parts[: len(parts) - up]) for up in range(min(len(parts), _MAX_ANCESTORS) + 1)]
+    return tuple(path for up, path in enumerate(above) if up < 2 or path.count("/") > 1 or path == "/usr")
 
 
 def libraries_around(directory: str) -> Iterator[str]:
