@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from volumes.keys import DATA
-from volumes.model import DataFile, Entry, Excluded, Group
+from volumes.model import DataFile, Entry, Excluded, Group, Link
 
 EGL, PLATFORMS = "glvnd/egl_vendor.d", "egl/egl_external_platform.d"
 VULKAN, LAYERS, OPTIX = "vulkan/icd.d", "vulkan/implicit_layer.d", "nvidia"
@@ -57,6 +57,13 @@ def planned(
             continue
         taken[target] = file.path
         yield Entry(target, file.path, Group.GRAPHICS, text=text)
+
+
+def links(entries: Iterable[Entry]) -> Iterator[Link]:
+    """Return the links to data from beside libraries: distributions have OptiX's data there, or below /usr/share."""
+    for entry in entries:
+        if entry.target == f"{DATA}/{OPTIX}/nvoptix.bin":
+            yield Link("lib64/nvoptix.bin", f"../{entry.target}")
 
 
 def _in_volume(text: str, libraries: Collection[str]) -> str | None:

@@ -33,8 +33,8 @@ _LIBRARIES: Final[Mapping[Group, str]] = {
     Group.VIDEO: "libvdpau_nvidia libnvidia-encode libnvidia-opticalflow libnvcuvid libnvcuextend",
     Group.GRAPHICS: "libnvidia-eglcore libnvidia-glcore libnvidia-tls libnvidia-glsi libnvidia-fbc libnvidia-ifr "
     "libnvidia-rtcore libnvoptix libGLX_nvidia libEGL_nvidia libGLESv2_nvidia libGLESv1_CM_nvidia "
-    "libnvidia-glvkspirv libnvidia-cbl libnvidia-present libnvidia-vulkan-producer libGL libEGL libGLESv1_CM libGLESv2 libGLX libOpenGL "
-    "libGLdispatch",
+    "libnvidia-glvkspirv libnvidia-cbl libnvidia-present libnvidia-vulkan-producer libGL libEGL libGLESv1_CM "
+    "libGLESv2 libGLX libOpenGL libGLdispatch",
     Group.DISPLAY: "libnvidia-egl-wayland libnvidia-egl-wayland2 libnvidia-egl-gbm libnvidia-egl-xcb "
     "libnvidia-egl-xlib",
     Group.NGX: "libnvidia-ngx",
@@ -88,6 +88,7 @@ _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
 GBM: Final = "gbm/nvidia-drm_gbm.so"  # below a directory of libraries
 ESSENTIAL: Final = ("lib64/libnvidia-ml.so.1", "lib64/libcuda.so.1", "bin/nvidia-smi")
 TLS_ABI: Final = (2, 3, 99)  # the threads of today (NPTL); the driver also had a library for those before
+_PROGRAM: Final = re.compile(r"nvidia-[\w-]+(?:\.sh)?")
 _OF_HOST: Final = re.compile(
     r".*\.(?:dll|conf|service|rules)|nvidia_drv\.so|nvidia-application-profiles-.*|nvidia_icd_vksc.*\.json|gsp_.*\.bin"
 )
@@ -135,7 +136,7 @@ def is_core_library(name: str) -> bool:
 
 def is_driver_program(name: str) -> bool:
     """Whether a program of that name may be of the driver."""
-    return name in PROGRAMS or (name.startswith("nvidia-") and not name.endswith(".gz"))
+    return name in PROGRAMS or _PROGRAM.fullmatch(name) is not None
 
 
 def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
@@ -167,6 +168,7 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     }
     entries = [Entry(t.target, t.file.path, t.group) for t in taken]
     entries += graphics.planned(files.data, names, excluded)
+    links = tuple(sorted((*links, *graphics.links(entries)), key=lambda link: link.target))
     sources = {
         entry.source for entry in entries
     }  # a link of one name may lead to what is taken under another

@@ -174,6 +174,7 @@ def _nixos(root: Path) -> None:
 def _flatcar(root: Path) -> None:
     plant(root, Layout(f"/opt/nvidia/{V}/lib64", f"/opt/nvidia/{V}/bin", f"/opt/nvidia/{V}/share"))
     link_to(root, "/opt/nvidia/current", V)
+    link_to(root, f"/opt/nvidia/{V}/lib64/gbm/nvidia-drm_gbm.so", f"../libnvidia-allocator.so.{V}")
 
 
 def _bottlerocket(root: Path) -> None:

@@ -82,6 +82,8 @@ def test_every_layout_gives_all_files_of_the_drivers_own_list(
     )
     assert not [each for each in made["excluded"] if each["warned"]]
     assert made["missing"] == []
+    files = discover(tmp_path)
+    assert not {file.path for file in files.libraries} & {file.path for file in files.programs}
 
 
 def test_documents_have_the_numbers_of_each_distribution() -> None:

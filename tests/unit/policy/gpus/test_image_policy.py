@@ -312,5 +312,5 @@ def test_graphics_are_found_by_variables_where_the_volume_has_their_data() -> No
 def test_variables_of_graphics_that_an_image_sets_are_left_to_it(
     own: dict[str, str], absent: set[str]
 ) -> None:
-    every, variables = container_environment(image(), data=DATA), container_environment(image(own), data=DATA)
-    assert every.keys() - kept.keys() == absent
+    every, left = container_environment(image(), data=DATA), container_environment(image(own), data=DATA)
+    assert every.keys() - left.keys() == absent
