@@ -23,6 +23,9 @@ _PLACE_OF: Final = (
     (re.compile(r"nvoptix\.bin"), OPTIX),
 )
 
+#: Names of other descriptions: variables list them, with colons between.
+_DESCRIPTION: Final = re.compile(r"[A-Za-z0-9_.-]*nvidia[A-Za-z0-9_.-]*\.json")
+
 
 def place_of(name: str) -> str | None:
     """Return the directory below `share` for a file of that name; None if the driver has no such data."""
@@ -31,7 +34,7 @@ def place_of(name: str) -> str | None:
 
 def belongs(name: str, place: str) -> bool:
     """Return whether a file of that name, in that place of a host, may be of the driver."""
-    return place_of(name) == place or (place != OPTIX and "nvidia" in name and name.endswith(".json"))
+    return place_of(name) == place or (place != OPTIX and _DESCRIPTION.fullmatch(name) is not None)
 
 
 def planned(
@@ -74,19 +77,21 @@ def _in_volume(text: str, libraries: Collection[str]) -> str | None:
     """
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        holders = [part for part in _parts(document) if isinstance(part.get("library_path"), str)]
+        if not holders:
+            raise ValueError("it names no library")
+        changed = False
+        for part in holders:
+            path = part["library_path"]
+            part["library_path"] = path.rpartition("/")[2]
+            if part["library_path"] not in libraries:
+                raise ValueError(f"it names {path}, which is not taken")
+            changed |= path != part["library_path"]
+        return json.dumps(document, indent=4) + "\n" if changed else None
+    except json.JSONDecodeError as error:
         raise ValueError(f"it is no JSON: {error}") from error
-    holders = [part for part in _parts(document) if isinstance(part.get("library_path"), str)]
-    if not holders:
-        raise ValueError("it names no library")
-    changed = False
-    for part in holders:
-        path = part["library_path"]
-        part["library_path"] = path.rpartition("/")[2]
-        if part["library_path"] not in libraries:
-            raise ValueError(f"it names {path}, which is not taken")
-        changed |= path != part["library_path"]
-    return json.dumps(document, indent=4) + "\n" if changed else None
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _parts(document: Any) -> Iterator[dict[str, Any]]:

@@ -157,10 +157,7 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     excluded: list[Excluded] = []
     taken = _without_rivals(_sorted_out(files, homes, machine, excluded), homes, excluded)
     taken = _complete_loaders(taken, excluded)
-    stems = {stem_of(one.file.name) for one in taken}
-    for each in files.unreadable:  # a broken link to what is taken under another name is no loss
-        lost = homes.miss(each.path) and stem_of(each.path.rpartition("/")[2]) not in stems
-        excluded.append(replace(each, warned=lost))
+    excluded += (replace(each, warned=homes.miss(each.path)) for each in files.unreadable)
     excluded += _forgotten(files, taken, excluded)
     links = _links(taken)
     names = {
@@ -172,7 +169,12 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     sources = {
         entry.source for entry in entries
     }  # a link of one name may lead to what is taken under another
-    excluded = [each for each in excluded if each.path not in sources]
+    stems = {stem_of(one.file.name) for one in taken}  # what is taken under another name is no loss
+    excluded = [
+        replace(each, warned=each.warned and stem_of(each.path.rpartition("/")[2]) not in stems)
+        for each in excluded
+        if each.path not in sources
+    ]
     return Plan(
         version,
         tuple(sorted(entries, key=lambda entry: entry.target)),

@@ -212,7 +212,13 @@ def test_files_of_the_driver_that_are_left_out_are_warnings_with_reasons(tmp_pat
     write(tmp_path, "/usr/bin/nvidia-next", shared_object(content=f"nvidia-next {V}".encode()))
     write(tmp_path, "/usr/share/vulkan/icd.d/nvidia_other.json", b'{"ICD": {"library_path": "libGone.so.1"}}')
     write(tmp_path, "/usr/share/vulkan/icd.d/nvidia_deep.json", b"[" * 100_000)
-    # Not of this driver, so no warnings:
+    deep = b'{"a":' * 990 + b'{"library_path": "/x/libcuda.so.1"}' + b"}" * 990
+    write(tmp_path, "/usr/share/vulkan/icd.d/nvidia_nested.json", deep)
+    # Not of this driver, or taken under another name, so no warnings:
+    (lib / "libnvidia-encode.so").write_text("INPUT(libnvidia-encode.so.1)")
+    write(
+        tmp_path, "/usr/share/vulkan/icd.d/nvidia:of:two.json", b'{"ICD": {"library_path": "libcuda.so.1"}}'
+    )
     write(tmp_path, f"/usr/lib64/libnvidia-encode.so.{OLD}", shared_object(soname="libnvidia-encode.so.1"))
     write(tmp_path, "/opt/far/libnvidia-far.so.1", shared_object(soname="libnvidia-far.so.1"))
     link_to(tmp_path, "/usr/lib/libnvidia-far.so.1", "/opt/far/libnvidia-far.so.1")
@@ -220,7 +226,13 @@ def test_files_of_the_driver_that_are_left_out_are_warnings_with_reasons(tmp_pat
     told = reasons(made)
     assert told.keys() == {
         *(f"libnvcuvid.so.{V}", f"libnvoptix.so.{V}", f"libnvidia-arm.so.{V}", "libnvidia-odd.so.3"),
-        *("libnvidia-mute.so.3", "nvidia-next", "nvidia_other.json", "nvidia_deep.json"),
+        *(
+            "libnvidia-mute.so.3",
+            "nvidia-next",
+            "nvidia_other.json",
+            "nvidia_deep.json",
+            "nvidia_nested.json",
+        ),
     }
     assert "cut off" in told[f"libnvcuvid.so.{V}"]
     assert told["libnvidia-odd.so.3"] == "its SONAME libother.so.3 does not confirm its name"
