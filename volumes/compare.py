@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from volumes.manifest import LIBRARIES, PROGRAMS, TLS_ABI, is_left_to_host, stem_of
+from volumes.manifest import DRIVER_VERSION, LIBRARIES, PROGRAMS, TLS_ABI, is_left_to_host, stem_of
 from volumes.model import DriverFiles, Elf, File, Plan
 
 YES: Final = "yes"
@@ -179,15 +179,19 @@ def counted(files: DriverFiles, ours: Plan) -> Counted:
     taken, left = list[str](), list[str]()
     absent, refused = list[str](), list[str]()
     there = {name for file in (*files.libraries, *files.programs) for name in file.names}
-    for name in sorted({each.name for each in files.listed}):
-        kinds = {each.kind for each in files.listed if each.name == name}
+    listed = files.listed if any(each.name.endswith(f".so.{ours.version}") for each in files.listed) else ()
+    for name in sorted({each.name for each in listed}):
+        kinds = {each.kind for each in listed if each.name == name}
+        version = DRIVER_VERSION.search(name)
+        if version and version[1] != ours.version:  # from the list of another driver
+            continue
         if name in every:
             taken.append(name)
         elif kinds & _OF_HOST or is_left_to_host(name):
             left.append(name)
         else:
             (refused if name in there else absent).append(name)
-    more = sum(_listed_name(entry.target) not in taken for entry in ours.entries) if files.listed else 0
+    more = sum(_listed_name(entry.target) not in taken for entry in ours.entries) if listed else 0
     number = len(taken) + len(left) + len(absent) + len(refused)
     return Counted(number, len(taken), tuple(left), tuple(absent), tuple(refused), more)
 

@@ -101,7 +101,7 @@ class _Finder:
         self.programs: dict[str, set[str]] = {}
         self._cached: dict[str, set[str]] = {}
         self._data: dict[str, DataFile] = {}
-        self._listed: tuple[ListedFile, ...] = ()
+        self._listed: set[ListedFile] = set()  # of all drivers that are there
         self._unreadable: dict[str, str] = {}
         self._searched: set[str] = set()
         self.homes: dict[str, None] = {}  # directories of the driver's core libraries, and of links to them
@@ -154,10 +154,8 @@ class _Finder:
                 its_place = place_of(name)
                 if its_place is not None:
                     self._add_data(its_place, name, f"{directory}/{name}")
-            if not self._listed:
-                self._listed = self._list(f"{directory}/{LIST}") or self._list(
-                    f"{directory}/{LIST.rpartition('/')[2]}"
-                )
+            for path in (LIST, LIST.rpartition("/")[2]):
+                self._listed |= self._list(f"{directory}/{path}")
 
     def _add(self, files: dict[str, set[str]], name: str, path: str) -> str | None:
         real = self._fs.resolve(path)
@@ -165,6 +163,8 @@ class _Finder:
             self._unreadable[path] = "it leads nowhere"
         elif self._fs.is_file(real):
             files.setdefault(real, {real.rpartition("/")[2]}).add(name)
+        elif files is self._libraries:
+            self._unreadable[path] = "it is no regular file"
         return real
 
     def _add_data(self, place: str, name: str, path: str) -> None:
@@ -188,17 +188,16 @@ class _Finder:
             raise ValueError(f"it is larger than {_MAX_TEXT >> 10} KiB")
         return content.decode()
 
-    def _list(self, path: str) -> tuple[ListedFile, ...]:
+    def _list(self, path: str) -> set[ListedFile]:
         real = self._fs.resolve(path)
         if real is None:
-            return ()
+            return set()
         try:
             listed = json.loads(self._text(real))
-            rows = [(str(row["name"]).rpartition("/")[2], str(row["type"])) for row in listed]
+            return {ListedFile(str(row["name"]).rpartition("/")[2], str(row["type"])) for row in listed}
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             self.unreadable(real, error)
-            return ()
-        return tuple(ListedFile(*row) for row in sorted(set(rows)))
+            return set()
 
     def all(self) -> DriverFiles:
         """Return all that was found, with what each file says of itself."""
@@ -209,7 +208,7 @@ class _Finder:
             tuple(file for file in programs if file),
             tuple(Excluded(path, why) for path, why in sorted(self._unreadable.items())),
             tuple(self._data.values()),
-            self._listed,
+            tuple(sorted(self._listed, key=lambda each: (each.name, each.kind))),
         )
 
     def _file(self, path: str, names: set[str]) -> File | None:

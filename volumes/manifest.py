@@ -16,6 +16,7 @@ from typing import Final
 from mesos_gpu.errors import NotFound
 from volumes import graphics
 from volumes.model import DriverFiles, Elf, Entry, Excluded, File, Group, Link, Plan
+from volumes.places import around
 
 PROGRAMS: Final[Mapping[str, Group]] = {
     "nvidia-smi": Group.UTILITY,
@@ -88,6 +89,7 @@ _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
 GBM: Final = "gbm/nvidia-drm_gbm.so"  # below a directory of libraries
 ESSENTIAL: Final = ("lib64/libnvidia-ml.so.1", "lib64/libcuda.so.1", "bin/nvidia-smi")
 TLS_ABI: Final = (2, 3, 99)  # the threads of today (NPTL); the driver also had a library for those before
+_FAR: Final = 100
 _PROGRAM: Final = re.compile(r"nvidia-[\w-]+(?:\.sh)?")
 _OF_HOST: Final = re.compile(
     r".*\.(?:dll|conf|service|rules)|nvidia_drv\.so|nvidia-application-profiles-.*|nvidia_icd_vksc.*\.json|gsp_.*\.bin"
@@ -164,7 +166,8 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
         target.rpartition("/")[2] for target in (*(t.target for t in taken), *(link.target for link in links))
     }
     entries = [Entry(t.target, t.file.path, t.group) for t in taken]
-    entries += graphics.planned(files.data, names, excluded)
+    data = sorted(files.data, key=lambda file: homes.distance(file.path))
+    entries += graphics.planned(data, names, excluded)
     links = tuple(sorted((*links, *graphics.links(entries)), key=lambda link: link.target))
     sources = {
         entry.source for entry in entries
@@ -203,6 +206,16 @@ class _Homes:
         own = {file.directory for file in files.libraries if _is_of(file, version)}
         every = {file.directory for file in files.libraries if DRIVER_VERSION.search(file.name)}
         return cls(version, frozenset(own), frozenset(every - own))
+
+    def distance(self, path: str) -> int:
+        """Return how far above a library of this driver the directory is that has a file too; many if none has."""
+        steps = (
+            step
+            for home in self.own
+            for step, above in enumerate(around(home))
+            if path.startswith(f"{above.rstrip('/')}/")
+        )
+        return min(steps, default=_FAR)
 
     def miss(self, path: str) -> bool:
         """Return whether a task may miss a file that is left out: it is this driver's by its name and place."""
@@ -353,9 +366,9 @@ def _without_rivals(taken: Iterable[_Taken], homes: _Homes, excluded: list[Exclu
     return list(best.values())
 
 
-def _preference(one: _Taken, homes: _Homes) -> tuple[bool, int, bool, list[int]]:
+def _preference(one: _Taken, homes: _Homes) -> tuple[bool, int, int, list[int]]:
     bits = one.file.elf.bits if one.file.elf else 0
-    apart = not one.target.startswith("bin/") and one.file.directory not in homes.own
+    apart = homes.distance(one.file.path)
     return bool(one.file.hwcap), -bits, apart, [-number for number in _numbers(one.file.name)]
 
 

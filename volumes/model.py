@@ -133,7 +133,7 @@ class DriverFiles:
         programs: Of the directories of programs, those with a name of the driver's.
         unreadable: What could not be read, or led outside the root.
         data: Descriptions for loaders, and what OptiX reads, in the order of preference.
-        listed: The driver's own list of files for containers; empty for a driver without such a list.
+        listed: Lists of files for containers, of all drivers that are there; empty for drivers without such a list.
     """
 
     libraries: tuple[File, ...] = ()

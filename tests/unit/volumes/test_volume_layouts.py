@@ -246,11 +246,18 @@ def test_files_of_the_driver_that_are_left_out_are_warnings_with_reasons(tmp_pat
 def test_two_drivers_side_by_side_have_files_of_their_own(tmp_path: Path) -> None:
     plant(tmp_path, Layout("/usr/lib64", "/usr/bin"), OLD, kernel=None)
     plant(tmp_path, Layout("/opt/nvidia/580/lib64", "/opt/nvidia/580/bin", "/opt/nvidia/580/share"))
+    for version, home in (
+        (OLD, "/usr/bin"),
+        (V, "/opt/nvidia/580/bin"),
+    ):  # as NVIDIA's, it does not say its version
+        write(tmp_path, f"{home}/nvidia-debugdump", shared_object(content=version[:3].encode()), 0o755)
     for version, home in ((V, "/opt/nvidia/580/"), (OLD, "/usr/")):
         made = planned_here(tmp_path, version=version)
         assert len(made.entries) == len(TAKEN)
         libraries = {entry.source for entry in made.entries if entry.target.startswith("lib64/")}
         assert {path for path in libraries if not path.startswith(home)} == set()
+        data = {entry.source for entry in made.entries if entry.target.startswith("share/")}
+        assert all(path.startswith(f"{home}share/") for path in data)
         programs = {entry.source for entry in made.entries if entry.target.startswith("bin/")}
         assert programs == {f"{home}bin/{name}" for name in PROGRAMS[:5]}
 
@@ -347,6 +354,7 @@ def test_hostile_trees_neither_lead_out_nor_stop_a_search(tmp_path: Path) -> Non
     assert all(".." not in link.target for link in made.links)
     told = reasons(made)
     assert told[f"libnvidia-huge.so.{V}"] == "it cannot be read: it is larger than 4 GiB"
+    assert told[f"libnvidia-pipe.so.{V}"] == told[f"libnvidia-directory.so.{V}"] == "it is no regular file"
     assert told[f"libnvidia-loop.so.{V}"] == "it leads nowhere"
     built = make(tmp_path / "store", root)
     assert verify(built.volume) == ()
