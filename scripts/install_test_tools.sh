@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what tests need beside the set-up, from Debian's packages: a Docker Engine, a registry, a static program for
+# Install what tests need beside the set-up, from Debian's packages: a Docker Engine, podman, a registry, a static program for
 # the images that the tests make, `ip`, `iptables` and `nft` for its bridge and for hosts in namespaces, a server of SSH
 # for them, ZooKeeper, clocks that are set for some processes, XFS, which shares blocks, a load balancer, a proxy,
 # programs for certificates and for passwords, a client of HTTPS, sudo, what makes the root of a bare Debian, the SASL
@@ -12,6 +12,7 @@ set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
 command -v dockerd >/dev/null || missing+=(docker.io)
+command -v podman >/dev/null || missing+=(podman)
 command -v docker-registry >/dev/null || missing+=(docker-registry)
 # ldd fails for a static program.
 if ! command -v busybox >/dev/null || ldd "$(command -v busybox)" >/dev/null 2>&1; then missing+=(busybox-static); fi

@@ -19,7 +19,8 @@ from volumes.digest import sha256_of_all
 from volumes.discover import discover
 from volumes.keys import RECORD, key_of
 from volumes.manifest import plan as plan_of
-from volumes.model import Entry, Plan
+from volumes.model import Entry, Excluded, Plan
+from volumes.places import Given
 from volumes.roots import Root
 from volumes.shim import Shim, with_shim
 from volumes.store import BUILDING, FORMAT, Content, Store, Volume, directories, explained, verify
@@ -34,11 +35,19 @@ _NO_CLONE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A volume that is there now. `new`: whether this call made it. `took_s`: seconds, waiting apart."""
+    """A volume that is there now.
+
+    Attributes:
+        volume: The volume, as its record describes it.
+        new: Whether this call made it.
+        took_s: Time of the build in seconds, without waiting for others.
+        warnings: Files of the driver that are left out and that tasks may miss.
+    """
 
     volume: Volume
     new: bool
     took_s: float
+    warnings: tuple[Excluded, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -47,7 +56,7 @@ class Built:
 
     @property
     def how(self) -> Mapping[str, int]:
-        """Files by the way in which they came: "hard link", "reflink", "copy"."""
+        """Return the number of files by the way in which they came, as of `Content.how`."""
         return Counter(file.how for file in self.volume.files)
 
 
@@ -57,6 +66,7 @@ def make(
     version: str | None = None,
     *,
     nvml: str | None = None,
+    given: Given | None = None,
     held: Callable[[], Collection[str]] | None = None,
     anew: bool = False,
     shim: Shim | None = None,
@@ -67,15 +77,17 @@ def make(
         store: The directory of volumes.
         root: Of the host.
         version: Of the driver; None: the one that runs.
-        nvml: As of `volumes.version.driver_version`.
+        nvml: Version that NVML reports, as of `volumes.version.driver_version`.
+        given: Directories that an operator names; None to search the host.
         held, anew: As of `build`.
         shim: Our libraries, for the variant that has them before the driver's; None: the plain volume.
 
     Raises:
-        NotFound, Conflict: As of `volumes.version.driver_version`, and of `volumes.shim.with_shim`.
+        NotFound, Conflict: As of `volumes.discover.discover`, `volumes.version.driver_version` and
+            `volumes.shim.with_shim`.
         Unavailable: As of `build`.
     """
-    files = discover(root)
+    files = discover(root, given)
     plan = plan_of(files, driver_version(root, files, version, nvml))
     if shim is not None:
         plan = with_shim(plan, shim)
@@ -114,9 +126,9 @@ def build(
             target.clear_litter(held)
             before = None if anew else _as_planned(target, root, plan)
             if before is not None:
-                return Built(before, new=False, took_s=time.monotonic() - began)
+                return Built(before, False, time.monotonic() - began, plan.warnings)
             volume = _switch(target, _assemble(target, root, plan, simulated))
-        return Built(volume, new=True, took_s=time.monotonic() - began)
+        return Built(volume, True, time.monotonic() - began, plan.warnings)
 
 
 def _check_place(store: Path) -> None:
@@ -151,12 +163,15 @@ def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
     if volume.problem or not same or dict(volume.links) != {link.target: link.to for link in plan.links}:
         return None
     sources = {entry.target: _source(root, entry) for entry in plan.entries}
+    texts = {entry.target: entry.text for entry in plan.entries}
     for file in volume.files:
         try:
             source, there = os.lstat(sources[file.target]), os.lstat(volume.path / file.target)
         except OSError:
             return None
-        if (source.st_size, source.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
+        text = texts[file.target]
+        size_bytes = source.st_size if text is None else len(text.encode())
+        if (size_bytes, source.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
             return None
         if (there.st_size, there.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
             return None
@@ -172,23 +187,43 @@ def _source(root: Path, entry: Entry) -> Path:
 def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
     """Assemble a build beside the others, under a name that the next run removes."""
     part = target.path / f"{BUILDING}-{plan.key}"
-    for directory in ("", *directories(plan.variant)):
+    targets = [*(entry.target for entry in plan.entries), *(link.target for link in plan.links)]
+    for directory in ("", *directories(plan.variant, targets)):
         (part / directory).mkdir(mode=0o755)
         (part / directory).chmod(0o755)  # whatever the umask
-    placed = [(entry, *_place(_source(root, entry), part / entry.target)) for entry in plan.entries]
+    placed = [
+        (entry, *_place(_source(root, entry), part / entry.target, entry.text)) for entry in plan.entries
+    ]
     for link in plan.links:
         os.symlink(link.to, part / link.target)
     digests = sha256_of_all(part / entry.target for entry in plan.entries)
-    files = [_content(entry, status, digests[part / entry.target], how) for entry, status, how in placed]
+    files = [
+        Content(
+            entry.target,
+            entry.source,
+            entry.group.value,
+            (part / entry.target).stat().st_size,
+            digests[part / entry.target],
+            status.st_mtime_ns,
+            how,
+        )
+        for entry, status, how in placed
+    ]
     _write_record(part, root, plan, files, simulated)
     return part
 
 
-def _place(source: Path, target: Path) -> tuple[os.stat_result, str]:
-    """Put a file of the host there, without a copy if it can be; its status on the host, and how."""
+def _place(source: Path, target: Path, text: str | None) -> tuple[os.stat_result, str]:
+    """Put a file of the host there, without a copy if it can be, or its text; its status on the host, and how."""
     status = os.lstat(source)
     if not stat.S_ISREG(status.st_mode):
         raise Conflict(f"{source} is no file any more", remedy="run it again")
+    if text is not None:
+        with open(target, "x") as new:
+            new.write(text)
+            new.flush()
+            _finish(new.fileno(), status)
+        return status, "rewritten"
     try:
         os.link(source, target, follow_symlinks=False)
         return status, "hard link"
@@ -200,10 +235,15 @@ def _place(source: Path, target: Path) -> tuple[os.stat_result, str]:
         if how == "copy":
             shutil.copyfileobj(old, new, 1 << 20)
         new.flush()
-        os.fchmod(new.fileno(), 0o755 if status.st_mode & 0o111 else 0o644)
-        os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-        os.fsync(new.fileno())
+        _finish(new.fileno(), status)
     return status, how
+
+
+def _finish(fd: int, status: os.stat_result) -> None:
+    """Give a new file the mode and times of its source, and see it written."""
+    os.fchmod(fd, 0o755 if status.st_mode & 0o111 else 0o644)
+    os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.fsync(fd)
 
 
 def _cloned(old: int, new: int) -> bool:
@@ -214,12 +254,6 @@ def _cloned(old: int, new: int) -> bool:
             return False
         raise
     return True
-
-
-def _content(entry: Entry, status: os.stat_result, sha256: str, how: str) -> Content:
-    return Content(
-        entry.target, entry.source, entry.group.value, status.st_size, sha256, status.st_mtime_ns, how
-    )
 
 
 def _write_record(part: Path, root: Path, plan: Plan, files: list[Content], simulated: bool) -> None:

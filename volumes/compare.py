@@ -5,14 +5,16 @@ Their lists and rules, in words of our own, from their sources: Mesos 1.11.0
 src/ldcache/ldcache.go), libnvidia-container at 00b4b47 (src/nvc_info.c).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from volumes.manifest import LIBRARIES, PROGRAMS, TLS_ABI, stem_of
+from volumes.manifest import DRIVER_VERSION, LIBRARIES, PROGRAMS, TLS_ABI, is_left_to_host, stem_of
 from volumes.model import DriverFiles, Elf, File, Plan
 
 YES: Final = "yes"
+_OF_HOST: Final = frozenset(("FIRMWARE", "MODPROBE"))  # kinds of files in the driver's own list
 _NOT_LISTED: Final = "no: not in its list"
 _NOT_CACHED: Final = "no: not in the loader's cache"
 _ENTRY_POINTS: Final = frozenset(("libGL", "libEGL", "libGLESv1_CM", "libGLESv2"))
@@ -116,7 +118,9 @@ def compare(files: DriverFiles, ours: Plan) -> tuple[Row, ...]:
         said = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
         if file.path in taken or YES in said.values():
             stem = stem_of(file.name)
-            group = taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
+            group = (
+                taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
+            )  # theirs are in ours
             rows.append(Row(file.path, group, YES if file.path in taken else why[file.path], **said))
     return tuple(rows)
 
@@ -130,6 +134,71 @@ def _taken_by(other: Other, file: File, version: str) -> str:
     if not any(stem_of(name) == stem for name in file.cached):
         return _NOT_CACHED
     return (other.refused(stem, file.name, file.elf, version) if file.elf else "no: no ELF file") or YES
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A plan beside the driver's own list of its files for containers, which drivers have since 570.
+
+    Attributes:
+        listed: Number of files that the list has; 0 for a driver without a list.
+        taken: Number of those that the volume has.
+        left: Names of those that serve the host alone, such as firmware.
+        absent: Names of those that are not on this host.
+        refused: Names of those that are on this host and that the volume has not.
+        more: Number of files that the volume has and the list does not.
+    """
+
+    listed: int
+    taken: int
+    left: tuple[str, ...]
+    absent: tuple[str, ...]
+    refused: tuple[str, ...]
+    more: int
+
+    @property
+    def text(self) -> str:
+        """Return the numbers in words."""
+        if not self.listed:
+            return "the driver has no list of its own of files for containers (drivers have one since 570)"
+        parts = [
+            f"{self.taken} are taken",
+            f"{len(self.left)} serve the host alone",
+            f"{len(self.absent)} are not on this host"
+            + (f" ({', '.join(self.absent)})" if self.absent else ""),
+        ]
+        parts += [f"{len(self.refused)} are left out ({', '.join(self.refused)})"] if self.refused else []
+        text = f"of the {self.listed} files that the driver lists for containers {', '.join(parts)}"
+        return f"{text}; {self.more} more are taken"
+
+
+def counted(files: DriverFiles, ours: Plan) -> Counted:
+    """Count the files of the driver's own list that a plan takes."""
+    targets = [*(entry.target for entry in ours.entries), *(link.target for link in ours.links)]
+    every = {_listed_name(target) for target in targets}
+    taken, left = list[str](), list[str]()
+    absent, refused = list[str](), list[str]()
+    there = {name for file in (*files.libraries, *files.programs) for name in file.names}
+    listed = files.listed if any(each.name.endswith(f".so.{ours.version}") for each in files.listed) else ()
+    for name in sorted({each.name for each in listed}):
+        kinds = {each.kind for each in listed if each.name == name}
+        version = DRIVER_VERSION.search(name)
+        if version and version[1] != ours.version:  # from the list of another driver
+            continue
+        if name in every:
+            taken.append(name)
+        elif kinds & _OF_HOST or is_left_to_host(name):
+            left.append(name)
+        else:
+            (refused if name in there else absent).append(name)
+    more = sum(_listed_name(entry.target) not in taken for entry in ours.entries) if listed else 0
+    number = len(taken) + len(left) + len(absent) + len(refused)
+    return Counted(number, len(taken), tuple(left), tuple(absent), tuple(refused), more)
+
+
+def _listed_name(target: str) -> str:
+    """Return the name of a file as the list has it: a description without the machine that distributions add."""
+    return re.sub(r"\.[\w-]+\.json$", ".json", target.rpartition("/")[2])
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -1,68 +1,95 @@
-"""What a host has of the driver: found through the loader's cache, and in the directories where drivers are put.
+"""What a host has of the driver: found through the loader's cache, in the directories where drivers are put, and beside
+what was found there.
 
 Nothing outside the given root is looked at, whatever links say.
 """
 
+import json
+import os
+import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.errors import Damaged
+from mesos_gpu.errors import Damaged, NotFound
 from volumes.elf import read_elf
+from volumes.graphics import PLACES, belongs, place_of
 from volumes.ldcache import CacheEntry, parse
-from volumes.manifest import is_driver_name, is_driver_program
-from volumes.model import DriverFiles, Elf, Excluded, File
+from volumes.manifest import DRIVER_VERSION, is_core_library, is_driver_name, is_driver_program, stem_of
+from volumes.model import DataFile, DriverFiles, Elf, Excluded, File, ListedFile
+from volumes.places import (
+    CACHES,
+    LIBRARY_OPTION,
+    LIBRARY_PATH,
+    PROGRAM_OPTION,
+    PROGRAM_PATH,
+    Given,
+    below_library,
+    data_around,
+    data_directories,
+    libraries_around,
+    library_directories,
+    program_directories,
+    programs_around,
+    trees,
+)
 from volumes.roots import Root
 
-CACHE: Final = "/etc/ld.so.cache"
-_TRIPLETS: Final = (
-    "x86_64-linux-gnu",
-    "i386-linux-gnu",
-    "aarch64-linux-gnu",
-    "arm-linux-gnueabihf",
-    "powerpc64le-linux-gnu",
-)
-#: Of Debian and Ubuntu (triplets; nvidia/current, nvidia/tesla-535, before that nvidia-384), RHEL (lib64,
-#: lib64/nvidia), others.
-_LIBRARY_DIRECTORIES: Final = (
-    *(f"{top}/{triplet}" for top in ("/usr/lib", "/lib") for triplet in _TRIPLETS),
-    *(
-        "/usr/lib64",
-        "/lib64",
-        "/usr/lib",
-        "/lib",
-        "/usr/lib32",
-        "/lib32",
-        "/usr/local/lib",
-        "/usr/local/lib64",
-    ),
-)
-_BELOW_LIBRARIES: Final = ("", "nvidia", "vdpau", "tls")
-_PROGRAM_DIRECTORIES: Final = (
-    *("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/bin"),
-)
+#: The driver's own list of its files for containers, below a directory of data; since 570.
+LIST: Final = "nvidia/files.d/sandboxutils-filelist.json"
+_MAX_TEXT, _MAX_SEARCHED, _MAX_FILE = 1 << 20, 64 << 20, 4 << 30  # bytes; the largest library has 0.2 GiB
+_MENTIONED: Final = re.compile(rb"(?<![\d.])\d{3}\.\d{2,3}(?:\.\d{2,})?(?![\d.])")
 
 
-def discover(root: Path = Path("/")) -> DriverFiles:
-    """All files that have a name of the driver's, in the order in which the loader and a shell would find them.
+def discover(root: Path = Path("/"), given: Given | None = None) -> DriverFiles:
+    """Find all files that have a name of the driver's, in the order in which the loader and a shell would find them.
+
+    Args:
+        root: Root of the host.
+        given: Directories that an operator names; None to search the host.
 
     Raises:
-        NotFound: There is no such root.
+        NotFound: There is no such root, no directory that is named, or nothing of a driver in one.
     """
-    fs = Root(root)
+    fs, given = Root(root), given or Given()
+    given.check(fs)
     finder = _Finder(fs)
-    for name, path in _cached(fs, finder):
-        if is_driver_name(name):
-            finder.library(name, path, cached=True)
-    for directory in _library_directories(fs, finder):
-        for name in fs.listdir(directory):
+    below = () if given.libraries and given.programs else tuple(trees(fs))
+    if given.libraries:
+        finder.search_libraries(given.libraries)
+        if not finder.homes:
+            raise _nothing_in(LIBRARY_OPTION, LIBRARY_PATH, given.libraries, "library of a driver")
+    else:
+        for name, path in _cached(fs, finder):
             if is_driver_name(name):
-                finder.library(name, f"{directory}/{name}")
-    for directory in _program_directories(fs):
-        for name in fs.listdir(directory):
-            if is_driver_program(name):
-                finder.program(name, f"{directory}/{name}")
+                finder.library(name, path, cached=True)
+        finder.search_libraries((*library_directories(fs), *below))
+    if given.programs:
+        finder.search_programs(given.programs)
+        if not finder.programs:
+            raise _nothing_in(PROGRAM_OPTION, PROGRAM_PATH, given.programs, "program of a driver")
+    else:
+        beside = (path for home in tuple(finder.homes) for path in programs_around(home))
+        finder.search_programs((*beside, *program_directories(fs), *below))
+    if not given.libraries:
+        finder.search_libraries(
+            path for real in tuple(finder.programs) for path in libraries_around(_above(real))
+        )
+    around = (path for home in finder.homes for path in data_around(home))
+    finder.search_data((*around, *(() if given.libraries else data_directories(fs))))
     return finder.all()
+
+
+def _nothing_in(option: str, variable: str, paths: Iterable[str], what: str) -> NotFound:
+    return NotFound(
+        f"there is no {what} in {', '.join(paths)}, which {option} ({variable}) names",
+        remedy="name the directory that has them, such as the one of libcuda.so.1 or of nvidia-smi",
+    )
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 class _Finder:
@@ -70,83 +97,156 @@ class _Finder:
 
     def __init__(self, fs: Root) -> None:
         self._fs = fs
-        self.libraries: dict[str, set[str]] = {}
-        self._programs: dict[str, set[str]] = {}
+        self._libraries: dict[str, set[str]] = {}
+        self.programs: dict[str, set[str]] = {}
         self._cached: dict[str, set[str]] = {}
-        self.unreadable: dict[str, str] = {}
+        self._data: dict[str, DataFile] = {}
+        self._listed: set[ListedFile] = set()  # of all drivers that are there
+        self._unreadable: dict[str, str] = {}
+        self._searched: set[str] = set()
+        self.homes: dict[str, None] = {}  # directories of the driver's core libraries, and of links to them
 
     def library(self, name: str, path: str, *, cached: bool = False) -> None:
-        real = self._add(self.libraries, name, path)
+        """Add a library by a name under which it is found."""
+        real = self._add(self._libraries, name, path)
         if real and cached:
             self._cached.setdefault(real, set()).add(name)
+        if real and is_core_library(name):
+            self.homes |= dict.fromkeys((_above(path), _above(real)))
 
-    def program(self, name: str, path: str) -> None:
-        self._add(self._programs, name, path)
+    def unreadable(self, path: str, error: Exception) -> None:
+        """Note a file that cannot be read."""
+        self._unreadable[path] = f"it cannot be read: {getattr(error, 'what', error)}"
+
+    def search_libraries(self, directories: Iterable[str]) -> None:
+        """Search directories, and those of the libraries that are found in them."""
+        near = [path for home in self.homes for path in (home, *below_library(home))]
+        queue = deque((*near, *directories))
+        while queue:
+            directory = self._fs.resolve(queue.popleft())
+            if directory is None or directory in self._searched:
+                continue
+            self._searched.add(directory)
+            known = len(self.homes)
+            for name in self._fs.listdir(directory):
+                if is_driver_name(name):
+                    self.library(name, f"{directory}/{name}")
+            homes = tuple(self.homes)[known:]
+            queue.extendleft(reversed([path for home in homes for path in (home, *below_library(home))]))
+
+    def search_programs(self, directories: Iterable[str]) -> None:
+        """Search directories for programs."""
+        for directory in dict.fromkeys(self._fs.resolve(path) for path in directories):
+            for name in self._fs.listdir(directory) if directory is not None else ():
+                if is_driver_program(name):
+                    self._add(self.programs, name, f"{directory}/{name}")
+
+    def search_data(self, directories: Iterable[str]) -> None:
+        """Search directories for data, each also for those that stand in it without a directory of their own."""
+        for directory in dict.fromkeys(self._fs.resolve(path) for path in directories):
+            if directory is None:
+                continue
+            for place in PLACES:
+                for name in self._fs.listdir(f"{directory}/{place}"):
+                    if belongs(name, place):
+                        self._add_data(place, name, f"{directory}/{place}/{name}")
+            for name in self._fs.listdir(directory):
+                its_place = place_of(name)
+                if its_place is not None:
+                    self._add_data(its_place, name, f"{directory}/{name}")
+            for path in (LIST, LIST.rpartition("/")[2]):
+                self._listed |= self._list(f"{directory}/{path}")
 
     def _add(self, files: dict[str, set[str]], name: str, path: str) -> str | None:
         real = self._fs.resolve(path)
         if real is None:
-            self.unreadable[path] = "it leads nowhere"
+            self._unreadable[path] = "it leads nowhere"
         elif self._fs.is_file(real):
             files.setdefault(real, {real.rpartition("/")[2]}).add(name)
+        elif files is self._libraries:
+            self._unreadable[path] = "it is no regular file"
         return real
 
+    def _add_data(self, place: str, name: str, path: str) -> None:
+        real = self._fs.resolve(path)
+        if real is None:
+            self._unreadable[path] = "it leads nowhere"
+        elif not belongs(real.rpartition("/")[2], place) and not name.endswith(".json"):
+            self._unreadable[path] = f"it leads to {real}, which has another name"
+        elif real not in self._data and self._fs.is_file(real):
+            try:
+                text = self._text(real) if name.endswith(".json") else None
+            except (OSError, ValueError) as error:
+                self.unreadable(real, error)
+            else:
+                self._data[real] = DataFile(real, place, name, text)
+
+    def _text(self, path: str) -> str:
+        with self._fs.open(path) as file:
+            content = file.read(_MAX_TEXT + 1)
+        if len(content) > _MAX_TEXT:
+            raise ValueError(f"it is larger than {_MAX_TEXT >> 10} KiB")
+        return content.decode()
+
+    def _list(self, path: str) -> set[ListedFile]:
+        real = self._fs.resolve(path)
+        if real is None:
+            return set()
+        try:
+            listed = json.loads(self._text(real))
+            return {ListedFile(str(row["name"]).rpartition("/")[2], str(row["type"])) for row in listed}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            self.unreadable(real, error)
+            return set()
+
     def all(self) -> DriverFiles:
-        libraries = [self._file(path, names) for path, names in self.libraries.items()]
-        programs = [self._file(path, names) for path, names in self._programs.items()]
+        """Return all that was found, with what each file says of itself."""
+        libraries = [self._file(path, names) for path, names in self._libraries.items()]
+        programs = [self._file(path, names) for path, names in self.programs.items()]
         return DriverFiles(
             tuple(file for file in libraries if file),
             tuple(file for file in programs if file),
-            tuple(Excluded(path, why) for path, why in sorted(self.unreadable.items())),
+            tuple(Excluded(path, why) for path, why in sorted(self._unreadable.items())),
+            tuple(self._data.values()),
+            tuple(sorted(self._listed, key=lambda each: (each.name, each.kind))),
         )
 
     def _file(self, path: str, names: set[str]) -> File | None:
+        name = path.rpartition("/")[2]
         try:
-            elf = self._elf(path)
-        except (OSError, Damaged) as error:
-            self.unreadable[path] = f"it cannot be read: {getattr(error, 'what', error)}"
+            with self._fs.open(path) as file:
+                if os.fstat(file.fileno()).st_size > _MAX_FILE:
+                    raise ValueError(f"it is larger than {_MAX_FILE >> 30} GiB")
+                elf: Elf | None = read_elf(file)
+                mentions: tuple[str, ...] = ()
+                if elf is not None and not DRIVER_VERSION.search(name) and _is_of_the_driver(name):
+                    file.seek(0)
+                    versions = set(_MENTIONED.findall(file.read(_MAX_SEARCHED)))
+                    mentions = tuple(sorted(each.decode() for each in versions))
+        except (OSError, ValueError, Damaged) as error:
+            self.unreadable(path, error)
             return None
         cached = tuple(sorted(self._cached.get(path, ())))
-        return File(path, tuple(sorted(names)), elf, _hwcap(path), cached)
+        return File(path, tuple(sorted(names)), elf, _hwcap(path), cached, mentions)
 
-    def _elf(self, path: str) -> Elf | None:
-        with self._fs.open(path) as file:
-            return read_elf(file)
+
+def _is_of_the_driver(name: str) -> bool:
+    """Whether a file without a version in its name is one of which the version must be known."""
+    return is_core_library(name) or stem_of(name) == name
 
 
 def _cached(fs: Root, finder: _Finder) -> Iterator[tuple[str, str]]:
-    if fs.resolve(CACHE) is None:
-        return
-    try:
-        entries: tuple[CacheEntry, ...] = parse(fs.read_bytes(CACHE))
-    except (OSError, Damaged) as error:
-        finder.unreadable[CACHE] = f"it cannot be read: {getattr(error, 'what', error)}"
-        return
-    for entry in entries:
-        yield entry.name, entry.path
-
-
-def _library_directories(fs: Root, finder: _Finder) -> list[str]:
-    """Where the cache's files of the driver are, then the usual ones; each once."""
-    cached = [path.rpartition("/")[0] for path in finder.libraries]
-    usual = [f"{top}/{below}".rstrip("/") for top in _LIBRARY_DIRECTORIES for below in _BELOW_LIBRARIES]
-    branches = [f"/usr/lib/{name}" for name in fs.listdir("/usr/lib") if name.startswith("nvidia-")]
-    flavours = [
-        f"{top}/nvidia/{name}" for top in _LIBRARY_DIRECTORIES for name in fs.listdir(f"{top}/nvidia")
-    ]
-    beside = [f"{directory}/tls" for directory in cached]
-    return _resolved(fs, (*cached, *usual, *flavours, *branches, *beside))
-
-
-def _program_directories(fs: Root) -> list[str]:
-    branches = [f"/usr/lib/{name}/bin" for name in fs.listdir("/usr/lib") if name.startswith("nvidia-")]
-    flavours = [f"/usr/lib/nvidia/{name}" for name in fs.listdir("/usr/lib/nvidia")]
-    return _resolved(fs, (*_PROGRAM_DIRECTORIES, *flavours, *branches))
-
-
-def _resolved(fs: Root, directories: Iterable[str]) -> list[str]:
-    real = (fs.resolve(directory) for directory in directories)
-    return list(dict.fromkeys(path for path in real if path is not None))
+    for path in CACHES:
+        if fs.resolve(path) is None:
+            continue
+        try:
+            with fs.open(path) as file:
+                entries: tuple[CacheEntry, ...] = parse(file.read(_MAX_SEARCHED))
+        except (OSError, Damaged) as error:
+            finder.unreadable(path, error)
+            continue
+        for entry in entries:
+            yield entry.name, entry.path
 
 
 def _hwcap(path: str) -> str:

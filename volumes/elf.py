@@ -75,6 +75,7 @@ class _Reader:
             tuple(self._string(value) for tag, value in tags if tag == "DT_NEEDED"),
             next((version for note in self._of_type("PT_NOTE") for version in self._abis(note)), None),
             max(self._glibc_versions(where), default=()),
+            next((self._interpreter(segment) for segment in self._of_type("PT_INTERP")), None),
         )
 
     def _segment(self, number: int) -> Mapping[str, Any]:
@@ -133,6 +134,10 @@ class _Reader:
                     yield tuple(version)
             at = start + size
             at += -at % 4
+
+    def _interpreter(self, segment: Mapping[str, Any]) -> str:
+        path = self._read(segment["p_offset"], min(segment["p_filesz"], _MOST_NAME))
+        return os.fsdecode(path.partition(b"\0")[0])
 
     def _offset(self, address: int) -> int:
         """Where in the file that address is mapped from."""

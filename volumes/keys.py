@@ -7,7 +7,8 @@ from typing import Final
 
 DEFAULT_PATH: Final = "/var/lib/mesos/volumes"
 RECORD: Final = "volume.json"  # of a build: what is in it
-SHARE: Final = "share"  # of a variant, a directory: where a task's own limits are mounted
+REGION: Final = "region"  # of a variant: the directory where a task's own limits are mounted
+DATA: Final = "share"  # of a volume: the directory of what EGL, Vulkan and OptiX read
 
 #: Stem of a library, what ours is called, and what the driver's is called beside it.
 REPLACED: Final = (
@@ -44,3 +45,13 @@ def current(store: Path, key: str) -> Path | None:
     except OSError:
         return None
     return build
+
+
+def data_of(build: Path) -> tuple[str, ...]:
+    """Return the files of data that a build has, as paths below it, sorted; none if it is gone. Takes microseconds."""
+    paths = (
+        os.path.relpath(os.path.join(top, name), build)
+        for top, _, names in os.walk(build / DATA)
+        for name in names
+    )
+    return tuple(sorted(paths))

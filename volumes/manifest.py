@@ -2,17 +2,21 @@
 
 The lists are the union of those of Mesos 1.11.0 (NvidiaVolume), nvidia-docker 1.0.1 (src/nvidia/volumes.go) and
 libnvidia-container (src/nvc_info.c), by the capability groups of the last; docs/volumes-compared.md sets ours beside
-theirs. What none of them names is still taken when something that is taken needs it: drivers grow libraries.
+theirs. A library that none of them names is taken by evidence, for new drivers bring new libraries: its name or SONAME
+ends in the driver's version; or it is NVIDIA's, lies beside libraries of that version, and has a version of its own
+that its SONAME confirms.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mesos_gpu.errors import NotFound
+from volumes import graphics
 from volumes.model import DriverFiles, Elf, Entry, Excluded, File, Group, Link, Plan
+from volumes.places import around
 
 PROGRAMS: Final[Mapping[str, Group]] = {
     "nvidia-smi": Group.UTILITY,
@@ -23,15 +27,17 @@ PROGRAMS: Final[Mapping[str, Group]] = {
     "nvidia-cuda-mps-server": Group.COMPUTE,
 }
 _LIBRARIES: Final[Mapping[Group, str]] = {
-    Group.UTILITY: "libnvidia-ml libnvidia-cfg libnvidia-nscq libnvidia-sandboxutils",
+    Group.UTILITY: "libnvidia-ml libnvidia-cfg libnvidia-nscq libnvsdm libnvidia-sandboxutils",
     Group.COMPUTE: "libcuda libcudadebugger libnvidia-opencl libnvidia-gpucomp libnvidia-ptxjitcompiler "
     "libnvidia-fatbinaryloader libnvidia-allocator libnvidia-compiler libnvidia-pkcs11 libnvidia-pkcs11-openssl3 "
     "libnvidia-nvvm libnvidia-nvvm70 libnvidia-tileiras",
-    Group.VIDEO: "libvdpau_nvidia libnvidia-encode libnvidia-opticalflow libnvcuvid",
+    Group.VIDEO: "libvdpau_nvidia libnvidia-encode libnvidia-opticalflow libnvcuvid libnvcuextend",
     Group.GRAPHICS: "libnvidia-eglcore libnvidia-glcore libnvidia-tls libnvidia-glsi libnvidia-fbc libnvidia-ifr "
     "libnvidia-rtcore libnvoptix libGLX_nvidia libEGL_nvidia libGLESv2_nvidia libGLESv1_CM_nvidia "
-    "libnvidia-glvkspirv libnvidia-cbl libGL libEGL libGLESv1_CM libGLESv2 libGLX libOpenGL libGLdispatch",
-    Group.DISPLAY: "libnvidia-egl-wayland libnvidia-egl-gbm libnvidia-egl-xcb libnvidia-egl-xlib",
+    "libnvidia-glvkspirv libnvidia-cbl libnvidia-present libnvidia-vulkan-producer libGL libEGL libGLESv1_CM "
+    "libGLESv2 libGLX libOpenGL libGLdispatch",
+    Group.DISPLAY: "libnvidia-egl-wayland libnvidia-egl-wayland2 libnvidia-egl-gbm libnvidia-egl-xcb "
+    "libnvidia-egl-xlib",
     Group.NGX: "libnvidia-ngx",
 }
 LIBRARIES: Final[Mapping[str, Group]] = {
@@ -41,8 +47,9 @@ LIBRARIES: Final[Mapping[str, Group]] = {
 LOADERS: Final = frozenset(
     ("libGL", "libEGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libOpenGL", "libGLdispatch")
 )
-#: Of NVIDIA, with version numbers of their own: EGL's platform libraries; NVVM before 535 was 4.0.0.
-_OWN_VERSION: Final = frozenset((*_LIBRARIES[Group.DISPLAY].split(), "libnvidia-nvvm"))
+#: NVIDIA's libraries with version numbers of their own: EGL's platforms; NVVM, before 535 as 4.0.0, and a second one
+#: beside it since 575. They may come in packages, and so in directories, of their own.
+_OWN_VERSION: Final = frozenset((*_LIBRARIES[Group.DISPLAY].split(), "libnvidia-nvvm", "libnvidia-nvvm70"))
 _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
     "nvidia-modprobe": "it loads kernel modules, which is the host's matter",
     "nvidia-settings": "it sets up the X server",
@@ -53,10 +60,17 @@ _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
     "nvidia-powerd": "it is a service of the host",
     "nvidia-sleep.sh": "it is a service of the host",
     "nvidia-detect": "it tells which driver to install",
+    "nvidia-detector": "it tells which driver to install",
+    "nvidia-ngx-updater": "it replaces libraries of the host",
+    "nvidia-pcc": "it is for safety-critical Vulkan, which no image names",
+    "nvidia-imex": "it is a service of the host",
+    "nvidia-imex-ctl": "it is a service of the host",
+    "nvidia-fs": "it is a service of the host",
     "nvidia-container-cli": "it is of another container runtime, not of the driver",
     "nvidia-container-runtime": "it is of another container runtime, not of the driver",
     "nvidia-container-runtime-hook": "it is of another container runtime, not of the driver",
     "nvidia-container-toolkit": "it is of another container runtime, not of the driver",
+    "nvidia-cdi-hook": "it is of another container runtime, not of the driver",
     "nvidia-ctk": "it is of another container runtime, not of the driver",
     "nvidia-docker": "it is of another container runtime, not of the driver",
     "libnvidia-container": "it is of another container runtime, not of the driver",
@@ -68,16 +82,26 @@ _NOT_FOR_TASKS: Final[Mapping[str, str]] = {
     "libglx": "it is a module of the X server",
     "libglxserver_nvidia": "it is a module of the X server",
     "libnvidia-api": "it serves Windows programs under Wine",
-    "libnvidia-vulkan-producer": "it serves the host's Wayland compositor",
     "libnvidia-egl-platform": "it serves the host's Wayland compositor",
     "libnvidia-vksc-core": "it is for safety-critical Vulkan, which no image names",
     "libOpenCL": "it is a loader for drivers of all vendors: images bring theirs",
 }
+GBM: Final = "gbm/nvidia-drm_gbm.so"  # below a directory of libraries
 ESSENTIAL: Final = ("lib64/libnvidia-ml.so.1", "lib64/libcuda.so.1", "bin/nvidia-smi")
 TLS_ABI: Final = (2, 3, 99)  # the threads of today (NPTL); the driver also had a library for those before
+_FAR: Final = 100
+_PROGRAM: Final = re.compile(r"nvidia-[\w-]+(?:\.sh)?")
+_OF_HOST: Final = re.compile(
+    r".*\.(?:dll|conf|service|rules)|nvidia_drv\.so|nvidia-application-profiles-.*|nvidia_icd_vksc.*\.json|gsp_.*\.bin"
+)
+_LOADER: Final = re.compile(
+    r"/lib(?:32|64)?/ld[\w-]*\.so\.\d"
+)  # of the ABIs of all machines that there are drivers for
 _SHARED_OBJECT: Final = re.compile(r"(?P<stem>lib[\w+-]+)\.so(?:\.(?P<version>\S+))?")
 _COMPANION: Final = {"x86_64": "i686", "aarch64": "armv7l"}
-_DRIVER: Final = re.compile(r"libcuda\.so|libnvidia-ml\.so|libnvidia-glcore\.so|libnvidia-eglcore\.so")
+_CORE: Final = re.compile(r"(?:libcuda|libnvidia-ml|libnvidia-glcore|libnvidia-eglcore)\.so\b")
+#: The end of a library's name that has the version of a driver, "535.261.03", and no version of its own.
+DRIVER_VERSION: Final = re.compile(r"\.so\.(\d{3,4}\.\d+(?:\.\d+)*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +122,23 @@ def is_driver_name(name: str) -> bool:
     stem = stem_of(name)
     if stem == name:
         return False
-    return stem in LIBRARIES or stem in _NOT_FOR_TASKS or "nvidia" in stem
+    listed = stem in LIBRARIES or stem in _NOT_FOR_TASKS or "nvidia" in stem
+    return listed or DRIVER_VERSION.search(name) is not None
+
+
+def is_left_to_host(name: str) -> bool:
+    """Return whether a file of that name is known, and serves the host and no task."""
+    return stem_of(name) in _NOT_FOR_TASKS or _OF_HOST.fullmatch(name) is not None
+
+
+def is_core_library(name: str) -> bool:
+    """Return whether a library of that name is one that every driver has: its directory is one of the driver's."""
+    return _CORE.match(name) is not None
 
 
 def is_driver_program(name: str) -> bool:
     """Whether a program of that name may be of the driver."""
-    return name in PROGRAMS or (name.startswith("nvidia-") and not name.endswith(".gz"))
+    return name in PROGRAMS or _PROGRAM.fullmatch(name) is not None
 
 
 def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
@@ -120,33 +155,94 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     machine = machine or _machine(files, version)
     if machine is None:
         raise _no_library(files, version)
-    excluded: list[Excluded] = list(files.unreadable)
-    taken = _without_rivals(_sorted_out(files, version, machine, excluded), excluded)
+    homes = _Homes.of(files, version)
+    excluded: list[Excluded] = []
+    taken = _without_rivals(_sorted_out(files, homes, machine, excluded), homes, excluded)
     taken = _complete_loaders(taken, excluded)
+    excluded += (replace(each, warned=homes.miss(each.path)) for each in files.unreadable)
     excluded += _forgotten(files, taken, excluded)
-    entries = sorted((Entry(t.target, t.file.path, t.group) for t in taken), key=lambda entry: entry.target)
+    links = _links(taken)
+    names = {
+        target.rpartition("/")[2] for target in (*(t.target for t in taken), *(link.target for link in links))
+    }
+    entries = [Entry(t.target, t.file.path, t.group) for t in taken]
+    data = sorted(files.data, key=lambda file: homes.distance(file.path))
+    entries += graphics.planned(data, names, excluded)
+    links = tuple(sorted((*links, *graphics.links(entries)), key=lambda link: link.target))
+    sources = {
+        entry.source for entry in entries
+    }  # a link of one name may lead to what is taken under another
+    stems = {stem_of(one.file.name) for one in taken}  # what is taken under another name is no loss
+    excluded = [
+        replace(each, warned=each.warned and stem_of(each.path.rpartition("/")[2]) not in stems)
+        for each in excluded
+        if each.path not in sources
+    ]
     return Plan(
         version,
-        tuple(entries),
-        _links(taken),
+        tuple(sorted(entries, key=lambda entry: entry.target)),
+        links,
         tuple(sorted(set(excluded), key=lambda one: (one.path, one.reason))),
         _missing(taken),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Homes:
+    """Directories of the driver's libraries.
+
+    Attributes:
+        version: Version of the driver.
+        own: Directories that have libraries of that version.
+        others: Directories that have libraries of other versions only.
+    """
+
+    version: str
+    own: frozenset[str]
+    others: frozenset[str]
+
+    @classmethod
+    def of(cls, files: DriverFiles, version: str) -> "_Homes":
+        own = {file.directory for file in files.libraries if _is_of(file, version)}
+        every = {file.directory for file in files.libraries if DRIVER_VERSION.search(file.name)}
+        return cls(version, frozenset(own), frozenset(every - own))
+
+    def distance(self, path: str) -> int:
+        """Return how far above a library of this driver the directory is that has a file too; many if none has."""
+        steps = (
+            step
+            for home in self.own
+            for step, above in enumerate(around(home))
+            if path.startswith(f"{above.rstrip('/')}/")
+        )
+        return min(steps, default=_FAR)
+
+    def miss(self, path: str) -> bool:
+        """Return whether a task may miss a file that is left out: it is this driver's by its name and place."""
+        directory, _, name = path.rpartition("/")
+        stem = stem_of(name)
+        if directory not in self.own or stem in _NOT_FOR_TASKS or stem in LOADERS or stem == name:
+            return False
+        version = DRIVER_VERSION.search(name)
+        return version[1] == self.version if version else "nvidia" in stem or is_core_library(name)
+
+
 def _machine(files: DriverFiles, version: str) -> str | None:
     """Most of the driver's libraries are for it; 64 bits go before 32."""
     counts = Counter(
-        (file.elf.bits, file.elf.machine)
-        for file in files.libraries
-        if file.elf and _is_of(file.name, version)
+        (file.elf.bits, file.elf.machine) for file in files.libraries if file.elf and _is_of(file, version)
     )
     return max(counts, key=lambda key: (key[0], counts[key], key[1]))[1] if counts else None
 
 
-def _is_of(name: str, version: str) -> bool:
-    """The version rule."""
-    return name.endswith(f".so.{version}")
+def _is_of(file: File, version: str) -> bool:
+    """Return whether a library is of that driver, by its name, its SONAME, or else the version in its content."""
+    soname = (file.elf.soname if file.elf else None) or ""
+    return (
+        file.name.endswith(f".so.{version}")
+        or soname.endswith(f".so.{version}")
+        or file.mentions == (version,)
+    )
 
 
 def _no_library(files: DriverFiles, version: str) -> NotFound:
@@ -154,7 +250,8 @@ def _no_library(files: DriverFiles, version: str) -> NotFound:
     there = f"there are those of {', '.join(others)}" if others else "there are none of any version"
     return NotFound(
         f"no library of driver {version} was found: {there}",
-        remedy="install the driver's user-space libraries, or say where they are: --root, MESOS_GPU_DRIVER_ROOT",
+        remedy="install the libraries of that driver, or name their directory: --driver-library-path, "
+        "MESOS_GPU_DRIVER_LIBRARY_PATH",
     )
 
 
@@ -163,30 +260,39 @@ def versions(files: DriverFiles) -> tuple[str, ...]:
     names = {
         match["version"]
         for file in files.libraries
-        if _DRIVER.match(file.name)
+        if is_core_library(file.name)
         and (match := _SHARED_OBJECT.fullmatch(file.name))
         and re.fullmatch(r"\d{2,4}\.\d+(?:\.\d+)*\S*", match["version"] or "")
     }
+    names |= {file.mentions[0] for file in files.libraries if len(file.mentions) == 1}
     return tuple(sorted(names, key=lambda text: [int(part) for part in re.findall(r"\d+", text)]))
 
 
-def _sorted_out(files: DriverFiles, version: str, machine: str, excluded: list[Excluded]) -> list[_Taken]:
-    """All that the lists and the rules take, and then what those need; rivals for one name still among them."""
+def _sorted_out(files: DriverFiles, homes: _Homes, machine: str, excluded: list[Excluded]) -> list[_Taken]:
+    """Return all that the lists and the rules take, rivals for one name still among them."""
     taken: list[_Taken] = []
-    left: list[tuple[File, str]] = []
     # A link of one kind's name may lead to a file of the other's: each file is looked at once.
     for file in {file.path: file for file in (*files.libraries, *files.programs)}.values():
-        is_program = stem_of(file.name) == file.name
-        group = (PROGRAMS if is_program else LIBRARIES).get(stem_of(file.name))
-        why = _NOT_FOR_TASKS.get(stem_of(file.name)) or _foreign(file.elf, machine)
-        why = why or (None if is_program else _refused(file, version))
-        if why is None and group is not None and file.elf is not None:
+        stem = stem_of(file.name)
+        is_program = stem == file.name
+        why = _NOT_FOR_TASKS.get(stem) or _foreign(file.elf, machine)
+        why = why or (_refused_program if is_program else _refused)(file, homes)
+        if why is None and file.elf is not None:
+            group = (PROGRAMS if is_program else LIBRARIES).get(stem, Group.COMPUTE)
             taken.append(_Taken(file, group, _target(file, file.elf, is_program)))
         else:
-            left.append((file, why or "no list names it, and nothing taken needs it"))
-    needed = _needed_too(taken, left, version, machine)
-    excluded += [Excluded(file.path, why) for file, why in left if file not in {t.file for t in needed}]
-    return taken + needed
+            warned = homes.miss(file.path) or (is_program and homes.version in file.mentions)
+            warned = warned and stem not in _NOT_FOR_TASKS
+            excluded.append(Excluded(file.path, why or "", warned))
+    return taken
+
+
+def _refused_program(file: File, homes: _Homes) -> str | None:
+    if file.name not in PROGRAMS:
+        return "it is no program of the driver that tasks use"
+    if len(file.mentions) == 1 and file.mentions[0] != homes.version:
+        return f"it is of driver {file.mentions[0]}, not {homes.version}"
+    return None
 
 
 def _target(file: File, elf: Elf, is_program: bool) -> str:
@@ -202,64 +308,51 @@ def _foreign(elf: Elf | None, machine: str) -> str | None:
     return None
 
 
-def _refused(file: File, version: str) -> str | None:
+def _refused(file: File, homes: _Homes) -> str | None:
     """The rules for libraries: version, vendor of OpenGL, TLS."""
-    stem, elf = stem_of(file.name), file.elf
+    stem, elf, version = stem_of(file.name), file.elf, homes.version
     assert elf is not None
     if stem in LOADERS:
-        return _refused_loader(stem, elf, file.name, version)
+        return _refused_loader(file, version)
     if stem == "libnvidia-tls" and elf.abi is not None and elf.abi != TLS_ABI:
         return f"its thread-local storage is for Linux {'.'.join(map(str, elf.abi))}, long past"
-    if _is_of(file.name, version):
+    if _is_of(file, version):
         return None
     number = file.name.partition(".so")[2].strip(".")
-    if stem in _OWN_VERSION and not re.fullmatch(r"\d{3,4}\.\d+(\.\d+)*", number):
+    if DRIVER_VERSION.search(file.name) or (stem in LIBRARIES and stem not in _OWN_VERSION):
+        return f"it is of version {number}, not {version}" if number else "its name has no version"
+    return _refused_own_version(file, stem, homes)
+
+
+def _refused_own_version(file: File, stem: str, homes: _Homes) -> str | None:
+    """The rule for libraries with a version of their own: known, or beside the driver's with a SONAME that agrees."""
+    if file.directory in homes.own:
+        soname = (file.elf.soname if file.elf else None) or ""
+        if stem in _OWN_VERSION or (stem_of(soname) == stem and f"{file.name}.".startswith(f"{soname}.")):
+            return None
+        return f"its SONAME {soname or 'is missing and'} does not confirm its name"
+    if stem in _OWN_VERSION and file.directory not in homes.others:
         return None
-    return f"it is of version {number}, not {version}" if number else "its name has no version"
+    return "it has a version of its own, and lies apart from the libraries of this driver"
 
 
-def _refused_loader(stem: str, elf: Elf, name: str, version: str) -> str | None:
-    """NVIDIA's own, or the neutral ones (they need libGLdispatch.so.0), or that itself."""
-    ours = any(
-        needed.startswith(("libGLdispatch.so", "libnvidia-gl", "libnvidia-egl")) for needed in elf.needed
-    )
-    if not ours and stem != "libGLdispatch":
+def _refused_loader(file: File, version: str) -> str | None:
+    """The rule for OpenGL's entry points: NVIDIA's own, or the neutral ones (they need libGLdispatch.so.0), or that."""
+    needed = file.elf.needed if file.elf else ()
+    ours = any(name.startswith(("libGLdispatch.so", "libnvidia-gl", "libnvidia-egl")) for name in needed)
+    if not ours and stem_of(file.name) != "libGLdispatch":
         return "it is of another vendor: it needs neither libGLdispatch nor a library of NVIDIA's"
-    legacy = re.fullmatch(r"\d{3,4}\.\d+(\.\d+)*", name.partition(".so.")[2])
-    if legacy and not _is_of(name, version):
-        return f"it is of version {name.partition('.so.')[2]}, not {version}"
+    legacy = DRIVER_VERSION.search(file.name)
+    if legacy and not _is_of(file, version):
+        return f"it is of version {legacy[1]}, not {version}"
     return None
 
 
-def _needed_too(
-    taken: Sequence[_Taken], left: Sequence[tuple[File, str]], version: str, machine: str
-) -> list[_Taken]:
-    """Libraries that no list names, are of this driver, and are needed by what is taken; and so on."""
-    unlisted = {
-        (file.elf.bits, name): file
-        for file, _ in left
-        if file.elf is not None
-        and _foreign(file.elf, machine) is None
-        and _is_of(file.name, version)
-        and stem_of(file.name) not in {*LIBRARIES, *_NOT_FOR_TASKS}
-        for name in {file.name, file.elf.soname or file.name}
-    }
-    needed: list[_Taken] = []
-    todo = list(taken)
-    while todo:
-        one = todo.pop()
-        for name in one.file.elf.needed if one.file.elf else ():
-            file = unlisted.get((one.file.elf.bits if one.file.elf else 0, name))
-            if file is not None and file.elf is not None and file not in {t.file for t in needed}:
-                needed.append(_Taken(file, one.group, _target(file, file.elf, is_program=False)))
-                todo.append(needed[-1])
-    return needed
-
-
-def _without_rivals(taken: Iterable[_Taken], excluded: list[Excluded]) -> list[_Taken]:
-    """Keep a file for each name: not for special processors, of the newest version of its own, the first found."""
+def _without_rivals(taken: Iterable[_Taken], homes: _Homes, excluded: list[Excluded]) -> list[_Taken]:
+    """Keep a file for each name: not for special processors, beside the driver's libraries, of the newest version of
+    its own, the first found."""
     best: dict[tuple[str, str], _Taken] = {}
-    order = sorted(taken, key=_preference)
+    order = sorted(taken, key=lambda one: _preference(one, homes))
     for one in order:  # sorted is stable: the order of discovery decides last
         directory, _, name = one.target.partition("/")
         key = (directory, stem_of(name))
@@ -273,9 +366,10 @@ def _without_rivals(taken: Iterable[_Taken], excluded: list[Excluded]) -> list[_
     return list(best.values())
 
 
-def _preference(one: _Taken) -> tuple[bool, int, list[int]]:
+def _preference(one: _Taken, homes: _Homes) -> tuple[bool, int, int, list[int]]:
     bits = one.file.elf.bits if one.file.elf else 0
-    return bool(one.file.hwcap), -bits, [-number for number in _numbers(one.file.name)]
+    apart = homes.distance(one.file.path)
+    return bool(one.file.hwcap), -bits, apart, [-number for number in _numbers(one.file.name)]
 
 
 def _numbers(name: str) -> list[int]:
@@ -288,7 +382,7 @@ def _complete_loaders(taken: list[_Taken], excluded: list[Excluded]) -> list[_Ta
     The neutral ones may be the distribution's, built for its own glibc; in front of an older image's own they
     would break it. The driver's files run on very old ones, and say the limit.
     """
-    limit = max((_glibc(t) for t in taken if stem_of(t.file.name) not in LOADERS), default=())
+    limit = max((_glibc(t) for t in taken if DRIVER_VERSION.search(t.file.name)), default=())
     while True:
         there = {(t.target.partition("/")[0], t.file.elf.soname or t.file.name) for t in taken if t.file.elf}
         bad = {t.target: why for t in taken if (why := _unloadable(t, there, limit))}
@@ -326,7 +420,7 @@ def _forgotten(
 
 
 def _links(taken: Sequence[_Taken]) -> tuple[Link, ...]:
-    """Links by SONAME, by every name of the loader's cache, and two that programs are known to want."""
+    """Links by SONAME, by every name of the loader's cache, and three that programs are known to want."""
     files = {one.target for one in taken}
     links: dict[str, str] = {}
     wishes = [(one, name) for one in taken for name in _sonames(one)]
@@ -336,6 +430,10 @@ def _links(taken: Sequence[_Taken]) -> tuple[Link, ...]:
         target = f"{directory}/{name}"
         if target not in files:
             links.setdefault(target, own)
+        if (
+            stem_of(own) == "libnvidia-allocator"
+        ):  # libgbm searches for its back-ends in a directory of their own
+            links[f"{directory}/{GBM}"] = f"../{own}"
     return tuple(Link(target, to) for target, to in sorted(links.items()))
 
 
@@ -356,7 +454,9 @@ def _other_names(one: _Taken) -> Iterator[str]:
 
 def _missing(taken: Sequence[_Taken]) -> tuple[str, ...]:
     """What a CUDA program will miss, in words."""
-    targets = {one.target for one in taken} | {link.target for link in _links(taken)}
+    targets = {one.target for one in taken} | {
+        link.target for link in _links(taken)
+    }  # as "lib64/libcuda.so.1"
     there = {target.partition("/")[0]: set[str]() for target in targets}
     for target in targets:
         there[target.partition("/")[0]].add(target.partition("/")[2])
@@ -366,4 +466,7 @@ def _missing(taken: Sequence[_Taken]) -> tuple[str, ...]:
         for name in one.file.elf.needed if one.file.elf else ():
             if "nvidia" in name and name not in there.get("lib64" if directory == "bin" else directory, ()):
                 lacking.append(f"{name} is not there, which {one.target} needs")
+        loader = one.file.elf.interpreter if one.file.elf else None
+        if loader is not None and not _LOADER.fullmatch(loader):
+            lacking.append(f"{loader} is not in images, which {one.target} needs to start")
     return tuple(sorted(set(lacking)))

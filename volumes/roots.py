@@ -70,6 +70,11 @@ class Root:
         real = self.resolve(path)
         return real is not None and self.outside(real).is_file()
 
+    def is_directory(self, path: str) -> bool:
+        """Whether it leads to a directory."""
+        real = self.resolve(path)
+        return real is not None and self.outside(real).is_dir()
+
     def listdir(self, path: str) -> list[str]:
         """Names in a directory, sorted; none if there is no such directory."""
         real = self.resolve(path)

@@ -2,7 +2,7 @@
 
 `lib64/libcuda.so.1` and `lib64/libnvidia-ml.so.1` are ours; all other names of these two lead to them, also those with
 the driver's version. The driver's own lie beside them as `libmgpu-real-cuda.so` and `libmgpu-real-ml.so`, which ours
-name in DT_NEEDED. `share` (volumes.keys.SHARE) is an empty directory: the mount point of the task's limits and usage.
+name in DT_NEEDED. `region` (volumes.keys.REGION) is an empty directory: the mount point of the task's limits and usage.
 """
 
 from collections.abc import Iterator

@@ -11,13 +11,13 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
-from volumes.keys import RECORD, SHARE, current, key_of, link_of
+from volumes.keys import RECORD, REGION, current, key_of, link_of
 
 DIRECTORIES: Final = ("bin", "lib", "lib64")
 FORMAT: Final = 1
@@ -35,7 +35,7 @@ class Content:
         group: As `volumes.model.Group`.
         sha256: Of its content, hexadecimal.
         source_mtime_ns: Of the source, to see that it has changed since.
-        how: "hard link", "reflink" or "copy".
+        how: "hard link", "reflink", "copy", or "rewritten" for a text that is not the source's own.
     """
 
     target: str
@@ -226,9 +226,10 @@ def _volume(build: Path, body: Mapping[str, Any]) -> Volume:
     )
 
 
-def directories(variant: str) -> tuple[str, ...]:
-    """Directories that a volume has."""
-    return (*DIRECTORIES, SHARE) if variant else DIRECTORIES
+def directories(variant: str, targets: Iterable[str]) -> tuple[str, ...]:
+    """Return the directories of a volume that has files and links at these targets, each after the one above it."""
+    above = {str(path) for target in targets for path in PurePosixPath(target).parents}
+    return tuple(sorted({*DIRECTORIES, *((REGION,) if variant else ()), *above} - {"."}))
 
 
 def verify(volume: Volume) -> tuple[str, ...]:
@@ -260,7 +261,8 @@ def verify(volume: Volume) -> tuple[str, ...]:
             problems.append(f"{target} is missing")
         elif not path.is_symlink() or os.readlink(path) != to:
             problems.append(f"{target} has changed")
-    known = {RECORD, *directories(volume.variant), *volume.links, *(file.target for file in volume.files)}
+    targets = {*volume.links, *(file.target for file in volume.files)}
+    known = {RECORD, *directories(volume.variant, targets), *targets}
     every = (str(path.relative_to(volume.path)) for path in volume.path.rglob("*"))
     problems += [f"{name} was added" for name in every if name not in known]
     return tuple(sorted(problems))

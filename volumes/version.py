@@ -1,17 +1,25 @@
 """Which driver a host runs: its kernel module must agree with its libraries, or nothing is built."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.errors import Conflict, NotFound
-from volumes.manifest import versions
+from mesos_gpu.errors import Conflict, NotFound, Unavailable
+from volumes.manifest import DRIVER_VERSION, stem_of, versions
 from volumes.model import DriverFiles
+from volumes.places import LIBRARY_OPTION, LIBRARY_PATH, PLATFORMS, unsupported
 from volumes.roots import Root
 
 #: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu …", and of the open module
 #: "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build …".
 _NVRM: Final = re.compile(r"^NVRM version:.*?\s(\d{2,4}\.\d+(?:\.\d+)*)(?:\s|$)", re.MULTILINE)
+
+
+_WHERE: Final = (
+    f"name their directory: {LIBRARY_OPTION}, for a node {LIBRARY_PATH} (another root: --root, "
+    "MESOS_GPU_DRIVER_ROOT)"
+)
 
 
 def kernel_version(root: Path = Path("/")) -> str | None:
@@ -37,16 +45,18 @@ def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvm
     Raises:
         Conflict: The kernel module, NVML and the libraries do not agree.
         NotFound: No driver; or not the one that was asked for.
+        Unavailable: The driver of this platform is of a kind that is not supported.
     """
     there = versions(files)
+    kernel = kernel_version(root)
+    see_platform(root, kernel, lambda: files)
     if asked is not None:
         if asked in there:
             return asked
         raise NotFound(
             f"no library of driver {asked} was found; {_said(there)}",
-            remedy="name one that is there, or say where its libraries are: --root",
+            remedy=f"name one that is there, or {_WHERE}",
         )
-    kernel = kernel_version(root)
     if kernel is not None and nvml is not None and kernel != nvml:
         raise Conflict(
             f"the kernel module is of driver {kernel}, and NVML says {nvml}",
@@ -58,19 +68,46 @@ def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvm
             return running
         raise Conflict(
             f"the kernel module is of driver {running}, and of that there are no libraries; {_said(there)}",
-            remedy="end what uses the GPUs and reload the kernel module, or reboot; or install its libraries",
+            remedy=(
+                f"if driver {there[-1]} was installed after the module was loaded: end what uses the GPUs and reload "
+                f"the module, or reboot; if the libraries of {running} are in another directory: {_WHERE}"
+                if there
+                else f"install the libraries of driver {running}; if they are on this host: {_WHERE}"
+            ),
         )
     if len(there) == 1:
         return there[0]
     if not there:
         raise NotFound(
             "no NVIDIA driver was found: neither a kernel module nor libraries",
-            remedy="install the driver, or say where it is: --root",
+            remedy=f"install the driver; if it is on this host: {_WHERE}",
         )
     raise Conflict(
         f"no kernel module is loaded to tell which of these drivers runs: {', '.join(there)}",
         remedy="name one: --driver-version",
     )
+
+
+def see_platform(root: Path, kernel: str | None, find: Callable[[], DriverFiles]) -> None:
+    """See that the platform is one whose driver is supported, or has such a driver beside its own.
+
+    Args:
+        root: Root of the host.
+        kernel: Version of the loaded kernel module; None if none is loaded.
+        find: Function that finds the libraries, called if the platform has a driver of its own.
+
+    Raises:
+        Unavailable: The platform is not supported.
+    """
+    platform = unsupported(Root(root))
+    if platform is None:
+        return
+    usual = any(stem_of(f.name) == "libcuda" and DRIVER_VERSION.search(f.name) for f in find().libraries)
+    if not usual or (platform == "WSL 2" and kernel is None):
+        raise Unavailable(
+            f"{platform} is not supported: {PLATFORMS[platform]}",
+            remedy="use a host with NVIDIA's driver for Linux on servers and desktops",
+        )
 
 
 def _said(there: tuple[str, ...]) -> str:

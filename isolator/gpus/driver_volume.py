@@ -70,16 +70,36 @@ def driver_root(env: Mapping[str, str]) -> Path:
 
 
 def libraries_of_module(env: Mapping[str, str]) -> Path | None:
-    """The library directory of the volume of the driver whose kernel module is loaded; None: there is none.
+    """Return the directory with NVML of the driver whose kernel module is loaded; None if no module is loaded, or no
+    library of it is found.
 
     NVML of another version than the module refuses to work (NVML_ERROR_LIB_RM_VERSION_MISMATCH): after an upgrade of
-    packages without a reload, the host's own does.
+    packages without a reload, the host's own does. It is in the volume of that driver; as long as there is none, where
+    the host has it, which the host's loader may not know.
     """
     from volumes.version import kernel_version
 
-    version = kernel_version(driver_root(env))
-    build = current(default_path(env), version) if version else None
-    return build / "lib64" if build else None
+    root = driver_root(env)
+    version = kernel_version(root) if root.is_dir() else None
+    if version is None:
+        return None
+    build = current(default_path(env), version)
+    return build / "lib64" if build else _nvml_of_host(root, version, env)
+
+
+def _nvml_of_host(root: Path, version: str, env: Mapping[str, str]) -> Path | None:
+    from volumes.discover import discover
+    from volumes.manifest import plan
+    from volumes.places import given_by
+    from volumes.roots import Root
+
+    try:
+        made = plan(discover(root, given_by(env)), version)
+    except MesosGpuError as error:  # the keeper of the volume reports it
+        _logger().debug("no NVML of driver %s: %s", version, error)
+        return None
+    nvml = (entry.source for entry in made.entries if entry.target.startswith("lib64/libnvidia-ml.so"))
+    return next((Root(root).outside(path).parent for path in nvml), None)
 
 
 def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:
@@ -173,6 +193,7 @@ class Keeper:
     def _have(self, version: str, simulated: bool) -> None:
         from volumes.build import build, make
         from volumes.model import Plan
+        from volumes.places import given_by
         from volumes.store import verify
 
         if simulated and not self._env.get("MESOS_GPU_DRIVER_ROOT"):
@@ -180,17 +201,21 @@ class Keeper:
                 return
             built = build(self._store.path, Path("/"), Plan(version), held=self._held, simulated=True)
         else:
-            root = driver_root(self._env)
+            root, given = driver_root(self._env), given_by(self._env)
             asked, nvml = (None, version) if root == Path("/") else (version, None)
-            built = make(self._store.path, root, asked, nvml=nvml, held=self._held)
+            built = make(self._store.path, root, asked, nvml=nvml, given=given, held=self._held)
             if time.monotonic() >= self._verify_at and not built.new and (wrong := verify(built.volume)):
                 _logger().error("the driver volume %s: %s: built anew", built.path, "; ".join(wrong))
-                built = make(self._store.path, root, asked, nvml=nvml, held=self._held, anew=True)
+                built = make(
+                    self._store.path, root, asked, nvml=nvml, given=given, held=self._held, anew=True
+                )
         self._verify_at = time.monotonic() + VERIFY_S
         if built.new:
             _logger().info(
                 "built the driver volume %s in %.2f s: %s", built.path, built.took_s, dict(built.how)
             )
+            for each in built.warnings:
+                _logger().warning("the driver volume leaves out %s: %s", each.path, each.reason)
 
     def _held(self) -> frozenset[str]:
         return frozenset(holders(self._ledger))
@@ -199,6 +224,7 @@ class Keeper:
         """Have the variant with our libraries, too; what it is called. Without it shares are enforced by other means,
         and whole cards know nothing of it: a failure is told and no more."""
         from volumes.build import make
+        from volumes.places import given_by
 
         try:
             shim = self._shim()
@@ -206,7 +232,8 @@ class Keeper:
                 return ""
             root = driver_root(self._env)
             asked, nvml = (None, version) if root == Path("/") else (version, None)
-            built = make(self._store.path, root, asked, nvml=nvml, held=self._held, shim=shim)
+            given = given_by(self._env)
+            built = make(self._store.path, root, asked, nvml=nvml, given=given, held=self._held, shim=shim)
         except (MesosGpuError, OSError) as error:
             _logger().error("the driver volume of %s for shares: %s", version, error)
             return ""

@@ -40,7 +40,9 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.policy.gpus.health import at_first_sight
 from mesos_gpu.ports import GpuProbe
 from volumes.keys import default_path
+from volumes.model import DriverFiles
 from volumes.store import Store, verify
+from volumes.version import see_platform
 
 AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
 MOST_SHOWN: Final = 5
@@ -95,6 +97,7 @@ def driver(host: Host) -> Iterator[Finding]:
         yield Finding("driver", Level.OK, text)
         return
     version = host.driver_version()
+    see_platform(host.root, version, lambda: _found(host.root))
     if version is None and not facts.read_driver(host.root).loaded:
         text = "no NVIDIA driver is loaded: right for a host without GPUs"
         yield Finding("driver", Level.WARN, text, "on a GPU host: modprobe nvidia, and see dmesg")
@@ -106,6 +109,12 @@ def driver(host: Host) -> Iterator[Finding]:
         yield Finding("driver", Level.OK, f"version {version}")
     if host.inventory:
         yield _nvml(host)
+
+
+def _found(root: Path) -> DriverFiles:
+    from volumes.discover import discover  # of platforms with a driver of their own alone
+
+    return discover(root)
 
 
 def _nvml(host: Host) -> Finding:

@@ -23,6 +23,7 @@ from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.policy.gpus.volume_paths import container_environment
+from volumes.keys import data_of
 
 if TYPE_CHECKING:  # imported at run time only by executors that start commands beside their task
     from isolator.confinement.inner_calls import Inner
@@ -232,7 +233,8 @@ def _with_volume(order: Order, launch: Launch) -> Order:
     if launch.volume is None or order.nodes is None:
         return order
     config = ImageConfig(env=order.env)
-    paths = container_environment(config, compat=False, first=launch.plan.share is not None)
+    data = data_of(launch.volume)
+    paths = container_environment(config, compat=False, first=launch.plan.share is not None, data=data)
     return replace(order, volume=str(launch.volume), env={**order.env, **paths})
 
 

@@ -18,8 +18,8 @@ from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.policy.gpus.image import needed_driver, unmet, wants_volume
-from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH, container_environment
-from volumes.keys import default_path
+from mesos_gpu.policy.gpus.volume_paths import OPTIX_DATA, OPTIX_PATH, VOLUME_PATH, container_environment
+from volumes.keys import data_of, default_path
 from volumes.store import Store
 
 if TYPE_CHECKING:
@@ -101,9 +101,14 @@ def prepare(
     binds, given = _mounts(launch, user, by_agent)
     paths: Mapping[str, str] = {}
     if wants_volume(config) or share:
-        binds = (*binds, (str(volume(launch, inventory)), VOLUME_PATH, True))
+        build = volume(launch, inventory)
+        data = data_of(build)
+        binds = (*binds, (str(build), VOLUME_PATH, True))
+        if OPTIX_DATA in data:
+            binds = (*binds, (str(build / OPTIX_DATA), OPTIX_PATH, True))
+        first = plan.share is not None
         paths = container_environment(
-            asked, inventory.driver_version, inventory.cuda_version, first=plan.share is not None
+            asked, inventory.driver_version, inventory.cuda_version, first=first, data=data
         )
     if plan.hosts:
         binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE, True))

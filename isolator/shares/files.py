@@ -14,11 +14,11 @@ from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
-from volumes.keys import SHARE, default_path
+from volumes.keys import REGION, default_path
 
 KIND: Final = "share"  # of a trace: the directory of the files
 WINDOWS: Final = "windows"  # kind of a row: how the tasks of a card take turns; its state is the last plan
-SEEN_AT: Final = f"{VOLUME_PATH}/{SHARE}"  # in the task
+SEEN_AT: Final = f"{VOLUME_PATH}/{REGION}"  # in the task
 
 
 class Files:
@@ -52,7 +52,7 @@ class Files:
         region = _region(tenancy)
         region.remove()  # of an attempt that was cut short
         region.create(limits_of(tenancy))
-        if tenancy.volume is None or not (tenancy.volume / SHARE).is_dir():
+        if tenancy.volume is None or not (tenancy.volume / REGION).is_dir():
             if tenancy.simulated:  # there is nothing that would read them
                 return Given()
             raise Unavailable(

@@ -262,6 +262,12 @@ _PROGRAMS: Final = (
     "nvidia-modprobe",
     "nvidia-settings",
 )
+#: Data of EGL, Vulkan and OptiX.
+_DATA: Final[Mapping[str, bytes]] = {
+    "glvnd/egl_vendor.d/10_nvidia.json": b'{"ICD": {"library_path": "libEGL_nvidia.so.0"}}\n',
+    "vulkan/icd.d/nvidia_icd.json": b'{"ICD": {"library_path": "libGLX_nvidia.so.0"}}\n',
+    "nvidia/nvoptix.bin": b"weights\n",
+}
 #: The directory of libraries, and the machine of 32-bit programs that the driver serves as well.
 _TRIPLETS: Final[Mapping[str, tuple[str, str | None]]] = {
     "x86_64": ("x86_64-linux-gnu", "i686"),
@@ -300,6 +306,8 @@ def driver_tree(
         small = [library for library in libraries if not library.file.startswith(_NOT_COMPANION)]
         written += _write_libraries(root, _TRIPLETS[companion][0], companion, version, small)
     _write_programs(root, version, machine)
+    for path, content in _DATA.items():
+        _write(root / "usr/share" / path, content)
     if kernel is not None:
         _write_kernel_module(root, kernel or version, machine)
     if cache:

@@ -35,14 +35,20 @@ _ALWAYS: Final = (
 )
 
 
-def python_image(directory: Path, name: str) -> Path:
+def python_image(directory: Path, name: str, libraries: Iterable[Path] = ()) -> Path:
     """Write `<directory>/<name>.tar` for x86_64, under 40 MB.
+
+    Args:
+        directory: Directory of the archive.
+        name: Name of the image.
+        libraries: Further libraries that it has, where its loader finds them.
 
     Raises:
         Unavailable: There is no static busybox, or no ldd.
     """
     base = busybox_layer(busybox(), ["sh", "ls", "cat", "env", "id"])
-    return save(directory, name, [base, python_layer(_PACKAGES, _MODULES)], WANTS_DRIVER)
+    more = layer({f"{_LIBRARIES}/{path.name}": path.read_bytes() for path in libraries})
+    return save(directory, name, [base, python_layer(_PACKAGES, _MODULES), more], WANTS_DRIVER)
 
 
 def python_layer(packages: Iterable[str], modules: Iterable[str]) -> bytes:

@@ -112,7 +112,7 @@ class Bench:
         """Give a new task these shares."""
         self._tasks += 1
         host = Host(self._path / f"task{self._tasks}", self._stubs, self.cards, self._ours)
-        region = Region(host.share)
+        region = Region(host.region)
         region.create(limits)
         return Task(host, region, limits)
 

@@ -66,7 +66,7 @@ class Site:
             else:
                 (lib64 / name).write_bytes(Path(self.ours[name]).read_bytes())
                 os.link(self.libraries[name], lib64 / real)  # a file, as in a driver volume
-        region = Region(path / "share")
+        region = Region(path / "region")
         if memory_mib is not None:
             region.create([CardLimits(self.card.id, memory_mib * MIB, window=window)])
         return RealTask(path, region, {**self.env, "LD_LIBRARY_PATH": f"{lib64}:{self.others}"})

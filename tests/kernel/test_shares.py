@@ -47,7 +47,7 @@ class Node:
     def __init__(self, directory: Path, isolation: str, stack: ExitStack) -> None:
         self.directory, self._isolation, self._stack = directory, isolation, stack
         self.volume = driver_volume(directory / "volumes", DRIVER)
-        (self.volume / "share").mkdir()
+        (self.volume / "region").mkdir()
 
     def executor(self) -> Host:
         """Start one more, which has launched nothing."""
@@ -205,7 +205,7 @@ print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["NVIDIA_VISIBLE_DEVICES"], 
 
 def test_limits_are_read_and_usage_is_written(node: Node) -> None:
     one = node.run(
-        "cd /usr/local/nvidia/share; stat -c '%n %s' *; grep /usr/local/nvidia/share /proc/self/mountinfo"
+        "cd /usr/local/nvidia/region; stat -c '%n %s' *; grep /usr/local/nvidia/region /proc/self/mountinfo"
         " | cut -d' ' -f5,6; printf x | dd of=usage bs=1 seek=4095 conv=notrunc 2>/dev/null && echo written;"
         " echo $LD_LIBRARY_PATH; exec sleep 600",
         env={"LD_LIBRARY_PATH": "/opt/own:/usr/local/cuda/compat"},
@@ -216,9 +216,9 @@ def test_limits_are_read_and_usage_is_written(node: Node) -> None:
     said = one.stdout().splitlines()
     assert said[:2] == sizes
     mounts = dict(line.split() for line in said[2:4])
-    assert set(mounts) == {"/usr/local/nvidia/share", "/usr/local/nvidia/share/usage"}
-    assert "ro" in mounts["/usr/local/nvidia/share"].split(",")
-    assert "rw" in mounts["/usr/local/nvidia/share/usage"].split(",")
+    assert set(mounts) == {"/usr/local/nvidia/region", "/usr/local/nvidia/region/usage"}
+    assert "ro" in mounts["/usr/local/nvidia/region"].split(",")
+    assert "rw" in mounts["/usr/local/nvidia/region/usage"].split(",")
     assert said[4:] == ["written", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64:/opt/own"]
     assert (limits(node, one).gpu, limits(node, one).memory_bytes) == (GPUS[0], 1000 * MIB)
     one.kill()
@@ -303,16 +303,16 @@ def test_a_running_share_is_resized_by_a_message(node: Node) -> None:
 
 #: Each is a way to more than one's share, or to what is a neighbour's; `N`: the node directory.
 ATTEMPTS = {
-    "write limits": "printf x > /usr/local/nvidia/share/limits",
+    "write limits": "printf x > /usr/local/nvidia/region/limits",
     "write limits by another name": "printf x > $N/shares/*/limits",
-    "make limits writable": "mount -o remount,rw,bind /usr/local/nvidia/share",
-    "replace limits": "rm -f /usr/local/nvidia/share/limits; mv usage /usr/local/nvidia/share/limits",
-    "truncate limits": "truncate -s 0 /usr/local/nvidia/share/limits",
+    "make limits writable": "mount -o remount,rw,bind /usr/local/nvidia/region",
+    "replace limits": "rm -f /usr/local/nvidia/region/limits; mv usage /usr/local/nvidia/region/limits",
+    "truncate limits": "truncate -s 0 /usr/local/nvidia/region/limits",
     "mount something over limits": (
-        "cp /usr/local/nvidia/share/limits mine; mount --bind mine /usr/local/nvidia/share/limits"
+        "cp /usr/local/nvidia/region/limits mine; mount --bind mine /usr/local/nvidia/region/limits"
     ),
-    "take limits away": "umount /usr/local/nvidia/share/usage",
-    "add a file": "touch /usr/local/nvidia/share/more",
+    "take limits away": "umount /usr/local/nvidia/region/usage",
+    "add a file": "touch /usr/local/nvidia/region/more",
     "list the others": "ls $N/shares",
     "read another's usage": "cat $N/shares/*/usage",
     "read it by its name": "cat $N/shares/$OTHER/usage",
@@ -346,9 +346,9 @@ def test_mounts_of_a_tasks_own_namespace_do_not_leave_it(node: Node) -> None:
     limits, and those of all else of the task, stay."""
     neighbour = node.tenant()
     one = node.run(
-        "head -c 2000 /dev/zero > mine; cp /usr/local/nvidia/share/limits before;"
-        " unshare -Urm mount --bind mine /usr/local/nvidia/share/limits;"
-        " cmp before /usr/local/nvidia/share/limits && echo same; echo tried; exec sleep 600"
+        "head -c 2000 /dev/zero > mine; cp /usr/local/nvidia/region/limits before;"
+        " unshare -Urm mount --bind mine /usr/local/nvidia/region/limits;"
+        " cmp before /usr/local/nvidia/region/limits && echo same; echo tried; exec sleep 600"
     )
     wait_until("it has tried", lambda: "tried" in one.stdout(), 60)
     assert "same" in one.stdout()
@@ -357,8 +357,8 @@ def test_mounts_of_a_tasks_own_namespace_do_not_leave_it(node: Node) -> None:
 
 def test_root_of_the_host_cannot_write_its_limits_either(node: Node) -> None:
     one = node.run(
-        "printf x > /usr/local/nvidia/share/limits || mount -o remount,rw,bind /usr/local/nvidia/share"
-        " || umount /usr/local/nvidia/share || echo refused",
+        "printf x > /usr/local/nvidia/region/limits || mount -o remount,rw,bind /usr/local/nvidia/region"
+        " || umount /usr/local/nvidia/region || echo refused",
         user="root",
     )
     one.end("TASK_FINISHED")
@@ -368,7 +368,7 @@ def test_root_of_the_host_cannot_write_its_limits_either(node: Node) -> None:
 def test_a_hostile_usage_file_harms_nobody_but_its_task(node: Node) -> None:
     neighbour = node.tenant()
     one = node.run(
-        "head -c 100000 /dev/urandom > /usr/local/nvidia/share/usage; truncate -s 1G /usr/local/nvidia/share/usage;"
+        "head -c 100000 /dev/urandom > /usr/local/nvidia/region/usage; truncate -s 1G /usr/local/nvidia/region/usage;"
         " echo done; exec sleep 600"
     )
     wait_until("it has written", lambda: "done" in one.stdout(), 60)
@@ -402,7 +402,7 @@ def test_a_task_without_isolation_gets_no_share_that_it_would_not_see(open_direc
     directory = open_directory / f"off-{time.monotonic_ns()}"
     directory.mkdir()
     volume = driver_volume(directory / "volumes", DRIVER)
-    (volume / "share").mkdir()
+    (volume / "region").mkdir()
     given = {"MESOS_GPU_ISOLATION": "off", "MESOS_GPU_VOLUMES": str(directory / "volumes")}
     with scripted_agent() as agent, host(directory, agent, **given) as one:
         write_inventory(directory / "node", SHARED)

@@ -114,7 +114,7 @@ def tried(volume: Path, cards: Sequence[CardLimits]) -> dict[str, Any]:
         lib64.mkdir()
         for path in (volume / "lib64").iterdir():
             os.symlink(path, lib64 / path.name)
-        Region(Path(top, "share")).create(cards)
+        Region(Path(top, "region")).create(cards)
         done = subprocess.run(
             [sys.executable, "-I", "-c", _TRIAL, str(SHARE_MIB * MIB)],
             env={**os.environ, "LD_LIBRARY_PATH": str(lib64)},

@@ -9,7 +9,7 @@
 
 extern struct usage *usage; /* null until share_open was right */
 
-/* Open both files in `share` beside the real library. 0: right; else why not is written to `why`.
+/* Open both files in `region` beside the real library. 0: right; else why not is written to `why`.
  * `flags`: O_RDWR to keep accounts, O_RDONLY to show them. */
 int share_open(const struct object *real, int flags, char *why, size_t size);
 /* In the child of a fork: let go of what is the parent's, and map `usage` anew. 0: right. */

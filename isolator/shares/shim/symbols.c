@@ -106,5 +106,5 @@ void *symbol_of(const struct object *object, const char *name) {
 void path_beside(const struct object *object, const char *name, char *path, size_t size) {
     const char *slash = strrchr(object->path, '/');
     int length = slash ? (int)(slash - object->path) : 1;
-    snprintf(path, size, "%.*s/../share/%s", length, slash ? object->path : ".", name);
+    snprintf(path, size, "%.*s/../region/%s", length, slash ? object->path : ".", name);
 }

@@ -10,6 +10,6 @@ struct object;
 const struct object *object_named(const char *suffix);
 /* The address of a symbol that an object defines; null: it defines none of that name. */
 void *symbol_of(const struct object *object, const char *name);
-/* Write the path of `name` in the directory `share` beside the directory that an object is in. */
+/* Write the path of `name` in the directory `region` beside the directory that an object is in. */
 void path_beside(const struct object *object, const char *name, char *path, size_t size);
 #endif

@@ -1,6 +1,6 @@
 """The driver volume with our libraries before the driver's: what a task with a share that they enforce is given.
 
-It is mounted as the plain one is, read-only at /usr/local/nvidia; the task's region goes to `share` in it, read-only
+It is mounted as the plain one is, read-only at /usr/local/nvidia; the task's region goes to `region` in it, read-only
 but for `usage`. Where a task sees the host's own libraries, too, those of `covers` lie over them.
 Lean: the executor imports it.
 """

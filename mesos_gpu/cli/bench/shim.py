@@ -69,7 +69,7 @@ class Rig:
         host = Host(self._top / f"task{self._hosts}", self._stubs, self.cards, self._ours if shim else None)
         if shim:
             limits = CardLimits(GpuId(self.cards.uuid()), CARD_MIB * MIB, window=window)
-            Region(host.share).create([limits])
+            Region(host.region).create([limits])
         return host
 
     def cost_us(self, host: Host, runs: int) -> float:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -20,7 +20,7 @@ from mesos_gpu.errors import Conflict, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.policy.gpus.health import at_first_sight
-from volumes.keys import default_path
+from volumes.keys import data_of, default_path
 from volumes.store import Store
 
 
@@ -38,19 +38,23 @@ from volumes.store import Store
     "--json/--yaml", "as_json", default=None, help="Which of the two; default: by --output's name, else JSON."
 )
 def cdi(path: Path | None, gpus: tuple[str, ...], task: str | None, as_json: bool | None) -> None:
-    """Describe this host's GPUs for podman, Docker and containerd (CDI)."""
+    """Describe this host's GPUs for podman, Docker and containerd (CDI).
+
+    Devices are named by UUID, by NVML index as `nvidia-smi` shows it, and `all`. Containers get the driver volume, with
+    the variables of our own launches for libraries and graphics; its programs are in /usr/bin.
+    """
     inventory = inventory_now()
     driver = read_driver(env=os.environ)
     volume = _volume(inventory)
-    minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
+    cards = {gpu.id: specs.Card(gpu.id, index, gpu.minor) for index, gpu in enumerate(inventory.gpus)}
     if task is not None:
-        minors = _chosen(minors, _held(task))
+        cards = _chosen(cards, _held(task))
     if gpus:
-        minors = _chosen(minors, [GpuId(gpu) for gpu in gpus])
+        cards = _chosen(cards, [GpuId(gpu) for gpu in gpus])
     if task is None:
-        spec = specs.host_spec(driver, minors, volume)
+        spec = specs.host_spec(driver, tuple(cards.values()), volume)
     else:
-        spec = specs.task_spec(task, driver, minors, volume)
+        spec = specs.task_spec(task, driver, tuple(cards.values()), volume)
     if as_json is None:
         as_json = path is None or path.suffix not in (".yaml", ".yml")
     text = json.dumps(spec, indent=2) + "\n" if as_json else yaml.safe_dump(spec, sort_keys=False)
@@ -85,13 +89,14 @@ def inventory_now() -> Inventory:
             return at_first_sight(probe.survey(), time.time())
 
 
-def _volume(inventory: Inventory) -> str | None:
+def _volume(inventory: Inventory) -> specs.Library | None:
     if inventory.driver_version is None:
         return None
     store = Store(default_path(os.environ))
     path = store.path_of(inventory.driver_version)
-    if store.current(inventory.driver_version) is not None:
-        return str(path)
+    build = store.current(inventory.driver_version)
+    if build is not None:
+        return specs.Library(str(path), tuple(sorted(os.listdir(build / "bin"))), data_of(build))
     output.note(
         f"without the driver volume, which is not at {path}: images must bring the driver's libraries"
     )
@@ -111,10 +116,12 @@ def _held(task: str) -> tuple[GpuId, ...]:
     raise NotFound(f"no task {task} runs on this host", remedy="see `mesos-gpu ps` for where it runs")
 
 
-def _chosen(minors: Mapping[GpuId, int], wanted: tuple[GpuId, ...] | list[GpuId]) -> dict[GpuId, int]:
+def _chosen(cards: Mapping[GpuId, specs.Card], wanted: Iterable[GpuId]) -> dict[GpuId, specs.Card]:
+    chosen = {}
     for gpu in wanted:
-        if gpu not in minors:
+        if gpu not in cards:
             raise NotFound(
-                f"{gpu} is not on this host", remedy=f"it has: {', '.join(sorted(minors)) or 'none'}"
+                f"{gpu} is not on this host", remedy=f"it has: {', '.join(sorted(cards)) or 'none'}"
             )
-    return {gpu: minors[gpu] for gpu in wanted}
+        chosen[gpu] = cards[gpu]
+    return chosen

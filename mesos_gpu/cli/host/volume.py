@@ -1,7 +1,7 @@
 """`mesos-gpu volume`: the driver volumes of this host."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
@@ -17,6 +17,8 @@ from mesos_gpu.cli.records.on_host import recorded
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Damaged, MesosGpuError
 from volumes.keys import default_path
+from volumes.model import Excluded, Link
+from volumes.places import LIBRARY_OPTION, LIBRARY_PATH, PROGRAM_OPTION, PROGRAM_PATH, given_by
 from volumes.store import Store, Volume, verify
 from volumes.version import kernel_version
 
@@ -61,6 +63,22 @@ root_option: Final = click.option(
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Root of the host's file system; default: MESOS_GPU_DRIVER_ROOT, else /.",
 )
+library_path_option: Final = click.option(
+    LIBRARY_OPTION,
+    "libraries",
+    multiple=True,
+    metavar="DIR",
+    help="Search for libraries in this directory only, as seen from the root; may be repeated; default: "
+    f"{LIBRARY_PATH}, else wherever drivers are put.",
+)
+program_path_option: Final = click.option(
+    PROGRAM_OPTION,
+    "programs",
+    multiple=True,
+    metavar="DIR",
+    help="Search for programs in this directory only, as seen from the root; may be repeated; default: "
+    f"{PROGRAM_PATH}, else beside the libraries and wherever programs are put.",
+)
 version_option: Final = click.option(
     "--driver-version", metavar="V", help="Which driver, of those that are there; default: the one that runs."
 )
@@ -85,12 +103,20 @@ def _holders() -> dict[str, tuple[str, ...]]:
 
 @click.command()
 @root_option
+@library_path_option
+@program_path_option
 @store_option
 @version_option
 @click.option("--anew", is_flag=True, help="Also if it is there and looks as it should.")
 @json_option
 def build(
-    root: Path | None, store: Path | None, driver_version: str | None, anew: bool, as_json: bool
+    root: Path | None,
+    libraries: tuple[str, ...],
+    programs: tuple[str, ...],
+    store: Path | None,
+    driver_version: str | None,
+    anew: bool,
+    as_json: bool,
 ) -> None:
     """Build the volume of this host's driver, or see that it is there.
 
@@ -105,16 +131,26 @@ def build(
             root_of(root),
             driver_version,
             nvml=_noted() if root_of(root) == Path("/") else None,
+            given=given_by(os.environ, libraries, programs),
             held=lambda: frozenset(_holders()),
             anew=anew,
         )
+    warn(built.warnings)
     if as_json:
-        output.document({**_described(built.volume), "new": built.new, "took_s": round(built.took_s, 3)})
+        warnings = [asdict(each) for each in built.warnings]
+        told = {"new": built.new, "took_s": round(built.took_s, 3), "warnings": warnings}
+        output.document({**_described(built.volume), **told})
         return
     volume = built.volume
     how = ", ".join(f"{number} by {way}" for way, number in sorted(built.how.items()))
     what = f"built in {built.took_s:.2f} s" if built.new else "is there already"
     output.line(f"{_store(store).path_of(volume.key)} {what}: {len(volume.files)} files ({how})")
+
+
+def warn(warnings: Iterable[Excluded]) -> None:
+    """Print the files of the driver that are left out and that tasks may miss."""
+    for each in warnings:
+        output.note(f"left out, and of this driver: {each.path}: {each.reason}")
 
 
 @click.command("list")
@@ -161,7 +197,7 @@ def show(version: str | None, store: Path | None, as_json: bool) -> None:
     output.line(_place(volume.path))
     names: dict[str, list[str]] = {}
     for link, to in volume.links.items():
-        names.setdefault(f"{link.partition('/')[0]}/{to}", []).append(link.rpartition("/")[2])
+        names.setdefault(Link(link, to).file, []).append(Link(link, to).name)
     rows = [
         (file.target, file.group, file.size_bytes, file.how, ", ".join(names.get(file.target, ())))
         for file in volume.files

@@ -3,6 +3,7 @@
 Sources: Mesos 1.11.0, NvidiaVolume (paths, and their order). Lean: the executor imports it.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from mesos_gpu.model.jobs.image import ImageConfig
@@ -13,6 +14,56 @@ COMPAT_PATH: Final = "/usr/local/cuda/compat"
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+OPTIX_DATA: Final = "share/nvidia/nvoptix.bin"  # in a volume
+OPTIX_PATH: Final = "/usr/share/nvidia/nvoptix.bin"  # of the driver's libnvoptix, which reads it nowhere else
+#: Directories where loaders of an image look by themselves, after the volume's.
+_VENDORS: Final = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")
+_BACK_ENDS: Final = (
+    "/usr/lib/x86_64-linux-gnu/gbm",
+    "/usr/lib/aarch64-linux-gnu/gbm",
+    "/usr/lib64/gbm",
+    "/usr/lib/gbm",
+)
+
+
+def graphics_environment(data: Collection[str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which EGL, Vulkan and GBM find the driver, but for those that the task has itself.
+
+    Sources: libglvnd, src/EGL/icd_enumeration.md (vendors); the Vulkan loader's LoaderDriverInterface.md and
+    LoaderLayerInterface.md (drivers, also by the name before 1.3.207; layers); Mesa, docs/envvars.rst (back-ends).
+
+    Args:
+        data: Files of data that the volume has, as paths below it; none has graphics without them.
+        own: Variables of the task.
+    """
+    vendors = [path for path in sorted(data) if path.startswith("share/glvnd/egl_vendor.d/")]
+    drivers = ":".join(
+        f"{VOLUME_PATH}/{path}" for path in sorted(data) if path.startswith("share/vulkan/icd.d/")
+    )
+    variables: dict[str, str] = {}
+    if vendors:
+        variables["__EGL_VENDOR_LIBRARY_DIRS"] = ":".join(
+            (f"{VOLUME_PATH}/share/glvnd/egl_vendor.d", *_VENDORS)
+        )
+        variables["GBM_BACKENDS_PATH"] = ":".join((f"{VOLUME_PATH}/lib64/gbm", *_BACK_ENDS))
+    if any(path.startswith("share/egl/egl_external_platform.d/") for path in data):
+        variables["__EGL_EXTERNAL_PLATFORM_CONFIG_DIRS"] = f"{VOLUME_PATH}/share/egl/egl_external_platform.d"
+    if drivers:
+        variables |= {"VK_DRIVER_FILES": drivers, "VK_ICD_FILENAMES": drivers}
+    if any(path.startswith("share/vulkan/implicit_layer.d/") for path in data):
+        variables["VK_ADD_IMPLICIT_LAYER_PATH"] = f"{VOLUME_PATH}/share/vulkan/implicit_layer.d"
+    if own.keys() & {
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "VK_ADD_DRIVER_FILES",
+    }:  # its own choice, by any name
+        variables.pop("VK_DRIVER_FILES", None)
+        variables.pop("VK_ICD_FILENAMES", None)
+    if "__EGL_VENDOR_LIBRARY_FILENAMES" in own:
+        variables.pop("__EGL_VENDOR_LIBRARY_DIRS", None)
+    return {name: value for name, value in variables.items() if name not in own}
+
+
 def container_environment(
     config: ImageConfig,
     driver_version: str | None = None,
@@ -20,8 +71,10 @@ def container_environment(
     *,
     compat: bool = True,
     first: bool = False,
+    data: Collection[str] = (),
 ) -> dict[str, str]:
-    """PATH and LD_LIBRARY_PATH for an image with the driver volume: its own, and what is missing.
+    """PATH and LD_LIBRARY_PATH for an image with the driver volume: its own, and what is missing; and the variables of
+    `graphics_environment` for the volume's `data`.
 
     Order as in Mesos: the image's own, /usr/local/cuda/compat, lib, lib64. But compat always stands before the
     driver's own, also where the image names those already; and it is left out when the host's driver is as new
@@ -42,4 +95,5 @@ def container_environment(
     binaries = [path for path in (config.env.get("PATH") or DEFAULT_PATH).split(":") if path]
     if f"{VOLUME_PATH}/bin" not in binaries:
         binaries.append(f"{VOLUME_PATH}/bin")
-    return {"PATH": ":".join(binaries), "LD_LIBRARY_PATH": ":".join(own)}
+    paths = {"PATH": ":".join(binaries), "LD_LIBRARY_PATH": ":".join(own)}
+    return {**paths, **graphics_environment(data, config.env)}

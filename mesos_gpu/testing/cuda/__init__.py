@@ -85,7 +85,7 @@ class Host:
     """Libraries as a task has them: ours before the stubs, or the stubs alone."""
 
     def __init__(self, path: Path, stubs: Path, cards: Cards, ours: Mapping[str, str] | None = None) -> None:
-        """Lay out `lib64` and an empty `share`.
+        """Lay out `lib64` and an empty `region`.
 
         Args:
             path: Made for it.
@@ -94,7 +94,7 @@ class Host:
             ours: By the name of a library, "libcuda.so.1", the file that stands before it.
         """
         self.path, self.cards, self._stubs = path, cards, stubs
-        self.lib64, self.share = path / "lib64", path / "share"
+        self.lib64, self.region = path / "lib64", path / "region"
         self.lib64.mkdir(parents=True)
         for (name, _), real in zip(_DRIVER, ("libmgpu-real-cuda.so", "libmgpu-real-ml.so"), strict=True):
             if ours is not None:

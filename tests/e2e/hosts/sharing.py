@@ -39,7 +39,7 @@ PART = {
     "mem_mib": 64,
     "kill_grace_s": 1,
 }
-NVIDIA, SHARE = "/usr/local/nvidia", "/usr/local/nvidia/share"
+NVIDIA, SHARE = "/usr/local/nvidia", "/usr/local/nvidia/region"
 FAMILIES = {
     f"mesos_gpu_share_{name}"
     for name in (

@@ -48,17 +48,28 @@ def lacking(path):
         capture_output=True, text=True)
     assert done.returncode == 0 and "libc.so.6" in done.stdout, path + done.stderr
     return [l.split()[0] for l in (done.stdout + done.stderr).splitlines() if "not found" in l]
+def egl():
+    # as a headless program does: the vendors that libglvnd finds, and what the driver's says of its devices
+    lib = ctypes.CDLL("libEGL.so.1")
+    lib.eglGetProcAddress.restype = ctypes.c_void_p
+    query = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    count = ctypes.c_int(-1)
+    asked = query(lib.eglGetProcAddress(b"eglQueryDevicesEXT"))(0, None, ctypes.byref(count))
+    maps = sorted({l.split()[5] for l in open("/proc/self/maps") if "libEGL_nvidia" in l})
+    return {"asked": asked, "devices": count.value, "error": lib.eglGetError(), "maps": maps}
 top = "/usr/local/nvidia/lib64"
 smi = subprocess.run(["nvidia-smi"], capture_output=True, text=True)
 print(json.dumps({
     "found_outside": [n for d in ("/lib", "/usr/lib", "/lib64") for _, _, f in os.walk(d) for n in f if "nvidia" in n],
     "loads": {name: loaded(name) for name in os.environ["NAMES"].split()},
-    "lacking": {name: lacking(f"{top}/{name}") for name in sorted(os.listdir(top))},
+    "lacking": {name: lacking(f"{top}/{name}") for name in sorted(os.listdir(top)) if ".so" in name},
     "cuInit": ctypes.CDLL("libcuda.so.1").cuInit(0),
     "nvmlInit": ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2(),
     "smi": [smi.returncode, smi.stdout + smi.stderr],
     "mount": [l.split()[5] for l in open("/proc/self/mountinfo") if l.split()[4] == "/usr/local/nvidia"],
     "LD_LIBRARY_PATH": os.environ["LD_LIBRARY_PATH"],
+    "VK_DRIVER_FILES": os.environ.get("VK_DRIVER_FILES"),
+    "egl": egl() if "__EGL_VENDOR_LIBRARY_DIRS" in os.environ else None,
     "loader": {n: open(f"/etc/{n}").read() for n in os.listdir("/etc") if n.startswith("ld.so")},
 }))
 """
@@ -86,9 +97,11 @@ def roots(open_directory: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def images(open_directory: Path) -> Path:
+def images(open_directory: Path, roots: dict[str, Path]) -> Path:
     (open_directory / "images").mkdir()
-    python_image(open_directory / "images", IMAGE)
+    glvnd = roots[CURRENT] / "usr/lib/x86_64-linux-gnu"
+    libraries = [path for stem in ("libEGL", "libGLdispatch") for path in glvnd.glob(f"{stem}.so.*")]
+    python_image(open_directory / "images", IMAGE, libraries)
     return open_directory / "images"
 
 
@@ -176,6 +189,13 @@ def test_libraries_of_the_volume_lack_none_of_nvidia(seen: dict[str, Any]) -> No
     assert "libX11.so.6" in seen["lacking"]["libGLX_nvidia.so.0"], (
         "what is lacking is seen: this image has no X"
     )
+
+
+def test_a_headless_egl_program_finds_the_drivers_vendor_library(seen: dict[str, Any]) -> None:
+    """The image has libglvnd alone. Without a GPU the driver has no devices, and says so itself."""
+    assert seen["egl"]["maps"] == [f"/usr/local/nvidia/lib64/libEGL_nvidia.so.{CURRENT}"]
+    assert seen["egl"]["devices"] <= 0
+    assert seen["VK_DRIVER_FILES"] == "/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json"
 
 
 def test_nvidia_smi_starts_and_fails_only_for_want_of_a_driver(seen: dict[str, Any]) -> None:

@@ -315,12 +315,12 @@ def test_a_share_sees_its_limits_to_read_and_its_usage_to_write(
 ) -> None:
     """The image asks for no driver; a share gets what keeps it to that all the same."""
     directory = one.sandbox.parent
-    (next((directory / "volumes" / "builds").iterdir()) / "share").mkdir()
+    (next((directory / "volumes" / "builds").iterdir()) / "region").mkdir()
     sharing = tuple(replace(gpu, sharing=Sharing(4000)) for gpu in NEW.gpus)
     write_inventory(directory / "node", replace(NEW, gpus=sharing))
     run(
         one,
-        "cd /usr/local/nvidia/share; echo x > limits; echo x > more; test -s limits && echo read;"
+        "cd /usr/local/nvidia/region; echo x > limits; echo x > more; test -s limits && echo read;"
         " echo x > usage && echo written; for f in /dev/nvidia?; do cat $f 2>&1; done; echo $LD_LIBRARY_PATH;"
         " env | grep -c CUDA_MPS; sleep 600",
         image="plain:1",
@@ -343,7 +343,7 @@ def test_a_share_sees_its_limits_to_read_and_its_usage_to_write(
 
 def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(one: Host, engine: Dockerd) -> None:
     directory = one.sandbox.parent
-    (next((directory / "volumes" / "builds").iterdir()) / "share").mkdir()
+    (next((directory / "volumes" / "builds").iterdir()) / "region").mkdir()
     sharing = tuple(replace(gpu, sharing=Sharing(4000)) for gpu in NEW.gpus)
     write_inventory(directory / "node", replace(NEW, gpus=sharing))
     own = layer({"usr/lib64": None, "usr/lib64/libcuda.so.1": b"x"})
@@ -500,7 +500,7 @@ def test_a_container_without_a_gate_gets_no_share_that_is_limited_there(limiting
 def test_processes_of_a_container_are_its_tasks_for_the_monitor(one: Host, engine: Dockerd) -> None:
     """Where it has no fence, only the engine's cgroup tells."""
     directory = one.sandbox.parent
-    (next((directory / "volumes" / "builds").iterdir()) / "share").mkdir()
+    (next((directory / "volumes" / "builds").iterdir()) / "region").mkdir()
     inventory = replace(NEW, gpus=tuple(replace(gpu, sharing=Sharing(4000)) for gpu in NEW.gpus))
     write_inventory(directory / "node", inventory)
     run(

@@ -58,7 +58,7 @@ def test_a_volume_has_links_and_files_of_the_driver(tmp_path: Path, store: Store
     assert built.new
     assert built.how == {"hard link": len(built.volume.files)}
     volume = store.path_of(V)
-    assert {path.name for path in volume.iterdir()} == {"bin", "lib", "lib64", "volume.json"}
+    assert {path.name for path in volume.iterdir()} == {"bin", "lib", "lib64", "share", "volume.json"}
     assert (volume / "lib64/libcuda.so.1").resolve() == built.path / f"lib64/libcuda.so.{V}"
     assert (volume / "lib64/libcuda.so.1").samefile(root / f"usr/lib/x86_64-linux-gnu/libcuda.so.{V}")
     assert os.readlink(volume / "lib/libGLX_indirect.so.0") == f"libGLX_nvidia.so.{V}"

@@ -106,7 +106,14 @@ LEFT_OUT = {
         "it is of another container runtime, not of the driver",
     ),
     "Wine's, without a version": (library("libnvidia-api.so.1"), "it serves Windows programs under Wine"),
-    "no list's": (library(f"libnvidia-new.so.{V}"), "no list names it, and nothing taken needs it"),
+    "a version of its own, elsewhere": (
+        library("libnvidia-new.so.1", "libnvidia-new.so.1", directory="/opt/new"),
+        "it has a version of its own, and lies apart from the libraries of this driver",
+    ),
+    "a version of its own, another SONAME": (
+        library("libnvidia-new.so.1", "libnvidia-old.so.1"),
+        "its SONAME libnvidia-old.so.1 does not confirm its name",
+    ),
     "no ELF": (File(f"{LIB}/libnvidia-cfg.so.{V}", (), None), "it is no ELF file"),
 }
 
@@ -190,7 +197,7 @@ def test_entry_points_built_for_a_newer_glibc_than_the_drivers_would_break_older
     assert "lib64/libGLdispatch.so.0.0.0" in targets(made)
 
 
-def test_manifest_takes_unlisted_libraries_that_others_need() -> None:
+def test_manifest_takes_unlisted_libraries_of_the_drivers_version() -> None:
     core = library(f"libnvidia-glcore.so.{V}", needed=[f"libnvidia-fresh.so.{V}"])
     fresh = library(f"libnvidia-fresh.so.{V}", needed=["libnvidia-deeper.so.1"])
     deeper = library(f"libnvidia-deeper.so.{V}", "libnvidia-deeper.so.1")
@@ -256,5 +263,6 @@ def test_the_lists_hold_all_that_the_three_had() -> None:
         "libnvidia-rtcore libnvoptix libnvidia-glvkspirv libnvidia-cbl libnvidia-ngx"
     )
     assert set(theirs.split()) <= LIBRARIES.keys()
+    assert "libnvidia-nvvm70" in LIBRARIES
     programs = "smi debugdump persistenced cuda-mps-control cuda-mps-server"
     assert {*(f"nvidia-{name}" for name in programs.split()), "nv-fabricmanager"} == PROGRAMS.keys()

@@ -54,13 +54,13 @@ def test_every_name_of_the_two_libraries_leads_to_ours(root: Path, store: Store,
     assert (lib64 / f"libcudadebugger.so.{V}").is_file(), "another library whose name begins so stays"
 
 
-def test_shim_volume_has_an_empty_share_and_no_32_bit_libraries(
+def test_shim_volume_has_an_empty_region_and_no_32_bit_libraries(
     tmp_path: Path, store: Store, shim: Shim
 ) -> None:
     root = tmp_path / "whole"
     driver_tree(root, V, beside=False)
     built = make(store.path, root, shim=shim)
-    assert list((built.path / "share").iterdir()) == []
+    assert list((built.path / "region").iterdir()) == []
     assert list((built.path / "lib").iterdir()) == []
     assert verify(built.volume) == ()
     (built.path / "share/limits").touch()

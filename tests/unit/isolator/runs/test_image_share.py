@@ -25,7 +25,7 @@ def without_gate(tmp_path: Path, given: Given, *, strict: bool) -> Launch:
 
 
 def test_a_strict_share_runs_no_image_that_nobody_can_look_into(tmp_path: Path) -> None:
-    given = Given(mounts=((str(tmp_path), "/usr/local/nvidia/share", True),))
+    given = Given(mounts=((str(tmp_path), "/usr/local/nvidia/region", True),))
     with pytest.raises(NotStarted, match="a libcuda of its own is seen at its gate"):
         prepare(without_gate(tmp_path, given, strict=True), ImageConfig(), Inventory())
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -250,7 +251,7 @@ NV, COMPAT = "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/usr/local/cuda/c
     ],
 )
 def test_environment_has_the_libraries_in_order(
-    own: str, cuda: str | None, host: str | None, options: dict[str, bool], wanted: str
+    own: str, cuda: str | None, host: str | None, options: dict[str, Any], wanted: str
 ) -> None:
     config = image({"LD_LIBRARY_PATH": own} if own else {}, cuda=cuda or "")
     assert container_environment(config, None, host, **options)["LD_LIBRARY_PATH"] == wanted
@@ -273,3 +274,43 @@ def test_environment_takes_the_cuda_of_the_image_from_its_variable_first() -> No
 )
 def test_environment_has_the_programs_of_the_driver_once(path: str, wanted: str) -> None:
     assert container_environment(image({"PATH": path}))["PATH"] == wanted
+
+
+DATA = (
+    "share/egl/egl_external_platform.d/10_nvidia_wayland.json",
+    "share/glvnd/egl_vendor.d/10_nvidia.json",
+    "share/vulkan/icd.d/nvidia_icd.i686.json",
+    "share/vulkan/icd.d/nvidia_icd.x86_64.json",
+    "share/vulkan/implicit_layer.d/nvidia_layers.json",
+)
+DRIVERS = ":".join(f"/usr/local/nvidia/{path}" for path in DATA if "icd.d" in path)
+
+
+def test_graphics_are_found_by_variables_where_the_volume_has_their_data() -> None:
+    variables = container_environment(image(), data=DATA)
+    vendors = variables["__EGL_VENDOR_LIBRARY_DIRS"].split(":")
+    assert vendors[0] == "/usr/local/nvidia/share/glvnd/egl_vendor.d"
+    assert "/usr/share/glvnd/egl_vendor.d" in vendors, "the image's own vendors stay"
+    assert variables["VK_DRIVER_FILES"] == variables["VK_ICD_FILENAMES"] == DRIVERS
+    assert variables["GBM_BACKENDS_PATH"].startswith("/usr/local/nvidia/lib64/gbm:")
+    assert container_environment(image()).keys() == {"PATH", "LD_LIBRARY_PATH"}
+    assert container_environment(image(), data=["share/nvidia/nvoptix.bin"]).keys() == {
+        "PATH",
+        "LD_LIBRARY_PATH",
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "absent"),
+    [
+        ({"VK_ICD_FILENAMES": "/mine.json"}, {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}),
+        ({"VK_DRIVER_FILES": ""}, {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}),
+        ({"__EGL_VENDOR_LIBRARY_FILENAMES": "/mine.json"}, {"__EGL_VENDOR_LIBRARY_DIRS"}),
+        ({"GBM_BACKENDS_PATH": "/mine"}, {"GBM_BACKENDS_PATH"}),
+    ],
+)
+def test_variables_of_graphics_that_an_image_sets_are_left_to_it(
+    own: dict[str, str], absent: set[str]
+) -> None:
+    every, left = container_environment(image(), data=DATA), container_environment(image(own), data=DATA)
+    assert every.keys() - left.keys() == absent

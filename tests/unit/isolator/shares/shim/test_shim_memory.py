@@ -401,7 +401,7 @@ def short_usage(task_share: os.PathLike[str]) -> None:
 def test_without_a_share_that_can_be_kept_there_is_no_gpu(bench: Bench, harm: object) -> None:
     assert callable(harm)
     task = bench.task(1000)
-    harm(task.host.share)
+    harm(task.host.region)
     with task.program() as program:
         assert program.started == NOT_PERMITTED
         assert program.ask("[init(), alloc(1)]") in ("[800, 2]", "[800, 3]")
@@ -412,7 +412,7 @@ def test_without_a_share_that_can_be_kept_there_is_no_gpu(bench: Bench, harm: ob
 def test_environment_variables_decide_nothing(bench: Bench) -> None:
     task, wide = bench.task(100), bench.task(10_000)
     names = ("MGPU_DIR", "MESOS_GPU_SHARE", "CUDA_MEM_LIMIT", "MESOS_GPU_SHIM")
-    env = {name: value for name in names for value in (str(wide.host.share),)}
+    env = {name: value for name in names for value in (str(wide.host.region),)}
     with task.program(**env) as program:
         assert program.ask("[alloc(100), alloc(1)]") == "[0, 2]"
     # a library of that name in front of LD_LIBRARY_PATH does not take the driver's place
@@ -431,7 +431,7 @@ def test_a_driver_that_tells_of_a_way_past_us_is_not_used(
     lib64, compiler = tmp_path / "lib64", compiler_or_skip()
     lib64.mkdir()
     shutil.copy(libraries[1]["libcuda.so.1"], lib64)
-    Region(tmp_path / "share").create(
+    Region(tmp_path / "region").create(
         [CardLimits(GpuId("GPU-01020304-0506-0708-090a-0b0c0d0e0f10"), 1000 * MIB)]
     )
     tiny = [*compiler, "-O2", "-nostdlib", "-fno-stack-protector"]

@@ -66,5 +66,5 @@ def test_a_card_without_figures_of_its_own_shows_the_share(bench: Bench) -> None
 @pytest.mark.parametrize("name", ["limits", "usage"])
 def test_nvml_without_a_share_shows_the_card_and_no_program_fails(bench: Bench, name: str) -> None:
     task = bench.task(1000)
-    (task.host.share / name).unlink()
+    (task.host.region / name).unlink()
     assert seen(task.host) == ["Stub GPU 999.1 16384 0 16384 16384 0 16384"]

@@ -48,7 +48,7 @@ def run(top: Path, libraries: tuple[Path, dict[str, str]]) -> list[str]:
 
 
 def test_shim_under_glibc_2_27_keeps_a_share(run: list[str], top: Path) -> None:
-    region = Region(top / "task/share")
+    region = Region(top / "task/region")
     region.create([CardLimits(GPU, 1000 * MIB)])
     assert subprocess.run(run, timeout=60).returncode == SECOND_REFUSED
     region.remove()

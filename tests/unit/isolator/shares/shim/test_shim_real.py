@@ -73,8 +73,8 @@ def volume(real_volume: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a task a share in a volume of the same files."""
     path = tmp_path_factory.mktemp("task") / "nvidia"
     shutil.copytree(real_volume, path, symlinks=True, copy_function=os.link)
-    os.rmdir(path / "share")
-    Region(path / "share").create([CardLimits(GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 1 << 30)])
+    os.rmdir(path / "region")
+    Region(path / "region").create([CardLimits(GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 1 << 30)])
     return path
 
 
@@ -125,7 +125,7 @@ def test_driver_functions_that_are_not_counted_have_a_reason(real_volume: Path) 
 
 
 def test_shim_without_a_share_does_not_ask_the_real_driver(volume: Path) -> None:
-    shutil.rmtree(volume / "share")
+    shutil.rmtree(volume / "region")
     assert look(volume)["cuInit"] == NOT_PERMITTED
 
 
