@@ -304,6 +304,7 @@ def test_sandbox_without_access_control_lists_admits_no_user_that_writes(place: 
 ELSEWHERE = {
     "node/programs": "old programs in the node directory, which is root's",
     "gpus/cards": "the node directory, which is root's",
+    "images/public": "the node directory, which is root's",
     "devices/cgroups": "files of cgroups",
     "confinement/pids": "cgroups",
     "agent/uploads": "an archive that its caller has opened; as a tar file it is read",
