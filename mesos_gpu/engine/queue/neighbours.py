@@ -50,13 +50,8 @@ class Neighbours:
         if not self._is_bound(spec):
             return None
         where = spec.constraints, spec.near, spec.away, spec.topology, spec.segment
-        return (
-            bool(sources_of(self._state, spec)),
-            _group(job),
-            *where,
-            homes_of(self._state, spec),
-            self._launches,
-        )
+        needs_key = bool(sources_of(self._state, spec))
+        return needs_key, _group(job), *where, homes_of(self._state, spec), self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
         return bool(sources_of(self._state, spec)) or has_volumes(spec) or self._compares(spec)
