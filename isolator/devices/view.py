@@ -357,13 +357,13 @@ def freeze_cgroups(joined: Sequence[str] = (), *, hides: bool = False) -> None:
         if not os.statvfs(path).f_flag & os.ST_RDONLY:
             while not os.path.ismount(path):
                 path = os.path.dirname(path)
-            _mount("none", path, "none", _READ_ONLY | _PASSIVE)
+            mount("none", path, "none", _READ_ONLY | _PASSIVE)
     lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines() if hides else ()
     for line in lines:
         before, _, after = line.partition(" - ")
         if after.startswith("cgroup2 "):
             point = unescaped(before.split()[4])
-            _mount("tmpfs", point, "tmpfs", _PASSIVE | MS_RDONLY, "mode=555,size=4k")
+            mount("tmpfs", point, "tmpfs", _PASSIVE | MS_RDONLY, "mode=555,size=4k")
 
 
 def _freeze_standard() -> None:

@@ -27,8 +27,8 @@ from volumes.keys import data_of
 
 if TYPE_CHECKING:  # imported at run time only by executors that start commands beside their task
     from isolator.confinement.inner_calls import Inner
-    from isolator.runs.memory import Watch
     from isolator.host.programs_of_tasks import Start
+    from isolator.runs.memory import Watch
 
 TMP: Final = "MESOS_GPU_TMP"
 NOT_FOUND, NOT_EXECUTED = 127, 126  # exit statuses of shells and of env(1) (POSIX, 2.8.2)
@@ -43,7 +43,7 @@ class HostRun:
         self.launcher = launcher
         self._inner: Inner | None = None
         self._memory: Watch | None = None
-        self._order: Order | None = None  # of the task, once it is started
+        self._started: Order | None = None  # of the task, once it is started
         self._turn = threading.Lock()  # serializes `inner`, which several channels may call at once
 
     def traces(self) -> tuple[Trace, ...]:
@@ -90,7 +90,7 @@ class HostRun:
             raise _explained(error, argv[0], launch.sandbox, order) from error
         self.watch(launch)
         path = {name: value for name, value in order.env.items() if name == "PATH"}
-        self._order = replace(order, env=path, secret_files=())
+        self._started = replace(order, env=path, secret_files=())
 
     def watch(self, launch: Launch) -> None:
         """End the task's processes together when the kernel has ended one for its memory, where the kernel does not."""
@@ -121,9 +121,9 @@ class HostRun:
         code = self.launcher.wait()
         if code < 0:
             return Ended(signal=-code)
-        if code not in (NOT_FOUND, NOT_EXECUTED) or self._order is None:
+        if code not in (NOT_FOUND, NOT_EXECUTED) or self._started is None:
             return Ended(exit_status=code)
-        return Ended(exit_status=code, why=_why(code, self._order))
+        return Ended(exit_status=code, why=_why(code, self._started))
 
     def notify(self, number: int) -> None:
         """Signal the command's processes, as `Run.notify` says."""

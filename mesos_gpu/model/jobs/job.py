@@ -526,9 +526,9 @@ _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "cpu_limit", "mem_mib", "disk_mib", "gpus", "gpu_model",
     "gpu_memory_mib", "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "array",
     "ports", "upload", "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts",
-    "timeout_s", "kill_grace_s", "image", "image_secret", "pull", "control_access", "container_engine", "on_gpu_failure",
-    "min_driver", "placement", "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints",
-    "near", "away", "topology", "segment", "notify", "health_checks",
+    "timeout_s", "kill_grace_s", "image", "image_secret", "pull", "control_access", "container_engine",
+    "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "notice_s", "notice_signal", "queue",
+    "job_class", "app", "constraints", "near", "away", "topology", "segment", "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 
