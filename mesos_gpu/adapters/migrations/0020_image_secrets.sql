@@ -1,2 +1,2 @@
--- Jobs and queues may name a secret with the login for their image's registry. Programs of schema 19 would drop the name,
--- and launch such jobs without it: by its number they refuse the file.
+-- Jobs and queues may name a secret with the login for their image's registry, and jobs a limit of their CPUs. Programs
+-- of schema 19 would drop both, and launch such jobs without them: by its number they refuse the file.

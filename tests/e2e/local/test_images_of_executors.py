@@ -22,7 +22,7 @@ MISSING: Final = registries.missing() or (
     "" if shutil.which("busybox") else "no busybox (Debian: busybox-static)"
 )
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
-APPLETS = ["sh", "cat", "echo", "id", "ls", "sleep", "test", "touch", "true"]
+APPLETS = ["sh", "cat", "dd", "echo", "id", "ls", "sleep", "test", "touch", "true"]
 SANDBOX = "/mnt/mesos/sandbox"
 PASSWORD: Final = f"s3cret-{os.urandom(16).hex()}"
 
@@ -111,3 +111,27 @@ def test_gang_of_images_is_reached_by_commands(stack: Stack) -> None:
             assert ran.stdout == f"rank {rank} of 2\n".encode(), ran.stderr
         client.kill(job)
         wait_until("it has ended", lambda: client.job(job)["ended_at"])
+
+
+def test_image_beyond_its_memory_ends_out_of_memory(stack: Stack) -> None:
+    job, _ = ended(stack, command="dd if=/dev/zero of=/dev/null bs=200M count=1", gpus=0)
+    assert (job["state"], job["exit_code"]) == ("failed", 137), job["message"]
+    assert "memory" in job["message"]
+
+
+def test_images_share_a_card(stack: Stack) -> None:
+    with Client(stack.url) as client:
+        asked = {"image": "team/plain:1", "image_secret": "team/login", "gpus": 0.25, "isolation": "any"}
+        jobs = [
+            client.submit(
+                {"name": "part", "command": "exec sleep 3600", "cpus": 0.1, "mem_mib": 64, **asked}
+            )["id"]
+            for _ in range(2)
+        ]
+        wait_until("both run", lambda: all(client.job(job)["state"] == "running" for job in jobs))
+        held = [client.job(job)["gpu_ids"] for job in jobs]
+        assert held[0] == held[1]
+        assert len(held[0]) == 1
+        for job in jobs:
+            client.kill(job)
+        wait_until("both have ended", lambda: all(client.job(job)["ended_at"] for job in jobs))
