@@ -31,12 +31,12 @@ class Card:
 
     Attributes:
         id: UUID, as `nvidia-smi -L` lists it.
-        index: NVML index, as `nvidia-smi` shows it.
+        index: NVML index, as `nvidia-smi` shows it; None if NVML does not list it.
         minor: Number of its device, N of /dev/nvidiaN.
     """
 
     id: GpuId
-    index: int
+    index: int | None
     minor: int
 
 
@@ -67,7 +67,8 @@ def host_spec(driver: DriverFacts, cards: Sequence[Card], volume: Library | None
         NotFound: No GPUs: a spec without devices is refused by those who read it.
     """
     by_uuid = [(str(card.id), [card.minor]) for card in sorted(cards, key=lambda card: card.id)]
-    by_index = [(str(card.index), [card.minor]) for card in sorted(cards, key=lambda card: card.index)]
+    minors = {card.index: card.minor for card in cards if card.index is not None}
+    by_index = [(str(index), [minors[index]]) for index in sorted(minors)]
     every = sorted(card.minor for card in cards)
     return _spec(HOST_KIND, driver, [*by_uuid, *by_index, ("all", every)], volume)
 

@@ -16,13 +16,13 @@ def settle(plan: Assignment, enclosure: Enclosure) -> Assignment:
     """Return the launch with the engine that runs its image here.
 
     Mesos' containerizer isolates an image by the cgroup that the agent gives to the executor. Where the agent gives
-    none that controls devices, as with cgroups of version 2 only, the executor runs the image itself.
+    none that controls devices, as with cgroups of version 2 only, the executor runs the image itself. So it does if the
+    image has a login, which the agent would write to its disk and show in its state.
     """
     if plan.image is None or plan.container_engine != "mesos" or not enclosure.isolated:
         return plan
-    if enclosure.cgroup is not None and not enclosure.cgroup.own:
-        return plan
-    return replace(plan, container_engine="own")
+    is_given = enclosure.cgroup is not None and not enclosure.cgroup.own
+    return plan if is_given and plan.image_secret is None else replace(plan, container_engine="own")
 
 
 def run_for(

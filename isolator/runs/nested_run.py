@@ -25,7 +25,6 @@ from isolator.gpus.ledger import Trace
 from isolator.host import processes, rootfs
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
-from isolator.images.registry import Refused
 from isolator.images.source import read_config, registry_of
 from isolator.runs.image_run import (
     KILL,
@@ -106,8 +105,6 @@ class NestedRun:
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
         try:
             config = read_config(self._plan.image, registry=registry_of(flags, self._own), denied=denied)
-        except Refused as error:
-            raise _refused(launch, error) from error
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
         command_of(self._plan, config)
@@ -306,17 +303,6 @@ class NestedRun:
                 ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
                 self._connection.call(ask, CALL_S)
         return []
-
-
-def _refused(launch: Launch, error: Refused) -> NotStarted:
-    """Return why a private image is not run: the agent's puller would be the one to log in, and agents write what they
-    are asked to run to files of their hosts and to Mesos' state, the login with it."""
-    if not launch.plan.image_secret:
-        return NotStarted(f"{error.what}; {error.remedy}")
-    return NotStarted(
-        f"{error.what}; Mesos' containerizer does not get the login of the image secret {launch.plan.image_secret}, "
-        "because it would keep it in clear on disk; use --container-engine own or docker"
-    )
 
 
 def _see_rights(isolators: Sequence[str], *, root: bool) -> None:

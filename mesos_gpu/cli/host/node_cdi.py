@@ -46,7 +46,7 @@ def cdi(path: Path | None, gpus: tuple[str, ...], task: str | None, as_json: boo
     inventory = inventory_now()
     driver = read_driver(env=os.environ)
     volume = _volume(inventory)
-    cards = {gpu.id: specs.Card(gpu.id, index, gpu.minor) for index, gpu in enumerate(inventory.gpus)}
+    cards = {gpu.id: specs.Card(gpu.id, gpu.index, gpu.minor) for gpu in inventory.gpus}
     if task is not None:
         cards = _chosen(cards, _held(task))
     if gpus:

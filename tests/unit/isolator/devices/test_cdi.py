@@ -72,6 +72,11 @@ def test_a_host_is_described_by_uuid_and_by_nvml_index() -> None:
     assert paths(spec["containerEdits"]) == ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
 
 
+def test_card_that_nvml_does_not_list_has_no_index() -> None:
+    spec = specs.host_spec(DRIVER, (*CARDS, specs.Card(GpuId("GPU-c"), None, 2)), VOLUME)
+    assert [device["name"] for device in spec["devices"]] == ["GPU-a", "GPU-b", "GPU-c", "0", "1", "all"]
+
+
 def test_containers_get_the_environment_of_our_own_launches_and_keep_their_path() -> None:
     common = specs.host_spec(DRIVER, CARDS, VOLUME)["containerEdits"]
     ours = container_environment(ImageConfig(), compat=False, data=DATA)
