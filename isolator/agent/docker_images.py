@@ -11,7 +11,8 @@ from mesos_gpu.model.jobs.image import ImageConfig
 SEE_LOGIN: Final = "see the image's name, and the login for its registry in the job's image_secret"
 #: Words of engines about registries that want another login: some of these come as failures of the engine.
 _REFUSES: Final = re.compile(
-    r"unauthorized|denied|no basic auth credentials|authentication required|\b40[13]\b", re.IGNORECASE
+    r"unauthorized|denied: |pull access denied|no basic auth credentials|authentication required|\b403 forbidden\b",
+    re.IGNORECASE,
 )
 
 

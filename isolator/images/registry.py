@@ -138,6 +138,10 @@ class Registry:
             Damaged: The answer is not a manifest.
         """
         if self._manifest is None:
+            if ":" in self._reference.reference and not _DIGEST.fullmatch(self._reference.reference):
+                raise NotFound(
+                    f"{self.what}: only digests by sha256 are taken", remedy="name the image by its tag"
+                )
             body = self._get(f"manifests/{self._reference.reference}")
             if "manifests" in body.value:
                 body = self._get(f"manifests/{self._of_platform(body.value)}")

@@ -50,13 +50,11 @@ class Neighbours:
         if not self._is_bound(spec):
             return None
         where = spec.constraints, spec.near, spec.away, spec.topology, spec.segment
-        return self._needs_secrets(spec), _group(job), *where, homes_of(self._state, spec), self._launches
+        needs_key = bool(sources_of(self._state, spec))
+        return needs_key, _group(job), *where, homes_of(self._state, spec), self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
-        return self._needs_secrets(spec) or has_volumes(spec) or self._compares(spec)
-
-    def _needs_secrets(self, spec: JobSpec) -> bool:
-        return bool(sources_of(self._state, spec))
+        return bool(sources_of(self._state, spec)) or has_volumes(spec) or self._compares(spec)
 
     def _compares(self, spec: JobSpec) -> bool:
         if spec.constraints or spec.near or spec.away or spec.topology:
@@ -80,7 +78,7 @@ class Neighbours:
     def barred(self, job: Job, node: Node) -> str:
         """Why the job may not go to the node now; "": it may."""
         spec = job.spec
-        if self._needs_secrets(spec) and (why := _keyless(node)):
+        if sources_of(self._state, spec) and (why := _keyless(node)):
             return why
         if has_volumes(spec) and (why := without_volumes(self._state, job, node)):
             return why

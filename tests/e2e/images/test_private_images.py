@@ -177,3 +177,25 @@ def test_private_image_waits_for_a_registry_that_is_down(
     wait_until("it was launched twice", lambda: client.job(job)["launches"] >= 2)
     now = client.job(job)
     assert now["attempts"] == 0, json.dumps(now)
+
+
+@pytest.mark.long
+def test_private_image_is_refused_by_mesos_own_engine_which_would_show_its_login(
+    open_directory: Path, values: Path, private: Running
+) -> None:
+    needs("cgroup1")
+    (open_directory / "none").mkdir()
+    with Stack(
+        open_directory / "mesos",
+        [NodeSpec(0)],
+        images=open_directory / "none",
+        devices="mesos",
+        executor_environment={"MESOS_GPU_ISOLATION": "cgroup1", "MESOS_GPU_IMAGE_REGISTRY": private.url},
+        scheduler_arguments=["--secrets-dir", str(values), "--report-interval", "0.5"],
+    ) as stack, client_of(stack, 0) as client:  # fmt: skip
+        image = {"image": "team/app:1", "container_engine": "mesos"}
+        job, without = (submit(client, **image, **more) for more in ({"image_secret": "team/login"}, {}))
+        message = state(client, job, "failed")
+        assert "keep it in clear on disk; use --container-engine docker" in message
+        assert "name a secret with a login" in state(client, without, "failed")
+        assert client.job(job)["attempts"] == 1

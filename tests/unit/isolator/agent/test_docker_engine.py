@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
@@ -290,3 +291,25 @@ def test_an_output_that_is_not_wanted(scripted: Scripted) -> None:
     output = Output(lambda: (connection, response), lambda: True)
     output.close()
     output.copy(1, 2)  # returns at once
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (401, "unauthorized: authentication required", NotFound),
+        (403, "denied: requested access to the resource is denied", NotFound),
+        (404, "manifest unknown", NotFound),
+        (500, 'Head "https://r/v2/a/manifests/1": no basic auth credentials', NotFound),
+        (500, "Get https://r/v2/: dial unix /run/proxy.sock: connect: permission denied", Unavailable),
+        (500, "Get https://r/v2/: dial tcp 10.0.4.1:401: connect: connection refused", Unavailable),
+        (500, "toomanyrequests: You have reached your unauthenticated pull rate limit", Unavailable),
+        (503, "down", Unavailable),
+    ],
+)
+def test_docker_engine_tells_a_registry_that_refuses_from_one_that_is_down(
+    scripted: Scripted, status: int, message: str, kind: type[MesosGpuError]
+) -> None:
+    path, asked = scripted(answer(VERSION), answer(json.dumps({"message": message}).encode(), status))
+    with pytest.raises(kind, match=re.escape(message)):
+        DockerEngine(path).shown_digest("r/a:1", "bG9naW4=")
+    assert asked[1] == "GET /v1.41/distribution/r/a:1/json"

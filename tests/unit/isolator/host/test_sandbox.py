@@ -308,6 +308,7 @@ ELSEWHERE = {
     "devices/image_root": "the root of a task's image, before its task runs, by descriptors below that root",
     "runs/own_run": "the directory of an image's root, below one that is root's",
     "gpus/cards": "the node directory, which is root's",
+    "images/public": "the node directory, which is root's",
     "devices/cgroups": "files of cgroups",
     "confinement/pids": "cgroups",
     "agent/uploads": "an archive that its caller has opened; as a tar file it is read",

@@ -305,6 +305,12 @@ def test_token_with_a_line_break_is_not_used(servers: tuple[Server, Server]) -> 
         client(front.url, "app:1").manifest()
 
 
+def test_digest_of_another_kind_is_refused(servers: tuple[Server, Server]) -> None:
+    with pytest.raises(NotFound, match="only digests by sha256"):
+        client(servers[0].url, f"app@sha512:{'0' * 128}").manifest()
+    assert servers[0].seen == []
+
+
 def test_login_is_that_of_puller(private: Running) -> None:
     login = login_of(private)
     assert login == Login(USER, PASSWORD)
