@@ -29,6 +29,7 @@ READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 HIDDEN_PROC: Final = (
     "acpi",
     "asound",
+    "dynamic_debug",
     "kcore",
     "keys",
     "latency_stats",

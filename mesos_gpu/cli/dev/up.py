@@ -131,7 +131,9 @@ def _attributes(
     help="Directory of `docker save` archives NAME:TAG.tar, for jobs with --image; needs root.  [default: one of the "
     "cluster's own, as root; with cgroup v1 only without --secure]",
 )
-@click.option("--no-images", is_flag=True, help="Let jobs have no images; each job starts a little faster.")
+@click.option(
+    "--no-images", is_flag=True, help="Keep no directory of images; each job starts a little faster."
+)
 @click.option(
     "--volume-root",
     multiple=True,

@@ -30,6 +30,7 @@ WAYS: dict[str, tuple[dict[str, object], int]] = {
     "nested": ({"image": IMAGE}, 301),
     "docker": ({"image": IMAGE, "container_engine": "docker"}, 302),
     "host": ({}, 303),
+    "own": ({"image": IMAGE, "container_engine": "own"}, 304),
 }
 PART = {
     "gpus": 1,

@@ -397,7 +397,7 @@ def test_an_image_outlives_its_agents_restart(stack: Stack, client: Client) -> N
 # --- with shares of a card
 
 
-@pytest.fixture(params=["mesos", pytest.param("docker", marks=pytest.mark.long)])
+@pytest.fixture(params=["mesos", *(pytest.param(name, marks=pytest.mark.long) for name in ("own", "docker"))])
 def shared(
     stack: Stack,
     client: Client,
@@ -405,11 +405,12 @@ def shared(
     libraries: tuple[Path, dict[str, str]],
     request: pytest.FixtureRequest,
 ) -> Iterator[sharing.Sharing]:
-    """Cards that are shared by tasks of the host and in images, of the Docker Engine, too, by parameter."""
+    """Cards that are shared by tasks of the host and in images, also of a further engine, by parameter."""
     ways = ["nested", "host"]
     if request.param == "docker":
         request.getfixturevalue("engine")
-        ways.append("docker")
+    if request.param != "mesos":
+        ways.append(request.param)
     yield sharing.Sharing(stack, client, data, libraries[0] / "client", ways)
     kill_all(client)
 
