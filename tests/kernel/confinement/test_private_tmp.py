@@ -64,7 +64,7 @@ def test_private_directories_are_empty_writable_and_gone_with_the_task(
 def test_private_directories_share_the_tasks_memory(open_directory: Path, agent: ScriptedAgent) -> None:
     needs("cgroup1")
     fill = "head -c 20M /dev/zero > /tmp/a; head -c 20M /dev/zero > /dev/shm/a; head -c 20M /dev/zero > /var/tmp/a"
-    with host(open_directory, agent) as one:
+    with host(open_directory, agent, MESOS_GPU_UNLIMITED="memory") as one:  # which would end it
         one.launch(f"{fill}; cat /tmp/a /dev/shm/a /var/tmp/a | wc -c", user="nobody", mem_mib=48)
         one.end("TASK_FINISHED")
         assert int(one.stdout()) == 48 << 20

@@ -399,7 +399,11 @@ def test_engine_limits_cpus_where_a_job_asks_for_it(one: Host, engine: Dockerd, 
     run(one, "sleep 600", image="plain:1", gpus=(), mem_mib=64, cpus=0.5, cpu_limit=most)
     one.update("TASK_RUNNING")
     said = engine.ask("GET", f"/containers/mesos-gpu-{one.sandbox.name}/json")["HostConfig"]
-    assert (said["CpuShares"], said["NanoCpus"]) == (512, 500_000_000 if most < 1 else 0)
+    assert (said["CpuShares"], said["NanoCpus"], said["PidsLimit"]) == (
+        512,
+        500_000_000 if most < 1 else 0,
+        4096,
+    )
     one.kill(grace_s=0)
     one.end("TASK_KILLED")
 
