@@ -22,7 +22,7 @@ def settle(plan: Assignment, enclosure: Enclosure) -> Assignment:
     if plan.image is None or plan.container_engine != "mesos" or not enclosure.isolated:
         return plan
     is_given = enclosure.cgroup is not None and not enclosure.cgroup.own
-    return plan if is_given and plan.image_secret is None else replace(plan, container_engine="own")
+    return plan if is_given and not plan.image_secret else replace(plan, container_engine="own")
 
 
 def run_for(

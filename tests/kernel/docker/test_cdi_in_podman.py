@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     plant(directory / "host", Layout("/usr/lib64", "/usr/bin", described="/usr/lib64"))
     make(directory / "volumes", directory / "host")
     node = directory / "node"
-    cards = (gpu("GPU-4"), gpu("GPU-0"))
+    cards = (replace(gpu("GPU-4"), index=0), replace(gpu("GPU-0"), index=1))
     write_inventory(node, Inventory(cards, "simulated", V))
     archive = python_image(directory, "base:1").rename(directory / "base.tar")
     with pytest.MonkeyPatch.context() as patch:

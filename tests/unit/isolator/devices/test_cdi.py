@@ -149,7 +149,7 @@ def names(text: str) -> list[str]:
 
 def test_the_command_describes_this_host(node: Path, tmp_path: Path) -> None:
     result = call()
-    assert names(result.stdout) == ["GPU-1", "GPU-2", "0", "1", "all"]
+    assert names(result.stdout) == ["GPU-1", "GPU-2", "1", "2", "all"]
     assert "without the driver volume" in result.stderr
     driver_volume(tmp_path / "volumes", "535.183.01")
     result = call()
@@ -171,7 +171,7 @@ def test_command_writes_a_file_in_one_step(node: Path, tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
     spec = yaml.safe_load(target.read_text())
     check(spec)
-    assert [device["name"] for device in spec["devices"]] == ["GPU-2", "1", "all"], (
+    assert [device["name"] for device in spec["devices"]] == ["GPU-2", "2", "all"], (
         "the index is that of the host"
     )
     assert target.stat().st_mode & 0o777 == 0o644

@@ -33,5 +33,7 @@ def test_executor_runs_images_that_mesos_cannot_isolate(
 
 @pytest.mark.parametrize(("asked", "engine"), [("mesos", "own"), ("own", "own"), ("docker", "docker")])
 def test_executor_runs_images_whose_login_mesos_would_show(asked: str, engine: str) -> None:
-    plan = Assignment("job-1", 1, command="true", image="a:1", container_engine=asked, image_secret="team/login")
+    plan = Assignment(
+        "job-1", 1, command="true", image="a:1", container_engine=asked, image_secret="team/login"
+    )
     assert settle(plan, Enclosure("c-1", True, GIVEN, (), (), 195)).container_engine == engine
