@@ -160,7 +160,11 @@ class DockerEngine:
         except MesosGpuError as error:
             if refuses(error.what):
                 raise NotFound(error.what, remedy=SEE_LOGIN) from error
-            raise Unavailable(error.what, remedy="see that this host reaches the registry") from error
+            why = error.what.rpartition(f"image {name}: ")[2]
+            raise Unavailable(
+                f"the registry of image {name} does not answer the Docker Engine: {why}",
+                remedy="see that this host reaches the registry",
+            ) from error
 
     def pull(self, name: str, auth: str = "") -> None:
         """Fetch an image.
@@ -527,7 +531,7 @@ def _refusal(status: int, body: bytes, what: str) -> MesosGpuError:
         text = str(parsed(body)["message"])
     except _NONSENSE:
         text = body[:500].decode(errors="replace")
-    text = f"the Docker Engine refuses {what}: {text}"
+    text = f"the Docker Engine refuses {what}: {' '.join(text.split())}"
     if status in (401, 403):
         return NotFound(text, remedy=SEE_LOGIN)
     if status == 404:
