@@ -1,1 +1,1 @@
-"""Ways to run a task: a host process, a nested container, a container of Docker Engine."""
+"""Ways to run a task: a host process, an image by the executor, a nested container, a container of Docker Engine."""

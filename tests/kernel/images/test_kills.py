@@ -1,5 +1,6 @@
 """kill -9 of an executor at steps of a launch with an image: nothing stays of its root, and no half layer is used."""
 
+import pwd
 import shutil
 import subprocess
 import time
@@ -20,6 +21,7 @@ from tests.kernel.test_kill_at_every_step import bootstrap, traces_of
 
 pytestmark = pytest.mark.kernel
 APPLETS = ["sh", "true"]
+NOBODY = pwd.getpwuid(65534).pw_name
 
 
 @pytest.mark.parametrize("steps", [(150,), pytest.param(range(5, 2000, 4), marks=pytest.mark.long)])
@@ -48,7 +50,7 @@ def test_kill_in_a_launch_of_an_image_is_undone(
             scripted_agent() as agent,
             host(node, agent, task=task, container=container, **given, KILL_AT=str(number)) as one,
         ):
-            one.launch("true", image="plain:1", user="nobody", gpus=GPUS)
+            one.launch("true", image="plain:1", user=NOBODY, gpus=GPUS)
             if one.process.wait(60) == 0:
                 assert one.states()[-1] == "TASK_FINISHED"
                 break
@@ -63,7 +65,7 @@ def test_kill_in_a_launch_of_an_image_is_undone(
             assert (tree / "bin/busybox").stat().st_size == Path(busybox).stat().st_size, killed[-1]
             assert {path.name for path in (tree / "bin").iterdir()} == {"busybox", *APPLETS}
         with scripted_agent() as agent, host(node, agent, **given, KILL_AT="0") as one:
-            one.launch("true", image="plain:1", user="nobody", gpus=GPUS)
+            one.launch("true", image="plain:1", user=NOBODY, gpus=GPUS)
             one.end("TASK_FINISHED")
         assert [*cache.glob("*.part")] == [], killed[-1]
     if len(steps) > 1:
