@@ -320,9 +320,7 @@ class Gpu(TypedDict):
     model: str
     memory_mib: Mib
     compute_capability: str | None
-    index: Annotated[
-        Count | None, says(description="as nvidia-smi shows; null: the driver does not list the card now")
-    ]
+    index: Annotated[Count | None, says(description="as nvidia-smi shows; null: not listed now")]
     minor: Annotated[Count, says(description="N of /dev/nvidiaN")]
     pci_bus_id: str
     numa_node: int | None
