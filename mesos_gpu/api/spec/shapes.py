@@ -321,7 +321,7 @@ class Gpu(TypedDict):
     memory_mib: Mib
     compute_capability: str | None
     index: Annotated[Count | None, says(description="as nvidia-smi shows; null: not listed now")]
-    minor: Annotated[Count, says(description="N of /dev/nvidiaN")]
+    minor: Count
     pci_bus_id: str
     numa_node: int | None
     health: Annotated[str, one_of(*GpuHealth)]
