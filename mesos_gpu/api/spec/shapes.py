@@ -305,12 +305,7 @@ class GpuSharing(TypedDict):
     free_memory_mib: Count | None
     free_compute_pct: float
     method: Annotated[str, one_of(*Method)] | None
-    domain: (
-        Annotated[
-            str, says(description="the user whose shares alone it takes; *: several users'; null: anybody's")
-        ]
-        | None
-    )
+    domain: Annotated[str, says(description="user whose shares alone it takes; *: several; null: any")] | None
 
 
 class Gpu(TypedDict):
