@@ -269,6 +269,15 @@ def test_image_reaches_nothing_of_its_host(one: Host, user: str, directory: Path
     assert str(directory) not in text
 
 
+@pytest.mark.parametrize("one", [{"MESOS_GPU_ALLOW_ROOT": "image"}], indirect=True)
+def test_root_of_an_image_sees_no_cgroup_of_version_2(one: Host) -> None:
+    """By a descriptor of one, root starts processes in it (CLONE_INTO_CGROUP)."""
+    if landlock_abi() < SCOPES_SINCE:
+        pytest.skip("an image runs as root from Linux 6.12 on")
+    look = "find / -xdev -name cgroup.subtree_control; find /sys/fs /run -name cgroup.subtree_control; true"
+    assert said(one, look, user="root") == []
+
+
 @pytest.mark.long
 def test_files_of_the_host_are_not_in_its_mounts(one: Host, directory: Path) -> None:
     """Nothing of the old root is left in the mount namespace."""
