@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 #: Fields that are left out where they are empty, as by a release without them.
-_NEW = ("check", "listens", "image_secret", "image_secret_is_default")
+_NEW = ("check", "listens", "image_secret", "image_secret_is_default", "cpu_limit")
 _OF_VOLUMES = ("volume_mib", "is_made", "volume")  # fields of mounts that only persistent volumes have
 
 

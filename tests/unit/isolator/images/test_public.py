@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.images.public import FRESH_S, KEPT_S, MAX_RECORDS, NAME, PublicImages
+from isolator.images import public as records
+from isolator.images.public import FRESH_S, KEPT_S, NAME, PublicImages
 
 
 def test_public_image_is_known_for_a_day(tmp_path: Path) -> None:
@@ -30,17 +31,20 @@ def test_public_image_that_is_refused_is_forgotten(tmp_path: Path) -> None:
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
 
 
-def test_record_of_public_images_is_bounded_and_seldom_written(tmp_path: Path) -> None:
+def test_record_of_public_images_is_bounded_and_seldom_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_RECORDS", 20)
     public = PublicImages(tmp_path)
     public.add("a", 1.0)
     before = (tmp_path / NAME).stat().st_ino
     public.add("a", FRESH_S)
     assert (tmp_path / NAME).stat().st_ino == before
-    for number in range(MAX_RECORDS + 5):
+    for number in range(25):
         public.add(str(number), 10.0 + number)
     assert not public.is_public("a", 20.0)
     assert not public.is_public("3", 2000.0)
-    assert public.is_public(str(MAX_RECORDS + 4), 2000.0)
+    assert public.is_public("24", 2000.0)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b'{"a": "x"}', b'{"a": null}', b"\xff"])
