@@ -223,9 +223,28 @@ def is_alive(pid: int) -> bool:
     return not _is_zombie(living_thread(pid))
 
 
-def reap(keep: int | None = None) -> None:
-    """Collect adopted children that have ended; `keep` is left for whoever waits for it."""
+def children_of_tasks() -> list[int]:
+    """Return the children of this process that a task started, or that become one: those of other sessions.
+
+    The launcher begins a session, which nothing that it starts can leave for this process' own. Children of this
+    session are programs that this process runs for itself, as to ask the driver, and whose end it waits for.
+    """
+    own, pids = os.getsid(0), list[int]()
     for pid in children(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) != own:
+                pids.append(pid)
+    return pids
+
+
+def reap(keep: int | None = None, *, of_tasks: bool = False) -> None:
+    """Collect children that have ended.
+
+    Args:
+        keep: Child that is left for whoever waits for it.
+        of_tasks: Whether only children of tasks are collected.
+    """
+    for pid in children_of_tasks() if of_tasks else children(os.getpid()):
         if pid != keep:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

@@ -6,7 +6,7 @@ import os
 import pwd
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -133,13 +133,12 @@ class HostRun:
         """End the command, as `Run.terminate` says; what the command leaves behind has the grace, too."""
         if grace_s > 0:
             processes.terminate(self._tree, self.launcher.pid, grace_s, self._has_ended)
-        processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
+        processes.send(_below(processes.children_of_tasks()), signal.SIGKILL)
 
     def _tree(self) -> list[int]:
         """Return the task's processes, adopted ones included, without those of commands beside the task."""
-        processes.reap(keep=self.launcher.pid)  # `wait` has that one
-        tops = [pid for pid in processes.children(os.getpid()) if not is_inner(pid)]
-        return [each for pid in tops for each in (pid, *processes.descendants(pid))]
+        processes.reap(keep=self.launcher.pid, of_tasks=True)  # `wait` has that one
+        return _below(pid for pid in processes.children_of_tasks() if not is_inner(pid))
 
     def _has_ended(self) -> bool:
         return not any(map(processes.is_alive, self._tree()))
@@ -152,6 +151,10 @@ class HostRun:
         if self._memory is not None:
             self._memory.close()
         return processes.kill_descendants()
+
+
+def _below(tops: Iterable[int]) -> list[int]:
+    return [each for pid in tops for each in (pid, *processes.descendants(pid))]
 
 
 def _has_own_tmp(own: Mapping[str, str]) -> bool:
