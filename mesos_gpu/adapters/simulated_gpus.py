@@ -237,7 +237,9 @@ def write_inventory(
     use: Callable[[Gpu], dict[str, Any] | None] = lambda _gpu: None,
 ) -> None:
     """Write the file in one step: a reader sees the old or the new. `use`: of each GPU; None: nothing is said of it."""
-    left_out = ("since", "warnings", "history")  # the monitor's own
+    left_out = ["since", "warnings", "history"]  # the monitor's own
+    if numbered([replace(gpu, index=None) for gpu in gpus]) == tuple(gpus):
+        left_out.append("index")  # it follows from the bus ids, and earlier programs refuse the field
     entries = [
         {k: v for k, v in gpu_to_json(gpu).items() if k not in left_out}
         | ({"use": said} if (said := use(gpu)) else {})
