@@ -23,6 +23,7 @@ from isolator.host.sandbox import Sandbox
 
 MAX_LAYERS: Final = 200  # Docker builds 127 at most; the options of mount(2) name each of them
 UPPER, WORK, MERGED = "upper", "work", "merged"  # in the directory of a root
+STAGE: Final = "stage"  # there, too: where a mount gets its flags
 #: Of the host's /proc, for reading only: its switches ask for the uid 0, and for no capability.
 READ_ONLY: Final = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 #: Paths of /proc and /sys that show facts of the whole host; they are covered.
@@ -44,6 +45,7 @@ NAMES: Final = ("hosts", "hostname", "resolv.conf")
 MAX_NAMES_BYTES: Final = 1 << 20
 _PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}  # by uname(2)
 _MNT_DETACH: Final = 2
+_MS_MOVE: Final = 8192
 _MS_PRIVATE: Final = 1 << 18
 _PLAIN: Final = view.MS_NOSUID | view.MS_NODEV
 _PASSIVE: Final = _PLAIN | view.MS_NOEXEC
@@ -62,8 +64,9 @@ class RootOrder:
         layers: Directories of the layers, the lowest first.
         sandbox: The task's directory on the host.
         inside: Path of the sandbox in the image.
-        mounts: Path on the host, path in the image, whether it is read-only; in this order.
-        identities: Device and inode that each of the first of them must be.
+        mounts: Path on the host, path in the image, whether it is read-only; first those of the job, then those of the
+            executor, which are mounted before.
+        identities: Device and inode of each mount of the job, in the order of `mounts`.
         shm_mib: Size of its /dev/shm in MiB; 0 for half of the memory.
         directory: Directory where the command begins; made if it is not there.
     """
@@ -120,10 +123,17 @@ class ImageRoot:
         size = f",size={order['shm_mib']}m" if order["shm_mib"] else ""
         view.mount("tmpfs", "/dev/shm", "tmpfs", _PASSIVE, f"mode=1777{size}")  # nosec B108 # the task's own
         view.mount("/dev", self._directory_of("dev"), "none", view.MS_BIND | view.MS_REC)
+        count = len(order["identities"])
+        # Those of the executor first: links of an image lead none of them into what other tasks write to.
+        own = [
+            (target, self._bind(source, target, (), read_only=read_only))
+            for source, target, read_only in order["mounts"][count:]
+        ]
         self._bind(order["sandbox"], order["inside"], (), read_only=False)
-        known = [*order["identities"], *[()] * len(order["mounts"])]
-        for (source, target, read_only), identity in zip(order["mounts"], known, strict=False):
-            self._bind(source, target, identity, read_only=read_only)
+        for (source, target, read_only), known in zip(order["mounts"], order["identities"], strict=False):
+            self._bind(source, target, known, read_only=read_only)
+        for target, status in own:
+            self._see_shown(target, status)
 
     def enter(self) -> None:
         """Change the root of this process to it; the host's is out of reach then.
@@ -173,7 +183,12 @@ class ImageRoot:
 
     def _bind(
         self, source: str, target: str, identity: "tuple[int, int] | tuple[()]", *, read_only: bool
-    ) -> None:
+    ) -> os.stat_result:
+        """Mount a path of the host at a path of the image, and return its status.
+
+        The mount has all its flags before it is in the image: other tasks exchange what leads to the target, and a
+        second look at the target would find another mount.
+        """
         outside = os.open(source, os.O_PATH | os.O_CLOEXEC)
         try:
             status = os.fstat(outside)
@@ -181,21 +196,44 @@ class ImageRoot:
                 raise OSError(errno.ESTALE, f"{source} was exchanged for another")
             # A remount would take off what the file system that it is from has (ST_* are as MS_*).
             kept = os.fstatvfs(outside).f_flag & (view.MS_RDONLY | _PASSIVE)
-            is_file = not stat.S_ISDIR(status.st_mode)
-            self._mount_at(target, f"/proc/self/fd/{outside}", view.MS_BIND, is_file=is_file)
-            flags = view.MS_REMOUNT | view.MS_BIND | _PLAIN | kept | (view.MS_RDONLY if read_only else 0)
-            self._mount_at(target, "none", flags, is_file=is_file)
+            flags = _PLAIN | kept | (view.MS_RDONLY if read_only else 0)
+            self._mount_at(target, outside, flags, is_file=not stat.S_ISDIR(status.st_mode))
         except OSError as error:
             raise OSError(error.errno, f"{source} at {target}: {error.strerror}") from error
         finally:
             os.close(outside)
+        return status
 
-    def _mount_at(self, target: str, source: str, flags: int, *, is_file: bool) -> None:
+    def _mount_at(self, target: str, outside: int, flags: int, *, is_file: bool) -> None:
+        stage = f"{self._order['place']}/{STAGE}"  # only root reaches it
+        if is_file:
+            os.close(os.open(stage, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        else:
+            os.mkdir(stage, 0o700)
+        view.mount(f"/proc/self/fd/{outside}", stage, "none", view.MS_BIND)
+        view.mount("none", stage, "none", view.MS_REMOUNT | view.MS_BIND | flags)
         inside = self._point(target, is_file=is_file)
         try:
-            view.mount(source, f"/proc/self/fd/{inside}", "none", flags)
+            # A mount there would hide the image from checks.
+            if os.path.samestat(os.fstat(inside), os.fstat(self._root)):
+                raise OSError(errno.EEXIST, "that is a link to the root of the image")
+            view.mount(stage, f"/proc/self/fd/{inside}", "none", _MS_MOVE)
         finally:
             os.close(inside)
+        (os.unlink if is_file else os.rmdir)(stage)
+
+    def _see_shown(self, target: str, status: os.stat_result) -> None:
+        """See that no mount of the job hides one of the executor."""
+        try:
+            inside = open_below_root(target, self._root, os.O_PATH)
+        except FileNotFoundError:
+            inside = -1
+        try:
+            if inside < 0 or not os.path.samestat(os.fstat(inside), status):
+                raise OSError(errno.ESTALE, f"a mount of the job hides {target}")
+        finally:
+            if inside >= 0:
+                os.close(inside)
 
     def _directory_of(self, name: str) -> str:
         """Return the path of a directory right below the root; it replaces what is no directory."""

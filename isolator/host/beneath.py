@@ -11,6 +11,8 @@ FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _SYS_OPENAT2: Final = 437  # on every architecture
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT = 0x01, 0x02, 0x04, 0x08, 0x10  # linux/openat2.h
 _RESOLVE: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
+#: Attempts at a path with "..", which fail with EAGAIN while anything on the host is renamed or mounted (openat2(2)).
+MAX_ATTEMPTS: Final = 128
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,7 +59,10 @@ def open_below_root(path: str, root: int, flags: int) -> int:
 
 def _openat2(path: str, above: int, flags: int, resolve: int) -> int:
     how = struct.pack("=QQQ", flags, 0, resolve)
-    fd = _libc.syscall(_SYS_OPENAT2, above, os.fsencode(path), how, len(how))
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-    return int(fd)
+    for _ in range(MAX_ATTEMPTS):
+        fd = _libc.syscall(_SYS_OPENAT2, above, os.fsencode(path), how, len(how))
+        if fd >= 0:
+            return int(fd)
+        if ctypes.get_errno() != errno.EAGAIN:
+            break
+    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)

@@ -8,6 +8,7 @@ import errno
 import os
 import posixpath
 import pwd
+import stat
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -22,7 +23,6 @@ from isolator.confinement.enclosure import Enclosure
 from isolator.devices.image_root import MAX_LAYERS, MERGED, UPPER, WORK, RootOrder
 from isolator.gpus.ledger import DEFAULT_DIRECTORY, Trace
 from isolator.host import rootfs
-from isolator.host.beneath import open_below_root
 from isolator.host.not_started import NotStarted
 from isolator.images.content import Content, content_of
 from isolator.images.reference import Reference
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 #: SETUID.
 ROOT_KEEPS: Final = (0, 1, 3, 4, 5, 6, 7)
 MAX_ACCOUNTS_BYTES: Final = 1 << 20  # of /etc/passwd and /etc/group of an image
+OPAQUE_ATTRIBUTE: Final = "trusted.overlay.opaque"  # of directories that hide those of lower layers
 MAX_DIRECTORY: Final = 1024  # characters of WorkingDir
 #: Errors of what an image has where something is put: the image's own fault.
 _OF_IMAGE: Final = frozenset(
@@ -291,15 +292,28 @@ def _user_in(said: str, layers: Sequence[str], image: str) -> pwd.struct_passwd:
 
 
 def _accounts(path: str, layers: Sequence[str], count: int) -> list[list[str]]:
-    """Return lines of the highest layer that has a file, with their fields; those with too few are left out."""
-    for layer in reversed(layers):
-        root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Return lines of a file of the image, with their fields; those with too few are left out."""
+    texts = (_text_in(layer, path) for layer in reversed(layers))
+    text = next((text for text in texts if text is not None), "")
+    return [line.split(":") for line in text.splitlines() if line.count(":") >= count - 1]
+
+
+def _text_in(layer: str, path: str) -> str | None:
+    """Return the text of a file of a layer; "" if the layer hides the file of lower layers; None if those decide.
+
+    Nothing but a directory merges with what lower layers have at its path (overlayfs.rst), and links are not followed.
+    """
+    place, is_opaque = layer, False
+    for name in path.split("/"):
+        place = f"{place}/{name}"
         try:
-            with open(open_below_root(path, root, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-                text = file.read(MAX_ACCOUNTS_BYTES).decode(errors="replace")
-        except OSError:  # not in this layer
-            continue
-        finally:
-            os.close(root)
-        return [line.split(":") for line in text.splitlines() if line.count(":") >= count - 1]
-    return []
+            mode = os.lstat(place).st_mode
+        except FileNotFoundError:
+            return "" if is_opaque else None
+        if not stat.S_ISDIR(mode):
+            break
+        is_opaque = is_opaque or OPAQUE_ATTRIBUTE in os.listxattr(place)
+    if place != f"{layer}/{path}" or not stat.S_ISREG(mode):
+        return ""
+    with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        return file.read(MAX_ACCOUNTS_BYTES).decode(errors="replace")
