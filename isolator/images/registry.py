@@ -212,7 +212,7 @@ class Registry:
     def _get(self, path: str) -> "_Json":
         url = self._url(path)
         with self._answer(url, self._timer) as response:
-            text = self._read(response, url)
+            text = self._read(response, url, self._timer)
         digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
         asked = path.rpartition("/")[2]
         if _DIGEST.fullmatch(asked) and asked != digest:
@@ -276,14 +276,14 @@ class Registry:
             return response.status, [], None
         return response.status, [], response
 
-    def _read(self, response: "HTTPResponse", url: str) -> bytes:
+    def _read(self, response: "HTTPResponse", url: str, timer: "_Timer") -> bytes:
         from http.client import HTTPException
 
         body = bytearray()
         try:
             while part := response.read1(1 << 16):
                 body += part
-                self._timer.left_s()
+                timer.left_s()
                 if len(body) > MAX_JSON_BYTES:
                     raise damaged(url, f"it is longer than {MAX_JSON_BYTES} bytes")
         except (OSError, HTTPException) as error:
@@ -331,7 +331,7 @@ class Registry:
                 raise Unavailable(f"the token service {realm} answers {status}", remedy="try again later")
             return ""
         with response:
-            body = _object(self._read(response, realm), realm)
+            body = _object(self._read(response, realm, timer), realm)
         token = str(body.get("token") or body.get("access_token") or "")
         return token if token.isascii() and token.isprintable() else ""
 

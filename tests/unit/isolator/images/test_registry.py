@@ -94,6 +94,17 @@ def test_token_is_asked_for_again_when_it_does_not_hold(tmp_path: Path) -> None:
         assert [method for method, _ in running.asked] == ["GET", "GET"]
 
 
+def test_token_that_expires_after_the_time_limit_of_the_manifest_is_renewed(tmp_path: Path) -> None:
+    """A layer has a time limit of its own, also for the new token."""
+    with registries.registry(tmp_path / "token", "token") as running:
+        push(running.back, "team/app", "1", CONFIG, layers=LAYERS)
+        registry = client(running.url, login=login_of(running))
+        layers = registry.manifest().layers
+        registry._authorization, registry._timer = "Bearer expired", module._Timer(0)
+        with registry.open_blob(layers[0]) as blob:
+            assert blob.read() == LAYERS[0]
+
+
 def test_identity_token_is_exchanged_in_the_body_of_a_post(tmp_path: Path) -> None:
     with registries.registry(tmp_path / "token", "token") as running:
         push(running.back, "team/app", "1", CONFIG)
