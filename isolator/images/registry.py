@@ -182,6 +182,21 @@ class Registry:
             yield blob
             blob.verify()
 
+    def see_blob(self, descriptor: Descriptor) -> None:
+        """See that the registry gives a blob to this login, without reading it.
+
+        A manifest proves no right to the layers that it names: a client that may push a manifest can name layers of other repositories.
+
+        Args:
+            descriptor: Blob of this image.
+
+        Raises:
+            Refused, NotFound: The registry does not give it.
+            Unavailable: The registry does not answer in time.
+        """
+        with self._answer(self._url(f"blobs/{descriptor.digest}"), _Timer(REGISTRY_S), "HEAD"):
+            pass
+
     def _of_platform(self, index: Any) -> str:
         wanted = platform()
         others: set[str] = set()
@@ -220,19 +235,23 @@ class Registry:
         return _Json(_object(text, url), digest)
 
     @contextlib.contextmanager
-    def _answer(self, url: str, timer: "_Timer") -> Iterator["HTTPResponse"]:
+    def _answer(self, url: str, timer: "_Timer", method: str = "GET") -> Iterator["HTTPResponse"]:
         """Give the answer of the registry itself, with the authorization that it asks for."""
-        status, challenges, response = self._ask(self._request(url), timer)
+        status, challenges, response = self._ask(self._request(url, method), timer)
         if status == 401 and (authorization := self._authorize(challenges, timer)):
             self._authorization = authorization
-            status, _, response = self._ask(self._request(url), timer)
+            status, _, response = self._ask(self._request(url, method), timer)
         if response is None:
-            raise self._failure(status)
+            raise self._failure(status, url)
         with response:
             yield response
 
-    def _failure(self, status: int) -> NotFound | Unavailable:
+    def _failure(self, status: int, url: str) -> NotFound | Unavailable:
         what, host = self.what, self._base.partition("://")[2]
+        above, _, name = url.rpartition("/")
+        kind = "image"
+        if above.endswith("/blobs"):
+            kind, what = "layer or configuration", f"{name} of {what}"
         if status in (401, 403) and self._login is not None:
             return Refused(
                 f"the registry does not show {what} to the login of the image secret: {status}",
@@ -244,13 +263,14 @@ class Registry:
                 remedy=f"see the name; name a secret with a login for {host} as the job's image_secret",
             )
         if status == 404:
-            return NotFound(f"there is no image {what}", remedy="see its name and tag, and its image_secret")
+            return NotFound(f"there is no {kind} {what}", remedy="see its name and tag, and its image_secret")
         return Unavailable(f"the registry answers {status} for {what}", remedy="try again later")
 
-    def _request(self, url: str) -> "Request":
+    def _request(self, url: str, method: str) -> "Request":
         from urllib.request import Request
 
-        request = Request(url, headers={"Accept": ", ".join((*_MANIFESTS, *_LISTS, "*/*"))})
+        accept = ", ".join((*_MANIFESTS, *_LISTS, "*/*"))
+        request = Request(url, headers={"Accept": accept}, method=method)
         if self._authorization:  # redirects lead to other hosts, and do not get it
             request.add_unredirected_header("Authorization", self._authorization)
         return request

@@ -4,6 +4,7 @@ It needs neither Mesos' containerizer nor an engine. Layers are unpacked once fo
 process that becomes the task mounts them (`isolator.devices.image_root`), and is enclosed as every task.
 """
 
+import contextlib
 import errno
 import os
 import posixpath
@@ -103,11 +104,11 @@ class OwnRun(HostRun):
         assert self._plan.image is not None
         content = self._content(launch, self._plan.image)
         command_of(self._plan, content.config)
-        if len(content.layers) > MAX_LAYERS:
+        if not 0 < len(content.layers) <= MAX_LAYERS:
             raise NotStarted(
-                f"{self._plan.image} has {len(content.layers)} layers, and {MAX_LAYERS} are the limit"
+                f"{self._plan.image} has {len(content.layers)} layers, and 1 to {MAX_LAYERS} are taken"
             )
-        self._held = self._store.hold(content.layers, self._aborted.is_set)
+        self._held = self._hold(content)
         user = user_of(launch)
         is_of_image = user.pw_uid == 0 and self._plan.user is None and bool(content.config.user)
         if is_of_image:
@@ -137,6 +138,20 @@ class OwnRun(HostRun):
             return content_of(image, registry=registry, login=login, denied=denied)
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
+
+    def _hold(self, content: Content) -> Held:
+        """Have the layers unpacked; those that the host had already only if the registry shows them to this job."""
+        with contextlib.ExitStack() as unless_shown:
+            try:
+                held = self._store.hold(content.layers, self._aborted.is_set)
+                unless_shown.callback(held.close)
+                content.see_layers(self._aborted.is_set)
+            except NotFound as error:
+                raise NotStarted(f"{error.what}; {error.remedy}") from error
+            except InterruptedError:
+                raise NotStarted("killed before it was started") from None
+            unless_shown.pop_all()
+            return held
 
     def _registry(self) -> str:
         if self._own.get("MESOS_GPU_IMAGE_REGISTRY"):

@@ -144,15 +144,17 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         server: Any = self.server
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         server.seen.append((self.path.partition("?")[0], self.headers.get("Authorization"), body))
+        server.methods.append(self.command)
         status, header, text = server.answers[self.path.partition("?")[0]]
         self.send_response(status)
         for name, value in header.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(header.get("length", len(text))))
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":
+            self.wfile.write(text)
 
-    do_POST = do_GET
+    do_POST = do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
         return
@@ -163,6 +165,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Scripted)
         self.answers: dict[str, tuple[int, Mapping[str, str], bytes]] = {}
         self.seen: list[tuple[str, str | None, bytes]] = []
+        self.methods: list[str] = []
 
     @property
     def url(self) -> str:
@@ -226,6 +229,28 @@ def test_error_of_the_reader_of_a_layer_goes_before_its_verification(servers: tu
         client(servers[0].url, "app:1").open_blob(descriptor),
     ):
         raise OSError("No space left")
+
+
+def test_layer_is_seen_by_head_also_where_a_redirect_leads(servers: tuple[Server, Server]) -> None:
+    front, other = servers
+    descriptor = served(front, b"data")
+    path = f"/v2/app/blobs/{descriptor.digest}"
+    front.methods.clear()
+    client(front.url, "app:1").see_blob(descriptor)
+    front.answers[path] = 307, {"Location": f"{other.url}/there"}, b""
+    other.answers["/there"] = 200, {}, b"data"
+    client(front.url, "app:1").see_blob(descriptor)
+    assert (front.methods, other.methods) == (["HEAD", "HEAD"], ["HEAD"])
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_layer_that_the_registry_does_not_show_is_not_seen(
+    servers: tuple[Server, Server], status: int
+) -> None:
+    descriptor = served(servers[0], b"data")
+    servers[0].answers[f"/v2/app/blobs/{descriptor.digest}"] = status, {}, b""
+    with pytest.raises(NotFound, match=descriptor.digest):
+        client(servers[0].url, "app:1").see_blob(descriptor)
 
 
 @pytest.mark.parametrize(
