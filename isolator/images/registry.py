@@ -185,7 +185,7 @@ class Registry:
     def see_blob(self, descriptor: Descriptor) -> None:
         """See that the registry gives a blob to this login, without reading it.
 
-        A manifest proves no right to the layers that it names: a client that may push a manifest can name layers of other repositories.
+        A manifest proves no right to the layers that it names: it may name layers of other repositories.
 
         Args:
             descriptor: Blob of this image.
@@ -277,7 +277,7 @@ class Registry:
 
     def _ask(self, request: "Request", timer: "_Timer") -> "tuple[int, list[str], HTTPResponse | None]":
         """Return status, challenges, and the answer if it is one of success; follow redirects."""
-        from http.client import HTTPException
+        from http.client import HTTPException, InvalidURL
         from urllib.error import HTTPError
 
         if not request.full_url.startswith(("https://", "http://")):
@@ -289,6 +289,12 @@ class Registry:
         except HTTPError as error:
             with error:
                 return error.code, error.headers.get_all("WWW-Authenticate") or [], None
+        except (
+            InvalidURL,
+            ValueError,
+            OverflowError,
+        ) as error:  # of this URL, or of one that it redirects to
+            raise self._refers_to(request.full_url, error) from error
         except (OSError, HTTPException) as error:
             raise self._unreadable(request.full_url, error) from error
         if response.status != 200:
@@ -299,7 +305,7 @@ class Registry:
     def _read(self, response: "HTTPResponse", url: str, timer: "_Timer") -> bytes:
         from http.client import HTTPException
 
-        body = bytearray()
+        body, length = bytearray(), response.length
         try:
             while part := response.read1(1 << 16):
                 body += part
@@ -308,12 +314,20 @@ class Registry:
                     raise damaged(url, f"it is longer than {MAX_JSON_BYTES} bytes")
         except (OSError, HTTPException) as error:
             raise self._unreadable(url, error) from error
+        if length is not None and len(body) < length:
+            raise self._unreadable(url, f"it broke off after {len(body)} of {length} bytes")
         return bytes(body)
 
-    def _unreadable(self, url: str, error: Exception) -> Unavailable:
+    def _unreadable(self, url: str, error: object) -> Unavailable:
         return Unavailable(
             f"the registry {self._base} cannot be read: {url}: {error}",
             remedy="see that this host reaches it; MESOS_GPU_IMAGE_REGISTRY names another",
+        )
+
+    def _refers_to(self, url: str, error: object) -> NotFound:
+        return NotFound(
+            f"the registry {self._base} refers to {url}, which is no address: {error}",
+            remedy="see the name of the image, or name an image of another registry",
         )
 
     # --- authorization
@@ -336,8 +350,7 @@ class Registry:
 
         login, realm = self._login, fields["realm"]
         asked = {key: fields[key] for key in ("service", "scope") if key in fields}
-        if login is not None:
-            self._check_realm(realm)
+        self._check_realm(realm)
         if login is not None and login.identity_token:
             grant = {"grant_type": "refresh_token", "refresh_token": login.identity_token}
             request = Request(realm, urlencode({**grant, "client_id": _CLIENT, **asked}).encode())
@@ -356,15 +369,23 @@ class Registry:
         return token if token.isascii() and token.isprintable() else ""
 
     def _check_realm(self, realm: str) -> None:
-        """See that the login goes to a token service by https, or to the host of a registry that has no https.
+        """See that the realm is a URL, and that a login goes by https, or to the host of a registry without https.
 
         Raises:
-            Refused: The realm is another one.
+            Refused: The login would go elsewhere.
+            NotFound: The realm is no URL.
         """
         from urllib.parse import urlsplit
 
-        parts, own = urlsplit(realm), urlsplit(self._base)
-        if parts.scheme == "https" or (own.scheme == "http" and parts.hostname == own.hostname):
+        own = urlsplit(self._base)
+        try:
+            parts = urlsplit(realm)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+                raise ValueError("no http or https URL of a host")
+        except ValueError as error:
+            raise self._refers_to(realm, error) from error
+        is_own_host = own.scheme == "http" and parts.hostname == own.hostname
+        if self._login is None or parts.scheme == "https" or is_own_host:
             return
         raise Refused(
             f"the registry {self._base} wants the login sent to {realm}, in clear or to another host",

@@ -350,15 +350,26 @@ def test_image_has_a_bounded_number_of_layers(
         assert not outcome.infrastructure
 
 
-def test_image_without_layers_is_the_jobs_fault(directory: Path, agent: ScriptedAgent) -> None:
+@pytest.mark.parametrize(
+    ("layers", "env", "why"),
+    [
+        ([], ["PATH=/bin"], "bad:1 has 0 layers, and 1 to 200 are taken"),
+        pytest.param(
+            [layer({})], 5, "the configuration of bad:1 is not that of an image", marks=pytest.mark.long
+        ),
+    ],
+)
+def test_image_that_is_none_is_the_jobs_fault(
+    directory: Path, agent: ScriptedAgent, layers: list[bytes], env: Any, why: str
+) -> None:
     needs("cgroup2")
-    save(directory / "images", "empty:1", [], {"Env": ["PATH=/bin"]})
+    save(directory / "images", "bad:1", layers, {"Env": env})
     with host(
         directory, agent, MESOS_GPU_ISOLATION="cgroup2", MESOS_GPU_IMAGE_REGISTRY=str(directory / "images")
     ) as one:
-        run(one, "true", "empty:1")
+        run(one, "true", "bad:1")
         message, outcome = one.end("TASK_FAILED")
-    assert "empty:1 has 0 layers, and 1 to 200 are taken" in message
+    assert why in message
     assert not outcome.infrastructure
 
 
@@ -482,6 +493,21 @@ def test_layer_with_a_wrong_digest_is_the_hosts_or_registrys_fault_and_leaves_no
     assert outcome.infrastructure
     kept = {path.name for path in (directory / "node/images").iterdir()} - {"roots"}
     assert len(kept) == 2  # the good layer, and its lock
+
+
+@pytest.mark.long
+def test_layer_that_the_registry_does_not_have_is_the_images_fault(
+    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
+) -> None:
+    address, place = registry
+    lost = tar(file("lost", os.urandom(100)))
+    push(address, "team/lost", "1", {"Env": ["PATH=/bin"]}, layers=[base, lost])
+    blob_of(place, lost).unlink()
+    with of_registry(directory, agent, address) as one:
+        run(one, "true", "team/lost:1")
+        message, outcome = one.end("TASK_FAILED")
+    assert "there is no layer or configuration sha256:" in message
+    assert not outcome.infrastructure
 
 
 @pytest.mark.long

@@ -149,7 +149,8 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in header.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(header.get("length", len(text))))
+        if "Content-Length" not in header:
+            self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
@@ -267,6 +268,12 @@ def test_manifest_with_unfit_layers_is_damaged(servers: tuple[Server, Server], l
     body = json.dumps({"config": described(b"{}"), "layers": layers}).encode()
     servers[0].answers["/v2/app/manifests/1"] = 200, {}, body
     with pytest.raises(Damaged):
+        client(servers[0].url, "app:1").manifest()
+
+
+def test_manifest_that_breaks_off_is_the_registrys_fault(servers: tuple[Server, Server]) -> None:
+    servers[0].answers["/v2/app/manifests/1"] = 200, {"Content-Length": "50"}, b'{"layers": ['
+    with pytest.raises(Unavailable, match="broke off after 12 of 50 bytes"):
         client(servers[0].url, "app:1").manifest()
 
 
