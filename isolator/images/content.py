@@ -1,10 +1,11 @@
 """An image with its layers, from where its configuration is read, too: a registry, or an archive of `docker save`."""
 
 import contextlib
+import errno
 import hashlib
 import re
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Final
 from isolator.host.control_ports import Denial
 from isolator.images.login import Login
 from isolator.images.reference import Reference
-from isolator.images.registry import MAX_LAYERS, Registry, check_platform
+from isolator.images.registry import MAX_LAYERS, Descriptor, Registry, check_platform
 from isolator.images.source import archive, config_of, directory_of, load, manifest_in
 from isolator.images.store import Layer
 from isolator.images.unpacking import Readable
@@ -25,10 +26,19 @@ _SHORT: Final = 16  # hexadecimal digits that name where a layer is from
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An image: its configuration, and its layers, the lowest first."""
+    """An image.
+
+    Attributes:
+        config: Configuration of the image.
+        layers: Layers, the lowest first.
+        see_layers: Sees that the registry gives each layer to the login of the image, before a layer that the host
+            had already is used; asks for no layer that was opened. Takes whether to give up, and raises
+            `MesosGpuError` as `Registry.see_blob`, and InterruptedError.
+    """
 
     config: ImageConfig
     layers: tuple[Layer, ...]
+    see_layers: Callable[[Callable[[], bool]], None]
 
 
 def content_of(
@@ -36,8 +46,8 @@ def content_of(
 ) -> Content:
     """Return an image whose layers are not fetched yet.
 
-    A registry is asked for the manifest each time, with this login: only logins to which the registry shows the image
-    get layers that the host has already.
+    A registry is asked for the manifest each time, with this login, and by `Content.see_layers` for the layers that
+    the host has already: only logins to which the registry shows both get those layers.
 
     Args:
         image, registry, login, denied: As of `source.read_config`.
@@ -50,11 +60,32 @@ def content_of(
         return _of_archive(directory, reference, image)
     opened = Registry(registry, reference, login=login, denied=denied)
     config = config_of(opened.config(), image)
+    described, fetched = opened.manifest().layers, set[Descriptor]()
     layers = (
-        Layer(_key(opened.host, each.digest), each.size, "", partial(opened.open_blob, each))
-        for each in opened.manifest().layers
+        Layer(_key(opened.host, each.digest), each.size, "", partial(_fetch, opened, each, fetched))
+        for each in described
     )
-    return Content(config, tuple(layers))
+    return Content(config, tuple(layers), partial(_see, opened, described, fetched))
+
+
+@contextlib.contextmanager
+def _fetch(registry: Registry, descriptor: Descriptor, fetched: set[Descriptor]) -> Iterator[Readable]:
+    with registry.open_blob(descriptor) as blob:
+        fetched.add(descriptor)
+        yield blob
+
+
+def _see(
+    registry: Registry,
+    described: Collection[Descriptor],
+    fetched: Collection[Descriptor],
+    is_aborted: Callable[[], bool],
+) -> None:
+    for descriptor in dict.fromkeys(described):
+        if is_aborted():
+            raise InterruptedError(errno.EINTR, "killed before it was started")
+        if descriptor not in fetched:
+            registry.see_blob(descriptor)
 
 
 def _key(place: str, digest: str) -> str:
@@ -81,7 +112,7 @@ def _of_archive(directory: Path, reference: Reference, image: str) -> Content:
             )
             for digest, name in zip(digests, names, strict=True)
         )
-        return Content(config_of(body, image), tuple(layers))
+        return Content(config_of(body, image), tuple(layers), lambda _: None)  # archives are for all
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ class Reach:
             _Http(self),
             _Https(self),
             urls.HTTPDefaultErrorHandler(),
-            urls.HTTPRedirectHandler(),
+            _Redirects(),
             urls.HTTPErrorProcessor(),
             urls.UnknownHandler(),
         ):
@@ -130,6 +130,16 @@ def _nearness(address: _Address) -> str:
     if address.is_loopback or address.is_unspecified:  # who connects to 0.0.0.0 is at his own host
         return _LOOPBACK
     return _LINK_LOCAL if address.is_link_local else FAR
+
+
+class _Redirects(urls.HTTPRedirectHandler):
+    """Follows redirects of HEAD by HEAD, as signed URLs of storage services need it (urllib asks by GET)."""
+
+    def redirect_request(self, req: urls.Request, *args: Any) -> urls.Request | None:
+        request = super().redirect_request(req, *args)
+        if request is not None and req.get_method() == "HEAD":
+            request.method = "HEAD"
+        return request
 
 
 class _Http(urls.HTTPHandler):

@@ -12,7 +12,9 @@ _NAME: Final = re.compile(
     r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,}))?",
     re.ASCII,
 )
-_HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?")
+_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST: Final = re.compile(rf"(?![^:]{{254}}){_LABEL}(?:\.{_LABEL})*(?::(?P<port>[0-9]{{1,5}}))?", re.ASCII)
+_MAX_PORT: Final = 65535
 HUB: Final = "docker.io"
 _HUBS: Final = frozenset({HUB, "index.docker.io", "registry-1.docker.io"})
 
@@ -43,7 +45,7 @@ class Reference:
         first, slash, rest = image.partition("/")
         host = first if slash and (set(".:") & set(first) or first == "localhost") else ""
         name = _NAME.fullmatch(rest if host else image)
-        if not name or (host and not _HOST.fullmatch(host)):
+        if not name or (host and not _is_host(host)):
             raise NotFound(
                 f"{image!r} is not the name of an image", remedy="name it as [host/]repository[:tag]"
             )
@@ -54,6 +56,11 @@ class Reference:
         """Registry and repository, by one name each."""
         host = registry_host(self.host)
         return host, self.repository.removeprefix("library/") if host == HUB else self.repository
+
+
+def _is_host(host: str) -> bool:
+    match = _HOST.fullmatch(host)
+    return match is not None and 0 < int(match["port"] or _MAX_PORT) <= _MAX_PORT
 
 
 def registry_host(host: str) -> str:

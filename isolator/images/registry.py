@@ -182,6 +182,21 @@ class Registry:
             yield blob
             blob.verify()
 
+    def see_blob(self, descriptor: Descriptor) -> None:
+        """See that the registry gives a blob to this login, without reading it.
+
+        A manifest proves no right to the layers that it names: it may name layers of other repositories.
+
+        Args:
+            descriptor: Blob of this image.
+
+        Raises:
+            Refused, NotFound: The registry does not give it.
+            Unavailable: The registry does not answer in time.
+        """
+        with self._answer(self._url(f"blobs/{descriptor.digest}"), _Timer(REGISTRY_S), "HEAD"):
+            pass
+
     def _of_platform(self, index: Any) -> str:
         wanted = platform()
         others: set[str] = set()
@@ -212,7 +227,7 @@ class Registry:
     def _get(self, path: str) -> "_Json":
         url = self._url(path)
         with self._answer(url, self._timer) as response:
-            text = self._read(response, url)
+            text = self._read(response, url, self._timer)
         digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
         asked = path.rpartition("/")[2]
         if _DIGEST.fullmatch(asked) and asked != digest:
@@ -220,19 +235,23 @@ class Registry:
         return _Json(_object(text, url), digest)
 
     @contextlib.contextmanager
-    def _answer(self, url: str, timer: "_Timer") -> Iterator["HTTPResponse"]:
+    def _answer(self, url: str, timer: "_Timer", method: str = "GET") -> Iterator["HTTPResponse"]:
         """Give the answer of the registry itself, with the authorization that it asks for."""
-        status, challenges, response = self._ask(self._request(url), timer)
+        status, challenges, response = self._ask(self._request(url, method), timer)
         if status == 401 and (authorization := self._authorize(challenges, timer)):
             self._authorization = authorization
-            status, _, response = self._ask(self._request(url), timer)
+            status, _, response = self._ask(self._request(url, method), timer)
         if response is None:
-            raise self._failure(status)
+            raise self._failure(status, url)
         with response:
             yield response
 
-    def _failure(self, status: int) -> NotFound | Unavailable:
+    def _failure(self, status: int, url: str) -> NotFound | Unavailable:
         what, host = self.what, self._base.partition("://")[2]
+        above, _, name = url.rpartition("/")
+        kind = "image"
+        if above.endswith("/blobs"):
+            kind, what = "layer or configuration", f"{name} of {what}"
         if status in (401, 403) and self._login is not None:
             return Refused(
                 f"the registry does not show {what} to the login of the image secret: {status}",
@@ -244,20 +263,21 @@ class Registry:
                 remedy=f"see the name; name a secret with a login for {host} as the job's image_secret",
             )
         if status == 404:
-            return NotFound(f"there is no image {what}", remedy="see its name and tag, and its image_secret")
+            return NotFound(f"there is no {kind} {what}", remedy="see its name and tag, and its image_secret")
         return Unavailable(f"the registry answers {status} for {what}", remedy="try again later")
 
-    def _request(self, url: str) -> "Request":
+    def _request(self, url: str, method: str) -> "Request":
         from urllib.request import Request
 
-        request = Request(url, headers={"Accept": ", ".join((*_MANIFESTS, *_LISTS, "*/*"))})
+        accept = ", ".join((*_MANIFESTS, *_LISTS, "*/*"))
+        request = Request(url, headers={"Accept": accept}, method=method)
         if self._authorization:  # redirects lead to other hosts, and do not get it
             request.add_unredirected_header("Authorization", self._authorization)
         return request
 
     def _ask(self, request: "Request", timer: "_Timer") -> "tuple[int, list[str], HTTPResponse | None]":
         """Return status, challenges, and the answer if it is one of success; follow redirects."""
-        from http.client import HTTPException
+        from http.client import HTTPException, InvalidURL
         from urllib.error import HTTPError
 
         if not request.full_url.startswith(("https://", "http://")):
@@ -269,6 +289,12 @@ class Registry:
         except HTTPError as error:
             with error:
                 return error.code, error.headers.get_all("WWW-Authenticate") or [], None
+        except (
+            InvalidURL,
+            ValueError,
+            OverflowError,
+        ) as error:  # of this URL, or of one that it redirects to
+            raise self._refers_to(request.full_url, error) from error
         except (OSError, HTTPException) as error:
             raise self._unreadable(request.full_url, error) from error
         if response.status != 200:
@@ -276,24 +302,32 @@ class Registry:
             return response.status, [], None
         return response.status, [], response
 
-    def _read(self, response: "HTTPResponse", url: str) -> bytes:
+    def _read(self, response: "HTTPResponse", url: str, timer: "_Timer") -> bytes:
         from http.client import HTTPException
 
-        body = bytearray()
+        body, length = bytearray(), response.length
         try:
             while part := response.read1(1 << 16):
                 body += part
-                self._timer.left_s()
+                timer.left_s()
                 if len(body) > MAX_JSON_BYTES:
                     raise damaged(url, f"it is longer than {MAX_JSON_BYTES} bytes")
         except (OSError, HTTPException) as error:
             raise self._unreadable(url, error) from error
+        if length is not None and len(body) < length:
+            raise self._unreadable(url, f"it broke off after {len(body)} of {length} bytes")
         return bytes(body)
 
-    def _unreadable(self, url: str, error: Exception) -> Unavailable:
+    def _unreadable(self, url: str, error: object) -> Unavailable:
         return Unavailable(
             f"the registry {self._base} cannot be read: {url}: {error}",
             remedy="see that this host reaches it; MESOS_GPU_IMAGE_REGISTRY names another",
+        )
+
+    def _refers_to(self, url: str, error: object) -> NotFound:
+        return NotFound(
+            f"the registry {self._base} refers to {url}, which is no address: {error}",
+            remedy="see the name of the image, or name an image of another registry",
         )
 
     # --- authorization
@@ -316,8 +350,7 @@ class Registry:
 
         login, realm = self._login, fields["realm"]
         asked = {key: fields[key] for key in ("service", "scope") if key in fields}
-        if login is not None:
-            self._check_realm(realm)
+        self._check_realm(realm)
         if login is not None and login.identity_token:
             grant = {"grant_type": "refresh_token", "refresh_token": login.identity_token}
             request = Request(realm, urlencode({**grant, "client_id": _CLIENT, **asked}).encode())
@@ -331,20 +364,28 @@ class Registry:
                 raise Unavailable(f"the token service {realm} answers {status}", remedy="try again later")
             return ""
         with response:
-            body = _object(self._read(response, realm), realm)
+            body = _object(self._read(response, realm, timer), realm)
         token = str(body.get("token") or body.get("access_token") or "")
         return token if token.isascii() and token.isprintable() else ""
 
     def _check_realm(self, realm: str) -> None:
-        """See that the login goes to a token service by https, or to the host of a registry that has no https.
+        """See that the realm is a URL, and that a login goes by https, or to the host of a registry without https.
 
         Raises:
-            Refused: The realm is another one.
+            Refused: The login would go elsewhere.
+            NotFound: The realm is no URL.
         """
         from urllib.parse import urlsplit
 
-        parts, own = urlsplit(realm), urlsplit(self._base)
-        if parts.scheme == "https" or (own.scheme == "http" and parts.hostname == own.hostname):
+        own = urlsplit(self._base)
+        try:
+            parts = urlsplit(realm)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+                raise ValueError("no http or https URL of a host")
+        except ValueError as error:
+            raise self._refers_to(realm, error) from error
+        is_own_host = own.scheme == "http" and parts.hostname == own.hostname
+        if self._login is None or parts.scheme == "https" or is_own_host:
             return
         raise Refused(
             f"the registry {self._base} wants the login sent to {realm}, in clear or to another host",

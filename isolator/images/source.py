@@ -4,6 +4,7 @@ That is the agent's --docker_registry: a directory of `docker save` archives, or
 """
 
 import contextlib
+import errno
 import tarfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -115,6 +116,10 @@ def archive(path: Path, image: str) -> Iterator[tarfile.TarFile]:
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(str(path), repr(error)) from error
     except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR):  # by the image's name
+            raise NotFound(
+                f"there is no image {image}: {path}: {error.strerror}", remedy="see the name of the image"
+            ) from error
         raise Unavailable(
             f"{path} cannot be read: {error.strerror}", remedy="see its rights, and the disk"
         ) from error

@@ -4,10 +4,12 @@ It needs neither Mesos' containerizer nor an engine. Layers are unpacked once fo
 process that becomes the task mounts them (`isolator.devices.image_root`), and is enclosed as every task.
 """
 
+import contextlib
 import errno
 import os
 import posixpath
 import pwd
+import re
 import stat
 import threading
 from collections.abc import Mapping, Sequence
@@ -44,7 +46,7 @@ from isolator.runs.image_run import (
 )
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
 from isolator.runs.run import Launch, container_of, sandbox_of, secret_env
-from mesos_gpu.errors import MesosGpuError, NotFound
+from mesos_gpu.errors import Damaged, MesosGpuError, NotFound
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -58,6 +60,7 @@ ROOT_KEEPS: Final = (0, 1, 3, 4, 5, 6, 7)
 MAX_ACCOUNTS_BYTES: Final = 1 << 20  # of /etc/passwd and /etc/group of an image
 OPAQUE_ATTRIBUTE: Final = "trusted.overlay.opaque"  # of directories that hide those of lower layers
 MAX_DIRECTORY: Final = 1024  # characters of WorkingDir
+_ID: Final = re.compile(r"[0-9]{1,10}")  # of a user or group
 #: Errors of what an image has where something is put: the image's own fault.
 _OF_IMAGE: Final = frozenset(
     {
@@ -104,11 +107,11 @@ class OwnRun(HostRun):
         assert self._plan.image is not None
         content = self._content(launch, self._plan.image)
         command_of(self._plan, content.config)
-        if len(content.layers) > MAX_LAYERS:
+        if not 0 < len(content.layers) <= MAX_LAYERS:
             raise NotStarted(
-                f"{self._plan.image} has {len(content.layers)} layers, and {MAX_LAYERS} are the limit"
+                f"{self._plan.image} has {len(content.layers)} layers, and 1 to {MAX_LAYERS} are taken"
             )
-        self._held = self._store.hold(content.layers, self._aborted.is_set)
+        self._held = self._hold(content)
         user = user_of(launch)
         is_of_image = user.pw_uid == 0 and self._plan.user is None and bool(content.config.user)
         if is_of_image:
@@ -136,8 +139,22 @@ class OwnRun(HostRun):
             if directory_of(registry) is None:
                 login = login_for(launch, asked_host(registry, reference), reference.repository)
             return content_of(image, registry=registry, login=login, denied=denied)
-        except NotFound as error:
+        except (NotFound, Damaged) as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
+
+    def _hold(self, content: Content) -> Held:
+        """Have the layers unpacked; those that the host had already only if the registry shows them to this job."""
+        with contextlib.ExitStack() as unless_shown:
+            try:
+                held = self._store.hold(content.layers, self._aborted.is_set)
+                unless_shown.callback(held.close)
+                content.see_layers(self._aborted.is_set)
+            except NotFound as error:
+                raise NotStarted(f"{error.what}; {error.remedy}") from error
+            except InterruptedError:
+                raise NotStarted("killed before it was started") from None
+            unless_shown.pop_all()
+            return held
 
     def _registry(self) -> str:
         if self._own.get("MESOS_GPU_IMAGE_REGISTRY"):
@@ -278,15 +295,15 @@ def _user_in(said: str, layers: Sequence[str], image: str) -> pwd.struct_passwd:
     name, _, group = said.partition(":")
     accounts = _accounts("etc/passwd", layers, 4)
     known = next((each for each in accounts if name in (each[0], each[2])), None)
-    if known is None and not name.isdecimal():
-        raise NotStarted(f"{image} names the user {name!r}, who is not in its /etc/passwd")
+    if known is None and not _ID.fullmatch(name):
+        raise NotStarted(f"{image} names the user {name[:100]!r}, who is not in its /etc/passwd")
     uid, gid = (known[2], known[3]) if known is not None else (name, "0")
     if group:
         groups = _accounts("etc/group", layers, 3)
         gid = next((each[2] for each in groups if group in (each[0], each[2])), group)
-    if not (uid.isdecimal() and gid.isdecimal() and max(int(uid), int(gid)) < (1 << 32) - 1):
+    if not (_ID.fullmatch(uid) and _ID.fullmatch(gid) and max(int(uid), int(gid)) < (1 << 32) - 1):
         raise NotStarted(
-            f"{image} names the user {said!r}, which is {uid}:{gid} by its accounts, and no number"
+            f"{image} names the user {said[:100]!r}, which is {uid[:100]}:{gid[:100]} by its accounts, and no number"
         )
     return pwd.struct_passwd((name, "x", int(uid), int(gid), "", "/", "/bin/sh"))
 

@@ -350,6 +350,29 @@ def test_image_has_a_bounded_number_of_layers(
         assert not outcome.infrastructure
 
 
+@pytest.mark.parametrize(
+    ("layers", "env", "why"),
+    [
+        ([], ["PATH=/bin"], "bad:1 has 0 layers, and 1 to 200 are taken"),
+        pytest.param(
+            [layer({})], 5, "the configuration of bad:1 is not that of an image", marks=pytest.mark.long
+        ),
+    ],
+)
+def test_image_that_is_none_is_the_jobs_fault(
+    directory: Path, agent: ScriptedAgent, layers: list[bytes], env: Any, why: str
+) -> None:
+    needs("cgroup2")
+    save(directory / "images", "bad:1", layers, {"Env": env})
+    with host(
+        directory, agent, MESOS_GPU_ISOLATION="cgroup2", MESOS_GPU_IMAGE_REGISTRY=str(directory / "images")
+    ) as one:
+        run(one, "true", "bad:1")
+        message, outcome = one.end("TASK_FAILED")
+    assert why in message
+    assert not outcome.infrastructure
+
+
 @pytest.mark.long
 def test_mount_point_that_cannot_be_is_the_images_fault(
     directory: Path, base: bytes, agent: ScriptedAgent
@@ -427,11 +450,30 @@ def test_layers_come_from_a_registry_once_and_hide_what_is_below(
     look = "ls /data /all; cat /data/both; rm /data/both 2>/dev/null; true"
     with of_registry(directory, agent, address) as one:
         assert said(one, look, "team/app:1") == ["/all:", "new", "", "/data:", "both", "2"]
-    for each in layers:  # only the manifest is asked for
-        blob_of(place, each).unlink()
+    for each in layers:  # whether the registry has them is asked for, and not what is in them
+        blob_of(place, each).write_bytes(bytes(len(each)))
     with scripted_agent() as other, of_registry(directory, other, address) as one:
         lines = said(one, look, "team/app:1")
         assert lines[-2:] == ["both", "2"], one.stderr()
+
+
+def test_layer_of_a_host_is_given_only_to_jobs_to_which_the_registry_shows_it(
+    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
+) -> None:
+    """A manifest may name layers that another repository has: not all registries see to that."""
+    address, place = registry
+    secret = tar(file("secret", os.urandom(50).hex().encode()))
+    push(address, "team/private", "1", {"Env": ["PATH=/bin"]}, layers=[base, secret])
+    push(address, "other/app", "1", {"Env": ["PATH=/bin"]}, layers=[base, secret])
+    with of_registry(directory, agent, address) as one:
+        said(one, "true", "team/private:1")
+    digest = blob_of(place, secret).parent.name
+    shutil.rmtree(place / "data/docker/registry/v2/repositories/other/app/_layers/sha256" / digest)
+    with scripted_agent() as other, of_registry(directory, other, address) as one:
+        run(one, "cat /secret", "other/app:1")
+        message, outcome = one.end("TASK_FAILED")
+    assert f"there is no layer or configuration sha256:{digest} of other/app:1" in message
+    assert not outcome.infrastructure
 
 
 @pytest.mark.long
@@ -451,6 +493,21 @@ def test_layer_with_a_wrong_digest_is_the_hosts_or_registrys_fault_and_leaves_no
     assert outcome.infrastructure
     kept = {path.name for path in (directory / "node/images").iterdir()} - {"roots"}
     assert len(kept) == 2  # the good layer, and its lock
+
+
+@pytest.mark.long
+def test_layer_that_the_registry_does_not_have_is_the_images_fault(
+    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
+) -> None:
+    address, place = registry
+    lost = tar(file("lost", os.urandom(100)))
+    push(address, "team/lost", "1", {"Env": ["PATH=/bin"]}, layers=[base, lost])
+    blob_of(place, lost).unlink()
+    with of_registry(directory, agent, address) as one:
+        run(one, "true", "team/lost:1")
+        message, outcome = one.end("TASK_FAILED")
+    assert "there is no layer or configuration sha256:" in message
+    assert not outcome.infrastructure
 
 
 @pytest.mark.long

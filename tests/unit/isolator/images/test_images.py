@@ -17,6 +17,7 @@ import pytest
 
 from isolator.agent.flags import flags_of
 from isolator.host.control_ports import Denial, metadata_denials
+from isolator.images.login import Login
 from isolator.images.reach import Reach
 from isolator.images.reference import Reference
 from isolator.images.registry import DEFAULT_REGISTRY, Refused
@@ -51,6 +52,7 @@ def members(path: Path) -> dict[str, bytes]:
         ("team/app:1.0-Beta_2", "", "team/app", "1.0-Beta_2"),
         ("localhost/app", "localhost", "app", "latest"),
         ("reg.example:5000/a/b:1", "reg.example:5000", "a/b", "1"),
+        (f"{'a' * 63}.{'b.' * 94}c:65535/x", f"{'a' * 63}.{'b.' * 94}c:65535", "x", "latest"),
         (f"a@{DIGEST}", "", "a", DIGEST),
         (f"nvcr.io/a:1@{DIGEST}", "nvcr.io", "a", DIGEST),
     ],
@@ -61,7 +63,9 @@ def test_names_are_read_as_docker_reads_them(name: str, host: str, repository: s
 
 @pytest.mark.parametrize(
     "name",
-    ["", "/etc/app", "../app", "a/../b", "./a", "a:b/c", "a:..", "A", "a@sha256:1", "-a.b/c", "a b", "a\n", "a:1:2"],
+    ["", "/etc/app", "../app", "a/../b", "./a", "a:b/c", "a:..", "A", "a@sha256:1", "-a.b/c", "a b", "a\n", "a:1:2",
+     "a..b:5000/x", f"{'a' * 64}.b/x", f"{'a.' * 126}aa/x", "a-.b/x", "localhost:\u0663/x", "a:0/x", "a:65536/x",
+     f"a:{'1' * 5000}/x"],
 )  # fmt: skip
 def test_image_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(NotFound, match="not the name of an image"):
@@ -125,6 +129,13 @@ def test_archive_of_another_image(tmp_path: Path) -> None:
     save(tmp_path, "other:1", [layer({})]).rename(tmp_path / "app:1.tar")
     with pytest.raises(NotFound, match="has no image app:1"):
         read_config("app:1", registry=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", [f"{'a' * 255}:1", "app.tar/x"])
+def test_name_that_no_file_has_is_not_found(tmp_path: Path, name: str) -> None:
+    (tmp_path / "app.tar").touch()
+    with pytest.raises(NotFound, match="there is no image"):
+        read_config(name, registry=str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -312,6 +323,35 @@ def test_no_registry_has_its_readers_link_asked(front: Any, by: str, target: str
     with pytest.raises(
         NotFound, match=r"169\.254\.169\.254: a link-local address, where that registry is not"
     ):
+        read_config("app:1", registry=front.url, timeout_s=20)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://[",
+        "https://[x]/",
+        "http://a..b/",
+        f"http://{'a' * 64}.b/",
+        "http://a:x/",
+        f"http://a:{'9' * 30}/",
+    ],
+)
+@pytest.mark.parametrize("login", [None, Login("ann", "hunter2")])
+@pytest.mark.parametrize("by", ["realm", "redirect"])
+def test_registry_that_refers_to_no_address_is_the_images_fault(
+    front: Any, by: str, login: Login | None, target: str
+) -> None:
+    front.RequestHandlerClass, front.by, front.target = _Lure, by, target
+    with pytest.raises(NotFound) as caught:
+        read_config("app:1", registry=front.url, login=login, timeout_s=20)
+    assert f"the registry {front.url}" in caught.value.what
+
+
+@pytest.mark.parametrize("target", ["foo", "", "http:", "ftp://127.0.0.1/x", "file:///etc/passwd"])
+def test_realm_that_is_no_url_is_the_images_fault(front: Any, target: str) -> None:
+    front.RequestHandlerClass, front.by, front.target = _Lure, "realm", target
+    with pytest.raises(NotFound, match="which is no address"):
         read_config("app:1", registry=front.url, timeout_s=20)
 
 

@@ -94,6 +94,17 @@ def test_token_is_asked_for_again_when_it_does_not_hold(tmp_path: Path) -> None:
         assert [method for method, _ in running.asked] == ["GET", "GET"]
 
 
+def test_token_that_expires_after_the_time_limit_of_the_manifest_is_renewed(tmp_path: Path) -> None:
+    """A layer has a time limit of its own, also for the new token."""
+    with registries.registry(tmp_path / "token", "token") as running:
+        push(running.back, "team/app", "1", CONFIG, layers=LAYERS)
+        registry = client(running.url, login=login_of(running))
+        layers = registry.manifest().layers
+        registry._authorization, registry._timer = "Bearer expired", module._Timer(0)
+        with registry.open_blob(layers[0]) as blob:
+            assert blob.read() == LAYERS[0]
+
+
 def test_identity_token_is_exchanged_in_the_body_of_a_post(tmp_path: Path) -> None:
     with registries.registry(tmp_path / "token", "token") as running:
         push(running.back, "team/app", "1", CONFIG)
@@ -133,15 +144,18 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         server: Any = self.server
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         server.seen.append((self.path.partition("?")[0], self.headers.get("Authorization"), body))
+        server.methods.append(self.command)
         status, header, text = server.answers[self.path.partition("?")[0]]
         self.send_response(status)
         for name, value in header.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(header.get("length", len(text))))
+        if "Content-Length" not in header:
+            self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":
+            self.wfile.write(text)
 
-    do_POST = do_GET
+    do_POST = do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
         return
@@ -152,6 +166,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Scripted)
         self.answers: dict[str, tuple[int, Mapping[str, str], bytes]] = {}
         self.seen: list[tuple[str, str | None, bytes]] = []
+        self.methods: list[str] = []
 
     @property
     def url(self) -> str:
@@ -217,6 +232,28 @@ def test_error_of_the_reader_of_a_layer_goes_before_its_verification(servers: tu
         raise OSError("No space left")
 
 
+def test_layer_is_seen_by_head_also_where_a_redirect_leads(servers: tuple[Server, Server]) -> None:
+    front, other = servers
+    descriptor = served(front, b"data")
+    path = f"/v2/app/blobs/{descriptor.digest}"
+    front.methods.clear()
+    client(front.url, "app:1").see_blob(descriptor)
+    front.answers[path] = 307, {"Location": f"{other.url}/there"}, b""
+    other.answers["/there"] = 200, {}, b"data"
+    client(front.url, "app:1").see_blob(descriptor)
+    assert (front.methods, other.methods) == (["HEAD", "HEAD"], ["HEAD"])
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_layer_that_the_registry_does_not_show_is_not_seen(
+    servers: tuple[Server, Server], status: int
+) -> None:
+    descriptor = served(servers[0], b"data")
+    servers[0].answers[f"/v2/app/blobs/{descriptor.digest}"] = status, {}, b""
+    with pytest.raises(NotFound, match=descriptor.digest):
+        client(servers[0].url, "app:1").see_blob(descriptor)
+
+
 @pytest.mark.parametrize(
     "layers",
     [
@@ -231,6 +268,12 @@ def test_manifest_with_unfit_layers_is_damaged(servers: tuple[Server, Server], l
     body = json.dumps({"config": described(b"{}"), "layers": layers}).encode()
     servers[0].answers["/v2/app/manifests/1"] = 200, {}, body
     with pytest.raises(Damaged):
+        client(servers[0].url, "app:1").manifest()
+
+
+def test_manifest_that_breaks_off_is_the_registrys_fault(servers: tuple[Server, Server]) -> None:
+    servers[0].answers["/v2/app/manifests/1"] = 200, {"Content-Length": "50"}, b'{"layers": ['
+    with pytest.raises(Unavailable, match="broke off after 12 of 50 bytes"):
         client(servers[0].url, "app:1").manifest()
 
 
