@@ -174,10 +174,7 @@ class _Tree:
         Raises:
             Damaged, TooLarge, OSError: See `unpack`.
         """
-        self._count += 1
-        if self._count > MAX_ENTRIES:
-            raise TooLarge
-        self._take(ENTRY_BYTES)
+        self._count_entry()
         names = [name for name in member.name.split("/") if name not in ("", ".")]
         if ".." in names or len(names) > MAX_DEPTH or len(os.fsencode(member.name)) > MAX_PATH_BYTES:
             raise _damaged(f"the name {member.name[:200]!r}")
@@ -203,6 +200,12 @@ class _Tree:
                 os.utime(fd, (seconds, seconds))
                 os.close(fd)
 
+    def _count_entry(self) -> None:
+        self._count += 1
+        if self._count > MAX_ENTRIES:
+            raise TooLarge
+        self._take(ENTRY_BYTES)
+
     def _take(self, size: int) -> None:
         self.size += size
         if self.size > self._max_bytes:
@@ -223,6 +226,7 @@ class _Tree:
         fd = self._directory(above)
         try:
             was_hidden = _clear(name, fd, only_whiteouts=True)
+            self._count_entry()  # one name of an entry can have many directories
             os.mkdir(name, 0o755, dir_fd=fd)
             if was_hidden:
                 _make_opaque(name, fd)

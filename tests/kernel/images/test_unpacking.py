@@ -59,7 +59,7 @@ def test_files_have_the_owners_modes_and_times_of_the_layer(place: Path) -> None
     assert (place / "a/link").lstat().st_uid == 3
     assert (place / "a/hard").stat().st_ino == here.st_ino
     assert (place / "a/fifo").is_fifo()
-    assert done.size == 4 + 6 * unpacking.ENTRY_BYTES
+    assert done.size == 4 + 7 * unpacking.ENTRY_BYTES  # six entries, and the directory a/b
 
 
 @pytest.mark.parametrize("how", ["gzip", "zstd"])
@@ -236,6 +236,17 @@ def test_bombs_are_refused_at_their_limit(place: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(unpacking, "MAX_ENTRIES", 10)
     with pytest.raises(TooLarge):
         unpacked(tar(*(file(str(number)) for number in range(11))), place)
+
+
+def test_directories_that_no_entry_makes_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tar(file("a/b/c/d/e/f/g/h/i/file"))
+    assert unpacked(deep, place).size == 10 * unpacking.ENTRY_BYTES
+    assert unpacked(deep, place).size == unpacking.ENTRY_BYTES  # all of them are there
+    with pytest.raises(TooLarge):
+        unpacked(tar(file("1/2/3/4/5/6/7/8/9/file")), place, 10 * unpacking.ENTRY_BYTES - 1)
+    monkeypatch.setattr(unpacking, "MAX_ENTRIES", 9)
+    with pytest.raises(TooLarge):
+        unpacked(tar(file("k/l/m/n/o/p/q/r/s/file")), place)
 
 
 def test_unpacking_ends_when_it_is_given_up(place: Path) -> None:
