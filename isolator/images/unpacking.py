@@ -25,6 +25,8 @@ from mesos_gpu.errors import Damaged, Unavailable
 
 MAX_ENTRIES: Final = 4_000_000  # of a layer
 MAX_HEADER_BYTES: Final = 1 << 20  # of an extended header, which tarfile holds in memory
+MAX_GLOBAL_BYTES: Final = 1 << 16  # of all global headers of a layer, which apply to each entry after them
+MAX_CHAINED: Final = 8  # extended headers of an entry, for each of which tarfile calls itself
 MAX_PATH_BYTES: Final = 4096  # PATH_MAX of limits.h
 MAX_DEPTH: Final = 200  # names of a path
 ENTRY_BYTES: Final = 4096  # of the disk, for each entry beside its content
@@ -99,7 +101,7 @@ def unpack(
     with _decompressed(source) as plain:
         counted = _Counted(plain, max_bytes, is_aborted)
         try:
-            with tarfile.open(
+            with _Archive.open(
                 fileobj=counted,  # type: ignore[call-overload]  # it is only read
                 mode="r|",
                 tarinfo=_Member,
@@ -142,12 +144,30 @@ class _Counted:
             raise InterruptedError(errno.EINTR, "killed before it was started")
 
 
+class _Archive(tarfile.TarFile):
+    """A tar stream, and what its headers have come to.
+
+    Attributes:
+        chained: Extended headers since the last entry.
+        global_bytes: Sum of the global headers.
+    """
+
+    chained = global_bytes = 0
+
+
 class _Member(tarfile.TarInfo):
-    """An entry whose headers are bounded. Maps of sparse files are not: no builder of images writes them."""
+    """ ""An entry whose headers are bounded. Maps of sparse files are not: no builder of images writes them."""
 
     def _proc_member(self, archive: Any) -> Any:
+        archive.chained = archive.chained + 1 if self.type in _HEADERS else 0
+        if archive.chained > MAX_CHAINED:
+            raise _damaged(f"more than {MAX_CHAINED} extended headers of one entry")
         if self.type in _HEADERS and not 0 <= self.size <= MAX_HEADER_BYTES:
             raise _damaged(f"an extended header of {self.size} bytes")
+        if self.type == tarfile.XGLTYPE:
+            archive.global_bytes += self.size
+            if archive.global_bytes > MAX_GLOBAL_BYTES:
+                raise _damaged(f"global headers of more than {MAX_GLOBAL_BYTES} bytes")
         if self.type == tarfile.GNUTYPE_SPARSE:
             raise _damaged("it has a sparse file")
         return super()._proc_member(archive)  # type: ignore[misc]
@@ -162,7 +182,7 @@ class _Tree:
     def __init__(self, root: int, counted: _Counted, max_bytes: int) -> None:
         self._root, self._counted, self._max_bytes = root, counted, max_bytes
         self._above, self._parent = "", os.dup(root)  # the directory of the last entry, held open
-        self._times: list[tuple[str, int]] = []  # of directories, whose entries change them
+        self._status = os.fstat(root)  # of that directory before the entries that change its times
         self._count = self.size = 0
 
     def close(self) -> None:
@@ -193,12 +213,8 @@ class _Tree:
             raise
 
     def finish(self) -> None:
-        """Set the times of the directories."""
-        for path, seconds in reversed(self._times):
-            with contextlib.suppress(OSError):  # replaced by something else since
-                fd = open_below_root(path, self._root, _DIRECTORY | os.O_NOFOLLOW)
-                os.utime(fd, (seconds, seconds))
-                os.close(fd)
+        """Set the times of the last directory."""
+        _set_times(self._parent, self._status)
 
     def _count_entry(self) -> None:
         self._count += 1
@@ -216,8 +232,9 @@ class _Tree:
         if path == self._above:
             return
         fd = self._directory(path)
+        _set_times(self._parent, self._status)
         os.close(self._parent)
-        self._above, self._parent = path, fd
+        self._above, self._parent, self._status = path, fd, os.fstat(fd)
 
     def _directory(self, path: str) -> int:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -225,11 +242,13 @@ class _Tree:
         above, _, name = path.rpartition("/")
         fd = self._directory(above)
         try:
+            status = os.fstat(fd)
             was_hidden = _clear(name, fd, only_whiteouts=True)
             self._count_entry()  # one name of an entry can have many directories
             os.mkdir(name, 0o755, dir_fd=fd)
             if was_hidden:
                 _make_opaque(name, fd)
+            _set_times(fd, status)
         finally:
             os.close(fd)
         return self._opened(path, _DIRECTORY)
@@ -290,9 +309,9 @@ class _Tree:
         fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._parent)
         try:
             _own(fd, member)
+            os.utime(fd, (_time(member), _time(member)))
         finally:
             os.close(fd)
-        self._times.append((f"{self._above}/{name}", _time(member)))
 
     def _write(self, name: str, member: tarfile.TarInfo, tar: tarfile.TarFile) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -356,6 +375,10 @@ def _own(fd: int, member: tarfile.TarInfo) -> None:
     """Set owner and mode. A set-user-ID bit of a file could not be used, and is not kept."""
     os.fchown(fd, member.uid, member.gid)
     os.fchmod(fd, member.mode & (0o7777 if member.isdir() else 0o1777))
+
+
+def _set_times(fd: int, status: os.stat_result) -> None:
+    os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _time(member: tarfile.TarInfo) -> int:

@@ -228,6 +228,63 @@ def test_streams_that_are_no_layers_are_refused(place: Path, data: bytes) -> Non
     assert caught.value.remedy == "build and push the image again"
 
 
+def headers(kind: bytes, *sizes: int) -> bytes:
+    """Return a layer of a file with headers of these sizes before it."""
+    out = b""
+    for size in sizes:
+        member = entry("headers", kind)
+        member.size = size
+        record = f"{size} comment=".encode()
+        data = record + b"x" * (size - len(record) - 1) + b"\n"
+        out += member.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-size % tarfile.BLOCKSIZE)
+    return out + entry("a").tobuf(tarfile.USTAR_FORMAT)
+
+
+def test_headers_that_tarfile_holds_in_memory_are_bounded(place: Path) -> None:
+    sizes = (unpacking.MAX_GLOBAL_BYTES // 2,) * 2
+    unpacked(headers(tarfile.XGLTYPE, *sizes), place)
+    with pytest.raises(Damaged, match="global headers"):
+        unpacked(headers(tarfile.XGLTYPE, *sizes, 100), place)
+    unpacked(headers(tarfile.XHDTYPE, *(100,) * unpacking.MAX_CHAINED) * 2, place)
+    for number in (unpacking.MAX_CHAINED + 1, 2000):  # 2000: RecursionError
+        with pytest.raises(Damaged, match="extended headers"):
+            unpacked(headers(tarfile.XHDTYPE, *(100,) * number), place)
+
+
+def test_times_of_directories_are_kept_whatever_their_entries_order(place: Path) -> None:
+    unpacked(
+        tar(
+            entry("a/", tarfile.DIRTYPE, mtime=100),
+            entry("a/b/", tarfile.DIRTYPE, mtime=200),
+            file("a/b/file"),
+            file("a/b/c/d/deep"),
+            file("a/late"),
+            file("a/.wh.late"),
+            entry("link", tarfile.SYMTYPE, linkname="a/b"),
+            file("link/through"),
+            entry("a/b/", tarfile.DIRTYPE, mtime=300),
+            file("a/last"),
+        ),
+        place,
+    )
+    assert ((place / "a").stat().st_mtime, (place / "a/b").stat().st_mtime) == (100, 300)
+
+
+def test_memory_does_not_grow_with_the_directories_of_a_layer(place: Path) -> None:
+    import tracemalloc
+
+    def peak(number: int) -> int:
+        data = tar(*(entry("d" * 200 + f"/{'e' * 200}/", tarfile.DIRTYPE) for _ in range(number)))
+        tracemalloc.start()
+        unpacked(data, place)
+        try:
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(1000) < peak(10) + 100_000
+
+
 def test_bombs_are_refused_at_their_limit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooLarge):
         unpacked(gzip.compress(tar(file("zeros", bytes(2 << 20)))), place, 1 << 20)
