@@ -9,6 +9,7 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -116,7 +117,7 @@ def unpack(
                     tree.finish()
             while counted.read(_PIECE):  # padding; a compressed stream is verified by its end
                 pass
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError) as error:
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
             raise _damaged(str(error) or type(error).__name__) from error
         except OverflowError as error:
             raise _damaged(f"a number in it is out of range: {error}") from error
@@ -198,6 +199,10 @@ class _Tree:
         names = [name for name in member.name.split("/") if name not in ("", ".")]
         if ".." in names or len(names) > MAX_DEPTH or len(os.fsencode(member.name)) > MAX_PATH_BYTES:
             raise _damaged(f"the name {member.name[:200]!r}")
+        if "\0" in member.name + member.linkname:
+            raise _damaged(f"a NUL in the name {member.name[:200]!r}, or in its link")
+        if any(key.startswith("GNU.sparse.") for key in member.pax_headers):
+            raise _damaged(f"{member.name!r} is a sparse file")
         if not 0 <= member.uid < _NO_ID or not 0 <= member.gid < _NO_ID or member.size < 0:
             raise _damaged(f"{member.name!r} of {member.uid}:{member.gid} with {member.size} bytes")
         if not names:
@@ -382,6 +387,8 @@ def _set_times(fd: int, status: os.stat_result) -> None:
 
 
 def _time(member: tarfile.TarInfo) -> int:
+    if not math.isfinite(member.mtime):
+        raise _damaged(f"{member.name!r} of the time {member.mtime}")
     return min(max(int(member.mtime), 0), 1 << 40)
 
 

@@ -219,8 +219,17 @@ def test_names_and_links_do_not_lead_out_of_the_layer(place: Path, entries: list
                 pax_headers={"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"},
             )
         ),
+        tar(file("a", pax_headers={"GNU.sparse.size": "1000000000000"})),
+        tar(file("a", pax_headers={"GNU.sparse.map": "0,9", "GNU.sparse.realsize": "9"})),
+        tar(file("a", pax_headers={"GNU.sparse.map": "9" * 5000})),
+        tar(file("a", pax_headers={"mtime": "nan"})),
+        tar(entry("a", tarfile.DIRTYPE, pax_headers={"mtime": "inf"})),
+        tar(file("a", pax_headers={"path": "b\0c"})),
+        tar(file("a", pax_headers={"path": "b\0c/d"})),
+        tar(entry("a", tarfile.SYMTYPE, pax_headers={"linkpath": "b\0c"})),
+        tar(file("b"), entry("a", tarfile.LNKTYPE, pax_headers={"linkpath": "b\0c"})),
     ],
-    ids=range(17),
+    ids=range(26),
 )
 def test_streams_that_are_no_layers_are_refused(place: Path, data: bytes) -> None:
     with pytest.raises(MesosGpuError, match="cannot be unpacked") as caught:
