@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +35,7 @@ _SHARED, _EXCLUSIVE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of an image.
+    """A layer of an image; layers with one key are equal.
 
     Attributes:
         key: Name of the layer in stores: its digest, and where it is from.
@@ -45,9 +45,9 @@ class Layer:
     """
 
     key: str
-    size: int
-    digest: str
-    open: Callable[[], AbstractContextManager[Readable]]
+    size: int = field(compare=False)
+    digest: str = field(compare=False)
+    open: Callable[[], AbstractContextManager[Readable]] = field(compare=False)
 
 
 class Held:
@@ -112,6 +112,10 @@ class Store:
             Unavailable: The disk is full.
             MesosGpuError, OSError: A layer cannot be had, or not be unpacked.
         """
+        if not layers:
+            raise NotStarted(
+                "the image has no layers, and so no program; build it from a base, or copy files into it"
+            )
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory.chmod(0o700)
         with contextlib.ExitStack() as locks:

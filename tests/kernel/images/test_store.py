@@ -70,6 +70,21 @@ def test_layers_are_fetched_once_and_only_root_enters(tmp_path: Path, store: Sto
     again.close()
 
 
+def test_equal_layers_of_an_image_are_one_directory_of_the_highest(store: Store) -> None:
+    one, same, two = Source("one"), Source("one", size=2000), Source("two")
+    assert one.layer.open != same.layer.open
+    held = hold(store, one, two, same)
+    assert [Path(path).name for path in held.paths] == [two.layer.key, one.layer.key]
+    assert one.asked + same.asked == 1
+    held.close()
+
+
+def test_image_without_layers_is_the_fault_of_the_job(store: Store) -> None:
+    with pytest.raises(NotStarted, match="no layers") as caught:
+        hold(store)
+    assert not caught.value.outcome.infrastructure
+
+
 def test_least_recently_used_layers_go_first_and_used_ones_stay(tmp_path: Path, store: Store) -> None:
     old, used, new = (Source(name, 3 * MIB) for name in ("old", "used", "new"))
     for source in (used, old, new):
