@@ -12,6 +12,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,14 +21,16 @@ from pathlib import Path
 from typing import Final
 
 from isolator.host.not_started import NotStarted
-from isolator.host.rootfs import remove
+from isolator.host.rootfs import REMOVE_S, remove
 from isolator.images.unpacking import Readable, TooLarge, Unpacked, unpack
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
+from mesos_gpu.wire.plain import clean
 
 DIRECTORY: Final = "MESOS_GPU_IMAGE_CACHE"
 MIB: Final = "MESOS_GPU_IMAGE_CACHE_MIB"
 DEFAULT_MIB: Final = 65536
 _LOOK_S: Final = 0.1  # between looks whether another executor has unpacked a layer
+_SWEEP_S: Final = 10.0  # that a launch waits for the removal of what others left
 _LOCK, _PART, _ROOTS = ".lock", ".part", "roots"
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _SHARED, _EXCLUSIVE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -171,15 +174,14 @@ class Store:
         self._sweep()
         self._trim(layer.size)
         part = self._directory / f"{layer.key}{_PART}"
+        remove(str(part))
         try:
-            remove(str(part))
             size = self._unpack(layer, part, max_bytes, is_aborted)
             os.truncate(lock, 0)
             os.pwrite(lock, str(size).encode(), 0)
             part.rename(self._directory / layer.key)
         except BaseException as error:
-            remove(str(part))
-            (self._directory / f"{layer.key}{_LOCK}").unlink()
+            self._is_removed(layer.key, REMOVE_S)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Unavailable(
                     f"an image cannot be unpacked in {self._directory}: {error.strerror}",
@@ -216,13 +218,15 @@ class Store:
             os.close(directory)
 
     def _sweep(self) -> None:
-        """Remove what executors that were killed have left unfinished."""
+        """Remove what executors that were killed have left unfinished, or some of it: a launch waits for that."""
+        deadline = time.monotonic() + _SWEEP_S
         for part in self._directory.glob(f"*{_PART}"):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
             with self._locked(part.name.removesuffix(_PART), _EXCLUSIVE) as lock:
                 if lock is not None:
-                    remove(str(part))
-                    if not part.with_suffix("").is_dir():
-                        part.with_suffix(_LOCK).unlink()
+                    self._is_removed(part.name.removesuffix(_PART), left_s)
 
     def _trim(self, room: int) -> None:
         """Remove layers that are not in use, the least recently used first, until there is room for more bytes."""
@@ -235,17 +239,23 @@ class Store:
             if total + room <= self._max_bytes:
                 return
             with self._locked(key, _EXCLUSIVE) as lock:
-                if lock is not None:
-                    self._remove(key)
+                if lock is not None and self._is_removed(key, REMOVE_S):
                     total -= size
 
-    def _remove(self, key: str) -> None:
+    def _is_removed(self, key: str, limit_s: float) -> bool:
+        """Remove a layer whose lock is held, and that lock. What cannot be removed now is logged and stays unfinished:
+        it is no reason to refuse another image, and later launches remove more of it."""
         tree, part = self._directory / key, self._directory / f"{key}{_PART}"
-        remove(str(part))
-        if tree.is_dir():
-            tree.rename(part)  # from here on it is incomplete
-            remove(str(part))
-        (self._directory / f"{key}{_LOCK}").unlink()
+        try:
+            remove(str(part), limit_s)
+            if tree.is_dir():
+                tree.rename(part)  # from here on it is incomplete
+                remove(str(part), limit_s)
+            (self._directory / f"{key}{_LOCK}").unlink()
+        except OSError as error:
+            print(clean(f"{part} stays for now: {error}"), file=sys.stderr, flush=True)  # the executor's log
+            return False
+        return True
 
 
 def _size_in(lock: int) -> int:

@@ -238,6 +238,58 @@ def test_layer_that_a_killed_executor_left_unfinished_is_removed(tmp_path: Path)
     assert not {"second", "third"} & names(tmp_path)
 
 
+@pytest.fixture
+def immovable(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Make a directory of the store impossible to remove: something is mounted in it."""
+    made: list[Path] = []
+
+    def mount(name: str) -> None:
+        made.append(tmp_path / "store" / name / "mounted")
+        made[-1].mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", made[-1]], check=True)
+
+    yield mount
+    for path in (tmp_path / "store").rglob("mounted"):
+        subprocess.run(["umount", path], check=True)
+
+
+def test_layers_of_others_that_cannot_be_removed_are_no_obstacle(
+    tmp_path: Path, store: Store, immovable: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    old, other, mine = Source("old", 3 * MIB), Source("other", 5 * MIB), Source("mine", 5 * MIB)
+    for source in (old, other):
+        hold(store, source).close()
+        time.sleep(0.01)  # times of files are as coarse as a tick of the kernel
+    immovable(old.layer.key)
+    immovable("left.part")
+    for _ in range(2):
+        hold(store, mine).close()
+    said = capfd.readouterr().err
+    assert "left.part stays for now" in said
+    assert f"{old.layer.key}.part stays for now" in said
+    assert {"left.part", "left.lock", f"{old.layer.key}.part", f"{old.layer.key}.lock"} <= names(tmp_path)
+    assert other.layer.key not in names(tmp_path)
+    assert mine.asked == 1
+
+
+def test_failure_of_a_layer_is_not_hidden_by_that_of_its_removal(
+    tmp_path: Path, store: Store, immovable: Callable[[str], None]
+) -> None:
+    bad = Source("bad")
+
+    @contextlib.contextmanager
+    def broken() -> Iterator[Readable]:
+        immovable(f"{bad.layer.key}.part")
+        raise Unavailable("the registry broke off", remedy="try again later")
+        yield
+
+    with pytest.raises(Unavailable, match="broke off"):
+        store.hold([Layer(bad.layer.key, 10, "", broken)], never)
+    subprocess.run(["umount", tmp_path / "store" / f"{bad.layer.key}.part" / "mounted"], check=True)
+    hold(store, bad).close()
+    assert names(tmp_path) == {bad.layer.key, f"{bad.layer.key}.lock"}
+
+
 def test_size_of_the_store_is_checked(tmp_path: Path) -> None:
     for wrong in ("0", "much", "-1"):
         with pytest.raises(BadConfiguration, match="MESOS_GPU_IMAGE_CACHE_MIB"):
