@@ -3,8 +3,8 @@
 A directory that only root can enter. A layer `KEY` has two names there: `KEY`, its tree, which appears complete or not
 at all, and `KEY.lock`, whose lock (flock(2)) executors that use the layer share, and the one that makes or removes it
 has alone. The kernel drops locks with their processes, so nothing that a killed executor left is in the way: a tree
-that was not completed, `KEY.part`, is removed by the next executor. `KEY.lock` contains the size, and its time of
-change is that of the last use.
+that was not completed, `KEY.part`, is removed by the next executor. `KEY.lock` contains the size, of a tree that is
+being unpacked its size so far, and its time of change is that of the last use.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,7 @@ from mesos_gpu.wire.plain import clean
 DIRECTORY: Final = "MESOS_GPU_IMAGE_CACHE"
 MIB: Final = "MESOS_GPU_IMAGE_CACHE_MIB"
 DEFAULT_MIB: Final = 65536
+MAX_RESERVE: Final = 1 << 30  # bytes of a large disk that stay free; of others a fiftieth
 _LOOK_S: Final = 0.1  # between looks whether another executor has unpacked a layer
 _SWEEP_S: Final = 10.0  # that a launch waits for the removal of what others left
 _LOCK, _PART, _ROOTS = ".lock", ".part", "roots"
@@ -77,7 +79,7 @@ class Store:
 
         Args:
             directory: Directory of the layers.
-            max_bytes: Limit for all layers together, and for one image.
+            max_bytes: Limit for all layers together, also those in use, and for one image.
         """
         self._directory, self._max_bytes = directory, max_bytes
 
@@ -112,7 +114,7 @@ class Store:
 
         Raises:
             NotStarted: The image is not one, or larger than the store may be; or the start is given up.
-            Unavailable: The disk is full.
+            Unavailable: The disk is full, or images in use leave no room for this one.
             MesosGpuError, OSError: A layer cannot be had, or not be unpacked.
         """
         if not layers:
@@ -130,7 +132,6 @@ class Store:
                 locks.callback(os.close, lock)
                 size += _size_in(lock)
                 paths.append(str(self._directory / layer.key))
-            self._trim(0)
             return Held(tuple(paths), locks.pop_all())
 
     def _too_large(self) -> NotStarted:
@@ -172,25 +173,33 @@ class Store:
 
     def _make(self, layer: Layer, lock: int, max_bytes: int, is_aborted: Callable[[], bool]) -> None:
         self._sweep()
-        self._trim(layer.size)
         part = self._directory / f"{layer.key}{_PART}"
         remove(str(part))
         try:
-            size = self._unpack(layer, part, max_bytes, is_aborted)
-            os.truncate(lock, 0)
-            os.pwrite(lock, str(size).encode(), 0)
+            self._claim(lock, layer.size, unwritten=layer.size)
+            size = self._unpack(layer, part, max_bytes, is_aborted, partial(self._claim, lock))
+            self._claim(lock, size)
             part.rename(self._directory / layer.key)
         except BaseException as error:
             self._is_removed(layer.key, REMOVE_S)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise Unavailable(
-                    f"an image cannot be unpacked in {self._directory}: {error.strerror}",
-                    remedy=f"make room there, let layers take less ({MIB}), or name a directory of another disk "
-                    f"({DIRECTORY})",
-                ) from error
+                raise self._full(error.strerror or "") from error
             raise
 
-    def _unpack(self, layer: Layer, part: Path, max_bytes: int, is_aborted: Callable[[], bool]) -> int:
+    def _full(self, why: str) -> Unavailable:
+        return Unavailable(
+            f"an image cannot be unpacked in {self._directory}: {why}",
+            remedy=f"make room there, let layers take less ({MIB}), or name a directory of another disk ({DIRECTORY})",
+        )
+
+    def _unpack(
+        self,
+        layer: Layer,
+        part: Path,
+        max_bytes: int,
+        is_aborted: Callable[[], bool],
+        grown: Callable[[int], None],
+    ) -> int:
         part.mkdir(mode=0o755)
         directory = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -198,7 +207,7 @@ class Store:
             done: Unpacked | Damaged
             with layer.open() as stream:
                 try:
-                    done = unpack(stream, directory, max_bytes, is_aborted)
+                    done = unpack(stream, directory, max_bytes, is_aborted, grown)
                 except TooLarge:
                     raise self._too_large() from None
                 except InterruptedError:
@@ -228,19 +237,51 @@ class Store:
                 if lock is not None:
                     self._is_removed(part.name.removesuffix(_PART), left_s)
 
-    def _trim(self, room: int) -> None:
-        """Remove layers that are not in use, the least recently used first, until there is room for more bytes."""
+    def _claim(self, lock: int, size: int, unwritten: int = 0) -> None:
+        """Write down the size of a layer for all executors, and make room for it.
+
+        Args:
+            lock: Descriptor of the layer's lock, which is held alone.
+            size: Bytes that the layer takes.
+            unwritten: Bytes of them that are not on the disk yet.
+
+        Raises:
+            Unavailable: Layers that are in use, or other files, leave no room.
+        """
+        os.pwrite(lock, f"{size:020}".encode(), 0)
+        if short := self._trim(unwritten):
+            raise short
+
+    def _trim(self, unwritten: int) -> Unavailable | None:
+        """Remove layers that are not in use, the least recently used first, until all have room; return why they have
+        not, and None if they have."""
         used = dict[str, tuple[float, int]]()
         for path in self._directory.glob(f"*{_LOCK}"):
             with contextlib.suppress(FileNotFoundError):
                 used[path.name.removesuffix(_LOCK)] = (path.stat().st_mtime, _number(path.read_bytes()))
         total = sum(size for _, size in used.values())
         for key, (_, size) in sorted(used.items(), key=lambda item: item[1]):
-            if total + room <= self._max_bytes:
-                return
+            if self._shortage(total, unwritten) is None:
+                return None
             with self._locked(key, _EXCLUSIVE) as lock:
                 if lock is not None and self._is_removed(key, REMOVE_S):
                     total -= size
+        return self._shortage(total, unwritten)
+
+    def _shortage(self, total: int, unwritten: int) -> Unavailable | None:
+        if total > self._max_bytes:
+            return Unavailable(
+                f"images in use leave no room for another: with it, layers would take {_mib(total)} of "
+                f"{self._max_bytes >> 20} MiB",
+                remedy=f"wait until tasks with other images end, or let layers take more ({MIB})",
+            )
+        disk = os.statvfs(self._directory)
+        free, kept = disk.f_bavail * disk.f_frsize, min(disk.f_blocks * disk.f_frsize // 50, MAX_RESERVE)
+        if free - unwritten >= kept:
+            return None
+        return self._full(
+            f"it takes {_mib(unwritten)} more, {_mib(free)} are free, and {_mib(kept)} must stay free"
+        )
 
     def _is_removed(self, key: str, limit_s: float) -> bool:
         """Remove a layer whose lock is held, and that lock. What cannot be removed now is logged and stays unfinished:
@@ -256,6 +297,10 @@ class Store:
             print(clean(f"{part} stays for now: {error}"), file=sys.stderr, flush=True)  # the executor's log
             return False
         return True
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
 
 
 def _size_in(lock: int) -> int:

@@ -30,6 +30,7 @@ MAX_GLOBAL_BYTES: Final = 1 << 16  # of all global headers of a layer, which app
 MAX_CHAINED: Final = 8  # extended headers of an entry, for each of which tarfile calls itself
 MAX_PATH_BYTES: Final = 4096  # PATH_MAX of limits.h
 MAX_DEPTH: Final = 200  # names of a path
+GROWTH_BYTES: Final = 1 << 26  # between two reports of a layer's size
 ENTRY_BYTES: Final = 4096  # of the disk, for each entry beside its content
 STRANGER: Final = 0x7FFFFFFE  # uid and gid of the program zstd; neither an account nor a pool has it
 _PIECE: Final = 1 << 20
@@ -79,7 +80,11 @@ class Unpacked:
 
 
 def unpack(
-    source: Readable, directory: int, max_bytes: int, is_aborted: Callable[[], bool] = lambda: False
+    source: Readable,
+    directory: int,
+    max_bytes: int,
+    is_aborted: Callable[[], bool] = lambda: False,
+    grown: Callable[[int], None] = lambda _: None,
 ) -> Unpacked:
     """Unpack a layer into an empty directory.
 
@@ -91,6 +96,7 @@ def unpack(
         directory: Descriptor of the directory, which only root can reach.
         max_bytes: Limit of the result's size, and of the tar stream.
         is_aborted: Whether to give up; asked now and then.
+        grown: Called with the result's size in bytes, each time that `GROWTH_BYTES` have been added; may raise.
 
     Raises:
         Damaged: The stream is not a layer.
@@ -109,7 +115,7 @@ def unpack(
                 encoding="utf-8",
                 bufsize=_BUFFER,
             ) as tar:
-                tree = _Tree(directory, counted, max_bytes)
+                tree = _Tree(directory, counted, max_bytes, grown)
                 with contextlib.closing(tree):
                     for member in tar:
                         tar.members = []  # else all of them are kept
@@ -180,11 +186,11 @@ class _Member(tarfile.TarInfo):
 class _Tree:
     """The directory of a layer while its entries arrive."""
 
-    def __init__(self, root: int, counted: _Counted, max_bytes: int) -> None:
-        self._root, self._counted, self._max_bytes = root, counted, max_bytes
+    def __init__(self, root: int, counted: _Counted, max_bytes: int, grown: Callable[[int], None]) -> None:
+        self._root, self._counted, self._max_bytes, self._grown = root, counted, max_bytes, grown
         self._above, self._parent = "", os.dup(root)  # the directory of the last entry, held open
         self._status = os.fstat(root)  # of that directory before the entries that change its times
-        self._count = self.size = 0
+        self._count = self.size = self._reported = 0
 
     def close(self) -> None:
         os.close(self._parent)
@@ -231,6 +237,9 @@ class _Tree:
         self.size += size
         if self.size > self._max_bytes:
             raise TooLarge
+        if self.size - self._reported >= GROWTH_BYTES:
+            self._reported = self.size
+            self._grown(self.size)
 
     def _enter(self, path: str) -> None:
         """Open the directory of an entry, which is made if it is not there; links are followed in the layer."""

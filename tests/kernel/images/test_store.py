@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from isolator.host.not_started import NotStarted
+from isolator.images import unpacking
 from isolator.images.store import Held, Layer, Store
 from isolator.images.unpacking import Readable
 from mesos_gpu.errors import BadConfiguration, Unavailable
@@ -130,10 +131,18 @@ def test_full_disk_is_told_with_the_remedy_and_leaves_nothing(tmp_path: Path) ->
     (tmp_path / "store").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "store"], check=True)
     try:
-        with pytest.raises(Unavailable, match="No space left on device") as caught:
-            hold(Store(tmp_path / "store", 10 * MIB), Source("large", 2 * MIB))
-        assert "MESOS_GPU_IMAGE_CACHE_MIB" in caught.value.remedy
-        assert names(tmp_path) == set()
+        small, large = Store(tmp_path / "store", 10 * MIB), Source("large", 2 * MIB)
+        lie = Layer(large.layer.key, 10, "", large.open)
+        for layer, why in ((lie, "No space left on device"), (large.layer, "MiB are free")):
+            with pytest.raises(Unavailable, match=why) as caught:
+                small.hold([layer], never)
+            assert "MESOS_GPU_IMAGE_CACHE_MIB" in caught.value.remedy
+            assert names(tmp_path) == set()
+        assert large.asked == 1
+        hold(small, Source("old", 600_000)).close()
+        hold(small, Source("fits", 900_000)).close()  # in place of the old one
+        with pytest.raises(Unavailable, match="must stay free"):
+            hold(small, Source("nearly", 1_020_000))
     finally:
         subprocess.run(["umount", tmp_path / "store"], check=True)
 
@@ -168,6 +177,57 @@ def test_start_that_is_given_up_ends_while_another_unpacks(store: Store) -> None
     go.set()
     threads[0].join(60)
     assert slow.asked == 1
+
+
+def test_image_waits_for_room_that_images_in_use_take(store: Store) -> None:
+    kept, more = Source("kept", 6 * MIB), Source("more", 6 * MIB)
+    held = hold(store, kept)
+    with pytest.raises(Unavailable, match="images in use leave no room") as caught:
+        hold(store, more)
+    assert "MESOS_GPU_IMAGE_CACHE_MIB" in caught.value.remedy
+    assert more.asked == 0
+    again = hold(store, kept)  # takes nothing more
+    for each in (held, again):
+        each.close()
+    hold(store, more).close()
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+def test_layers_that_are_being_unpacked_take_room(
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_honest: bool
+) -> None:
+    import io
+
+    monkeypatch.setattr(unpacking, "GROWTH_BYTES", MIB)
+    first, second = Source("first", 6 * MIB), Source("second", 6 * MIB)
+    refused: list[Unavailable] = []
+
+    class Stream(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if not refused and self.tell() > (0 if is_honest else 5.5 * MIB):
+                with pytest.raises(Unavailable, match="in use") as caught:
+                    hold(store, second)
+                refused.append(caught.value)
+            return super().read(size)
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[Readable]:
+        yield Stream(first.data)
+
+    size = first.layer.size if is_honest else 10
+    store.hold([Layer(first.layer.key, size, "", opened)], never).close()
+    assert len(refused) == 1
+
+
+def test_layer_that_grows_beyond_the_room_ends_at_once(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "GROWTH_BYTES", MIB)
+    kept, bomb = hold(store, Source("kept", 6 * MIB)), Source("bomb", 9 * MIB)
+    with pytest.raises(Unavailable, match="in use leave no room for another: with it, layers would take 10"):
+        store.hold([Layer(bomb.layer.key, 10, "", bomb.open)], never)
+    assert bomb.layer.key not in names(tmp_path)
+    kept.close()
 
 
 CHILD = """
@@ -277,11 +337,9 @@ def test_failure_of_a_layer_is_not_hidden_by_that_of_its_removal(
 ) -> None:
     bad = Source("bad")
 
-    @contextlib.contextmanager
-    def broken() -> Iterator[Readable]:
+    def broken() -> contextlib.AbstractContextManager[Readable]:
         immovable(f"{bad.layer.key}.part")
         raise Unavailable("the registry broke off", remedy="try again later")
-        yield
 
     with pytest.raises(Unavailable, match="broke off"):
         store.hold([Layer(bad.layer.key, 10, "", broken)], never)
