@@ -332,6 +332,21 @@ def test_layers_of_others_that_cannot_be_removed_are_no_obstacle(
     assert mine.asked == 1
 
 
+def test_launch_waits_little_for_the_removal_of_what_others_left(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "store" / f"{name}.part").mkdir(parents=True)
+    (tmp_path / "rm").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    (tmp_path / "rm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("isolator.images.store._SWEEP_S", 0.2)
+    begun = time.monotonic()
+    hold(store, Source("mine")).close()
+    assert time.monotonic() - begun < 30
+    assert capfd.readouterr().err.count("its files were too many") == 1  # both share the time
+
+
 def test_failure_of_a_layer_is_not_hidden_by_that_of_its_removal(
     tmp_path: Path, store: Store, immovable: Callable[[str], None]
 ) -> None:
