@@ -49,8 +49,12 @@ def move(sandbox: str, containers: Sequence[str]) -> None:
         os.rename(f"{scratch}/{name}/upperdir", f"{place}/{name}")
 
 
-def remove(path: str) -> None:
+def remove(path: str, limit_s: float = REMOVE_S) -> None:
     """Remove what a task wrote to its image; harmless if it is not there.
+
+    Args:
+        path: Directory to remove.
+        limit_s: Seconds after which to give up; what is removed by then stays removed.
 
     Raises:
         OSError: It cannot be removed now: another task may add to it.
@@ -61,7 +65,7 @@ def remove(path: str) -> None:
 
     try:
         done = subprocess.run(
-            ["rm", "-rf", "--one-file-system", "--", path], capture_output=True, timeout=REMOVE_S, check=False
+            ["rm", "-rf", "--one-file-system", "--", path], capture_output=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(

@@ -3,8 +3,8 @@
 A directory that only root can enter. A layer `KEY` has two names there: `KEY`, its tree, which appears complete or not
 at all, and `KEY.lock`, whose lock (flock(2)) executors that use the layer share, and the one that makes or removes it
 has alone. The kernel drops locks with their processes, so nothing that a killed executor left is in the way: a tree
-that was not completed, `KEY.part`, is removed by the next executor. `KEY.lock` contains the size, and its time of
-change is that of the last use.
+that was not completed, `KEY.part`, is removed by the next executor. `KEY.lock` contains the size, of a tree that is
+being unpacked its size so far, and its time of change is that of the last use.
 """
 
 import contextlib
@@ -12,22 +12,27 @@ import ctypes
 import errno
 import fcntl
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from isolator.host.not_started import NotStarted
-from isolator.host.rootfs import remove
+from isolator.host.rootfs import REMOVE_S, remove
 from isolator.images.unpacking import Readable, TooLarge, Unpacked, unpack
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
+from mesos_gpu.wire.plain import clean
 
 DIRECTORY: Final = "MESOS_GPU_IMAGE_CACHE"
 MIB: Final = "MESOS_GPU_IMAGE_CACHE_MIB"
 DEFAULT_MIB: Final = 65536
+MAX_RESERVE: Final = 1 << 30  # bytes of a large disk that stay free; of others a fiftieth
 _LOOK_S: Final = 0.1  # between looks whether another executor has unpacked a layer
+_SWEEP_S: Final = 10.0  # that a launch waits for the removal of what others left
 _LOCK, _PART, _ROOTS = ".lock", ".part", "roots"
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _SHARED, _EXCLUSIVE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -35,7 +40,7 @@ _SHARED, _EXCLUSIVE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of an image.
+    """A layer of an image; layers with one key are equal.
 
     Attributes:
         key: Name of the layer in stores: its digest, and where it is from.
@@ -45,9 +50,9 @@ class Layer:
     """
 
     key: str
-    size: int
-    digest: str
-    open: Callable[[], AbstractContextManager[Readable]]
+    size: int = field(compare=False)
+    digest: str = field(compare=False)
+    open: Callable[[], AbstractContextManager[Readable]] = field(compare=False)
 
 
 class Held:
@@ -74,7 +79,7 @@ class Store:
 
         Args:
             directory: Directory of the layers.
-            max_bytes: Limit for all layers together, and for one image.
+            max_bytes: Limit for all layers together, also those in use, and for one image.
         """
         self._directory, self._max_bytes = directory, max_bytes
 
@@ -109,9 +114,13 @@ class Store:
 
         Raises:
             NotStarted: The image is not one, or larger than the store may be; or the start is given up.
-            Unavailable: The disk is full.
+            Unavailable: The disk is full, or images in use leave no room for this one.
             MesosGpuError, OSError: A layer cannot be had, or not be unpacked.
         """
+        if not layers:
+            raise NotStarted(
+                "the image has no layers, and so no program; build it from a base, or copy files into it"
+            )
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory.chmod(0o700)
         with contextlib.ExitStack() as locks:
@@ -123,7 +132,6 @@ class Store:
                 locks.callback(os.close, lock)
                 size += _size_in(lock)
                 paths.append(str(self._directory / layer.key))
-            self._trim(0)
             return Held(tuple(paths), locks.pop_all())
 
     def _too_large(self) -> NotStarted:
@@ -165,26 +173,33 @@ class Store:
 
     def _make(self, layer: Layer, lock: int, max_bytes: int, is_aborted: Callable[[], bool]) -> None:
         self._sweep()
-        self._trim(layer.size)
         part = self._directory / f"{layer.key}{_PART}"
+        remove(str(part))
         try:
-            remove(str(part))
-            size = self._unpack(layer, part, max_bytes, is_aborted)
-            os.truncate(lock, 0)
-            os.pwrite(lock, str(size).encode(), 0)
+            self._claim(lock, layer.size, unwritten=layer.size)
+            size = self._unpack(layer, part, max_bytes, is_aborted, partial(self._claim, lock))
+            self._claim(lock, size)
             part.rename(self._directory / layer.key)
         except BaseException as error:
-            remove(str(part))
-            (self._directory / f"{layer.key}{_LOCK}").unlink()
+            self._is_removed(layer.key, REMOVE_S)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise Unavailable(
-                    f"an image cannot be unpacked in {self._directory}: {error.strerror}",
-                    remedy=f"make room there, let layers take less ({MIB}), or name a directory of another disk "
-                    f"({DIRECTORY})",
-                ) from error
+                raise self._full(error.strerror or "") from error
             raise
 
-    def _unpack(self, layer: Layer, part: Path, max_bytes: int, is_aborted: Callable[[], bool]) -> int:
+    def _full(self, why: str) -> Unavailable:
+        return Unavailable(
+            f"an image cannot be unpacked in {self._directory}: {why}",
+            remedy=f"make room there, let layers take less ({MIB}), or name a directory of another disk ({DIRECTORY})",
+        )
+
+    def _unpack(
+        self,
+        layer: Layer,
+        part: Path,
+        max_bytes: int,
+        is_aborted: Callable[[], bool],
+        grown: Callable[[int], None],
+    ) -> int:
         part.mkdir(mode=0o755)
         directory = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -192,7 +207,7 @@ class Store:
             done: Unpacked | Damaged
             with layer.open() as stream:
                 try:
-                    done = unpack(stream, directory, max_bytes, is_aborted)
+                    done = unpack(stream, directory, max_bytes, is_aborted, grown)
                 except TooLarge:
                     raise self._too_large() from None
                 except InterruptedError:
@@ -212,36 +227,80 @@ class Store:
             os.close(directory)
 
     def _sweep(self) -> None:
-        """Remove what executors that were killed have left unfinished."""
+        """Remove what executors that were killed have left unfinished, or some of it: a launch waits for that."""
+        deadline = time.monotonic() + _SWEEP_S
         for part in self._directory.glob(f"*{_PART}"):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return
             with self._locked(part.name.removesuffix(_PART), _EXCLUSIVE) as lock:
                 if lock is not None:
-                    remove(str(part))
-                    if not part.with_suffix("").is_dir():
-                        part.with_suffix(_LOCK).unlink()
+                    self._is_removed(part.name.removesuffix(_PART), left_s)
 
-    def _trim(self, room: int) -> None:
-        """Remove layers that are not in use, the least recently used first, until there is room for more bytes."""
+    def _claim(self, lock: int, size: int, unwritten: int = 0) -> None:
+        """Write down the size of a layer for all executors, and make room for it.
+
+        Args:
+            lock: Descriptor of the layer's lock, which is held alone.
+            size: Bytes that the layer takes.
+            unwritten: Bytes of them that are not on the disk yet.
+
+        Raises:
+            Unavailable: Layers that are in use, or other files, leave no room.
+        """
+        os.pwrite(lock, f"{size:020}".encode(), 0)
+        if short := self._trim(unwritten):
+            raise short
+
+    def _trim(self, unwritten: int) -> Unavailable | None:
+        """Remove layers that are not in use, the least recently used first, until all have room; return why they have
+        not, and None if they have."""
         used = dict[str, tuple[float, int]]()
         for path in self._directory.glob(f"*{_LOCK}"):
             with contextlib.suppress(FileNotFoundError):
                 used[path.name.removesuffix(_LOCK)] = (path.stat().st_mtime, _number(path.read_bytes()))
         total = sum(size for _, size in used.values())
         for key, (_, size) in sorted(used.items(), key=lambda item: item[1]):
-            if total + room <= self._max_bytes:
-                return
+            if self._shortage(total, unwritten) is None:
+                return None
             with self._locked(key, _EXCLUSIVE) as lock:
-                if lock is not None:
-                    self._remove(key)
+                if lock is not None and self._is_removed(key, REMOVE_S):
                     total -= size
+        return self._shortage(total, unwritten)
 
-    def _remove(self, key: str) -> None:
+    def _shortage(self, total: int, unwritten: int) -> Unavailable | None:
+        if total > self._max_bytes:
+            return Unavailable(
+                f"images in use leave no room for another: with it, layers would take {_mib(total)} of "
+                f"{self._max_bytes >> 20} MiB",
+                remedy=f"wait until tasks with other images end, or let layers take more ({MIB})",
+            )
+        disk = os.statvfs(self._directory)
+        free, kept = disk.f_bavail * disk.f_frsize, min(disk.f_blocks * disk.f_frsize // 50, MAX_RESERVE)
+        if free - unwritten >= kept:
+            return None
+        return self._full(
+            f"it takes {_mib(unwritten)} more, {_mib(free)} are free, and {_mib(kept)} must stay free"
+        )
+
+    def _is_removed(self, key: str, limit_s: float) -> bool:
+        """Remove a layer whose lock is held, and that lock. What cannot be removed now is logged and stays unfinished:
+        it is no reason to refuse another image, and later launches remove more of it."""
         tree, part = self._directory / key, self._directory / f"{key}{_PART}"
-        remove(str(part))
-        if tree.is_dir():
-            tree.rename(part)  # from here on it is incomplete
-            remove(str(part))
-        (self._directory / f"{key}{_LOCK}").unlink()
+        try:
+            remove(str(part), limit_s)
+            if tree.is_dir():
+                tree.rename(part)  # from here on it is incomplete
+                remove(str(part), limit_s)
+            (self._directory / f"{key}{_LOCK}").unlink()
+        except OSError as error:
+            print(clean(f"{part} stays for now: {error}"), file=sys.stderr, flush=True)  # the executor's log
+            return False
+        return True
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
 
 
 def _size_in(lock: int) -> int:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -25,8 +26,11 @@ from mesos_gpu.errors import Damaged, Unavailable
 
 MAX_ENTRIES: Final = 4_000_000  # of a layer
 MAX_HEADER_BYTES: Final = 1 << 20  # of an extended header, which tarfile holds in memory
+MAX_GLOBAL_BYTES: Final = 1 << 16  # of all global headers of a layer, which apply to each entry after them
+MAX_CHAINED: Final = 8  # extended headers of an entry, for each of which tarfile calls itself
 MAX_PATH_BYTES: Final = 4096  # PATH_MAX of limits.h
 MAX_DEPTH: Final = 200  # names of a path
+GROWTH_BYTES: Final = 1 << 26  # between two reports of a layer's size
 ENTRY_BYTES: Final = 4096  # of the disk, for each entry beside its content
 STRANGER: Final = 0x7FFFFFFE  # uid and gid of the program zstd; neither an account nor a pool has it
 _PIECE: Final = 1 << 20
@@ -76,7 +80,11 @@ class Unpacked:
 
 
 def unpack(
-    source: Readable, directory: int, max_bytes: int, is_aborted: Callable[[], bool] = lambda: False
+    source: Readable,
+    directory: int,
+    max_bytes: int,
+    is_aborted: Callable[[], bool] = lambda: False,
+    grown: Callable[[int], None] = lambda _: None,
 ) -> Unpacked:
     """Unpack a layer into an empty directory.
 
@@ -88,6 +96,7 @@ def unpack(
         directory: Descriptor of the directory, which only root can reach.
         max_bytes: Limit of the result's size, and of the tar stream.
         is_aborted: Whether to give up; asked now and then.
+        grown: Called with the result's size in bytes, each time that `GROWTH_BYTES` have been added; may raise.
 
     Raises:
         Damaged: The stream is not a layer.
@@ -99,14 +108,14 @@ def unpack(
     with _decompressed(source) as plain:
         counted = _Counted(plain, max_bytes, is_aborted)
         try:
-            with tarfile.open(
+            with _Archive.open(
                 fileobj=counted,  # type: ignore[call-overload]  # it is only read
                 mode="r|",
                 tarinfo=_Member,
                 encoding="utf-8",
                 bufsize=_BUFFER,
             ) as tar:
-                tree = _Tree(directory, counted, max_bytes)
+                tree = _Tree(directory, counted, max_bytes, grown)
                 with contextlib.closing(tree):
                     for member in tar:
                         tar.members = []  # else all of them are kept
@@ -114,7 +123,7 @@ def unpack(
                     tree.finish()
             while counted.read(_PIECE):  # padding; a compressed stream is verified by its end
                 pass
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError) as error:
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
             raise _damaged(str(error) or type(error).__name__) from error
         except OverflowError as error:
             raise _damaged(f"a number in it is out of range: {error}") from error
@@ -142,12 +151,30 @@ class _Counted:
             raise InterruptedError(errno.EINTR, "killed before it was started")
 
 
+class _Archive(tarfile.TarFile):
+    """A tar stream, and what its headers have come to.
+
+    Attributes:
+        chained: Extended headers since the last entry.
+        global_bytes: Sum of the global headers.
+    """
+
+    chained = global_bytes = 0
+
+
 class _Member(tarfile.TarInfo):
-    """An entry whose headers are bounded. Maps of sparse files are not: no builder of images writes them."""
+    """ ""An entry whose headers are bounded. Maps of sparse files are not: no builder of images writes them."""
 
     def _proc_member(self, archive: Any) -> Any:
+        archive.chained = archive.chained + 1 if self.type in _HEADERS else 0
+        if archive.chained > MAX_CHAINED:
+            raise _damaged(f"more than {MAX_CHAINED} extended headers of one entry")
         if self.type in _HEADERS and not 0 <= self.size <= MAX_HEADER_BYTES:
             raise _damaged(f"an extended header of {self.size} bytes")
+        if self.type == tarfile.XGLTYPE:
+            archive.global_bytes += self.size
+            if archive.global_bytes > MAX_GLOBAL_BYTES:
+                raise _damaged(f"global headers of more than {MAX_GLOBAL_BYTES} bytes")
         if self.type == tarfile.GNUTYPE_SPARSE:
             raise _damaged("it has a sparse file")
         return super()._proc_member(archive)  # type: ignore[misc]
@@ -159,11 +186,11 @@ class _Member(tarfile.TarInfo):
 class _Tree:
     """The directory of a layer while its entries arrive."""
 
-    def __init__(self, root: int, counted: _Counted, max_bytes: int) -> None:
-        self._root, self._counted, self._max_bytes = root, counted, max_bytes
+    def __init__(self, root: int, counted: _Counted, max_bytes: int, grown: Callable[[int], None]) -> None:
+        self._root, self._counted, self._max_bytes, self._grown = root, counted, max_bytes, grown
         self._above, self._parent = "", os.dup(root)  # the directory of the last entry, held open
-        self._times: list[tuple[str, int]] = []  # of directories, whose entries change them
-        self._count = self.size = 0
+        self._status = os.fstat(root)  # of that directory before the entries that change its times
+        self._count = self.size = self._reported = 0
 
     def close(self) -> None:
         os.close(self._parent)
@@ -174,13 +201,14 @@ class _Tree:
         Raises:
             Damaged, TooLarge, OSError: See `unpack`.
         """
-        self._count += 1
-        if self._count > MAX_ENTRIES:
-            raise TooLarge
-        self._take(ENTRY_BYTES)
+        self._count_entry()
         names = [name for name in member.name.split("/") if name not in ("", ".")]
         if ".." in names or len(names) > MAX_DEPTH or len(os.fsencode(member.name)) > MAX_PATH_BYTES:
             raise _damaged(f"the name {member.name[:200]!r}")
+        if "\0" in member.name + member.linkname:
+            raise _damaged(f"a NUL in the name {member.name[:200]!r}, or in its link")
+        if any(key.startswith("GNU.sparse.") for key in member.pax_headers):
+            raise _damaged(f"{member.name!r} is a sparse file")
         if not 0 <= member.uid < _NO_ID or not 0 <= member.gid < _NO_ID or member.size < 0:
             raise _damaged(f"{member.name!r} of {member.uid}:{member.gid} with {member.size} bytes")
         if not names:
@@ -196,25 +224,31 @@ class _Tree:
             raise
 
     def finish(self) -> None:
-        """Set the times of the directories."""
-        for path, seconds in reversed(self._times):
-            with contextlib.suppress(OSError):  # replaced by something else since
-                fd = open_below_root(path, self._root, _DIRECTORY | os.O_NOFOLLOW)
-                os.utime(fd, (seconds, seconds))
-                os.close(fd)
+        """Set the times of the last directory."""
+        _set_times(self._parent, self._status)
+
+    def _count_entry(self) -> None:
+        self._count += 1
+        if self._count > MAX_ENTRIES:
+            raise TooLarge
+        self._take(ENTRY_BYTES)
 
     def _take(self, size: int) -> None:
         self.size += size
         if self.size > self._max_bytes:
             raise TooLarge
+        if self.size - self._reported >= GROWTH_BYTES:
+            self._reported = self.size
+            self._grown(self.size)
 
     def _enter(self, path: str) -> None:
         """Open the directory of an entry, which is made if it is not there; links are followed in the layer."""
         if path == self._above:
             return
         fd = self._directory(path)
+        _set_times(self._parent, self._status)
         os.close(self._parent)
-        self._above, self._parent = path, fd
+        self._above, self._parent, self._status = path, fd, os.fstat(fd)
 
     def _directory(self, path: str) -> int:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -222,10 +256,13 @@ class _Tree:
         above, _, name = path.rpartition("/")
         fd = self._directory(above)
         try:
+            status = os.fstat(fd)
             was_hidden = _clear(name, fd, only_whiteouts=True)
+            self._count_entry()  # one name of an entry can have many directories
             os.mkdir(name, 0o755, dir_fd=fd)
             if was_hidden:
                 _make_opaque(name, fd)
+            _set_times(fd, status)
         finally:
             os.close(fd)
         return self._opened(path, _DIRECTORY)
@@ -286,9 +323,9 @@ class _Tree:
         fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._parent)
         try:
             _own(fd, member)
+            os.utime(fd, (_time(member), _time(member)))
         finally:
             os.close(fd)
-        self._times.append((f"{self._above}/{name}", _time(member)))
 
     def _write(self, name: str, member: tarfile.TarInfo, tar: tarfile.TarFile) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -354,7 +391,13 @@ def _own(fd: int, member: tarfile.TarInfo) -> None:
     os.fchmod(fd, member.mode & (0o7777 if member.isdir() else 0o1777))
 
 
+def _set_times(fd: int, status: os.stat_result) -> None:
+    os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def _time(member: tarfile.TarInfo) -> int:
+    if not math.isfinite(member.mtime):
+        raise _damaged(f"{member.name!r} of the time {member.mtime}")
     return min(max(int(member.mtime), 0), 1 << 40)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from isolator.host.not_started import NotStarted
+from isolator.images import unpacking
 from isolator.images.store import Held, Layer, Store
 from isolator.images.unpacking import Readable
 from mesos_gpu.errors import BadConfiguration, Unavailable
@@ -70,6 +71,21 @@ def test_layers_are_fetched_once_and_only_root_enters(tmp_path: Path, store: Sto
     again.close()
 
 
+def test_equal_layers_of_an_image_are_one_directory_of_the_highest(store: Store) -> None:
+    one, same, two = Source("one"), Source("one", size=2000), Source("two")
+    assert one.layer.open != same.layer.open
+    held = hold(store, one, two, same)
+    assert [Path(path).name for path in held.paths] == [two.layer.key, one.layer.key]
+    assert one.asked + same.asked == 1
+    held.close()
+
+
+def test_image_without_layers_is_the_fault_of_the_job(store: Store) -> None:
+    with pytest.raises(NotStarted, match="no layers") as caught:
+        hold(store)
+    assert not caught.value.outcome.infrastructure
+
+
 def test_least_recently_used_layers_go_first_and_used_ones_stay(tmp_path: Path, store: Store) -> None:
     old, used, new = (Source(name, 3 * MIB) for name in ("old", "used", "new"))
     for source in (used, old, new):
@@ -115,10 +131,18 @@ def test_full_disk_is_told_with_the_remedy_and_leaves_nothing(tmp_path: Path) ->
     (tmp_path / "store").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "store"], check=True)
     try:
-        with pytest.raises(Unavailable, match="No space left on device") as caught:
-            hold(Store(tmp_path / "store", 10 * MIB), Source("large", 2 * MIB))
-        assert "MESOS_GPU_IMAGE_CACHE_MIB" in caught.value.remedy
-        assert names(tmp_path) == set()
+        small, large = Store(tmp_path / "store", 10 * MIB), Source("large", 2 * MIB)
+        lie = Layer(large.layer.key, 10, "", large.open)
+        for layer, why in ((lie, "No space left on device"), (large.layer, "MiB are free")):
+            with pytest.raises(Unavailable, match=why) as caught:
+                small.hold([layer], never)
+            assert "MESOS_GPU_IMAGE_CACHE_MIB" in caught.value.remedy
+            assert names(tmp_path) == set()
+        assert large.asked == 1
+        hold(small, Source("old", 600_000)).close()
+        hold(small, Source("fits", 900_000)).close()  # in place of the old one
+        with pytest.raises(Unavailable, match="must stay free"):
+            hold(small, Source("nearly", 1_020_000))
     finally:
         subprocess.run(["umount", tmp_path / "store"], check=True)
 
@@ -153,6 +177,57 @@ def test_start_that_is_given_up_ends_while_another_unpacks(store: Store) -> None
     go.set()
     threads[0].join(60)
     assert slow.asked == 1
+
+
+def test_image_waits_for_room_that_images_in_use_take(store: Store) -> None:
+    kept, more = Source("kept", 6 * MIB), Source("more", 6 * MIB)
+    held = hold(store, kept)
+    with pytest.raises(Unavailable, match="images in use leave no room") as caught:
+        hold(store, more)
+    assert "MESOS_GPU_IMAGE_CACHE_MIB" in caught.value.remedy
+    assert more.asked == 0
+    again = hold(store, kept)  # takes nothing more
+    for each in (held, again):
+        each.close()
+    hold(store, more).close()
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+def test_layers_that_are_being_unpacked_take_room(
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_honest: bool
+) -> None:
+    import io
+
+    monkeypatch.setattr(unpacking, "GROWTH_BYTES", MIB)
+    first, second = Source("first", 6 * MIB), Source("second", 6 * MIB)
+    refused: list[Unavailable] = []
+
+    class Stream(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if not refused and self.tell() > (0 if is_honest else 5.5 * MIB):
+                with pytest.raises(Unavailable, match="in use") as caught:
+                    hold(store, second)
+                refused.append(caught.value)
+            return super().read(size)
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[Readable]:
+        yield Stream(first.data)
+
+    size = first.layer.size if is_honest else 10
+    store.hold([Layer(first.layer.key, size, "", opened)], never).close()
+    assert len(refused) == 1
+
+
+def test_layer_that_grows_beyond_the_room_ends_at_once(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "GROWTH_BYTES", MIB)
+    kept, bomb = hold(store, Source("kept", 6 * MIB)), Source("bomb", 9 * MIB)
+    with pytest.raises(Unavailable, match="in use leave no room for another: with it, layers would take 10"):
+        store.hold([Layer(bomb.layer.key, 10, "", bomb.open)], never)
+    assert bomb.layer.key not in names(tmp_path)
+    kept.close()
 
 
 CHILD = """
@@ -221,6 +296,71 @@ def test_layer_that_a_killed_executor_left_unfinished_is_removed(tmp_path: Path)
         end(each)
     hold(Store(tmp_path / "store", 10 * MIB), Source("all", 10 * MIB - 20_000)).close()
     assert not {"second", "third"} & names(tmp_path)
+
+
+@pytest.fixture
+def immovable(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Make a directory of the store impossible to remove: something is mounted in it."""
+    made: list[Path] = []
+
+    def mount(name: str) -> None:
+        made.append(tmp_path / "store" / name / "mounted")
+        made[-1].mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", made[-1]], check=True)
+
+    yield mount
+    for path in (tmp_path / "store").rglob("mounted"):
+        subprocess.run(["umount", path], check=True)
+
+
+def test_layers_of_others_that_cannot_be_removed_are_no_obstacle(
+    tmp_path: Path, store: Store, immovable: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    old, other, mine = Source("old", 3 * MIB), Source("other", 5 * MIB), Source("mine", 5 * MIB)
+    for source in (old, other):
+        hold(store, source).close()
+        time.sleep(0.01)  # times of files are as coarse as a tick of the kernel
+    immovable(old.layer.key)
+    immovable("left.part")
+    for _ in range(2):
+        hold(store, mine).close()
+    said = capfd.readouterr().err
+    assert "left.part stays for now" in said
+    assert f"{old.layer.key}.part stays for now" in said
+    assert {"left.part", "left.lock", f"{old.layer.key}.part", f"{old.layer.key}.lock"} <= names(tmp_path)
+    assert other.layer.key not in names(tmp_path)
+    assert mine.asked == 1
+
+
+def test_launch_waits_little_for_the_removal_of_what_others_left(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "store" / f"{name}.part").mkdir(parents=True)
+    (tmp_path / "rm").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    (tmp_path / "rm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("isolator.images.store._SWEEP_S", 0.2)
+    begun = time.monotonic()
+    hold(store, Source("mine")).close()
+    assert time.monotonic() - begun < 30
+    assert capfd.readouterr().err.count("its files were too many") == 1  # both share the time
+
+
+def test_failure_of_a_layer_is_not_hidden_by_that_of_its_removal(
+    tmp_path: Path, store: Store, immovable: Callable[[str], None]
+) -> None:
+    bad = Source("bad")
+
+    def broken() -> contextlib.AbstractContextManager[Readable]:
+        immovable(f"{bad.layer.key}.part")
+        raise Unavailable("the registry broke off", remedy="try again later")
+
+    with pytest.raises(Unavailable, match="broke off"):
+        store.hold([Layer(bad.layer.key, 10, "", broken)], never)
+    subprocess.run(["umount", tmp_path / "store" / f"{bad.layer.key}.part" / "mounted"], check=True)
+    hold(store, bad).close()
+    assert names(tmp_path) == {bad.layer.key, f"{bad.layer.key}.lock"}
 
 
 def test_size_of_the_store_is_checked(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_files_have_the_owners_modes_and_times_of_the_layer(place: Path) -> None
     assert (place / "a/link").lstat().st_uid == 3
     assert (place / "a/hard").stat().st_ino == here.st_ino
     assert (place / "a/fifo").is_fifo()
-    assert done.size == 4 + 6 * unpacking.ENTRY_BYTES
+    assert done.size == 4 + 7 * unpacking.ENTRY_BYTES  # six entries, and the directory a/b
 
 
 @pytest.mark.parametrize("how", ["gzip", "zstd"])
@@ -219,13 +219,79 @@ def test_names_and_links_do_not_lead_out_of_the_layer(place: Path, entries: list
                 pax_headers={"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"},
             )
         ),
+        tar(file("a", pax_headers={"GNU.sparse.size": "1000000000000"})),
+        tar(file("a", pax_headers={"GNU.sparse.map": "0,9", "GNU.sparse.realsize": "9"})),
+        tar(file("a", pax_headers={"GNU.sparse.map": "9" * 5000})),
+        tar(file("a", pax_headers={"mtime": "nan"})),
+        tar(entry("a", tarfile.DIRTYPE, pax_headers={"mtime": "inf"})),
+        tar(file("a", pax_headers={"path": "b\0c"})),
+        tar(file("a", pax_headers={"path": "b\0c/d"})),
+        tar(entry("a", tarfile.SYMTYPE, pax_headers={"linkpath": "b\0c"})),
+        tar(file("b"), entry("a", tarfile.LNKTYPE, pax_headers={"linkpath": "b\0c"})),
     ],
-    ids=range(17),
+    ids=range(26),
 )
 def test_streams_that_are_no_layers_are_refused(place: Path, data: bytes) -> None:
     with pytest.raises(MesosGpuError, match="cannot be unpacked") as caught:
         unpacked(data, place)
     assert caught.value.remedy == "build and push the image again"
+
+
+def headers(kind: bytes, *sizes: int) -> bytes:
+    """Return a layer of a file with headers of these sizes before it."""
+    out = b""
+    for size in sizes:
+        member = entry("headers", kind)
+        member.size = size
+        record = f"{size} comment=".encode()
+        data = record + b"x" * (size - len(record) - 1) + b"\n"
+        out += member.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-size % tarfile.BLOCKSIZE)
+    return out + entry("a").tobuf(tarfile.USTAR_FORMAT)
+
+
+def test_headers_that_tarfile_holds_in_memory_are_bounded(place: Path) -> None:
+    sizes = (unpacking.MAX_GLOBAL_BYTES // 2,) * 2
+    unpacked(headers(tarfile.XGLTYPE, *sizes), place)
+    with pytest.raises(Damaged, match="global headers"):
+        unpacked(headers(tarfile.XGLTYPE, *sizes, 100), place)
+    unpacked(headers(tarfile.XHDTYPE, *(100,) * unpacking.MAX_CHAINED) * 2, place)
+    for number in (unpacking.MAX_CHAINED + 1, 2000):  # 2000: RecursionError
+        with pytest.raises(Damaged, match="extended headers"):
+            unpacked(headers(tarfile.XHDTYPE, *(100,) * number), place)
+
+
+def test_times_of_directories_are_kept_whatever_their_entries_order(place: Path) -> None:
+    unpacked(
+        tar(
+            entry("a/", tarfile.DIRTYPE, mtime=100),
+            entry("a/b/", tarfile.DIRTYPE, mtime=200),
+            file("a/b/file"),
+            file("a/b/c/d/deep"),
+            file("a/late"),
+            file("a/.wh.late"),
+            entry("link", tarfile.SYMTYPE, linkname="a/b"),
+            file("link/through"),
+            entry("a/b/", tarfile.DIRTYPE, mtime=300),
+            file("a/last"),
+        ),
+        place,
+    )
+    assert ((place / "a").stat().st_mtime, (place / "a/b").stat().st_mtime) == (100, 300)
+
+
+def test_memory_does_not_grow_with_the_directories_of_a_layer(place: Path) -> None:
+    import tracemalloc
+
+    def peak(number: int) -> int:
+        data = tar(*(entry("d" * 200 + f"/{'e' * 200}/", tarfile.DIRTYPE) for _ in range(number)))
+        tracemalloc.start()
+        unpacked(data, place)
+        try:
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(1000) < peak(10) + 100_000
 
 
 def test_bombs_are_refused_at_their_limit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +302,17 @@ def test_bombs_are_refused_at_their_limit(place: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(unpacking, "MAX_ENTRIES", 10)
     with pytest.raises(TooLarge):
         unpacked(tar(*(file(str(number)) for number in range(11))), place)
+
+
+def test_directories_that_no_entry_makes_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tar(file("a/b/c/d/e/f/g/h/i/file"))
+    assert unpacked(deep, place).size == 10 * unpacking.ENTRY_BYTES
+    assert unpacked(deep, place).size == unpacking.ENTRY_BYTES  # all of them are there
+    with pytest.raises(TooLarge):
+        unpacked(tar(file("1/2/3/4/5/6/7/8/9/file")), place, 10 * unpacking.ENTRY_BYTES - 1)
+    monkeypatch.setattr(unpacking, "MAX_ENTRIES", 9)
+    with pytest.raises(TooLarge):
+        unpacked(tar(file("k/l/m/n/o/p/q/r/s/file")), place)
 
 
 def test_unpacking_ends_when_it_is_given_up(place: Path) -> None:
