@@ -34,6 +34,9 @@ _MIN_QUOTA_US: Final = 1_000  # of the kernel
 #: Weight of one CPU in version 2; equals 1024 shares of version 1.
 _WEIGHT: Final = 100
 _SHARES: Final = 1024
+#: By file that weighs: most weight that the kernel takes. The cgroup above those of all tasks has it: it competes with
+#: the services of the host as one of them.
+_MOST: Final = {"cpu.weight": "10000", "cpu.shares": "262144", "io.weight": "default 10000"}
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -125,9 +128,15 @@ class TaskLimits:
             path = limit.cgroup.path
             try:
                 limit.cgroup.create()
-                if limit.cgroup.version == "cgroup2":
-                    _hand_down(limit.controller, path.parent)
+                if limit.cgroup.version == "cgroup2" and not _can_hand_down(limit.controller, path.parent):
+                    continue
                 for name, value in limit.settings:
+                    if (
+                        path.parent.name == cgroups.OWN_ROOT
+                        and name in _MOST
+                        and (path.parent / name).exists()
+                    ):
+                        (path.parent / name).write_text(_MOST[name])
                     if name not in _MAY_LACK or (path / name).exists():
                         (path / name).write_text(value)
             except OSError as error:
@@ -323,19 +332,48 @@ def _settings(controller: str, version: Version, amounts: Amounts) -> Settings:
     return (("io.weight", f"default {weight}"),) if controller == "io" and amounts.cpus else ()
 
 
+def _can_hand_down(controller: str, path: Path) -> bool:
+    """Enable a controller as `_hand_down` does; return False if the kernel refuses I/O, which need not be weighed."""
+    try:
+        _hand_down(controller, path)
+    except (MesosGpuError, OSError):
+        if controller != "io":
+            raise
+        return False
+    return True
+
+
 def _hand_down(controller: str, path: Path) -> None:
-    """Enable a controller from the root to the children of a cgroup, each of which gets it from the cgroup above."""
+    """Enable a controller from the root to the children of a cgroup, each of which gets it from the cgroup above.
+
+    Raises:
+        MesosGpuError: Processes are in a cgroup on the way, so that the kernel refuses (cgroups(7)). The
+            root of the hierarchy may have processes, but not the root of a cgroup namespace, which has `cgroup.type`.
+        OSError: The kernel refuses.
+    """
     for above in (*reversed(path.parents), path):
         control = above / "cgroup.subtree_control"
-        if control.exists() and controller not in control.read_text().split():
-            control.write_text(f"+{controller}")
+        if not control.exists() or controller in control.read_text().split():
+            continue
+        if (above / "cgroup.type").exists() and (above / "cgroup.procs").read_text().strip():
+            raise MesosGpuError(
+                f"{_NAMES[controller]} of the task cannot be limited: processes are in {above}, and the kernel gives "
+                "controllers to the children of cgroups without processes alone",
+                remedy="start the agent in a cgroup below: in a container move all processes there first; or let tasks "
+                f"of this host run without that limit: {_setting_without(controller)} on the agent",
+            )
+        control.write_text(f"+{controller}")
+
+
+def _setting_without(controller: str) -> str:
+    return f"{PIDS}=0" if controller == "pids" else f"{UNLIMITED}={controller}"
 
 
 def _remedy(controller: str) -> str:
     if controller == "pids":
-        return f"see what else uses the controller pids there; {PIDS}=0 on the agent for no limit"
+        return f"see what else uses the controller pids there; {_setting_without(controller)} on the agent for no limit"
     boot = " and a kernel that has the controller (cgroup_enable=memory)" if controller == "memory" else ""
     return (
         f"run agents as root, where cgroups can be written,{boot or ' and a kernel that has the controller'}; or let "
-        f"tasks of this host run without that limit: {UNLIMITED}={controller} on the agent"
+        f"tasks of this host run without that limit: {_setting_without(controller)} on the agent"
     )

@@ -341,11 +341,11 @@ def mount_cgroup2() -> None:
     mount("none", OWN_CGROUP2, "cgroup2", _PASSIVE)
 
 
-def freeze_cgroups(joined: Sequence[str] = (), *, hides: bool = False) -> None:
-    """Make cgroups read-only: not even a root task moves itself out of its cgroup, or changes its limits.
+def freeze_cgroups(*, hides: bool = False) -> None:
+    """Make cgroups read-only in all their mounts: not even a root task moves itself out of its cgroup, or changes its
+    limits.
 
     Args:
-        joined: Cgroups of the task, whose hierarchies may be mounted elsewhere than in /sys/fs/cgroup.
         hides: Whether cgroups of version 2 are out of sight, too. With a descriptor of one of them, also of a read-only
             mount, root starts a process in it (clone3(2), CLONE_INTO_CGROUP).
 
@@ -353,17 +353,24 @@ def freeze_cgroups(joined: Sequence[str] = (), *, hides: bool = False) -> None:
         OSError: The kernel refuses.
     """
     _freeze_standard()
-    for path in joined:
-        if not os.statvfs(path).f_flag & os.ST_RDONLY:
-            while not os.path.ismount(path):
-                path = os.path.dirname(path)
-            mount("none", path, "none", _READ_ONLY | _PASSIVE)
-    lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines() if hides else ()
-    for line in lines:
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
-        if after.startswith("cgroup2 "):
-            point = unescaped(before.split()[4])
+        if not after.startswith(("cgroup ", "cgroup2 ")):
+            continue
+        device, point = before.split()[2], unescaped(before.split()[4])
+        if hides and after.startswith("cgroup2 "):
             mount("tmpfs", point, "tmpfs", _PASSIVE | MS_RDONLY, "mode=555,size=4k")
+        elif _is_on_top(point, device) and not os.statvfs(point).f_flag & os.ST_RDONLY:
+            mount("none", point, "none", _READ_ONLY | _PASSIVE)
+
+
+def _is_on_top(point: str, device: str) -> bool:
+    """Return whether a mount point shows the file system of a device, and not one that was mounted over it."""
+    try:
+        number = os.stat(point, follow_symlinks=False).st_dev
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return f"{os.major(number)}:{os.minor(number)}" == device
 
 
 def _freeze_standard() -> None:

@@ -169,6 +169,10 @@ class Work:
                 self._post(Event(Kind.CLAIMED))
             enclosure = self._with_instance(plan, enclosure, inventory)
             enclosure.set_up()
+            if (memory := enclosure.limits.memory) is not None and memory.version == "cgroup1":
+                from isolator.runs.memory import note_lacks
+
+                note_lacks(memory)
             if self._enforcing is not None:
                 given = self._enforcing.make(enclosure.joins(), volume)
         launch = Launch(plan, self._task_id, self._env, enclosure, volume, given, self._leave)

@@ -8,9 +8,11 @@ import errno
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from isolator.host.sandbox import Sandbox
@@ -19,6 +21,9 @@ MAX_NAMES: Final = 12  # of files of the sandbox
 _MAX_LINE: Final = 256  # bytes of a first line that the kernel reads (BINPRM_BUF_SIZE)
 _MAX_LINKS: Final = 40  # MAXSYMLINKS of the kernel
 _MAX_COMMAND: Final = 16384  # characters of a shell's command that are looked at
+_MAX_PROGRAMS: Final = 16  # of a shell's command that are looked for
+_MAX_PLACES: Final = 64  # directories of PATH that are looked in
+_LOOK_S: Final = 0.2  # for all programs of a command: the task's GPUs are claimed meanwhile
 _NOT_EXECUTED: Final = 126
 #: Words of a shell that stand before another command.
 _BEFORE: Final = frozenset(
@@ -30,9 +35,15 @@ _CHANGES: Final = re.compile(
 )
 
 
+class _TooLate(Exception):
+    """The search for programs took too long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """A start that failed.
+
+    The job chooses the command, PATH and the lengths of both, so that the search for its programs is bounded.
 
     Attributes:
         program: First word of the command.
@@ -40,6 +51,7 @@ class Start:
         env: Environment of the task.
         user: uid, gid and supplementary groups of the task.
         private: Directories of which tasks have their own.
+        deadline: Time of `time.monotonic` at which the search is given up; infinite for none.
     """
 
     program: str
@@ -47,6 +59,7 @@ class Start:
     env: Mapping[str, str]
     user: tuple[int, int, tuple[int, ...]]
     private: tuple[str, ...] = ()
+    deadline: float = float("inf")
 
     @property
     def path(self) -> str:
@@ -61,9 +74,15 @@ class Start:
         """Return whether the task begins in a directory or below: it is there, whatever modes say (acl(5))."""
         return f"{os.path.realpath(self.sandbox)}/".startswith(f"{directory}/")
 
+    def check_time(self) -> None:
+        """Raise `_TooLate` after the deadline."""
+        if time.monotonic() > self.deadline:
+            raise _TooLate
+
     def candidates(self, program: str) -> Iterator[str]:
         """Yield the paths that are tried for a program, in their order."""
-        for directory in [""] if "/" in program else self.path.split(":"):
+        for directory in [""] if "/" in program else self.path.split(":")[:_MAX_PLACES]:
+            self.check_time()
             yield os.path.join(self.sandbox, directory, program)
 
 
@@ -128,6 +147,7 @@ class _Place(Enum):
 
 def _at(path: str, start: Start) -> _Place:
     for place in _way(path):
+        start.check_time()
         try:
             status = os.stat(place, follow_symlinks=False)
         except OSError:
@@ -179,6 +199,7 @@ def _first_line(path: str) -> list[str]:
 def _closed(path: str, start: Start) -> str:
     """Return what keeps the user from executing a file: its mode, or a directory on the way; "" if nothing is found."""
     for place in _way(path):
+        start.check_time()
         try:
             status = os.stat(place, follow_symlinks=False)
         except OSError as error:
@@ -243,9 +264,17 @@ def words_of_exit(status: int, command: str | None, start: Start) -> str:
         start: Start of the task, which succeeded.
 
     Returns:
-        The words; "" if no such program is found.
+        The words; "" if no such program is found, or none in the time for it.
     """
-    for program in [start.program] if command is None else _programs(command):
+    start = replace(start, deadline=time.monotonic() + _LOOK_S)
+    try:
+        return _words_of_programs(status, [start.program] if command is None else _programs(command), start)
+    except _TooLate:
+        return ""
+
+
+def _words_of_programs(status: int, programs: list[str], start: Start) -> str:
+    for program in programs:
         tried = replace(start, program=program)
         if words := _words_of(status, tried):
             return words
@@ -298,9 +327,12 @@ def _programs(command: str) -> list[str]:
                 at_program = False
     except ValueError:  # a quotation that does not end
         return []
-    return [
-        word for word in programs if re.fullmatch(r"[\w./+-]*[a-zA-Z][\w./+-]*", word) and word not in _OWN
-    ]
+    plain = (
+        word
+        for word in dict.fromkeys(programs)
+        if word not in _OWN and re.fullmatch(r"[\w./+-]+", word) and re.search(r"[a-zA-Z]", word)
+    )
+    return list(islice(plain, _MAX_PROGRAMS))
 
 
 #: What a shell does itself (POSIX, 2.14, and usual ones).

@@ -269,7 +269,7 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
     steps += [("ports", lambda probe=probe: see_denied(probe)) for probe in order["denied"]]  # type: ignore[misc]
     if order["nodes"] is not None:
         is_root = (order["user"] or [os.geteuid()])[0] == 0
-        steps += [("cgroups", lambda: view.freeze_cgroups(order["cgroups"], hides=is_root))]
+        steps += [("cgroups", lambda: view.freeze_cgroups(hides=is_root))]
     if order["refused"]:
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
     # As late as can be: from here on nothing of the host's file system is used.

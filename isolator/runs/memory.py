@@ -5,6 +5,7 @@ Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst (9, 10) and
 
 import contextlib
 import os
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from mesos_gpu.policy.tasks.limits import out_of_memory
 GONE_S: Final = 1.0
 _LOOK_S: Final = 0.005
 #: By version: file that counts killed processes; file with the most bytes that were used at a time; file and name of
-#: the counter of allocations that met the limit of this cgroup, and not that of one above, or of the host.
+#: the counter of allocations that met the limit of this cgroup, and not that of one above, or of the host: in version 1
+#: also of those that succeeded then.
 _FILES: Final = {
     "cgroup1": ("memory.oom_control", "memory.max_usage_in_bytes", ("memory.failcnt", "")),
     "cgroup2": ("memory.events", "memory.peak", ("memory.events", "oom ")),
@@ -76,6 +78,24 @@ def limit_container(pid: int, mib: int) -> str:
     if not name:
         (directory / "memory.oom.group").write_text("1")
     return ""
+
+
+#: Descriptors of the events of cgroups of version 1, by cgroup; an executor has one.
+_events: Final[dict[Cgroup, int]] = {}
+
+
+def note_lacks(memory: Cgroup | None) -> None:
+    """Have the kernel report when a cgroup of version 1 runs out of memory, for `explained`.
+
+    Files of version 1 do not show that: `memory.failcnt` counts each allocation that met the limit, also if file cache
+    was given back for it. A kernel that reports nothing leaves the count.
+
+    Args:
+        memory: Cgroup that limits the memory of the task, before the task starts; None if its memory is not limited.
+    """
+    if memory is not None and memory.version == "cgroup1" and memory not in _events:
+        with contextlib.suppress(OSError):
+            _events[memory] = _event_of(str(memory.path), os.EFD_NONBLOCK)
 
 
 class Witness:
@@ -173,7 +193,15 @@ def _kills(memory: Cgroup) -> int:
 
 
 def _is_own_lack(memory: Cgroup) -> bool:
-    """Return whether a cgroup met its own limit. Of a limit that counts swap, too, the kernel counts no failures."""
+    """Return whether a cgroup met its own limit. Of a limit that counts swap, too, the kernel counts no failures.
+
+    The kernel reports a lack of memory of a cgroup above to this one, too, but none of the host.
+    """
+    if (event := _events.get(memory)) is not None:
+        poll = select.poll()
+        poll.register(event, select.POLLIN)
+        if not poll.poll(0):
+            return False
     file, name = _FILES[memory.version][2]
     if _number(memory.path / file, name):
         return True

@@ -5,6 +5,7 @@ import pwd
 import re
 import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from isolator.devices import cgroups
 from isolator.node.findings import Host, Level
 from isolator.node.task_limits import look_at_limits
 from isolator.runs.launcher import Launcher, Order
+from isolator.runs.memory import explained, note_lacks
+from isolator.runs.run import Ended
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests import hosts
@@ -199,6 +202,37 @@ def test_a_task_starts_no_process_in_another_cgroup(one: hosts.Host, user: str) 
     assert [line for line in lines if line.startswith("left: ")] == []
     tried = int(lines[-1].split()[1])
     assert tried == 0 if user == "root" else tried >= 1
+
+
+def test_file_cache_is_no_lack_of_memory_when_the_host_lacks_it(
+    open_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In version 1 both count in memory.failcnt. That the kernel ended a process for the host's lack is made up."""
+    limits = limits_for(f"lack-{os.getpid()}-{time.monotonic_ns()}", Amounts(64), {})
+    memory = limits.memory
+    if memory is None or memory.version != "cgroup1":
+        pytest.skip("version 2 counts the lack itself")
+    file = open_directory / f"cached-{time.monotonic_ns()}"
+
+    def run(command: str) -> int:
+        begin = f"echo $$ > {memory.path}/cgroup.procs; exec {command}"
+        return subprocess.run(["/bin/sh", "-c", begin], capture_output=True, check=False).returncode
+
+    limits.set_up()
+    try:
+        note_lacks(memory)
+        assert run(f"head -c 150m /dev/zero > {file}") == 0
+        if int((memory.path / "memory.failcnt").read_text()) == 0:
+            pytest.skip("files here take no memory")
+        with monkeypatch.context() as patch:
+            patch.setattr("isolator.runs.memory._kills", lambda memory: 1)
+            assert explained(Ended(signal=9), memory, 64).infrastructure
+        assert run(f"{PYTHON} -c \"x = b'x' * (100 << 20)\"") == -9
+        assert OUT_OF_MEMORY.fullmatch(explained(Ended(signal=9), memory, 64).limit)
+    finally:
+        file.unlink(missing_ok=True)
+        for cgroup in limits.own():
+            assert cgroup.remove() == []
 
 
 def test_cpus_of_a_task_weigh_and_end_at_a_limit(one: hosts.Host) -> None:

@@ -93,20 +93,23 @@ class Gpu:
 
 def numbered(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """Return the GPUs of a host with indexes in the order of their PCI bus ids, which is NVML's; unchanged if one has
-    an index."""
+    an index. GPUs that are lost, which NVML does not list, or that have no PCI bus id get none."""
     if any(gpu.index is not None for gpu in gpus):
         return tuple(gpus)
-    order = sorted(range(len(gpus)), key=lambda place: _bus_order(gpus[place].pci_bus_id))
-    index = {place: number for number, place in enumerate(order)}
-    return tuple(replace(gpu, index=index[place]) for place, gpu in enumerate(gpus))
+    places = {gpu.id: _bus_place(gpu.pci_bus_id) for gpu in gpus if gpu.health is not Health.LOST}
+    order = sorted((place, name) for name, place in places.items() if place is not None)
+    index = {name: number for number, (_, name) in enumerate(order)}
+    return tuple(replace(gpu, index=index.get(gpu.id)) for gpu in gpus)
 
 
-def _bus_order(pci_bus_id: str) -> tuple[tuple[int, ...], str]:
-    """Return a sort key of "DOMAIN:BUS:DEVICE.FUNCTION" in hexadecimal digits; any other text comes first."""
+def _bus_place(pci_bus_id: str) -> tuple[int, ...] | None:
+    """Return the numbers of "DOMAIN:BUS:DEVICE.FUNCTION" in hexadecimal digits; None for any other text."""
     try:
-        return tuple(int(part, 16) for part in pci_bus_id.replace(".", ":").split(":")), ""
+        domain, bus, device = pci_bus_id.split(":")
+        device, function = device.split(".")
+        return tuple(int(part, 16) for part in (domain, bus, device, function))
     except ValueError:
-        return (), pci_bus_id
+        return None
 
 
 @dataclass(frozen=True, slots=True)

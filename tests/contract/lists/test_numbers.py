@@ -78,6 +78,23 @@ def test_index_that_is_reported_is_kept() -> None:
     assert numbered(gpus) == gpus
 
 
+@pytest.mark.parametrize(
+    "other",
+    [("0000:00:00.0", Health.LOST), ("", Health.OK), ("on the board", Health.OK), ("0:zz:00.0", Health.SICK)],
+    ids=["lost", "no-bus-id", "text", "digits"],
+)
+def test_gpu_without_a_place_on_the_bus_has_no_index_and_shifts_none(other: tuple[str, Health]) -> None:
+    bus, health = other
+    odd = Gpu(GpuId("GPU-odd"), "T4", 1, 7, bus, health=health)
+    gpus = (
+        Gpu(GpuId("GPU-b"), "T4", 1, 1, "0000:02:00.0"),
+        odd,
+        Gpu(GpuId("GPU-a"), "T4", 1, 0, "0000:01:00.0"),
+    )
+    assert [gpu.index for gpu in numbered(gpus)] == [1, None, 0]
+    assert numbered((odd,)) == (odd,), "also of a monitor that reports indexes"
+
+
 def test_interface_has_all_three_numbers_in_the_order_of_the_index(rig: Rig) -> None:
     gpus = rig.call("GET", "/v1/gpus").json()["gpus"]
     assert [(gpu["uuid"], gpu["index"], gpu["minor"], gpu["pci_bus_id"]) for gpu in gpus] == [

@@ -359,3 +359,34 @@ def test_view_of_a_path_is_made_in_the_sandbox(place: Path, of_file: bool) -> No
     code += f"\nassert open({str(place / 'sandbox')!r} + '/{read}').read() == 'text'"
     points = [str(place / "sandbox" / name) for name in ("in/it", "again")]
     assert mounted(code, points) == {point: {"ro", "nosuid", "nodev"} for point in points}
+
+
+ELSEWHERE = """
+import json, os
+view.enter()
+points = []
+for line in open("/proc/self/mountinfo").readlines():
+    before, _, after = line.partition(" - ")
+    if after.startswith(("cgroup ", "cgroup2 ")):
+        points.append(f"{PLACE}/{len(points)}")
+        os.makedirs(points[-1])
+        view.mount(before.split()[4], points[-1], "none", view.MS_BIND)
+covered = f"{PLACE}/covered"
+for kind in (points[0], None):
+    os.makedirs(f"{covered}/in", exist_ok=True)
+    if kind:
+        view.mount(kind, f"{covered}/in", "none", view.MS_BIND)
+        view.mount("tmpfs", covered, "tmpfs", 0)
+view.freeze_cgroups(hides=HIDES)
+def writable(point):
+    return not os.statvfs(point).f_flag & os.ST_RDONLY
+print(json.dumps([len(points), [each for each in points if writable(each)], writable(f"{covered}/in")]))
+"""
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_view_of_cgroups_is_frozen_in_mounts_elsewhere(place: Path, hides: bool) -> None:
+    """A directory over a mount of cgroups that a task cannot reach stays as it is."""
+    count, writable, covers = json.loads(output(f"PLACE = {str(place)!r}\nHIDES = {hides}\n{ELSEWHERE}"))
+    assert count >= 1
+    assert (writable, covers) == ([], True)

@@ -157,6 +157,52 @@ def test_controllers_are_handed_down_from_the_root(tmp_path: Path) -> None:
     assert (above / "c1/memory.max").read_text() == "1048576"
 
 
+def test_processes_in_the_root_of_a_cgroup_namespace_are_named_before_a_write(tmp_path: Path) -> None:
+    unified = host(tmp_path, v2="pids memory")
+    (unified / "mesos_gpu/c1").mkdir(parents=True)
+    (unified / "cgroup.type").write_text("domain\n")
+    (unified / "cgroup.procs").write_text("1\n")
+    (unified / "cgroup.subtree_control").touch()
+    with pytest.raises(MesosGpuError, match=f"processes are in {unified}, and the kernel") as error:
+        limits_for("c1", Amounts(memory_mib=1), {}, tmp_path).set_up()
+    assert "MESOS_GPU_PIDS=0 on the agent" in error.value.remedy
+    assert (unified / "cgroup.subtree_control").read_text() == ""
+
+
+def test_io_that_the_kernel_refuses_is_not_weighed(tmp_path: Path) -> None:
+    unified = host(tmp_path, v2="io")
+    (unified / "mesos_gpu/c1").mkdir(parents=True)
+    (unified / "cgroup.subtree_control").symlink_to("/proc/version")  # a write fails with EIO or EACCES
+    (unified / "mesos_gpu/c1/io.weight").touch()
+    env = {"MESOS_GPU_PIDS": "0", "MESOS_GPU_UNLIMITED": "memory,cpu"}
+    limits = limits_for("c1", Amounts(cpus=1.0), env, tmp_path)
+    assert held(limits) == {"io": f"{unified}/mesos_gpu/c1"}
+    limits.set_up()
+    assert (unified / "mesos_gpu/c1/io.weight").read_text() == ""
+
+
+@pytest.mark.parametrize("v1", [True, False])
+def test_cgroup_of_all_tasks_has_the_most_weight(tmp_path: Path, v1: bool) -> None:
+    """It competes with the services of the host as one of them."""
+    above = tmp_path / "unified/mesos_gpu"
+    host(tmp_path, v2="cpu io")
+    (above / "c1").mkdir(parents=True)
+    most = {"cpu.shares": "262144"} if v1 else {"cpu.weight": "10000", "io.weight": "default 10000"}
+    for name in most:
+        (above / name).touch()
+        (above / "c1" / name).touch()
+    limits = limits_for(
+        "c1", Amounts(cpus=2.0), {"MESOS_GPU_PIDS": "0", "MESOS_GPU_UNLIMITED": "memory"}, tmp_path
+    )
+    if v1:
+        cgroup = Cgroup("cgroup1", above / "c1", own=True)
+        limits = TaskLimits(limits=(Limit("cpu", cgroup, (("cpu.shares", "2048"),)),))
+    limits.set_up()
+    assert {name: (above / name).read_text() for name in most} == most
+    own = {"cpu.shares": "2048"} if v1 else {"cpu.weight": "200", "io.weight": "default 200"}
+    assert {name: (above / "c1" / name).read_text() for name in most} == own
+
+
 def test_cgroup_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     limit = Limit(

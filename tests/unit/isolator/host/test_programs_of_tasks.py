@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,3 +194,28 @@ def test_program_and_interpreter_of_the_hosts_tmp_are_said_to_be_out_of_sight(op
     words = words_of_exit(127, f"{script} x", begun)
     assert words.endswith(f"its first line names {python} of the host, and a task has a {private} of its own")
     assert words_of(errno.ENOENT, replace(begun, program=str(script))).endswith(f"has a {private} of its own")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "; ".join(f"{'./' * 20}../{'x/../' * 60}no-{n}" for n in range(30)),
+        "; ".join(f"no-{n}" for n in range(1000)),
+        f"{'a' * 16000}!",
+        f"/{'tmp/../' * 2000}no",
+    ],
+    ids=["components", "programs", "letters", "one-path"],
+)
+def test_search_of_programs_is_bounded_in_time(tmp_path: Path, command: str) -> None:
+    """The time is that of this thread, so that other programs do not count."""
+    path = ":".join(f"{tmp_path}/{'../' * 9}{tmp_path}" for _ in range(1000))
+    before = time.thread_time()
+    words_of_exit(126, command, start("/bin/sh", tmp_path, path))
+    assert time.thread_time() - before < 0.5
+
+
+def test_program_beyond_the_bounds_is_not_looked_for(tmp_path: Path) -> None:
+    known = "; ".join(f"{made(tmp_path / f'tool-{n}')}" for n in range(16))
+    assert words_of_exit(127, f"{known}; absent", start("/bin/sh", tmp_path)) == ""
+    repeated = "; ".join([str(tmp_path / "tool-0")] * 16)
+    assert "'absent' cannot be" in words_of_exit(127, f"{repeated}; absent", start("/bin/sh", tmp_path))
