@@ -141,6 +141,18 @@ class _Redirects(urls.HTTPRedirectHandler):
             request.method = "HEAD"
         return request
 
+    def http_error_302(
+        self, req: urls.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage
+    ) -> Any:
+        """Follow a redirect; the answer is closed also if what it refers to is no URL."""
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
 
 class _Http(urls.HTTPHandler):
     """Checks each URL, also a redirect's, before a proxy takes it over."""
