@@ -21,7 +21,7 @@ from volumes.keys import RECORD, key_of
 from volumes.manifest import plan as plan_of
 from volumes.model import Entry, Excluded, Plan
 from volumes.places import Given
-from volumes.roots import Root
+from volumes.roots import Root, owned_by_root
 from volumes.shim import Shim, with_shim
 from volumes.store import BUILDING, FORMAT, Content, Store, Volume, directories, explained, verify
 from volumes.version import driver_version
@@ -224,12 +224,15 @@ def _place(source: Path, target: Path, text: str | None) -> tuple[os.stat_result
             new.flush()
             _finish(new.fileno(), status)
         return status, "rewritten"
-    try:
-        os.link(source, target, follow_symlinks=False)
-        return status, "hard link"
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
+    if (
+        owned_by_root(status) and not status.st_mode & 0o022
+    ):  # who may write a file could change its hard link too
+        try:
+            os.link(source, target, follow_symlinks=False)
+            return status, "hard link"
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
     with open(source, "rb") as old, open(target, "xb") as new:
         how = "reflink" if _cloned(old.fileno(), new.fileno()) else "copy"
         if how == "copy":

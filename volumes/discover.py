@@ -51,11 +51,14 @@ def discover(root: Path = Path("/"), given: Given | None = None) -> DriverFiles:
 
     Raises:
         NotFound: There is no such root, no directory that is named, or nothing of a driver in one.
+        Conflict: Others than root can write a directory that is named.
     """
     fs, given = Root(root), given or Given()
     given.check(fs)
     finder = _Finder(fs)
     below = () if given.libraries and given.programs else tuple(trees(fs))
+    for path in below:
+        finder.refuse_directory(path)
     if given.libraries:
         finder.search_libraries(given.libraries)
         if not finder.homes:
@@ -103,6 +106,8 @@ class _Finder:
         self._data: dict[str, DataFile] = {}
         self._listed: set[ListedFile] = set()  # of all drivers that are there
         self._unreadable: dict[str, str] = {}
+        self._refused: dict[str, str] = {}  # files that others than root can change
+        self._refused_directories: dict[str, str] = {}
         self._searched: set[str] = set()
         self.homes: dict[str, None] = {}  # directories of the driver's core libraries, and of links to them
 
@@ -117,6 +122,19 @@ class _Finder:
     def unreadable(self, path: str, error: Exception) -> None:
         """Note a file that cannot be read."""
         self._unreadable[path] = f"it cannot be read: {getattr(error, 'what', error)}"
+
+    def refuse_directory(self, path: str) -> None:
+        """Note a directory if others than root can write it."""
+        writer = self._fs.find_writer(path)
+        if writer is not None:
+            self._refused_directories[path] = f"no file below it is taken: {writer}"
+
+    def _is_refused(self, real: str) -> bool:
+        """Return whether others than root can change a file; then note it."""
+        writer = self._fs.find_writer(real)
+        if writer is not None:
+            self._refused[real] = f"only files that root alone can change are taken: {writer}"
+        return writer is not None
 
     def search_libraries(self, directories: Iterable[str]) -> None:
         """Search directories, and those of the libraries that are found in them."""
@@ -162,6 +180,8 @@ class _Finder:
         if real is None:
             self._unreadable[path] = "it leads nowhere"
         elif self._fs.is_file(real):
+            if self._is_refused(real):
+                return None
             files.setdefault(real, {real.rpartition("/")[2]}).add(name)
         elif files is self._libraries:
             self._unreadable[path] = "it is no regular file"
@@ -173,7 +193,7 @@ class _Finder:
             self._unreadable[path] = "it leads nowhere"
         elif not belongs(real.rpartition("/")[2], place) and not name.endswith(".json"):
             self._unreadable[path] = f"it leads to {real}, which has another name"
-        elif real not in self._data and self._fs.is_file(real):
+        elif real not in self._data and self._fs.is_file(real) and not self._is_refused(real):
             try:
                 text = self._text(real) if name.endswith(".json") else None
             except (OSError, ValueError) as error:
@@ -206,7 +226,11 @@ class _Finder:
         return DriverFiles(
             tuple(file for file in libraries if file),
             tuple(file for file in programs if file),
-            tuple(Excluded(path, why) for path, why in sorted(self._unreadable.items())),
+            (
+                *(Excluded(path, why) for path, why in sorted(self._unreadable.items())),
+                *(Excluded(path, why) for path, why in sorted(self._refused_directories.items())),
+                *(Excluded(path, why, warned=True) for path, why in sorted(self._refused.items())),
+            ),
             tuple(self._data.values()),
             tuple(sorted(self._listed, key=lambda each: (each.name, each.kind))),
         )

@@ -159,7 +159,7 @@ def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     excluded: list[Excluded] = []
     taken = _without_rivals(_sorted_out(files, homes, machine, excluded), homes, excluded)
     taken = _complete_loaders(taken, excluded)
-    excluded += (replace(each, warned=homes.miss(each.path)) for each in files.unreadable)
+    excluded += (replace(each, warned=each.warned or homes.miss(each.path)) for each in files.unreadable)
     excluded += _forgotten(files, taken, excluded)
     links = _links(taken)
     names = {
@@ -439,9 +439,13 @@ def _links(taken: Sequence[_Taken]) -> tuple[Link, ...]:
 
 def _sonames(one: _Taken) -> Iterator[str]:
     soname = one.file.elf.soname if one.file.elf else None
-    if soname and "/" not in soname and soname not in (".", ".."):
+    if soname is None or "/" in soname:
+        return
+    stem = stem_of(soname)
+    # A library may not take the name of one that is no driver's, such as libstdc++.so.6.
+    if stem == stem_of(one.file.name) or stem in LIBRARIES:
         yield soname
-        if stem_of(soname) == "libGLX_nvidia":  # GLVND asks for it where it draws on another machine's screen
+        if stem == "libGLX_nvidia":  # GLVND asks for it where it draws on another machine's screen
             yield soname.replace("GLX_nvidia", "GLX_indirect", 1)
 
 

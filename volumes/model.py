@@ -131,7 +131,7 @@ class DriverFiles:
         libraries: Shared objects of the loader's cache and of the standard directories that have a name of the
             driver's, of whatever version and vendor.
         programs: Of the directories of programs, those with a name of the driver's.
-        unreadable: What could not be read, or led outside the root.
+        unreadable: What could not be read, or led outside the root, or can be changed by others than root.
         data: Descriptions for loaders, and what OptiX reads, in the order of preference.
         listed: Lists of files for containers, of all drivers that are there; empty for drivers without such a list.
     """

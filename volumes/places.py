@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mesos_gpu.errors import NotFound
+from mesos_gpu.errors import Conflict, NotFound
 from volumes.roots import Root
 
 #: Variables of a node and options of commands that name directories; several are separated by colons.
@@ -72,9 +72,8 @@ _TREES_IN: Final = (
         "/usr/local/lib",
         "/opt",
         "/var/opt",
-        "/var/lib",
     ),
-    *("/srv", "/home/kubernetes/bin", "/nix/store"),
+    *("/home/kubernetes/bin", "/nix/store"),
 )
 _MAX_DEPTH, _MAX_DIRECTORIES, _MAX_NAMES = 5, 1000, 20_000
 #: Platforms that are not supported, and how their drivers differ.
@@ -101,10 +100,11 @@ class Given:
     programs: tuple[str, ...] = ()
 
     def check(self, fs: Root) -> None:
-        """See that all directories are there.
+        """See that all directories are there, and that only root can change what is in them.
 
         Raises:
             NotFound: One is missing.
+            Conflict: Others than root can write one, or a directory above it.
         """
         for option, variable, paths in (
             (LIBRARY_OPTION, LIBRARY_PATH, self.libraries),
@@ -115,6 +115,12 @@ class Given:
                     raise NotFound(
                         f"{option} ({variable}) names {path}, and there is no such directory below {fs.path}",
                         remedy="name directories by absolute paths, as seen from the root of the driver",
+                    )
+                writer = fs.find_writer(fs.resolve(path) or path)
+                if writer is not None:
+                    raise Conflict(
+                        f"{option} ({variable}) names {path}, and {writer}: tasks of all users would run its files",
+                        remedy="have the directory and those above it belong to root: chown root, chmod go-w",
                     )
 
 
@@ -188,7 +194,10 @@ def _below_roots(fs: Root, tops: Iterable[str]) -> Iterator[str]:
 
 
 def trees(fs: Root) -> Iterator[str]:
-    """Return the directories that are named after NVIDIA where software is put, with those below them. Bounded."""
+    """Return the directories that are named after NVIDIA where software is put, with those below them. Bounded.
+
+    Below a directory that others than root can write, no other is returned: no file there is taken.
+    """
     queue = deque(
         (f"{top}/{name}", 0)
         for top in _below_roots(fs, _TREES_IN)
@@ -205,7 +214,7 @@ def trees(fs: Root) -> Iterator[str]:
             continue
         seen.add(real)
         yield real
-        if depth < _MAX_DEPTH:
+        if depth < _MAX_DEPTH and fs.find_writer(real) is None:
             queue += ((f"{real}/{name}", depth + 1) for name in fs.listdir(real) if _may_be_directory(name))
 
 

@@ -18,6 +18,11 @@ from mesos_gpu.errors import NotFound
 _MAX_LINKS: Final = 40
 
 
+def owned_by_root(status: os.stat_result) -> bool:
+    """Return whether a file belongs to root, or to the user of this process, who builds a volume for tests alone."""
+    return status.st_uid in (0, os.geteuid())
+
+
 class Root:
     """The root. Its paths are absolute strings; a relative one starts at the root as well."""
 
@@ -64,6 +69,30 @@ class Root:
     def outside(self, path: str) -> Path:
         """Where a resolved path is in the real file system."""
         return self.path / path.lstrip("/")
+
+    def find_writer(self, path: str) -> str | None:
+        """Return who else than root can change a file or its name, in words; None if only root can.
+
+        A directory that its group can write is safe with the sticky bit, as the store of NixOS has it: the group
+        can add names of its own, and neither remove nor replace those of root.
+
+        Args:
+            path: Resolved path. The file and all directories above it are examined, up to the root of this object.
+        """
+        names = [name for name in path.split("/") if name]
+        for count in range(len(names), -1, -1):
+            here = "/" + "/".join(names[:count])
+            try:
+                status = self.outside(here).lstat()
+            except OSError as error:
+                return f"{here} cannot be examined: {error.strerror}"
+            sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+            writers = stat.S_IWOTH if sticky else stat.S_IWOTH | stat.S_IWGRP
+            if not owned_by_root(status):
+                return f"{here} belongs to user {status.st_uid}, not to root"
+            if status.st_mode & writers:
+                return f"{here} can be written by others than root (mode {stat.S_IMODE(status.st_mode):04o})"
+        return None
 
     def is_file(self, path: str) -> bool:
         """Whether it leads to a regular file."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.errors import Conflict, NotFound, Unavailable
-from volumes.manifest import DRIVER_VERSION, stem_of, versions
+from volumes.manifest import DRIVER_VERSION, is_core_library, stem_of, versions
 from volumes.model import DriverFiles
 from volumes.places import LIBRARY_OPTION, LIBRARY_PATH, PLATFORMS, unsupported
 from volumes.roots import Root
@@ -54,7 +54,7 @@ def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvm
         if asked in there:
             return asked
         raise NotFound(
-            f"no library of driver {asked} was found; {_said(there)}",
+            f"no library of driver {asked} was found; {_said(there, files)}",
             remedy=f"name one that is there, or {_WHERE}",
         )
     if kernel is not None and nvml is not None and kernel != nvml:
@@ -67,7 +67,7 @@ def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvm
         if running in there:
             return running
         raise Conflict(
-            f"the kernel module is of driver {running}, and of that there are no libraries; {_said(there)}",
+            f"the kernel module is of driver {running}, and of that there are no libraries; {_said(there, files)}",
             remedy=(
                 f"if driver {there[-1]} was installed after the module was loaded: end what uses the GPUs and reload "
                 f"the module, or reboot; if the libraries of {running} are in another directory: {_WHERE}"
@@ -79,7 +79,7 @@ def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvm
         return there[0]
     if not there:
         raise NotFound(
-            "no NVIDIA driver was found: neither a kernel module nor libraries",
+            f"no NVIDIA driver was found: neither a kernel module nor libraries{_refused(files)}",
             remedy=f"install the driver; if it is on this host: {_WHERE}",
         )
     raise Conflict(
@@ -110,5 +110,14 @@ def see_platform(root: Path, kernel: str | None, find: Callable[[], DriverFiles]
         )
 
 
-def _said(there: tuple[str, ...]) -> str:
-    return f"there are those of {', '.join(there)}" if there else "there are none of any version"
+def _said(there: tuple[str, ...], files: DriverFiles) -> str:
+    text = f"there are those of {', '.join(there)}" if there else "there are none of any version"
+    return text + _refused(files)
+
+
+def _refused(files: DriverFiles) -> str:
+    """Return the first core library that is refused, with the reason, as the end of a sentence; "" if none is."""
+    refused = (
+        each for each in files.unreadable if each.warned and is_core_library(each.path.rpartition("/")[2])
+    )
+    return next((f"; {each.path} is left out: {each.reason}" for each in refused), "")

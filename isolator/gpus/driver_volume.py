@@ -21,6 +21,7 @@ from volumes.keys import current, default_path, key_of
 if TYPE_CHECKING:  # it costs each executor what only the monitor need pay
     import logging
 
+    from volumes.model import DriverFiles, Plan
     from volumes.shim import Shim
 
 KIND: Final = "volume"  # of a trace: a lease, for as long as the holding is in the ledger
@@ -29,6 +30,9 @@ AWAITED_S, AWAITED_POLL_S = 20.0, 0.1
 RETRY_S: Final = 60.0
 LOOK_AGAIN_S: Final = 3600.0  # packages of the same driver version may be added
 VERIFY_S: Final = 24 * 3600.0
+NVML_LINKS: Final = (
+    "nvml"  # below the directory of volumes: links to the host's NVML as long as there is no volume
+)
 _MOUNTED: Final = re.compile(r"/builds/([^/\s]+)")
 
 
@@ -70,12 +74,13 @@ def driver_root(env: Mapping[str, str]) -> Path:
 
 
 def libraries_of_module(env: Mapping[str, str]) -> Path | None:
-    """Return the directory with NVML of the driver whose kernel module is loaded; None if no module is loaded, or no
+    """Return a directory with NVML of the driver whose kernel module is loaded; None if no module is loaded, or no
     library of it is found.
 
     NVML of another version than the module refuses to work (NVML_ERROR_LIB_RM_VERSION_MISMATCH): after an upgrade of
     packages without a reload, the host's own does. It is in the volume of that driver; as long as there is none, where
-    the host has it, which the host's loader may not know.
+    the host has it, which the host's loader may not know. A directory of links has it then, and no other library of the
+    host.
     """
     from volumes.version import kernel_version
 
@@ -88,18 +93,70 @@ def libraries_of_module(env: Mapping[str, str]) -> Path | None:
 
 
 def _nvml_of_host(root: Path, version: str, env: Mapping[str, str]) -> Path | None:
+    """Return a directory with links to the host's NVML, and to what it needs of the driver, and with nothing else.
+
+    A program that has the host's own directory in LD_LIBRARY_PATH would load the C library of that directory, which
+    may be of another root than the program.
+    """
     from volumes.discover import discover
     from volumes.manifest import plan
     from volumes.places import given_by
     from volumes.roots import Root
 
     try:
-        made = plan(discover(root, given_by(env)), version)
+        files = discover(root, given_by(env))
+        sources = _nvml_sources(plan(files, version), files)
     except MesosGpuError as error:  # the keeper of the volume reports it
         _logger().debug("no NVML of driver %s: %s", version, error)
         return None
-    nvml = (entry.source for entry in made.entries if entry.target.startswith("lib64/libnvidia-ml.so"))
-    return next((Root(root).outside(path).parent for path in nvml), None)
+    if not sources:
+        return None
+    directory = default_path(env) / NVML_LINKS
+    try:
+        _link(directory, {name: Root(root).outside(path) for name, path in sources.items()})
+    except OSError as error:
+        _logger().warning(
+            "NVML of driver %s is not loaded from %s: no links in %s: %s", version, root, directory, error
+        )
+        return None
+    return directory
+
+
+def _nvml_sources(made: "Plan", files: "DriverFiles") -> dict[str, str]:
+    """Return files of the host by the names under which NVML, and what it needs of the driver, are loaded."""
+    from volumes.manifest import LOADERS, stem_of
+
+    top = "lib64/"
+    source_by_target = {entry.target: entry.source for entry in made.entries}
+    source_by_name = {
+        path.removeprefix(top): s for path, s in source_by_target.items() if path.startswith(top)
+    }
+    for link in made.links:
+        if link.target.startswith(top):
+            source_by_name[link.name] = source_by_target[link.file]
+    needed_by_source = {file.path: file.elf.needed for file in files.libraries if file.elf is not None}
+    sources: dict[str, str] = {}
+    wanted = [name for name in source_by_name if stem_of(name) == "libnvidia-ml"]
+    while wanted:
+        name = wanted.pop()
+        if name not in sources and name in source_by_name and stem_of(name) not in LOADERS:
+            sources[name] = source_by_name[name]
+            wanted += needed_by_source.get(sources[name], ())
+    return sources
+
+
+def _link(directory: Path, targets: Mapping[str, Path]) -> None:
+    """Have a directory with links to files, by name, and with no other. Each link is replaced in one step."""
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name, target in targets.items():
+        link, new = directory / name, directory / f".{name}.{os.getpid()}.{threading.get_ident()}"
+        if not link.is_symlink() or os.readlink(link) != str(target):
+            new.unlink(missing_ok=True)
+            new.symlink_to(target)
+            new.replace(link)
+    for path in directory.iterdir():
+        if path.name not in targets and not path.name.startswith("."):
+            path.unlink(missing_ok=True)
 
 
 def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:

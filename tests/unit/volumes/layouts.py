@@ -169,6 +169,7 @@ def _nixos(root: Path) -> None:
     link_to(root, "/run/opengl-driver", "/nix/store/1c0ffee1-graphics-drivers")
     link_to(root, "/nix/store/2c0ffee2-system-path/bin", f"{store}-bin/bin")
     link_to(root, "/run/current-system/sw", "/nix/store/2c0ffee2-system-path")
+    (root / "nix/store").chmod(0o1775)  # as NixOS has it: programs that build add names
 
 
 def _flatcar(root: Path) -> None:
@@ -237,7 +238,7 @@ def _versioned_tree(root: Path) -> None:
     plant(
         root,
         Layout(
-            f"/var/lib/nvidia-{V}/usr/lib64", f"/var/lib/nvidia-{V}/usr/bin", f"/var/lib/nvidia-{V}/usr/share"
+            f"/var/opt/nvidia-{V}/usr/lib64", f"/var/opt/nvidia-{V}/usr/bin", f"/var/opt/nvidia-{V}/usr/share"
         ),
     )
 

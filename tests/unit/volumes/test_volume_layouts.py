@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
-from mesos_gpu.errors import NotFound, Unavailable
+from mesos_gpu.errors import Conflict, NotFound, Unavailable
 from mesos_gpu.testing.elf_files import shared_object
 from tests.unit.volumes.layouts import (
     LIBRARIES,
@@ -26,7 +26,7 @@ from tests.unit.volumes.layouts import (
     plant,
     write,
 )
-from volumes.build import make
+from volumes.build import build, make
 from volumes.discover import discover
 from volumes.manifest import plan
 from volumes.model import Plan
@@ -36,6 +36,7 @@ from volumes.version import driver_version
 
 OLD = "535.261.03"
 GIVEN = "/srv/drivers/580"
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change owners")
 
 
 def call(*arguments: str, code: int = 0) -> Result:
@@ -369,3 +370,82 @@ def test_programs_that_need_the_loader_of_their_own_host_are_named(tmp_path: Pat
     (said,) = planned_here(tmp_path).missing
     assert said.startswith("/nix/s/ld-linux")
     assert said.endswith("is not in images, which bin/nvidia-smi needs to start")
+
+
+@root_only
+@pytest.mark.parametrize("place", ["/srv/nvidia-datasets", "/opt/nvidia-datasets", "/usr/local/nvidia/data"])
+def test_files_that_users_can_change_are_left_out(tmp_path: Path, place: str) -> None:
+    """A library and a program of a user, with a SONAME that would replace the one of each image."""
+    plant(tmp_path, Layout("/usr/lib64", "/usr/bin"))
+    (tmp_path / "usr/bin/nvidia-smi").unlink()
+    evil = {f"libx.so.{V}": "libstdc++.so.6", "nvidia-smi": None, "nvidia_icd.json": None}
+    data = {name: shared_object(soname=soname, content=V.encode()) for name, soname in evil.items()}
+    data["nvidia_icd.json"] = b'{"ICD": {"library_path": "libcuda.so.1"}}'
+    for name in data:
+        write(tmp_path, f"{place}/{name}", data[name], 0o755)
+        os.chown(tmp_path / place[1:] / name, 65534, 65534)
+    (tmp_path / place[1:]).chmod(0o1777)
+    link_to(tmp_path, f"/usr/lib64/libx.so.{V}", f"{place}/libx.so.{V}")
+    made = planned_here(tmp_path)
+    assert not [entry for entry in made.entries if entry.source.startswith(place)]
+    assert "lib64/libstdc++.so.6" not in {link.target for link in made.links}
+    assert f"{place}/libx.so.{V} belongs to user 65534, not to root" in reasons(made)[f"libx.so.{V}"]
+    built = make(tmp_path / "store", tmp_path)
+    assert {path.stat().st_uid for path in built.path.rglob("*")} == {os.geteuid()}
+
+
+CHANGES: dict[str, tuple[str, int, int]] = {
+    "file of a user": ("usr/lib64/libnvcuvid.so.{v}", 65534, 0o644),
+    "file of a group": ("usr/lib64/libnvcuvid.so.{v}", 0, 0o664),
+    "file of all": ("usr/lib64/libnvcuvid.so.{v}", 0, 0o646),
+    "description of a user": ("usr/share/glvnd/egl_vendor.d/10_nvidia.json", 65534, 0o644),
+    "program of a group": ("usr/bin/nvidia-debugdump", 0, 0o775),
+}
+
+
+@root_only
+@pytest.mark.parametrize(("path", "owner", "mode"), CHANGES.values(), ids=CHANGES)
+def test_a_file_that_is_not_roots_alone_is_a_warning(
+    tmp_path: Path, path: str, owner: int, mode: int
+) -> None:
+    plant(tmp_path, Layout("/usr/lib64", "/usr/bin"))
+    file = tmp_path / path.format(v=V)
+    os.chown(file, owner, 0)
+    file.chmod(mode)
+    made = planned_here(tmp_path)
+    assert f"/{path.format(v=V)}" not in {entry.source for entry in made.entries}
+    assert reasons(made).keys() == {file.name}
+    assert "only files that root alone can change are taken" in reasons(made)[file.name]
+
+
+@root_only
+@pytest.mark.parametrize(("owner", "mode"), [(65534, 0o755), (0, 0o775), (0, 0o757), (0, 0o1777)])
+@pytest.mark.parametrize("above", ["srv", "srv/drivers/580/a"])
+def test_a_named_directory_that_users_can_change_is_refused(
+    tmp_path: Path, above: str, owner: int, mode: int
+) -> None:
+    plant(tmp_path, Layout(f"{GIVEN}/a", f"{GIVEN}/b", f"{GIVEN}/share"))
+    assert planned_here(tmp_path, Given((f"{GIVEN}/a",))).version == V
+    os.chown(tmp_path / above, owner, 0)
+    (tmp_path / above).chmod(mode)
+    with pytest.raises(Conflict, match=f"--driver-library-path .* names {GIVEN}/a, and /{above} ") as raised:
+        discover(tmp_path, Given((f"{GIVEN}/a",)))
+    assert "chmod go-w" in raised.value.remedy
+
+
+@root_only
+def test_a_driver_of_which_users_can_change_the_directory_is_refused_with_the_reason(tmp_path: Path) -> None:
+    plant(tmp_path, Layout("/opt/nvidia/lib64", "/opt/nvidia/bin"))
+    (tmp_path / "opt/nvidia/lib64").chmod(0o777)
+    said = call("plan", "--root", str(tmp_path), code=73).output
+    assert "/opt/nvidia/lib64 can be written by others than root (mode 0777)" in said
+
+
+def test_files_of_others_are_copied_and_never_linked(tmp_path: Path) -> None:
+    plant(tmp_path, Layout("/usr/lib64", "/usr/bin"))
+    made = planned_here(tmp_path)
+    (tmp_path / f"usr/lib64/libcuda.so.{V}").chmod(0o666)  # after the plan was made
+    built = build(tmp_path / "store", tmp_path, made)
+    status = (built.path / f"lib64/libcuda.so.{V}").stat()
+    assert (status.st_nlink, status.st_mode & 0o777) == (1, 0o644)
+    assert built.how["hard link"] == len(built.volume.files) - 1

@@ -65,6 +65,15 @@ def test_manifest_takes_a_library_with_its_soname_and_cached_names() -> None:
     assert Link("lib64/libnvcuvid.so", f"libnvcuvid.so.{V}") in made.links
 
 
+def test_manifest_makes_no_link_by_a_soname_that_is_no_name_of_the_driver() -> None:
+    made = planned(
+        library(f"libx.so.{V}", "libstdc++.so.6"), library(f"libnvidia-y.so.{V}", "libnvidia-allocator.so.1")
+    )
+    assert {f"lib64/libx.so.{V}", f"lib64/libnvidia-y.so.{V}"} <= targets(made)
+    assert "lib64/libstdc++.so.6" not in links(made)
+    assert links(made)["lib64/libnvidia-allocator.so.1"] == f"libnvidia-y.so.{V}"
+
+
 def test_manifest_adds_the_bare_libcuda_and_indirect_glx() -> None:
     made = planned(library(f"libGLX_nvidia.so.{V}", "libGLX_nvidia.so.0"))
     assert links(made)["lib64/libcuda.so"] == f"libcuda.so.{V}"

@@ -16,6 +16,7 @@ from isolator.gpus.ledger import Ledger, Owner
 from isolator.gpus.probing import ChildProbe
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.testing.elf_files import shared_object
 from tests.conftest import wait_until
 from tests.hosts import memory_directory, small_tree
 from volumes.build import make
@@ -40,6 +41,10 @@ class Node:
         small_tree(self.root, OLD)
         self.keeper = Keeper(self.env, self.ledger)
         self.inventory = Inventory(source="nvml", driver_version=OLD, cuda_version="12.2")
+
+    @property
+    def nvml(self) -> Path:
+        return self.root / f"usr/lib/aarch64-linux-gnu/libnvidia-ml.so.{OLD}"
 
     def look(self) -> Inventory:
         return self.keeper.look(self.inventory)
@@ -148,7 +153,9 @@ def test_libraries_that_are_newer_than_the_module_leave_the_volume_as_it_is(node
 
 def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_by_now(node: Node) -> None:
     """Packages upgraded, module not reloaded: NVML of the new version would refuse to work."""
-    assert driver_volume.libraries_of_module(node.env) == node.root / "usr/lib/aarch64-linux-gnu"
+    links = driver_volume.libraries_of_module(node.env)
+    assert links is not None
+    assert (links / "libnvidia-ml.so.1").resolve() == node.nvml
     node.ready()
     small_tree(node.root, NEW, kernel=OLD)
     libraries = driver_volume.libraries_of_module(node.env)
@@ -160,6 +167,43 @@ def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_
         probe.survey()
     probe.close()
     assert seen.read_text().split(":")[0] == str(libraries)
+
+
+def test_a_program_that_loads_the_hosts_nvml_keeps_its_own_libraries(node: Node) -> None:
+    """The driver is below another root, beside that root's C library."""
+    (node.nvml.parent / "libc.so.6").write_bytes(b"of another root")
+    needed = ("libc.so.6", f"libnvidia-deep.so.{OLD}")
+    node.nvml.write_bytes(shared_object(machine="aarch64", soname="libnvidia-ml.so.1", needed=needed))
+    deep = node.nvml.with_name(f"libnvidia-deep.so.{OLD}")
+    deep.write_bytes(shared_object(machine="aarch64", needed=("libc.so.6",)))
+    for _ in range(2):
+        libraries = driver_volume.libraries_of_module(node.env)
+        assert libraries is not None
+        assert {path.name: path.resolve() for path in libraries.iterdir()} == {
+            "libnvidia-ml.so": node.nvml,
+            "libnvidia-ml.so.1": node.nvml,
+            node.nvml.name: node.nvml,
+            deep.name: deep,
+        }
+        (libraries / "libc.so.6").symlink_to(node.nvml.parent / "libc.so.6")  # goes at the next look
+        (libraries / "libnvidia-ml.so.1").unlink()
+    assert driver_volume.libraries_of_module(node.env) == libraries
+    child = subprocess.run(
+        [sys.executable, "-c", "import ctypes"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(libraries)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (child.returncode, child.stderr) == (0, "")
+
+
+def test_nvml_is_left_to_the_loader_where_no_links_can_be_made(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.store.path.write_text("no directory")
+    assert driver_volume.libraries_of_module(node.env) is None
+    assert f"NVML of driver {OLD} is not loaded from {node.root}" in caplog.text
 
 
 def test_volume_takes_in_files_added_to_the_same_driver(node: Node) -> None:
