@@ -7,7 +7,7 @@ import http.client
 import socket
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 from urllib import request as urls
 
 from isolator.host.control_ports import Denial
