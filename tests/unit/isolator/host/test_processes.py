@@ -21,9 +21,9 @@ def own_and_of_task() -> Iterator[tuple[int, int]]:
 
 def test_children_of_tasks_are_those_of_other_sessions(own_and_of_task: tuple[int, int]) -> None:
     own, of_task = own_and_of_task
-    found = processes.children_of_tasks()
-    assert of_task in found
-    assert own not in found
+    children = processes.children_of_tasks()
+    assert of_task in children
+    assert own not in children
     assert {own, of_task} <= set(processes.children(os.getpid()))
 
 
