@@ -36,7 +36,7 @@ _WEIGHT: Final = 100
 _SHARES: Final = 1024
 #: By file that weighs: most weight that the kernel takes. The cgroup above those of all tasks has it: it competes with
 #: the services of the host as one of them.
-_MOST: Final = {"cpu.weight": "10000", "cpu.shares": "262144", "io.weight": "default 10000"}
+_MAX_WEIGHTS: Final = {"cpu.weight": "10000", "cpu.shares": "262144", "io.weight": "default 10000"}
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -133,10 +133,10 @@ class TaskLimits:
                 for name, value in limit.settings:
                     if (
                         path.parent.name == cgroups.OWN_ROOT
-                        and name in _MOST
+                        and name in _MAX_WEIGHTS
                         and (path.parent / name).exists()
                     ):
-                        (path.parent / name).write_text(_MOST[name])
+                        (path.parent / name).write_text(_MAX_WEIGHTS[name])
                     if name not in _MAY_LACK or (path / name).exists():
                         (path / name).write_text(value)
             except OSError as error:

@@ -183,7 +183,7 @@ def test_io_that_the_kernel_refuses_is_not_weighed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("v1", [True, False])
 def test_cgroup_of_all_tasks_has_the_most_weight(tmp_path: Path, v1: bool) -> None:
-    """It competes with the services of the host as one of them."""
+    """The host's services weigh against all tasks together."""
     above = tmp_path / "unified/mesos_gpu"
     host(tmp_path, v2="cpu io")
     (above / "c1").mkdir(parents=True)
