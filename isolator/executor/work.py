@@ -170,7 +170,7 @@ class Work:
             enclosure = self._with_instance(plan, enclosure, inventory)
             enclosure.set_up()
             if (memory := enclosure.limits.memory) is not None and memory.version == "cgroup1":
-                from isolator.runs.memory import note_lacks
+                from isolator.confinement.memory_events import note_lacks
 
                 note_lacks(memory)
             if self._enforcing is not None:

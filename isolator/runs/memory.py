@@ -5,7 +5,6 @@ Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst (9, 10) and
 
 import contextlib
 import os
-import select
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from isolator.confinement.memory_events import event_of, has_lacked
 from isolator.devices.cgroups import Cgroup, cgroups_of, mount_points
 from isolator.runs.run import Ended
 from mesos_gpu.policy.tasks.limits import out_of_memory
@@ -80,24 +80,6 @@ def limit_container(pid: int, mib: int) -> str:
     return ""
 
 
-#: Descriptors of the events of cgroups of version 1, by cgroup; an executor has one.
-_events: Final[dict[Cgroup, int]] = {}
-
-
-def note_lacks(memory: Cgroup | None) -> None:
-    """Have the kernel report when a cgroup of version 1 runs out of memory, for `explained`.
-
-    Files of version 1 do not show that: `memory.failcnt` counts each allocation that met the limit, also if file cache
-    was given back for it. A kernel that reports nothing leaves the count.
-
-    Args:
-        memory: Cgroup that limits the memory of the task, before the task starts; None if its memory is not limited.
-    """
-    if memory is not None and memory.version == "cgroup1" and memory not in _events:
-        with contextlib.suppress(OSError):
-            _events[memory] = _event_of(str(memory.path), os.EFD_NONBLOCK)
-
-
 class Witness:
     """Counts how often a cgroup of version 1 runs out of memory, also if it is removed before its files are read."""
 
@@ -112,7 +94,7 @@ class Witness:
         }
         mount = mount_points().get("memory")
         self._directory = f"{mount or '/nowhere'}{path_by_controller.get('memory', '/none')}"
-        self._event = _event_of(self._directory, os.EFD_NONBLOCK)
+        self._event = event_of(self._directory, os.EFD_NONBLOCK)
 
     def end(self) -> bool:
         """Whether it has met one; to be asked once, when its processes have ended. The kernel counts one for each, and
@@ -146,7 +128,7 @@ class Watch:
             OSError: The kernel does not report it.
         """
         self._memory, self._end, self._is_closed = memory, end, False
-        self._event = _event_of(str(memory.path), 0)
+        self._event = event_of(str(memory.path), 0)
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -171,22 +153,6 @@ class Watch:
         os.close(self._event)
 
 
-def _event_of(directory: str, flags: int) -> int:
-    """Return a descriptor of the events of a cgroup of version 1 that runs out of memory."""
-    event = os.eventfd(0, os.EFD_CLOEXEC | flags)
-    try:
-        control = os.open(f"{directory}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            with open(f"{directory}/cgroup.event_control", "w") as file:
-                file.write(f"{event} {control}")
-        finally:
-            os.close(control)
-    except OSError:
-        os.close(event)
-        raise
-    return event
-
-
 def _kills(memory: Cgroup) -> int:
     """Return the number of processes that the kernel ended in a cgroup for lack of memory, whichever."""
     return _number(memory.path / _FILES[memory.version][0], "oom_kill ") or 0
@@ -197,11 +163,8 @@ def _is_own_lack(memory: Cgroup) -> bool:
 
     The kernel reports a lack of memory of a cgroup above to this one, too, but none of the host.
     """
-    if (event := _events.get(memory)) is not None:
-        poll = select.poll()
-        poll.register(event, select.POLLIN)
-        if not poll.poll(0):
-            return False
+    if has_lacked(memory) is False:
+        return False
     file, name = _FILES[memory.version][2]
     if _number(memory.path / file, name):
         return True

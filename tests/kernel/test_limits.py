@@ -14,11 +14,12 @@ import pytest
 
 from isolator.agent.commands import executor_command
 from isolator.confinement.limits import Amounts, limits_for
+from isolator.confinement.memory_events import note_lacks
 from isolator.devices import cgroups
 from isolator.node.findings import Host, Level
 from isolator.node.task_limits import look_at_limits
 from isolator.runs.launcher import Launcher, Order
-from isolator.runs.memory import explained, note_lacks
+from isolator.runs.memory import explained
 from isolator.runs.run import Ended
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
