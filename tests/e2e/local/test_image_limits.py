@@ -100,7 +100,8 @@ def test_task_has_a_cgroup_for_each_limit_and_changes_none(client: Client, kind:
     job = client.submit(
         {"name": "limits", "command": look, "cpus": 0.5, "cpu_limit": 0.5, "mem_mib": 64, **TESTED[kind]}
     )
-    wait_until("it runs", lambda: "0::" in said(client, job))
+    wait_until("its start", lambda: client.job(job["id"])["state"] == "running")
+    wait_until("its output", lambda: "0::" in said(client, job))
     *paths, last = said(client, job).splitlines()
     path_by_controller = {
         name: line.split(":")[2] for line in (*paths, last) for name in line.split(":")[1].split(",")

@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,72 +16,18 @@ import pytest
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.node.reaper import reap
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
-from mesos_gpu.testing.images import Link, busybox_layer, layer, save
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.testing.images import Link, layer, save
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
-from tests import registries
 from tests.conftest import wait_until
 from tests.hosts import GPUS, Host, driver_volume, host
 from tests.kernel.conftest import needs
-from tests.kernel.images.made import blob_of, entry, file, tar
-from tests.registries import push
+from tests.kernel.images.made import entry, file, tar
 
 pytestmark = pytest.mark.kernel
-APPLETS = [
-    "sh", "cat", "cut", "echo", "env", "find", "grep", "head", "id", "kill", "ls", "mkdir", "mknod", "mount",
-    "pwd", "readlink", "rm", "sleep", "sort", "stat", "touch", "true", "umount", "wc",
-]  # fmt: skip
 NOBODY = pwd.getpwuid(65534).pw_name
 SANDBOX = "/mnt/mesos/sandbox"
 CGROUPS = ("cgroup2",)
-
-
-@pytest.fixture(scope="module")
-def base() -> bytes:
-    busybox = shutil.which("busybox")
-    if busybox is None or subprocess.run(["ldd", busybox], capture_output=True, check=False).returncode == 0:
-        pytest.skip("no static busybox (Debian: busybox-static)")
-    return busybox_layer(Path(busybox), APPLETS)
-
-
-@pytest.fixture(scope="module")
-def images(open_directory: Path, base: bytes) -> Path:
-    """A directory of archives."""
-    directory = open_directory / "images"
-    config = {"Env": ["PATH=/bin", "GREETING=hello"], "Entrypoint": ["/bin/echo", "entry"], "Cmd": ["cmd"]}
-    save(directory, "plain:1", [base], config)
-    save(
-        directory,
-        "placed:1",
-        [base, layer({"opt": None, "opt/x": b"1"})],
-        {"Env": ["PATH=/bin"], "WorkingDir": "/opt/new"},
-    )
-    save(directory, "driver:1", [base], {"Env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"]})
-    accounts = layer(
-        {"etc/passwd": b"root:x:0:0::/:/bin/sh\nweb:x:4321:4322::/:/bin/sh\n", "etc/group": b"web:x:4323:\n"}
-    )
-    for number, user in enumerate(("web", "web:web", "77", "77:88", "root", "strange-one")):
-        save(directory, f"user:{number}", [base, accounts], {"Env": ["PATH=/bin"], "User": user})
-    return directory
-
-
-@pytest.fixture
-def directory(open_directory: Path) -> Path:
-    path = open_directory / f"own-{time.monotonic_ns()}"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def one(
-    directory: Path, images: Path, agent: ScriptedAgent, isolation: str, request: pytest.FixtureRequest
-) -> Iterator[Host]:
-    """An executor with archives of images; a parameter is more of its environment."""
-    more = getattr(request, "param", {})
-    given = {"MESOS_GPU_IMAGE_REGISTRY": str(images), "MESOS_GPU_VOLUMES": str(directory / "volumes"), **more}
-    with host(directory, agent, MESOS_GPU_ISOLATION=isolation, **given) as one:
-        yield one
-    assert [*directory.glob("node/images/roots/*")] == []  # nothing stays of what a task wrote to its image
 
 
 def run(one: Host, command: str | None, image: str = "plain:1", **more: Any) -> None:
@@ -94,6 +38,11 @@ def said(one: Host, command: str | None, image: str = "plain:1", **more: Any) ->
     run(one, command, image, **more)
     one.end("TASK_FINISHED")
     return one.stdout().splitlines()
+
+
+def of_registry(directory: Path, agent: ScriptedAgent, address: str, **more: str) -> Any:
+    needs("cgroup2")
+    return host(directory, agent, MESOS_GPU_ISOLATION="cgroup2", MESOS_GPU_IMAGE_REGISTRY=address, **more)
 
 
 # --- what it gets
@@ -410,166 +359,6 @@ def test_image_that_is_not_there_names_the_remedy(one: Host) -> None:
     assert "there is no image absent:1" in message
     assert "docker save -o" in message
     assert not outcome.infrastructure
-
-
-# --- registries
-
-
-@pytest.fixture(scope="module")
-def registry(open_directory: Path) -> Iterator[tuple[str, Path]]:
-    """Give the address and the directory of a registry."""
-    directory = open_directory / "registry"
-    directory.mkdir()
-    if shutil.which("docker-registry") is None:
-        pytest.skip("docker-registry is not installed (Debian: docker-registry)")
-    with registries.registry(directory) as running:
-        yield running.url, directory
-
-
-def of_registry(directory: Path, agent: ScriptedAgent, address: str, **more: str) -> Any:
-    needs("cgroup2")
-    return host(directory, agent, MESOS_GPU_ISOLATION="cgroup2", MESOS_GPU_IMAGE_REGISTRY=address, **more)
-
-
-def packed(data: bytes, program: str) -> bytes:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
-    return subprocess.run([program, "-cq"], input=data, capture_output=True, check=True).stdout
-
-
-def test_layers_come_from_a_registry_once_and_hide_what_is_below(
-    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
-) -> None:
-    address, place = registry
-    layers = [
-        packed(base, "gzip"),
-        packed(tar(file("data/old", b"1"), file("data/both", b"1"), file("all/old", b"1")), "zstd"),
-        tar(file("data/.wh.old"), file("data/both", b"2"), file("all/.wh..wh..opq"), file("all/new", b"2")),
-    ]
-    push(address, "team/app", "1", {"Env": ["PATH=/bin"]}, layers=layers, oci=True)
-    look = "ls /data /all; cat /data/both; rm /data/both 2>/dev/null; true"
-    with of_registry(directory, agent, address) as one:
-        assert said(one, look, "team/app:1") == ["/all:", "new", "", "/data:", "both", "2"]
-    for each in layers:  # whether the registry has them is asked for, and not what is in them
-        blob_of(place, each).write_bytes(bytes(len(each)))
-    with scripted_agent() as other, of_registry(directory, other, address) as one:
-        lines = said(one, look, "team/app:1")
-        assert lines[-2:] == ["both", "2"], one.stderr()
-
-
-def test_layer_of_a_host_is_given_only_to_jobs_to_which_the_registry_shows_it(
-    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
-) -> None:
-    """A manifest may name layers that another repository has: not all registries see to that."""
-    address, place = registry
-    secret = tar(file("secret", os.urandom(50).hex().encode()))
-    push(address, "team/private", "1", {"Env": ["PATH=/bin"]}, layers=[base, secret])
-    push(address, "other/app", "1", {"Env": ["PATH=/bin"]}, layers=[base, secret])
-    with of_registry(directory, agent, address) as one:
-        said(one, "true", "team/private:1")
-    digest = blob_of(place, secret).parent.name
-    shutil.rmtree(place / "data/docker/registry/v2/repositories/other/app/_layers/sha256" / digest)
-    with scripted_agent() as other, of_registry(directory, other, address) as one:
-        run(one, "cat /secret", "other/app:1")
-        message, outcome = one.end("TASK_FAILED")
-    assert f"there is no layer or configuration sha256:{digest} of other/app:1" in message
-    assert not outcome.infrastructure
-
-
-@pytest.mark.long
-def test_layer_with_a_wrong_digest_is_the_hosts_or_registrys_fault_and_leaves_nothing(
-    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
-) -> None:
-    address, place = registry
-    good = tar(file("unique", os.urandom(1000)))
-    push(address, "team/wrong", "1", {"Env": ["PATH=/bin"]}, layers=[base, good])
-    blob = blob_of(place, good)
-    blob.write_bytes(good[:600] + b"X" + good[601:])
-    with of_registry(directory, agent, address) as one:
-        run(one, "true", "team/wrong:1")
-        message, outcome = one.end("TASK_FAILED")
-    assert "another digest" in message
-    assert "push or save the image again" in message
-    assert outcome.infrastructure
-    kept = {path.name for path in (directory / "node/images").iterdir()} - {"roots"}
-    assert len(kept) == 2  # the good layer, and its lock
-
-
-@pytest.mark.long
-def test_layer_that_the_registry_does_not_have_is_the_images_fault(
-    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
-) -> None:
-    address, place = registry
-    lost = tar(file("lost", os.urandom(100)))
-    push(address, "team/lost", "1", {"Env": ["PATH=/bin"]}, layers=[base, lost])
-    blob_of(place, lost).unlink()
-    with of_registry(directory, agent, address) as one:
-        run(one, "true", "team/lost:1")
-        message, outcome = one.end("TASK_FAILED")
-    assert "there is no layer or configuration sha256:" in message
-    assert not outcome.infrastructure
-
-
-@pytest.mark.long
-def test_image_for_another_platform_is_refused(
-    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
-) -> None:
-    push(
-        registry[0],
-        "team/other",
-        "1",
-        {"Env": ["PATH=/bin"]},
-        layers=[base],
-        platform={"os": "linux", "architecture": "s390x"},
-    )
-    with of_registry(directory, agent, registry[0]) as one:
-        run(one, "true", "team/other:1")
-        message, outcome = one.end("TASK_FAILED")
-    assert "is not made for linux/" in message
-    assert "s390x" in message
-    assert not outcome.infrastructure
-
-
-@pytest.mark.long
-def test_layer_that_is_no_layer_is_the_images_fault(
-    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
-) -> None:
-    push(registry[0], "team/bad", "1", {"Env": ["PATH=/bin"]}, layers=[base, tar(file("../up"))])
-    with of_registry(directory, agent, registry[0]) as one:
-        run(one, "true", "team/bad:1")
-        message, outcome = one.end("TASK_FAILED")
-    assert "a layer of the image cannot be unpacked: the name '../up'" in message
-    assert not outcome.infrastructure
-
-
-@pytest.mark.long
-def test_full_disk_is_the_hosts_fault(
-    directory: Path, agent: ScriptedAgent, base: bytes, registry: tuple[str, Path]
-) -> None:
-    layers = [base, tar(file("large", os.urandom(8 << 20)))]
-    push(registry[0], "team/large", "1", {"Env": ["PATH=/bin"]}, layers=layers)
-    cache = directory / "cache"
-    cache.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", cache], check=True)
-    try:
-        with of_registry(directory, agent, registry[0], MESOS_GPU_IMAGE_CACHE=str(cache)) as one:
-            run(one, "true", "team/large:1")
-            message, outcome = one.end("TASK_FAILED")
-        assert "No space left on device" in message
-        assert "MESOS_GPU_IMAGE_CACHE_MIB" in message
-        assert outcome.infrastructure
-        assert [path.name for path in cache.iterdir() if path.name.endswith(".part")] == []
-    finally:
-        subprocess.run(["umount", cache], check=True)
-
-
-@pytest.mark.long
-def test_registry_that_does_not_answer_is_named(directory: Path, agent: ScriptedAgent) -> None:
-    with of_registry(directory, agent, "http://127.0.0.1:9") as one:
-        run(one, "true", "team/app:1")
-        message, outcome = one.end("TASK_FAILED")
-    assert "the registry http://127.0.0.1:9 cannot be read" in message
-    assert outcome.infrastructure
 
 
 # --- its end
