@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.cluster]
 IS_HOST = Path("/proc/self/ns/pid").stat().st_ino == 0xEFFFFFFC
 #: What an executor may import at its start, beside the modules of an empty interpreter.
 START = frozenset(Path(__file__, "../../data/executor_imports.txt").resolve().read_text().split())
-#: And until its end, for a plain task: the groups of its user, and the seal of its sandbox.
+#: And until its end, for a plain task: groups of its user, the seal of its sandbox, events of memory of cgroup v1.
 LATER = {
+    "isolator.confinement.memory_events",
     "isolator.__main__", "mesos_gpu.adapters.accounts", "mesos_gpu.model.jobs.users", "grp",
     "isolator.host.sealing", "isolator.host.beneath",
 }  # fmt: skip
