@@ -28,7 +28,7 @@ _MACHINES: Final[Mapping[tuple[str, bool], str]] = {
 _NT_GNU_ABI_TAG, _LINUX = 1, 0
 _GLIBC: Final = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
 #: More than any library has: dynamic entries, needed versions, bytes of notes, bytes of a name.
-_MOST_ENTRIES, _MOST_NOTES, _MOST_NAME = 10_000, 1 << 20, 4096
+_MAX_ENTRIES, _MAX_NOTES, _MAX_NAME = 10_000, 1 << 20, 4096
 
 
 def read_elf(file: BinaryIO) -> Elf | None:
@@ -95,7 +95,7 @@ class _Reader:
                 entry = self._parse(layout, segment["p_offset"] + number * layout.sizeof())
                 if entry["d_tag"] == "DT_NULL":
                     return tags
-                if number == _MOST_ENTRIES:
+                if number == _MAX_ENTRIES:
                     raise _damaged("its dynamic segment has no end")
                 tags.append((entry["d_tag"], entry["d_val"]))
         return tags
@@ -104,8 +104,8 @@ class _Reader:
         if "DT_VERNEED" not in where:
             return
         file_at = self._offset(where["DT_VERNEED"])
-        left = _MOST_ENTRIES
-        for _ in range(min(where.get("DT_VERNEEDNUM", 0), _MOST_ENTRIES)):
+        left = _MAX_ENTRIES
+        for _ in range(min(where.get("DT_VERNEEDNUM", 0), _MAX_ENTRIES)):
             need = self._parse(self._elf.structs.Elf_Verneed, file_at)
             at = file_at + need["vn_aux"]
             for _ in range(need["vn_cnt"]):
@@ -122,7 +122,7 @@ class _Reader:
     def _abis(self, segment: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
         """Kernel versions of its ABI notes."""
         order = "<" if self._elf.little_endian else ">"
-        notes = self._read(segment["p_offset"], min(segment["p_filesz"], _MOST_NOTES))
+        notes = self._read(segment["p_offset"], min(segment["p_filesz"], _MAX_NOTES))
         at = 0
         while at + 12 <= len(notes):
             name_size, size, kind = struct.unpack_from(f"{order}3I", notes, at)
@@ -136,7 +136,7 @@ class _Reader:
             at += -at % 4
 
     def _interpreter(self, segment: Mapping[str, Any]) -> str:
-        path = self._read(segment["p_offset"], min(segment["p_filesz"], _MOST_NAME))
+        path = self._read(segment["p_offset"], min(segment["p_filesz"], _MAX_NAME))
         return os.fsdecode(path.partition(b"\0")[0])
 
     def _offset(self, address: int) -> int:
@@ -150,7 +150,7 @@ class _Reader:
         start, size = self._strings
         if index >= size:
             raise _damaged("a name is outside of its strings")
-        text, end, _ = self._read(start + index, min(size - index, _MOST_NAME), short=True).partition(b"\0")
+        text, end, _ = self._read(start + index, min(size - index, _MAX_NAME), short=True).partition(b"\0")
         if not end:
             raise _damaged("a name has no end")
         return os.fsdecode(text)

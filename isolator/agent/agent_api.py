@@ -20,7 +20,7 @@ from isolator.agent.tls import AgentTls
 from mesos_gpu.wire.mesos.seal import Said, seal, secret_in
 from mesos_gpu.wire.plain import clean
 
-MOST_MESSAGE: Final = 10_000  # characters of what an update says in words
+MAX_MESSAGE: Final = 10_000  # characters of what an update says in words
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
 REGISTRATION_S: Final = 60.0  # the agent's --executor_registration_timeout, by default
 REFUSED_S: Final = 5.0  # how long a plain no is doubted
@@ -177,7 +177,7 @@ class Connection:
         """Report a state; it is sent until the agent acknowledges it."""
         ident = _uuid4()
         message = (
-            message[:MOST_MESSAGE].encode(errors="replace").decode()
+            message[:MAX_MESSAGE].encode(errors="replace").decode()
         )  # what is sealed must arrive as it was
         status: dict[str, Any] = {
             "task_id": {"value": task_id},

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from isolator.agent.tls import AgentTls
 
-MOST_LINE: Final = 65536
+MAX_LINE: Final = 65536
 
 
 class ProtocolError(OSError):
@@ -54,7 +54,7 @@ class Response:
     def readline(self) -> bytes:
         """Up to and with the next newline; without one only at the end."""
         line = bytearray()
-        while not line.endswith(b"\n") and len(line) < MOST_LINE:
+        while not line.endswith(b"\n") and len(line) < MAX_LINE:
             byte = self._some(1)
             if not byte:
                 break
@@ -198,7 +198,7 @@ def _to(host: str, port: int, timeout_s: float) -> _socket.socket:
 
 
 def _line(file: BufferedReader) -> bytes:
-    line = file.readline(MOST_LINE)
+    line = file.readline(MAX_LINE)
     if not line.endswith(b"\n"):
         raise ProtocolError("the answer broke off")
     return line.rstrip(b"\r\n")

@@ -45,7 +45,7 @@ PROGRAM: Final = f"{INSIDE}/gate"
 _INNER: Final = "inner"
 _LOOK_S: Final = 0.05  # between looks whether the container still runs
 _ANSWER_S: Final = 30.0  # for some ten system calls
-_MOST: Final = 262144  # bytes that it reads, and keeps pointers to variables behind
+_MAX: Final = 262144  # bytes that it reads, and keeps pointers to variables behind
 _SO_SNDBUFFORCE: Final = 32  # asm-generic/socket.h, and x86
 _NOT_APART: Final = 124  # what it writes, and its exit status
 _ADDRESS_SIZE: Final = 16  # of struct sockaddr_in
@@ -165,7 +165,7 @@ class Gate:
             environment = _environment(pid)
             told = self._told(_paths(argv[0], environment.get("PATH")), environment, variables, leaves)
             if variables:
-                gate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 2 * _MOST)
+                gate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 2 * _MAX)
             gate.sendall(told)
             said = b"".join(iter(lambda: gate.recv(16), b""))
             _heed(said, argv[0])
@@ -213,7 +213,7 @@ class Gate:
         if variables:
             first = _ADDRESS_SIZE + len(told)
             told += struct.pack("=QQ", apart_sys.NO_CORE, apart_sys.NO_CORE) + _ended_by_0(pairs)
-        if _ADDRESS_SIZE + len(told) + 8 * (len(pairs) + 1) > _MOST:
+        if _ADDRESS_SIZE + len(told) + 8 * (len(pairs) + 1) > _MAX:
             raise NotStarted("the container's environment is too large for a secret beside it")
         head = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s", port, socket.inet_aton(address))
         return head + struct.pack("=Q", first) + told

@@ -36,7 +36,7 @@ _ANSWER: Final = struct.Struct("=BBBB48s5I")  # struct inet_diag_msg
 _ATTRIBUTE: Final = struct.Struct("=HH")  # struct nlattr
 _CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
 _SIOCGIFADDR: Final = 0x8915  # linux/sockios.h
-_MOST_ANSWER: Final = 1 << 16
+_MAX_ANSWER: Final = 1 << 16
 
 
 class NotOfTask(OSError):
@@ -350,7 +350,7 @@ def _asked(
         kernel.sendto(head + order, (0, 0))
         sockets: list[Found] = []
         while True:
-            for kind, body in _messages(kernel.recv(_MOST_ANSWER)):
+            for kind, body in _messages(kernel.recv(_MAX_ANSWER)):
                 if kind == _DONE:
                     return sockets
                 if kind == _ERROR:

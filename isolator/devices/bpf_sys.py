@@ -19,7 +19,7 @@ ATTR_SIZE: Final = 256  # more than any kernel has; the rest must be zero, and i
 PROG_LOAD, PROG_ATTACH, PROG_DETACH = 5, 8, 9
 PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
 F_ALLOW_MULTI, F_REPLACE = 2, 4
-MOST_PROGRAMS: Final = 64  # BPF_CGROUP_MAX_PROGS
+MAX_PROGRAMS: Final = 64  # BPF_CGROUP_MAX_PROGS
 _QUERY_SIZE: Final = 64
 _LOG_BYTES: Final = 1 << 16
 _LOAD: Final = "=IIQQIIQII16s"
@@ -143,9 +143,9 @@ def query(cgroup: int, kind: Kind = DEVICE) -> tuple[Attached, ...]:
     Raises:
         OSError: As bpf(2).
     """
-    ids = (ctypes.c_uint32 * MOST_PROGRAMS)()
+    ids = (ctypes.c_uint32 * MAX_PROGRAMS)()
     # target_fd, attach_type, query_flags, attach_flags, prog_ids, prog_cnt
-    attr = _attr("=IIIIQI", cgroup, kind.attach, 0, 0, ctypes.addressof(ids), MOST_PROGRAMS)
+    attr = _attr("=IIIIQI", cgroup, kind.attach, 0, 0, ctypes.addressof(ids), MAX_PROGRAMS)
     _bpf(PROG_QUERY, attr, _QUERY_SIZE)
     count = struct.unpack_from("=I", attr.raw, 24)[0]
     attached = []

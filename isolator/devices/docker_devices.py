@@ -13,7 +13,7 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError
 
 PAUSES_S: Final = (0.01, 0.05, 0.2, 0.0)  # a process that is just ending is in no cgroup of its own any more
-MOST_NODES: Final = 4096  # in /dev; the engine makes some twenty, and one for each device
+MAX_NODES: Final = 4096  # in /dev; the engine makes some twenty, and one for each device
 
 
 def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[int]) -> None:
@@ -72,9 +72,9 @@ def _of(directory: Path, majors: Collection[int]) -> Iterator[tuple[int, int]]:
     try:
         with os.scandir(fd) as entries:
             for count, entry in enumerate(entries):
-                if count >= MOST_NODES:
+                if count >= MAX_NODES:
                     raise MesosGpuError(
-                        f"{directory} has more than {MOST_NODES} entries", remedy="end the task"
+                        f"{directory} has more than {MAX_NODES} entries", remedy="end the task"
                     )
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in majors:

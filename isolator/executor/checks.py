@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from isolator.confinement.inner_calls import Inner
 
 DEATH_S: Final = 0.2  # until a process that is killed is gone, usually
-MOST_WORDS: Final = 300  # of what a failing command said last, for its user to read
+MAX_WORDS: Final = 300  # of what a failing command said last, for its user to read
 
 
 class Checker:
@@ -168,7 +168,7 @@ class Command:
                 data = os.read(self._file, 65536)
             except BlockingIOError:
                 return
-            self._said = (self._said + data)[-MOST_WORDS:]
+            self._said = (self._said + data)[-MAX_WORDS:]
             if not data:
                 self.wants = NOTHING
 

@@ -36,7 +36,7 @@ LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the t
 STDERR: Final = 2  # of the container, whose file the task gets
 DEATH_S: Final = 10.0  # after SIGKILL, until the end of the command is no longer waited for
 LAST_S: Final = 25.0  # beyond the grace: what ending and undoing take at most, when processes hang
-LONGEST_WAIT_S: Final = 3600.0  # a timer may be further off than a wait can be long
+MAX_WAIT_S: Final = 3600.0  # a timer may be further off than a wait can be long
 
 
 class Executor:
@@ -148,9 +148,7 @@ class Executor:
             kind = min(self._timers, key=self._timers.__getitem__, default=None)
             left_s = None if kind is None else self._timers[kind] - time.monotonic()
             try:
-                return self._events.get(
-                    timeout=None if left_s is None else min(max(left_s, 0.0), LONGEST_WAIT_S)
-                )
+                return self._events.get(timeout=None if left_s is None else min(max(left_s, 0.0), MAX_WAIT_S))
             except Empty:
                 if kind is not None and self._timers[kind] <= time.monotonic():
                     del self._timers[kind]

@@ -28,7 +28,7 @@ from mesos_gpu.errors import Unavailable
 
 LOOK_S: Final = 5.0
 PIDS_S: Final = 1.0
-MOST_LOG: Final = 1 << 20  # bytes; each question makes five lines
+MAX_LOG: Final = 1 << 20  # bytes; each question makes five lines
 _MINE, _OTHERS = "mine", "others"
 FULL: Final = "its MPS server has as many clients as it takes"  # why a card is closed
 
@@ -195,13 +195,13 @@ class Watch:
         for path in self._logs:
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
                 # A client that makes many lines hides none of what follows.
-                last = _size_of(path) - 2 * MOST_LOG
+                last = _size_of(path) - 2 * MAX_LOG
                 if last > self._begin[path]:
                     file.seek(last)
-                    file.readline(2 * MOST_LOG)  # the rest of a line, of which nobody knows how it began
+                    file.readline(2 * MAX_LOG)  # the rest of a line, of which nobody knows how it began
                 else:
                     file.seek(self._begin[path])
-                text += file.read(2 * MOST_LOG).decode(errors="replace")
+                text += file.read(2 * MAX_LOG).decode(errors="replace")
         return read_log(text)
 
     def _follow_log(self) -> None:
@@ -264,7 +264,7 @@ class Watch:
     def _shorten_log(self) -> None:
         """The daemon appends, so what was written can be cut off under it."""
         for path in self._logs:
-            if _size_of(path) > MOST_LOG:
+            if _size_of(path) > MAX_LOG:
                 os.truncate(path, 0)
         self._follow_log()
 

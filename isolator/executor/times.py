@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from isolator.host.sandbox import Sandbox
-from mesos_gpu.wire.mesos.cuts import MOST_TIMES, TIMES, thinned, time_line
+from mesos_gpu.wire.mesos.cuts import MAX_TIMES, TIMES, thinned, time_line
 
 NOTE_S: Final = 1.0
 
@@ -41,7 +41,7 @@ class LogTimes:
             return
         self._noted[stream] = (size, now)
         line = time_line(stream, size, now)
-        if len(self._text) + len(line) > MOST_TIMES:
+        if len(self._text) + len(line) > MAX_TIMES:
             self._text = bytearray(thinned(bytes(self._text)))
             self._sandbox.put(TIMES, bytes(self._text))
             os.close(self._fd)

@@ -16,10 +16,10 @@ from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import BadConfiguration
 
 LIMIT: Final = "MESOS_GPU_FETCH_LIMIT"  # of this host, in MiB
-MOST_MIB: Final = 1 << 20
-MOST_FILES: Final = 1_000_000
+MAX_MIB: Final = 1 << 20
+MAX_FILES: Final = 1_000_000
 DEEPEST: Final = 64
-MOST_RATIO: Final = 100  # of what is extracted to the archives that it came from, beyond FREE_BYTES
+MAX_RATIO: Final = 100  # of what is extracted to the archives that it came from, beyond FREE_BYTES
 FREE_BYTES: Final = 1 << 30
 LOOK_S: Final = 0.5
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,9 +35,9 @@ class TooMuch(Exception):
 class FetchLimits:
     """What one task's files may come to. `size_bytes` is of blocks on the disk, as are archives and what is in them."""
 
-    size_bytes: int = MOST_MIB << 20
-    files: int = MOST_FILES
-    ratio: int = MOST_RATIO
+    size_bytes: int = MAX_MIB << 20
+    files: int = MAX_FILES
+    ratio: int = MAX_RATIO
     free_bytes: int = FREE_BYTES
 
     @classmethod
@@ -48,10 +48,10 @@ class FetchLimits:
             BadConfiguration: LIMIT is no number of MiB.
             OSError: The directory is not there.
         """
-        text = env.get(LIMIT, str(MOST_MIB))
-        if not (text.isascii() and text.isdigit() and 0 < int(text) <= MOST_MIB):
+        text = env.get(LIMIT, str(MAX_MIB))
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_MIB):
             raise BadConfiguration(
-                f"{LIMIT} is {text!r}", remedy=f"set it to a number of MiB from 1 to {MOST_MIB} on this agent"
+                f"{LIMIT} is {text!r}", remedy=f"set it to a number of MiB from 1 to {MAX_MIB} on this agent"
             )
         disk = os.statvfs(directory)
         return cls(size_bytes=min(int(text) << 20, disk.f_bavail * disk.f_frsize * 9 // 10))

@@ -45,7 +45,7 @@ from volumes.store import Store, verify
 from volumes.version import see_platform
 
 AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
-MOST_SHOWN: Final = 5
+MAX_SHOWN: Final = 5
 DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # on every container that isolator.agent.docker_engine makes
 NAMESPACE_S: Final = 30.0
 #: linux/capability.h. NET_ADMIN: to attach device programs to cgroups.
@@ -323,11 +323,11 @@ def own_code(host: Host) -> Iterator[Finding]:
     if not host.real:
         return
     weaknesses = weak(places(), users=(0, os.geteuid()), groups=(0, os.getegid()))
-    for text in weaknesses[:MOST_SHOWN]:
+    for text in weaknesses[:MAX_SHOWN]:
         remedy = "install mesos_gpu, as root, where only root can write; chown root, chmod go-w"
         yield Finding("own code", Level.FAIL, f"tasks may run code as root: {text}", remedy)
-    if len(weaknesses) > MOST_SHOWN:
-        more = f"{len(weaknesses) - MOST_SHOWN} more paths are like these"
+    if len(weaknesses) > MAX_SHOWN:
+        more = f"{len(weaknesses) - MAX_SHOWN} more paths are like these"
         yield Finding("own code", Level.FAIL, more, "install mesos_gpu, as root, anew")
     if not weaknesses:
         yield Finding("own code", Level.OK, "only root can write what executors import")

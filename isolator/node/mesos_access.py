@@ -21,7 +21,7 @@ from mesos_gpu.wire.body import parsed
 MASTER, AGENT = "master", "names"  # names of checks
 AGENTS: Final = "agents"
 ANSWER_S: Final = 10.0
-MOST_SHOWN: Final = 5
+MAX_SHOWN: Final = 5
 DOCS: Final = "docs/security.md"
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 #: Flags that name files with secrets.
@@ -167,8 +167,8 @@ def _agents(master: Daemon) -> Iterator[Finding]:
         except OSError:
             silent.append(endpoint)
     if answering:
-        more = f" and {len(answering) - MOST_SHOWN} more" if len(answering) > MOST_SHOWN else ""
-        text = f"{', '.join(answering[:MOST_SHOWN])}{more}: whoever reaches them starts commands as root"
+        more = f" and {len(answering) - MAX_SHOWN} more" if len(answering) > MAX_SHOWN else ""
+        text = f"{', '.join(answering[:MAX_SHOWN])}{more}: whoever reaches them starts commands as root"
         remedy = f"--authenticate_http_readonly --authenticate_http_readwrite --http_credentials=FILE; {DOCS}"
         yield Finding(AGENTS, Level.WARN, text, remedy)
     else:

@@ -19,8 +19,8 @@ from isolator.secrets import keys
 from mesos_gpu.errors import BadConfiguration
 
 CHECK: Final = "files"
-MOST_FILES: Final = 10_000  # of a directory that are looked at
-MOST_SHOWN: Final = 3
+MAX_FILES: Final = 10_000  # of a directory that are looked at
+MAX_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def look_at_work_dir(host: Host, flags: Mapping[str, str], check: str) -> Iterat
 def open_to_others(path: Path) -> Iterator[tuple[Path, int]]:
     """The path, and what is below it, that others than the owner can read or change, whatever keeps them from getting
     there; each with its mode."""
-    for _, each in zip(range(MOST_FILES + 1), chain([path], path.rglob("*")), strict=False):
+    for _, each in zip(range(MAX_FILES + 1), chain([path], path.rglob("*")), strict=False):
         with contextlib.suppress(FileNotFoundError):  # as the log of a database that was closed meanwhile
             status = each.lstat()
             if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o077:
@@ -116,8 +116,8 @@ def open_to_others(path: Path) -> Iterator[tuple[Path, int]]:
 def seen_by_others(path: Path, what: str, *, alone: bool) -> Iterator[Finding]:
     """What is wrong with the modes of a path; nothing if they are right. `what`, `alone`: as of `Kept`."""
     if wrong := list(open_to_others(path)):
-        more = f" and {len(wrong) - MOST_SHOWN} more" if len(wrong) > MOST_SHOWN else ""
-        shown = ", ".join(f"{each} ({mode:04o})" for each, mode in wrong[:MOST_SHOWN])
+        more = f" and {len(wrong) - MAX_SHOWN} more" if len(wrong) > MAX_SHOWN else ""
+        shown = ", ".join(f"{each} ({mode:04o})" for each, mode in wrong[:MAX_SHOWN])
         recursive = "-R " if path.is_dir() else ""
         yield Finding(
             CHECK, Level.FAIL, f"{what}: others can read {shown}{more}", f"chmod {recursive}go= {path}"

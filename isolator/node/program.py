@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.gpu import Program
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 
 SETTLED_S: Final = 5.0  # a file that is written anew is left alone until it has not changed for so long
-_MOST_BYTES: Final = 256 << 20
+_MAX_BYTES: Final = 256 << 20
 _ZIP: Final = b"PK\x05\x06"  # how the last record of an archive begins; a comment may follow it
 _TAIL_BYTES: Final = 22 + 65_535  # of that record, with the longest comment
 _Stat = tuple[int, int, int]
@@ -93,7 +93,7 @@ def _digest(path: Path | None) -> str:
         return ""
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            if os.fstat(file.fileno()).st_size > _MAX_BYTES:
                 return ""
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:

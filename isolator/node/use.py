@@ -8,7 +8,7 @@ from isolator.devices.members import members_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.node.whose import TICKS_PER_S, Processes, Whose, ticks_now
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.nodes.gpu_use import MOST_GPU_USES, MOST_TASK_USES, GpuUse, Span, TaskUse, Work
+from mesos_gpu.model.nodes.gpu_use import MAX_GPU_USES, MAX_TASK_USES, GpuUse, Span, TaskUse, Work
 from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.policy.gpus import use as policy
 
@@ -53,7 +53,7 @@ class Counts:
         }
         self._xids |= {gpu: each.xids[-1] for gpu, each in cards.items() if each.xids}
         gpu_uses = tuple(self._of_card(each, now) for each in cards.values())
-        return gpu_uses[:MOST_GPU_USES], self._of_tasks(cards, now, began_ticks)
+        return gpu_uses[:MAX_GPU_USES], self._of_tasks(cards, now, began_ticks)
 
     def _of_card(self, reading: Reading, now: float) -> GpuUse:
         gpu = reading.gpu.id
@@ -82,7 +82,7 @@ class Counts:
                     # Who was there at the look before was there when this one began, whatever the clock says.
                     if key not in before and holding.since >= began_at:
                         self._tasks[key] = None
-        return tuple(uses[:MOST_TASK_USES])
+        return tuple(uses[:MAX_TASK_USES])
 
     def _of_task(
         self, holding: Holding, whose: dict[int, Whose], reading: Reading, before: _Count | None, now: float

@@ -28,7 +28,7 @@ from isolator.host import processes
 from isolator.runs import joined
 
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
-_MOST_WORDS: Final = 4096
+_MAX_WORDS: Final = 4096
 MARK: Final = (
     "MESOS_GPU_CHANNEL"  # in the environment of channels' commands, by which what they leave is found
 )
@@ -88,7 +88,7 @@ class Joining:
 
     def why(self) -> tuple[str, int | None]:
         """Wait until the program is executed; return "" and None, or the reason of the failure and the exit code."""
-        if not (words := self.output.read(_MOST_WORDS)):
+        if not (words := self.output.read(_MAX_WORDS)):
             return "", None
         return words.decode(errors="replace"), self._process.wait()
 

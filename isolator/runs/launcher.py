@@ -26,7 +26,7 @@ LAST_CAP: Final = 63  # dropping one that the kernel does not have is EINVAL, an
 #: node, mount nothing, trace no other's process, load no program. CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
 #: SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP. Not NET_RAW: a raw socket goes round the denied ports.
 ROOT_KEEPS: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
-MOST_WORDS: Final = 65536  # of what a helper says
+MAX_WORDS: Final = 65536  # of what a helper says
 
 
 class LaunchFailed(OSError):
@@ -207,7 +207,7 @@ def _help(theirs: _socket.socket, order: Mapping[str, Any]) -> bytes:
     os.close(fails)
     os.close(says)
     failed = _read(failure)
-    said = _read(words, MOST_WORDS)
+    said = _read(words, MAX_WORDS)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os.close(failure)
     os.close(words)

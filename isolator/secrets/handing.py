@@ -15,7 +15,7 @@ from isolator.secrets.delivery import Given
 from isolator.secrets.mount import PLACE
 from mesos_gpu.errors import MesosGpuError
 
-_MOST_S: Final = 30.0  # for some twenty system calls
+_MAX_S: Final = 30.0  # for some twenty system calls
 
 
 def hand(given: Given, pid: int, gate: Path, user: tuple[int, int], sandbox: str) -> None:
@@ -67,11 +67,11 @@ def _attach(order: dict[str, object], files: tuple[int, ...]) -> None:
             stderr=subprocess.STDOUT,
             env={},
             pass_fds=files,
-            timeout=_MOST_S,
+            timeout=_MAX_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:  # it ends as the task's user, whose other tasks may stop it
-        raise _cannot(f"not done within {_MOST_S:g} s") from error
+        raise _cannot(f"not done within {_MAX_S:g} s") from error
     if done.returncode:
         said = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
         raise _cannot(said[0] if said else f"status {done.returncode}")

@@ -8,7 +8,7 @@ from typing import Final
 
 from isolator.session.command import Command
 from isolator.session.websocket import Lost, WebSocket
-from mesos_gpu.wire.channel.frames import FROM_CLIENT, MOST_DATA, WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import FROM_CLIENT, MAX_DATA, WINDOW, Frame, Kind, decode, encode
 
 LAST_S: Final = 2.0  # for what a command wrote before its end
 
@@ -99,8 +99,8 @@ class Carrier:
     def _most(self) -> int:
         """Wait until something may be sent; how much of it. Two outputs may go beyond the window by one frame."""
         with self._news:
-            self._news.wait_for(lambda: self._may_go >= MOST_DATA)  # of less, ever smaller frames would come
-            return MOST_DATA
+            self._news.wait_for(lambda: self._may_go >= MAX_DATA)  # of less, ever smaller frames would come
+            return MAX_DATA
 
     def _finish(self, readers: list[threading.Thread]) -> None:
         code = self._command.wait()

@@ -25,7 +25,7 @@ from isolator.session.websocket import Lost, WebSocket, dial
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.channel.file import GET, LIST, FileOrder
 from mesos_gpu.wire.channel.forward import Forward
-from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import MAX_DATA, MAX_FRAME, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order
 from mesos_gpu.wire.channel.orders import AnyOrder, decode_order
 
@@ -39,7 +39,7 @@ def main() -> None:
     threading.Thread(target=_end_with_executor, args=(int(sys.argv[1]), started), daemon=True).start()
     try:
         path = f"/v1/channels/{call['id']}"
-        line = dial(call["url"], path, call["answer"], call["pin"], MOST_FRAME)
+        line = dial(call["url"], path, call["answer"], call["pin"], MAX_FRAME)
     except (OSError, ValueError) as error:
         _leave(f"the scheduler at {call['url']} cannot be reached: {error}")
     try:
@@ -100,7 +100,7 @@ def _tell(line: WebSocket, order: AnyOrder, error: CommandFailed) -> None:
         return
     text = f"Error: {error}\nTo fix: {remedy_of(order.argv[0], error.code)}\n"
     words = text.replace("\n", "\r\n") if order.tty else text
-    line.send(encode(Frame(Kind.STDERR, words.encode(errors="replace")[:MOST_DATA])))
+    line.send(encode(Frame(Kind.STDERR, words.encode(errors="replace")[:MAX_DATA])))
     line.send(encode(Frame(Kind.EXIT, numbers=(error.code,))))
     # What the client has sent already is read: closing a socket with unread bytes could drop the frames (RFC 2525).
     with contextlib.suppress(Lost):

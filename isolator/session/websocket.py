@@ -20,7 +20,7 @@ from mesos_gpu.adapters.tls.shared import SharedTls
 CACERT: Final = "MESOS_GPU_SCHEDULER_CACERT"  # the operator's word on which authorities
 SILENT_S: Final = 50.0
 OPEN_S: Final = 20.0  # for the connection and its handshakes
-_MOST_HEAD: Final = 1 << 14
+_MAX_HEAD: Final = 1 << 14
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _BINARY, _CLOSE, _PING, _PONG = 0x2, 0x8, 0x9, 0xA
 _FINAL: Final = 0x80
@@ -182,7 +182,7 @@ def _shake_hands(line: socket.socket, place: str, path: str, proof: str) -> None
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):  # byte by byte: what follows is not of the head
         byte = line.recv(1)
-        if not byte or len(answer) > _MOST_HEAD:
+        if not byte or len(answer) > _MAX_HEAD:
             raise OSError("the scheduler ended the connection before it answered")
         answer += byte
     status, *fields = answer.decode("latin-1").split("\r\n")

@@ -21,13 +21,13 @@ from mesos_gpu.policy.sharing.excess import File, foreign
 
 LOOK_S: Final = 0.5  # at one process
 _ALL_S: Final = 1.0  # at all processes of all tasks; who is left is the first of the next look
-_MOST_BYTES: Final = 16 << 20  # of the list of mappings; PyTorch's takes 0.5 MB
-_MOST_DESCRIPTORS: Final = 65536
+_MAX_BYTES: Final = 16 << 20  # of the list of mappings; PyTorch's takes 0.5 MB
+_MAX_DESCRIPTORS: Final = 65536
 #: So much is read however late it is: a host that is busy makes nobody suspicious.
 _FEW_BYTES: Final = 2 << 20
 _FEW_DESCRIPTORS: Final = 4096
-_MOST_FILES: Final = 64
-_MOST_WAITING: Final = 4  # threads that wait for processes of one task which do not let themselves be read
+_MAX_FILES: Final = 64
+_MAX_WAITING: Final = 4  # threads that wait for processes of one task which do not let themselves be read
 _CHUNK: Final = 1 << 16
 #: proc_pid_maps(5): addresses, rights, offset, device, inode, path.
 _MAPPING: Final = re.compile(
@@ -113,20 +113,20 @@ def _mapped(question: Question) -> frozenset[tuple[str, File]] | None:
             if path.rpartition(b"/")[2].startswith(begins) and (path, told) not in files:
                 at = f"{int(low, 16):x}-{int(high, 16):x}"
                 files[path, told] = os.fsdecode(path), _file(question.pid, at, told)
-        if len(files) > _MOST_FILES:
+        if len(files) > _MAX_FILES:
             raise _TooMuchError("it has mapped more libraries of that name than are looked at")
     return frozenset(files.values()) if has_lines else None
 
 
 def _lines(question: Question) -> Iterator[bytes]:
     """Whole lines of its list of mappings, many at a time."""
-    left, rest = _MOST_BYTES, b""
+    left, rest = _MAX_BYTES, b""
     with open(f"/proc/{question.pid}/maps", "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
             left -= len(chunk)
             whole, _, rest = (rest + chunk).rpartition(b"\n")
             yield whole
-            if left < 0 or (left < _MOST_BYTES - _FEW_BYTES and time.monotonic() > question.until):
+            if left < 0 or (left < _MAX_BYTES - _FEW_BYTES and time.monotonic() > question.until):
                 raise _TooMuchError("it has more mappings than are looked at")
 
 
@@ -145,7 +145,7 @@ def _has_driver(question: Question) -> bool:
         return False
     with os.scandir(f"/proc/{question.pid}/fd") as descriptors:
         for count, entry in enumerate(descriptors):
-            if count > _MOST_DESCRIPTORS or (count > _FEW_DESCRIPTORS and time.monotonic() > question.until):
+            if count > _MAX_DESCRIPTORS or (count > _FEW_DESCRIPTORS and time.monotonic() > question.until):
                 raise _TooMuchError("it has more files open than are looked at")
             with contextlib.suppress(OSError):  # closed meanwhile
                 status = entry.stat()
@@ -210,7 +210,7 @@ class Looker:
 
     def _seen(self, process: _Process, group: Collection[_Process], question: Question) -> Loaded | None:
         """What a process has; None: that takes long this time, which may be the host's fault."""
-        if process in self._waiting or len(self._waiting.keys() & group) >= _MOST_WAITING:
+        if process in self._waiting or len(self._waiting.keys() & group) >= _MAX_WAITING:
             return _SILENT
         answers: list[Loaded] = []
         thread = threading.Thread(target=lambda: answers.append(self._ask(question)), daemon=True)

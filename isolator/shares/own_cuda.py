@@ -36,11 +36,11 @@ PLACES: Final = (
 HWCAPS: Final = "glibc-hwcaps"  # below each, for newer processors, and first
 CONF, CACHE = "etc/ld.so.conf", "etc/ld.so.cache"
 LOOK_S: Final = 10.0
-MOST_PATHS: Final = 2000
-_MOST_LINKS: Final = 40  # of one path, as in Linux
-_MOST_CONF, _MOST_CACHE = 1 << 16, 1 << 24  # bytes
+MAX_PATHS: Final = 2000
+_MAX_LINKS: Final = 40  # of one path, as in Linux
+_MAX_CONF, _MAX_CACHE = 1 << 16, 1 << 24  # bytes
 _NAME: Final = b"/libcuda.so"
-_LONGEST: Final = 4096  # bytes of a path, PATH_MAX of limits.h; a linker opens none that is longer
+_MAX_LENGTH: Final = 4096  # bytes of a path, PATH_MAX of limits.h; a linker opens none that is longer
 
 
 def libcuda_of(root: str, also: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> str:
@@ -95,7 +95,7 @@ class _Image:
 
     def _configured(self, name: str = CONF, depth: int = 0) -> Iterator[str]:
         """Directories that a configuration of the linker names, with those that it includes."""
-        for line in os.fsdecode(self._content(name, _MOST_CONF)).splitlines():
+        for line in os.fsdecode(self._content(name, _MAX_CONF)).splitlines():
             words = line.partition("#")[0].replace(",", " ").replace(":", " ").split()
             if words[:1] != ["include"]:
                 yield from (word.partition("=")[0] for word in words if word.startswith("/"))
@@ -106,7 +106,7 @@ class _Image:
                     yield from self._configured(f"{where.parent}/{each}", depth + 1)
 
     def _cached(self, ours: set[tuple[int, int] | None]) -> str:
-        for path in self._in_cache(self._content(CACHE, _MOST_CACHE)):
+        for path in self._in_cache(self._content(CACHE, _MAX_CACHE)):
             if self._identity(path) is not None and self._identity(os.path.dirname(path)) not in ours:
                 return path
         return ""
@@ -117,8 +117,8 @@ class _Image:
         at = content.find(_NAME)
         while at >= 0:
             self._see_time()
-            before = content[max(at - _LONGEST, 0) : at].rpartition(b"\0")[2]
-            name, ended, _ = content[at + 1 : at + _LONGEST].partition(b"\0")
+            before = content[max(at - _MAX_LENGTH, 0) : at].rpartition(b"\0")[2]
+            name, ended, _ = content[at + 1 : at + _MAX_LENGTH].partition(b"\0")
             if ended and b"/" not in name and (first := (before + b"/").find(b"/")) >= 0:
                 yield os.fsdecode(before[first:] + b"/" + name)
             at = content.find(_NAME, at + 1)
@@ -179,7 +179,7 @@ class _Image:
             target = os.readlink("", dir_fd=fd)
             os.close(fd)
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MAX_LINKS:
                 return None
             while target.startswith("/") and len(way) > 1:
                 os.close(way.pop())
@@ -188,8 +188,8 @@ class _Image:
 
     def _count(self) -> None:
         self._seen += 1
-        if self._seen > MOST_PATHS:
-            raise _unseen(f"its linker looks at more than {MOST_PATHS} paths")
+        if self._seen > MAX_PATHS:
+            raise _unseen(f"its linker looks at more than {MAX_PATHS} paths")
         self._see_time()
 
     def _see_time(self) -> None:

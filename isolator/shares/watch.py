@@ -18,7 +18,7 @@ from isolator.shares.shim.region import CardLimits, CardUsage, Region, region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.health import Reading
-from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
+from mesos_gpu.model.nodes.share_use import MAX_USES, ShareUse
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.excess import MIB, File, is_watched, looks_over
@@ -78,7 +78,7 @@ class Watch:
         seen: dict[_Key, _Seen] = {}
         uses = [use for task in tasks for use in self._of_task(task, by_gpu, seen, foreign)]
         self._before = seen
-        return tuple(uses[:MOST_USES])
+        return tuple(uses[:MAX_USES])
 
     def _of_task(
         self,

@@ -16,7 +16,7 @@ from mesos_gpu.model.access.record import AuditRecord
 
 GENESIS: Final = "0" * 64  # what the first line of a chain carries
 NO_RECORD: Final = "is no record, nor what a crash left of one"
-MOST_LINE: Final = 32 << 10  # bytes of a line: of bounded texts, each character twelve bytes at most
+MAX_LINE: Final = 32 << 10  # bytes of a line: of bounded texts, each character twelve bytes at most
 
 
 class _Place(msgspec.Struct, omit_defaults=True):
@@ -66,7 +66,7 @@ def digest(line: bytes) -> str:
 
 
 def encode(entry: Entry) -> bytes:
-    """A line without its end: ASCII without control characters, `MOST_LINE` bytes at most."""
+    """A line without its end: ASCII without control characters, `MAX_LINE` bytes at most."""
     record, place = entry.record.bounded(), _Place(entry.seq, entry.prev, entry.torn, entry.gone)
     told = {name: value for name, default in _DEFAULTS if (value := getattr(record, name)) != default}
     value = msgspec.to_builtins(place) | told | {"result": record.result.value}

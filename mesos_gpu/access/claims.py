@@ -12,10 +12,10 @@ from typing import Final
 
 from mesos_gpu.access.proofs import WrongProof, may_be_name
 
-MOST_GROUPS: Final = 256
-MOST_AUDIENCES: Final = 32
+MAX_GROUPS: Final = 256
+MAX_AUDIENCES: Final = 32
 SKEW_S: Final = 60.0
-LONGEST_S: Final = 86_400.0
+MAX_S: Final = 86_400.0
 _SETTINGS: Final = "see what the scheduler's --oidc options ask for"
 
 Claims = Mapping[str, object]
@@ -55,7 +55,7 @@ class Rules:
     groups_prefix: str = ""
     required: Mapping[str, str] = field(default_factory=dict)
     skew_s: float = SKEW_S
-    longest_s: float = LONGEST_S
+    longest_s: float = MAX_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _check_issuer(claims: Claims, rules: Rules) -> None:
 
 
 def _check_audience(claims: Claims, rules: Rules) -> None:
-    audiences = _texts(claims.get("aud"), MOST_AUDIENCES)
+    audiences = _texts(claims.get("aud"), MAX_AUDIENCES)
     if not audiences or rules.audiences.isdisjoint(audiences):
         raise _wrong("the token is for another audience")
     party = claims.get("azp")
@@ -162,10 +162,10 @@ def _name_of(claims: Claims, rules: Rules) -> str:
 def _groups_of(claims: Claims, rules: Rules) -> frozenset[str]:
     if not rules.groups or claims.get(rules.groups) is None:
         return frozenset()
-    groups = _texts(claims[rules.groups], MOST_GROUPS)
+    groups = _texts(claims[rules.groups], MAX_GROUPS)
     if groups is None:
         raise _wrong(
-            f"the token's claim {rules.groups} is not a list of up to {MOST_GROUPS} names",
+            f"the token's claim {rules.groups} is not a list of up to {MAX_GROUPS} names",
             remedy="have the issuer list fewer groups, those alone that are used here",
         )
     named = [rules.groups_prefix + group for group in groups]

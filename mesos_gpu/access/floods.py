@@ -15,8 +15,8 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 MINUTE_S: Final = 60.0
 FIRST: Final = 20  # of an origin and minute
 FIRST_OF_ALL: Final = 600  # of a minute, of origins without a proved name
-MOST_ORIGINS: Final = 1024
-MOST_REASONS: Final = 8  # that an origin's are counted by
+MAX_ORIGINS: Final = 1024
+MAX_REASONS: Final = 8  # that an origin's are counted by
 _OTHERS: Final = "others"
 
 
@@ -40,7 +40,7 @@ class Floods:
         origin, origins = origin_of(record), self._origins[record.proved]
         minute = origins.get(origin)
         if minute is None:
-            if len(origins) >= MOST_ORIGINS:
+            if len(origins) >= MAX_ORIGINS:
                 origin = _OTHERS
             minute = origins.setdefault(origin, _Minute())
         spared = record.proved or self._whole < FIRST_OF_ALL
@@ -49,7 +49,7 @@ class Floods:
             self._whole += not record.proved
             return True
         reason = (record.status, record.reason)
-        if reason not in minute.counted and len(minute.counted) >= MOST_REASONS:
+        if reason not in minute.counted and len(minute.counted) >= MAX_REASONS:
             reason = (0, "other")
         minute.counted[reason] += 1
         minute.last = record if origin != _OTHERS else replace(record, address=_OTHERS, who="-", relayed="")

@@ -10,7 +10,7 @@ other address, and not until all others are silent. For turns, all addresses of 
 65,536 networks, and would take the turns of a day.
 
 Upper bound of the guesses at one name that are checked in a day, for N addresses: 86,400 / `TURN_S` turns, but at most
-`TURNS` * N in a `TURNS_S`; 86,400 / `MOST_NAME_S` guesses without a turn; `FREE` + 1 guesses from each address from
+`TURNS` * N in a `TURNS_S`; 86,400 / `MAX_NAME_S` guesses without a turn; `FREE` + 1 guesses from each address from
 which the name was right.
 """
 
@@ -19,20 +19,20 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from mesos_gpu.access.proofs import MOST_NAME
+from mesos_gpu.access.proofs import MAX_NAME
 from mesos_gpu.access.rate import network_of, site_of
 
 FREE: Final = 5  # wrong ones without a wait: people mistype
 FIRST_S: Final = 1.0
-MOST_ADDRESS_S: Final = 300.0
-MOST_NAME_S: Final = 30.0
+MAX_ADDRESS_S: Final = 300.0
+MAX_NAME_S: Final = 30.0
 FORGET_S: Final = 900.0  # without a wrong one
 TURN_S: Final = 1.0  # seconds between two turns of one name
 TURNS: Final = 5  # turns of an address at a name in a `TURNS_S`, because people mistype
 TURNS_S: Final = 86400.0
 USE_S: Final = 120.0  # seconds after which an unused turn expires
 KNOWN_S: Final = 30 * 86400.0  # that an address is remembered from which a name was right
-MOST_KEPT: Final = 10_000  # addresses, names, and pairs of the two that were right
+MAX_KEPT: Final = 10_000  # addresses, names, and pairs of the two that were right
 
 K = TypeVar("K", bound=Hashable)
 
@@ -57,7 +57,7 @@ class _Turns:
 
 
 class _Kept(Generic[K]):
-    """The latest `MOST_KEPT`; who waits longest is forgotten last."""
+    """The latest `MAX_KEPT`; who waits longest is forgotten last."""
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
@@ -75,7 +75,7 @@ class _Kept(Generic[K]):
         if wrong.count > FREE:
             wrong.until = now + min(FIRST_S * 2.0 ** min(wrong.count - FREE - 1, 30), self._most_s)
         self._each[key] = wrong
-        if len(self._each) > MOST_KEPT:
+        if len(self._each) > MAX_KEPT:
             self._forget_one(now)
 
     def _forget_one(self, now: float) -> None:
@@ -92,15 +92,15 @@ class Guesses:
 
     def __init__(self) -> None:
         """Nothing was wrong yet."""
-        self._addresses: _Kept[str] = _Kept(MOST_ADDRESS_S)
-        self._names: _Kept[str] = _Kept(MOST_NAME_S)
+        self._addresses: _Kept[str] = _Kept(MAX_ADDRESS_S)
+        self._names: _Kept[str] = _Kept(MAX_NAME_S)
         self._right: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._turns: OrderedDict[tuple[str, str], _Turns] = OrderedDict()
         self._next: OrderedDict[str, float] = OrderedDict()  # by name, the earliest begin of the next turn
 
     def wait_s(self, address: str, name: str, now: float) -> float:
         """How long a further guess has to wait; 0: it may be looked at."""
-        address, name = network_of(address), name[:MOST_NAME]
+        address, name = network_of(address), name[:MAX_NAME]
         if self._was_right(address, name, now):
             return 0.0
         of_name = self._names.wait_s(name, now) if name else 0.0
@@ -112,7 +112,7 @@ class Guesses:
     def ask(self, address: str, name: str, now: float) -> float:
         """Return the seconds that a guess at a name has to wait, as `wait_s`; give the address a turn if it may have
         one."""
-        key = site_of(address), name[:MOST_NAME]
+        key = site_of(address), name[:MAX_NAME]
         waits = self._addresses.wait_s(network_of(address), now)
         if not name or waits or not self.wait_s(address, name, now):
             return self.wait_s(address, name, now)
@@ -125,21 +125,21 @@ class Guesses:
             self._next[key[1]] = turn.at + TURN_S
         self._turns[key] = turn
         for each in (self._turns, self._next):
-            if len(each) > MOST_KEPT:
+            if len(each) > MAX_KEPT:
                 each.popitem(last=False)
         return self.wait_s(address, name, now)
 
     def look(self, address: str, name: str, now: float) -> float:
         """Return the seconds that a guess has to wait, as `wait_s`; 0 if it is checked now, which uses its turn."""
         wait_s = self.wait_s(address, name, now)
-        turn = self._turns.get((site_of(address), name[:MOST_NAME]))
+        turn = self._turns.get((site_of(address), name[:MAX_NAME]))
         if not wait_s and turn is not None:
             turn.is_used = True
         return wait_s
 
     def wrong(self, address: str, name: str, now: float) -> float:
         """Count a wrong one; how long the next one has to wait."""
-        address, name = network_of(address), name[:MOST_NAME]
+        address, name = network_of(address), name[:MAX_NAME]
         self._addresses.add(address, now)
         if name:
             self._names.add(name, now)
@@ -153,10 +153,10 @@ class Guesses:
         Earlier wrong proofs still count. Otherwise an address could clear itself with a name of its own, and guesses
         at a name would be free while its owner sends right proofs.
         """
-        key = network_of(address), name[:MOST_NAME]
+        key = network_of(address), name[:MAX_NAME]
         self._right.pop(key, None)
         self._right[key] = now
-        if len(self._right) > MOST_KEPT:
+        if len(self._right) > MAX_KEPT:
             self._right.popitem(last=False)
 
     def __len__(self) -> int:

@@ -14,8 +14,8 @@ from mesos_gpu.access.proofs import WrongProof
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 )
-LONGEST: Final = 16_384  # characters of a token
-MOST_KEY_ID: Final = 256
+MAX_LENGTH: Final = 16_384  # characters of a token
+MAX_KEY_ID: Final = 256
 #: Media types (`typ`) of what says who somebody is; a logout token or a proof of possession is none of them.
 _TYPES: Final = ("", "jwt", "at+jwt", "application/jwt", "application/at+jwt")
 
@@ -47,8 +47,8 @@ def header_of(token: str, allowed: frozenset[str]) -> Header:
     Raises:
         WrongProof: It has no form that can be understood, or its algorithm is not one of the allowed.
     """
-    if len(token) > LONGEST:
-        raise WrongProof(f"the token has more than {LONGEST} characters", guessed=False)
+    if len(token) > MAX_LENGTH:
+        raise WrongProof(f"the token has more than {MAX_LENGTH} characters", guessed=False)
     try:
         said = msgspec.json.decode(decoded(token.partition(".")[0]), type=_Said)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -59,7 +59,7 @@ def header_of(token: str, allowed: frozenset[str]) -> Header:
         raise WrongProof("the token is not of a type that says who somebody is", guessed=False)
     if said.alg not in allowed or said.alg not in ALGORITHMS:
         raise WrongProof("the token is not signed by an algorithm that is taken here")
-    if said.kid is not None and len(said.kid) > MOST_KEY_ID:
+    if said.kid is not None and len(said.kid) > MAX_KEY_ID:
         raise WrongProof("the token's header is not one of RFC 7515")
     return Header(said.alg, said.kid)
 

@@ -19,7 +19,7 @@ ORDER: Final = (
     Proof.OIDC,
     Proof.SOCKET,
 )
-MOST_NAME: Final = 256  # characters of a name that a proof may give
+MAX_NAME: Final = 256  # characters of a name that a proof may give
 _DCOS: Final = "token="  # `Authorization: token=…`, as DC/OS has it, and Marathon's clients for it
 _REMEDY: Final = "log in again (mesos-gpu login), or send a proof that is right"
 Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
@@ -44,7 +44,7 @@ class WrongProof(MesosGpuError):
             retry_s: Above 0: there were too many wrong ones, and none is looked at for so many seconds.
         """
         super().__init__(reason, remedy=remedy)
-        self.claimed, self.guessed, self.retry_s = claimed[:MOST_NAME], guessed, retry_s
+        self.claimed, self.guessed, self.retry_s = claimed[:MAX_NAME], guessed, retry_s
         if retry_s:
             self.http_status = 429
 
@@ -102,7 +102,7 @@ def basic(value: str) -> NameAndPassword:
 
 def may_be_name(text: str) -> bool:
     """Whether a proof may give this name: something that can be shown, and no longer than names are."""
-    return 0 < len(text) <= MOST_NAME and text.isprintable() and text == text.strip()
+    return 0 < len(text) <= MAX_NAME and text.isprintable() and text == text.strip()
 
 
 def order(text: str) -> tuple[Proof, ...]:

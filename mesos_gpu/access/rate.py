@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-MOST_KEYS: Final = 10_000  # that are remembered; the one that was seen longest ago is forgotten first
+MAX_KEYS: Final = 10_000  # that are remembered; the one that was seen longest ago is forgotten first
 _NETWORK_BITS: Final = 64  # of an IPv6 address: who has one has all of its network
 _SITE_BITS: Final = 48  # of an IPv6 address: what a subscriber may get (RFC 6177)
 W = TypeVar("W", bound=Hashable)
@@ -39,7 +39,7 @@ class Limits:
 class Buckets:
     """A bucket of tokens for each key: it fills with `rate_per_s`, and holds `burst`."""
 
-    def __init__(self, rate_per_s: float, burst: int, most_keys: int = MOST_KEYS) -> None:
+    def __init__(self, rate_per_s: float, burst: int, most_keys: int = MAX_KEYS) -> None:
         """All are full. `rate_per_s` 0: they never get empty."""
         self._rate_per_s, self._burst, self._most_keys = rate_per_s, float(max(burst, 1)), most_keys
         self._levels: OrderedDict[str, tuple[float, float]] = (

@@ -11,7 +11,7 @@ from mesos_gpu.model.jobs.healthcheck import Answer, HealthCheck, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding
 from mesos_gpu.wire.mesos.checks import status_of
 
-MOST_BODY: Final = 16384  # bytes; what follows is cut off
+MAX_BODY: Final = 16384  # bytes; what follows is cut off
 _PROTOCOLS: Final = {HttpScheme.HTTP: Protocol.HTTP, HttpScheme.HTTPS: Protocol.HTTPS}
 
 
@@ -36,7 +36,7 @@ class Asker(HttpGet):
         if status is None:
             return super()._judged(closed=closed)
         if self._keep:
-            self.answer = _answer(self._heard, closed=closed or len(self._heard) > 2 * MOST_BODY)
+            self.answer = _answer(self._heard, closed=closed or len(self._heard) > 2 * MAX_BODY)
             if self.answer is None:
                 return None
         ready = status in self._ready_codes
@@ -65,5 +65,5 @@ def _answer(data: bytes, *, closed: bool) -> Answer | None:
         raise ValueError(str(error)) from error
     if body is None:
         return None
-    text = body[:MOST_BODY].decode("utf-8", "replace")
+    text = body[:MAX_BODY].decode("utf-8", "replace")
     return Answer(response.status, response.getheader("Content-Type", ""), text)

@@ -19,7 +19,7 @@ from mesos_gpu.model.ids import GpuId
 
 NAME: Final = "domain"  # of the server; names are of [a-z0-9_], 64 at most
 DEFAULT: Final = "default"  # the namespace that each server has from the start
-LEAST: Final = Limits(10, 1024)  # of that one
+MIN: Final = Limits(10, 1024)  # of that one
 _AS_CSV: Final = "--format=csv,noheader"  # a table for people cuts pids of 7 digits
 #: The first columns of each list: the documented ones, in the order of the documented examples.
 _SERVER: Final = ("name", "uid", "pid", "status")
@@ -48,7 +48,7 @@ class Mps3:
                 f"the MPS daemon at {self.control.pipes} has no server for {gpu}",
                 remedy="see its log, and that the card is there",
             )
-        self._limit(DEFAULT, LEAST)
+        self._limit(DEFAULT, MIN)
 
     def admit(self, task: str, limits: Limits) -> None:
         """Make the task's namespace, or set it."""
@@ -61,7 +61,7 @@ class Mps3:
     def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
         """Compare each namespace."""
         for name, limits in {
-            DEFAULT: LEAST,
+            DEFAULT: MIN,
             **{namespace_of(task): own for task, own in tasks.items()},
         }.items():
             self._see(name, limits)

@@ -25,7 +25,7 @@ SERVER: Final = "nvidia-cuda-mps-server"  # the daemon looks for it in its PATH
 DEADLINE_S: Final = 3.0
 #: The longest path of a directory of pipes, in bytes. An address of a UNIX socket has 108 (unix(7)), and the longest
 #: name in the directory is control_privileged; the daemon of 535 uses 106, and ends without a word if it is longer.
-LONGEST_PATH: Final = 106 - len("/control_privileged")
+MAX_PATH: Final = 106 - len("/control_privileged")
 LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
 PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
 PROTOCOL: Final = "CUDA_MPS_PROTOCOL_VERSION"
@@ -261,4 +261,4 @@ def whole_mib(limits: Limits) -> str:
 def too_long(pipes: Path) -> str:
     """Why a directory cannot have a daemon's pipes; "": it can."""
     length = len(os.fsencode(pipes))
-    return f"its path has {length} bytes, and sockets take {LONGEST_PATH}" if length > LONGEST_PATH else ""
+    return f"its path has {length} bytes, and sockets take {MAX_PATH}" if length > MAX_PATH else ""

@@ -18,10 +18,10 @@ from typing import Any, Final, Protocol
 
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.policy.apps.healthcheck import Finding, judge, pause_s, timeout_s, unanswered
-from mesos_gpu.wire.mesos.checks import MOST_HEAD, request, status_of
+from mesos_gpu.wire.mesos.checks import MAX_HEAD, request, status_of
 
 READ, WRITE, NOTHING = selectors.EVENT_READ, selectors.EVENT_WRITE, 0
-MOST_AT_ONCE: Final = 512  # open files; others wait for their turn
+MAX_AT_ONCE: Final = 512  # open files; others wait for their turn
 LOOK_S: Final = 0.05  # between looks at what is under way: is it late, has it ended without a word
 #: What this process lacks says nothing of a task, and must not kill it.
 _OURS: Final = frozenset(
@@ -151,7 +151,7 @@ class Prober:
                 self._look(job, now)
         while self._timers and self._timers[0][0] <= now:
             self._waiting.append(heapq.heappop(self._timers)[2])
-        while self._waiting and len(self._under_way) < MOST_AT_ONCE:
+        while self._waiting and len(self._under_way) < MAX_AT_ONCE:
             self._begin(self._waiting.popleft())
 
     def _order(self, order: Callable[[], None]) -> None:
@@ -338,8 +338,8 @@ class HttpGet(Dial):
         data = self._socket.recv(_CHUNK)  # once: what comes without an end must not keep the thread
         self._heard += data
         finding = self._judged(closed=not data)
-        if finding is None and len(self._heard) > MOST_HEAD:
-            raise ValueError(f"no answer in {MOST_HEAD} bytes")
+        if finding is None and len(self._heard) > MAX_HEAD:
+            raise ValueError(f"no answer in {MAX_HEAD} bytes")
         self.wants = READ
         return finding
 

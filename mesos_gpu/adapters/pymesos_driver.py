@@ -44,7 +44,7 @@ __all__ = [
 CAPABILITIES: Final = ("GPU_RESOURCES", "PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE")
 DEFAULT_TIMINGS: Final = Timings()
 logger = logging.getLogger(__name__)
-MOST_LISTED: Final = 1 << 30  # tasks; the master's own default is 100
+MAX_LISTED: Final = 1 << 30  # tasks; the master's own default is 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ class PymesosDriver:
     def tasks(self) -> Sequence[Listed]:
         """The master's `/tasks` and `/slaves`: a reconciliation's statuses have no labels."""
         framework_id = self._driver.framework_id
-        asked = urlencode({"framework_id": framework_id or "", "limit": MOST_LISTED})
+        asked = urlencode({"framework_id": framework_id or "", "limit": MAX_LISTED})
         try:
             agents = self._driver.get("/master/slaves")["slaves"]
             tasks = self._driver.get(f"/master/tasks?{asked}")["tasks"]

@@ -9,7 +9,7 @@ from mesos_gpu.engine.reading.view import View
 T = TypeVar("T")
 #: It is good for so many times as long as it took: at most a hundredth of the time goes into it.
 _TIMES: Final = 100.0
-_LONGEST_S: Final = 3.0
+_MAX_S: Final = 3.0
 _QUICK_S: Final = 0.005  # what takes no longer is made for each
 
 
@@ -37,5 +37,5 @@ class Kept(Generic[T]):
         ended = self._now()
         took = ended - begun
         keep = took >= _QUICK_S and changes == self._changes
-        self._value = (value, ended + min(_LONGEST_S, _TIMES * took)) if keep else None
+        self._value = (value, ended + min(_MAX_S, _TIMES * took)) if keep else None
         return value

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.audit import READS
-from mesos_gpu.api.http.door import BODY_S, MOST_QUERY, MOST_TARGET
+from mesos_gpu.api.http.door import BODY_S, MAX_QUERY, MAX_TARGET
 from mesos_gpu.api.peers import Leadership
 from mesos_gpu.api.spec import (
     access,
@@ -44,7 +44,7 @@ from mesos_gpu.model.access.record import Result
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.wire.export import prometheus
 from mesos_gpu.wire.listing.filters import By
-from mesos_gpu.wire.mesos.operations import LONGEST_BY
+from mesos_gpu.wire.mesos.operations import MAX_BY
 
 _JSON: Final = "application/json"
 _BYTES: Final = "application/octet-stream"
@@ -52,7 +52,7 @@ _NAMES: Final = re.compile(r"\{(\w+)\}")
 _ABOUT: Final = f"""\
 The interface of mesos_gpu's scheduler. Times are seconds since the epoch, amounts carry their unit in the name.
 A field that does not apply is null, never absent; fields may be added to answers.
-Bodies are JSON of at most {asked.MOST_BODY} bytes.
+Bodies are JSON of at most {asked.MAX_BODY} bytes.
 Where the operator has set up proofs of a name, a request shows one: a token as `Authorization: Bearer`, a name and a
 password as HTTP basic, a certificate, or a session's cookie. What a web page of another origin may not do is refused.
 
@@ -66,9 +66,7 @@ def _number(number: asked.Number, about: str) -> Schema:
 
 
 _STATES: Final = {"enum": [ACTIVE, *(state.value for state in JobState)]}
-_BY: Final = in_query(
-    "by", {"type": "string", "maxLength": LONGEST_BY, "pattern": "^[^\\x00\\n]*$"}, "who asks"
-)
+_BY: Final = in_query("by", {"type": "string", "maxLength": MAX_BY, "pattern": "^[^\\x00\\n]*$"}, "who asks")
 _DRAIN: Final = {"reason": "fan noise", "by": "ann", "deadline_s": 3600}
 _JOBS: Final[Mapping[str, Mapping[str, Any]]] = {
     "whole GPUs": {"name": "train", "command": "python3 train.py", "cpus": 4, "mem_mib": 16384, "gpus": 2},
@@ -115,7 +113,7 @@ _FILTERS: Final = (
     in_query(asked.FOLD_ARRAYS.name, {"type": "boolean", "default": False}, "arrays in place of their tasks"),
     in_query(asked.NO_INSTANCES.name, {"type": "boolean", "default": False}, "no instances of apps"),
     _number(asked.SKIP, "leave out so many of the first"),
-    _number(asked.MOST_LISTED, "so many at most"),
+    _number(asked.MAX_LISTED, "so many at most"),
 )
 _WAIT: Final = (
     _number(asked.AFTER_VERSION, "wait until the job's version exceeds this"),
@@ -152,7 +150,7 @@ _LOGS: Final = (
         "what was written after that, in seconds since the epoch; offset counts if it is further",
     ),
 )
-_LONG: Final = {"type": "string", "maxLength": records.LONGEST}
+_LONG: Final = {"type": "string", "maxLength": records.MAX_LENGTH}
 _RECORDS: Final = (
     in_query("who", _LONG, "a name; a * at the end: all that begin so"),
     in_query("what", _LONG, "a right, or a part of verb and route"),
@@ -160,10 +158,10 @@ _RECORDS: Final = (
     in_query("result", {"type": "string", "enum": [result.value for result in Result]}, "how it ended"),
     _number(asked.SINCE, "from then on, in seconds since the epoch"),
     _number(asked.UNTIL, "before that"),
-    _number(records.MOST_RECORDS, "so many at most"),
+    _number(records.MAX_RECORDS, "so many at most"),
     in_query("cursor", {"type": "string"}, "as of the answer before"),
 )
-_CHANGES: Final = (_number(records.MOST_CHANGES, "so many at most"),)
+_CHANGES: Final = (_number(records.MAX_CHANGES, "so many at most"),)
 _CONFLICT: Final = 409
 _PLAIN: Final = "text/plain; charset=utf-8"
 _FORMAT: Final = in_query(
@@ -199,7 +197,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "show_array",
         "A job array, or some of its tasks: NAME.7, NAME.3-7",
         {200: Array},
-        query=(_number(asked.MOST_LISTED, "so many jobs at most"),),
+        query=(_number(asked.MAX_LISTED, "so many jobs at most"),),
     ),
     ("PATCH", "/v1/jobs/{id}"): Operation(
         "resize_job",
@@ -254,7 +252,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "show_queue",
         "The first pending jobs in the order in which they are tried, and the queues",
         {200: line.Queue},
-        query=(_number(asked.MOST_QUEUED, "so many jobs at most"),),
+        query=(_number(asked.MAX_QUEUED, "so many jobs at most"),),
     ),
     ("POST", "/v1/plan/jobs"): Operation(
         "plan_job",
@@ -421,15 +419,15 @@ _ID: Final = {
     "uploads": "the SHA-256 of an archive, in hexadecimal digits",
 }
 _REFUSALS: Final = {
-    400: f"The body is no JSON object, or the query has more than {MOST_QUERY} fields",
+    400: f"The body is no JSON object, or the query has more than {MAX_QUERY} fields",
     401: "It needs a name that is proved, or what it shows is no proof; WWW-Authenticate says what would be",
     403: "Who asks may not do that; the message names the right that is missing. Or the request comes through a web "
     "page of another origin, or under another host's name",
     404: "There is none of that id",
     408: f"The body did not come within {BODY_S:g} s",
     409: "As things stand it cannot be done, or the id is the start of several",
-    413: f"The body is larger than {asked.MOST_BODY} bytes",
-    414: f"The path and the query have {MOST_TARGET} bytes or more",
+    413: f"The body is larger than {asked.MAX_BODY} bytes",
+    414: f"The path and the query have {MAX_TARGET} bytes or more",
     415: "The body is not declared as what it has to be, mostly application/json",
     422: "The request is not valid; `problems` says all that is wrong",
     429: "A limit of who asks, the user or the queue is reached, or there were too many wrong proofs; see Retry-After",

@@ -19,7 +19,7 @@ from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.ports import AuditTrail, UseRecords
 
-LONGEST_TOKEN_S: Final = 365 * 86400.0
+MAX_TOKEN_S: Final = 365 * 86400.0
 SERVICE_PORTS: Final = range(10000, 20001)  # as Marathon's --local_port_min and --local_port_max
 
 
@@ -37,7 +37,7 @@ class ApiSettings:
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
     who: Who | None = None  # says who calls; None: nobody is asked
     identify: Identify = nobody_is_asked  # the same where `who` is None, for tests
-    longest_token_s: float = LONGEST_TOKEN_S  # that a token may live
+    longest_token_s: float = MAX_TOKEN_S  # that a token may live
     has_user_pool: bool = False  # whether jobs that name no user get one each, on their host
     open_to_all: bool = False  # other machines reach it, and nobody has to prove who he is
     tls: ReloadedTls | None = None  # None: plain HTTP is spoken

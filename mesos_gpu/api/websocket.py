@@ -12,8 +12,8 @@ from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-MOST_FRAMES: Final = 8  # parsed in one turn
-MOST_FRAGMENTS: Final = 64  # of one message
+MAX_FRAMES: Final = 8  # parsed in one turn
+MAX_FRAGMENTS: Final = 64  # of one message
 UNREAD_S: Final = 20.0  # in which a peer reads what is left when its connection ends
 _SIZES: Final = {126: 2, 127: 8}  # bytes of a longer size, by the 7 bits in its place (RFC 6455, section 5.2)
 _MASK: Final = 4  # bytes
@@ -80,7 +80,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def handle_cont(self, event: Frame) -> None:
         """Add a fragment to a message; end the connection if there are too many, as empty ones have no size."""
-        if len(self.frames) < MOST_FRAGMENTS:
+        if len(self.frames) < MAX_FRAGMENTS:
             super().handle_cont(event)
         elif not self.close_sent:
             self.conn.send_close(CloseCode.MESSAGE_TOO_BIG)
@@ -117,7 +117,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     def _next_frames(self) -> bytes:
         """Remove and return the bytes of a few frames; the last one may be incomplete behind its header."""
         end = 0
-        for _ in range(MOST_FRAMES):
+        for _ in range(MAX_FRAMES):
             self._left = self._left or _frame_bytes(self._held, end)
             step = min(self._left, len(self._held) - end)
             self._left -= step

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 GAP: Final = 2  # blanks between columns
-LEAST: Final = 12  # a column that may be cut keeps so many characters, or its header
+MIN: Final = 12  # a column that may be cut keeps so many characters, or its header
 MIN_FOLDED: Final = 30  # a last column that is folded keeps so many characters while others may be left out
 LONG: Final = (
     26  # a job's ID is not cut to fewer characters: an app's instance has as many, with eight digits
@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 class Fit:
     """What gives way where a table is too wide for its terminal; columns by their headers.
 
-    First `cut` are cut to `LEAST` (a folded last column to `MIN_FOLDED`), then host names in `hosts` are shortened,
+    First `cut` are cut to `MIN` (a folded last column to `MIN_FOLDED`), then host names in `hosts` are shortened,
     then words longer than `LONG` in `names` and paths in `paths`, then `leave` are left out one by one, those without
     any value before the others. The UUIDs in `ids` are always shortened: every command takes the start of an ID.
     """
@@ -64,7 +64,7 @@ def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
 
     What cannot give way is never cut: then the rows are wider than the terminal.
     """
-    cut = dict.fromkeys(how.cut or (columns[-1].header,), LEAST)
+    cut = dict.fromkeys(how.cut or (columns[-1].header,), MIN)
     if how.wrap:
         cut[columns[-1].header] = MIN_FOLDED
     kept = [_with(column, short_ids) if column.header in how.ids else column for column in columns]
@@ -78,8 +78,8 @@ def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
             break
         kept = [column for column in kept if column.header != header]
     if _needed(kept, cut) > width:
-        cut = dict.fromkeys(cut, LEAST)
-    return _spread(_with_paths(kept, cut, width, how, LEAST), cut, width)
+        cut = dict.fromkeys(cut, MIN)
+    return _spread(_with_paths(kept, cut, width, how, MIN), cut, width)
 
 
 def _with_paths(

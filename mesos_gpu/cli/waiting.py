@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED, KILLED, NO_EXIT_CODE = 130, 143, 125
 UNSURE = "interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted"
-_MOST_ASKED = 20  # jobs that are asked about after they were submitted: one request each
+_MAX_ASKED = 20  # jobs that are asked about after they were submitted: one request each
 _LOOKS = 2  # the first is at once: every job waits then
 
 
@@ -72,7 +72,7 @@ def warn_of_never(client: "Client", jobs: "Sequence[Job]") -> None:
     nodes may come."""
     from mesos_gpu.cli.fit import short_gpus  # brings rich
 
-    for job in jobs[:_MOST_ASKED]:
+    for job in jobs[:_MAX_ASKED]:
         with suppress(MesosGpuError):  # it was taken in, which is what counts
             why = client.why(job["id"])
             if not why["can_ever_run"]:

@@ -20,7 +20,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 
 V = TypeVar("V")
-LEAST_S: Final = 5.0  # nothing waits so long that it matters
+MIN_S: Final = 5.0  # nothing waits so long that it matters
 _SINCE: Final = (
     "registered_at",
     "swept_at",
@@ -63,11 +63,11 @@ def on_tick(turn: Turn) -> None:
     """See whether the clock was set, or nothing was done for a time, since all tasks were looked at last, at the start
     since the latest moment on record."""
     by_s = (turn.state.work.tended_at or latest(turn.state)) - turn.now
-    if by_s > LEAST_S:
+    if by_s > MIN_S:
         moments = _Moments(turn.now, by_s)
         _remember(turn.state, moments)
         _save(turn, moments)
-    elif -by_s > LEAST_S:
+    elif -by_s > MIN_S:
         _pass_over(turn, -by_s)
 
 

@@ -9,7 +9,7 @@ from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.saves import NOUN_OF
 from mesos_gpu.model.tenancy import QueueDocument
 
-MOST_VERSIONS: Final = 50  # of each document, that are kept
+MAX_VERSIONS: Final = 50  # of each document, that are kept
 Document = TypeVar("Document", AccessDocument, QueueDocument)
 
 
@@ -33,7 +33,7 @@ def take_next(turn: Turn, latest: Document, document: Document, read: int, again
     turn.put(replace(document, version=latest.version + 1, at=turn.now))
     plural = NOUN_OF[type(document)].plural
     kept = getattr(turn.state.part_with(plural), plural)
-    for version in sorted(kept)[:-MOST_VERSIONS]:
+    for version in sorted(kept)[:-MAX_VERSIONS]:
         turn.drop(type(document), version)
     return True
 

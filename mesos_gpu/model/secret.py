@@ -13,9 +13,9 @@ ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NAME: Final = r"\.?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}"  # neither . nor ..
 FILE: Final = re.compile(rf"{_NAME}(?:/{_NAME}){{0,7}}")
 FILE_FORM: Final = "a path in the sandbox, as keys/hf"
-MOST_SECRETS: Final = 32  # of a job
+MAX_SECRETS: Final = 32  # of a job
 LARGEST_SECRET: Final = 64 << 10  # bytes of a value; execve(2) takes no variable of more than 128 KiB
-MOST_SECRET: Final = 256 << 10  # bytes of all values of a job: Mesos hands them to an executor in one message
+MAX_SECRET: Final = 256 << 10  # bytes of all values of a job: Mesos hands them to an executor in one message
 #: The name of the value of `image_secret` beside those of variables, none of which has a space.
 IMAGE_LOGIN: Final = "image login"
 #: What a task is told by, and so can be no secret's name.

@@ -39,8 +39,8 @@ from mesos_gpu.model.secret import SOURCE, SOURCE_FORM
 ROOT: Final = ""  # the path of what all queues are below
 DEFAULT_POOL: Final = "default"  # the nodes that are in no other
 EVERYBODY: Final = "*"  # a user that is not named
-MOST_GPUS: Final = 1_000_000
-LONGEST_S: Final = 1e9
+MAX_GPUS: Final = 1_000_000
+MAX_S: Final = 1e9
 NAME_FORM: Final = "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"
 _LABEL: Final = re.compile(r"[^=\x00]+(=[^\x00]*)?")
 _LABEL_FORM: Final = "the key of a label, or KEY=VALUE, as purpose=demo"
@@ -141,7 +141,7 @@ class MinRuntime:
     """How long a job runs before it may be stopped, seconds, from its start."""
 
     reclaim_s: float = 0.0  # for somebody within his guarantee
-    rebalance_s: float = LONGEST_S  # for somebody above his; by default that stops nobody
+    rebalance_s: float = MAX_S  # for somebody above his; by default that stops nobody
 
 
 class Runtimes(Kind):
@@ -229,9 +229,9 @@ class Idle:
         apps: Whether apps' instances are treated as other jobs; else they are reported, and nothing else.
     """
 
-    warn_after_s: float = asks(1800.0, Seconds(1, LONGEST_S), about="of idleness, then a job is warned")
+    warn_after_s: float = asks(1800.0, Seconds(1, MAX_S), about="of idleness, then a job is warned")
     return_after_s: float = asks(
-        3600.0, Seconds(1, LONGEST_S), about="of idleness, then it is ended, with notice before"
+        3600.0, Seconds(1, MAX_S), about="of idleness, then it is ended, with notice before"
     )
     busy_share: float = asks(
         0.05,
@@ -239,11 +239,11 @@ class Idle:
         about="idle is who is at work for no more than this part of the time, on none of its GPUs",
     )
     resume_s: float = asks(
-        120.0, Seconds(1, LONGEST_S),
+        120.0, Seconds(1, MAX_S),
         about="of work, at twice `busy_share` or more, until idleness is forgotten; idle time takes from it",
     )  # fmt: skip
     start_grace_s: float = asks(
-        600.0, Seconds(0, LONGEST_S), about="after a job's start, in which nothing counts"
+        600.0, Seconds(0, MAX_S), about="after a job's start, in which nothing counts"
     )
     policy: IdlePolicy = asks(IdlePolicy.REPORT, OneOf(IdlePolicy))
     exempt_labels: tuple[str, ...] = asks(
@@ -251,7 +251,7 @@ class Idle:
     )
     max_keep_s: float = asks(
         28800.0,
-        Seconds(0, LONGEST_S),
+        Seconds(0, MAX_S),
         about="the longest that a job is kept from that, from when it is asked",
     )
     requeue: bool = asks(False, Flag(), about="whether an ended job goes back to its queue")
@@ -272,10 +272,10 @@ class Limits:
 
     max_running: int | None = asks(None, Whole(0, 10**9), about="jobs that hold anything")
     max_submitted: int | None = asks(None, Whole(0, 10**9), about="jobs that wait or run")
-    max_gpus: float | None = asks(None, Number(0, MOST_GPUS), about="GPUs held, by cost, of all pools")
-    max_gpus_per_job: float | None = asks(None, Number(0, MOST_GPUS), about="GPUs of all its tasks")
+    max_gpus: float | None = asks(None, Number(0, MAX_GPUS), about="GPUs held, by cost, of all pools")
+    max_gpus_per_job: float | None = asks(None, Number(0, MAX_GPUS), about="GPUs of all its tasks")
     max_timeout_s: float | None = asks(
-        None, Seconds(0, LONGEST_S, "a positive number of seconds, at most 1e9", above=True),
+        None, Seconds(0, MAX_S, "a positive number of seconds, at most 1e9", above=True),
         about="the longest time limit; a job without one is refused",
     )  # fmt: skip
     max_priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
@@ -343,7 +343,7 @@ class QueueSpec:
         None, Names(NAME, NAME_FORM), about="those that its jobs may use, the first choice first"
     )
     overflow_after_s: float | None = asks(
-        None, Seconds(0, LONGEST_S), about="so long a job waits before it may use the next of its pools"
+        None, Seconds(0, MAX_S), about="so long a job waits before it may use the next of its pools"
     )
     hours: tuple[Hours, ...] = asks((), HoursOfWeek(), about="when some figures are others")
     weight: int = asks(1, Whole(0, 1_000_000), about="its part of what is left over")
@@ -360,15 +360,15 @@ class QueueSpec:
     order: LineOrder | None = asks(None, OneOf(LineOrder))
     notice_s: float | None = asks(None, Seconds(0, 86400), about="between a notice and SIGTERM")
     borrow_for_s: float | None = asks(
-        None, Seconds(0, LONGEST_S), about="jobs that are not preemptible borrow if they end within it"
+        None, Seconds(0, MAX_S), about="jobs that are not preemptible borrow if they end within it"
     )
     starve_after_s: float | None = asks(
-        None, Seconds(1, LONGEST_S), about="then its first job has a reservation whatever its share"
+        None, Seconds(1, MAX_S), about="then its first job has a reservation whatever its share"
     )
     limits: Limits = field(default=NO_LIMITS)  # of all its jobs together
     users: Mapping[str, Limits] = asks({}, LimitsByUser())
     user_shares: Mapping[str, int] = asks({}, Weights())
-    default_timeout_s: float | None = asks(None, Seconds(0, LONGEST_S, above=True))
+    default_timeout_s: float | None = asks(None, Seconds(0, MAX_S, above=True))
     default_priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
     budget: Budget | None = asks(None, Budgets())
     user_budgets: Mapping[str, Budget] = asks({}, BudgetsByUser())
@@ -422,9 +422,7 @@ class JobClass:
     priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
     preemptible: bool | None = asks(None, Flag(), about="whether its jobs may be stopped for others")
     charge_percent: int = asks(100, Whole(0, 10_000), about="what its jobs cost, of what others cost")
-    max_timeout_s: float | None = asks(
-        None, Seconds(0, LONGEST_S, above=True), about="the longest time limit"
-    )
+    max_timeout_s: float | None = asks(None, Seconds(0, MAX_S, above=True), about="the longest time limit")
     pools: tuple[str, ...] = asks((), Names(NAME, NAME_FORM), about="those that its jobs may use")
     queues: tuple[str, ...] = asks((), Names(_PATTERN, _PATTERN_FORM), about="those whose jobs may name it")
     idle: Idle | None = asks(None, IdleRules(), about="what becomes of its jobs when their GPUs do nothing")

@@ -3,12 +3,12 @@
 from typing import Final
 
 _DAY_S: Final = 86400.0
-_MOST_DIGITS: Final = 18  # Python converts no more than 4,300
+_MAX_DIGITS: Final = 18  # Python converts no more than 4,300
 
 
 def whole_of(text: str) -> int | None:
     """Return the whole number that a text of at most 18 ASCII digits says; None if it is no such text."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def counted(count: float, noun: str) -> str:

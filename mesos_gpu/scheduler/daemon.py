@@ -44,7 +44,7 @@ from mesos_gpu.wire.channel.call import Call
 T = TypeVar("T")
 TICK_S: Final = 0.25
 NO_ROOM_S: Final = 1.0  # until the disk is tried again
-MOST_IN_BATCH: Final = 500  # of what comes while it is taken in
+MAX_IN_BATCH: Final = 500  # of what comes while it is taken in
 logger = logging.getLogger(__name__)
 
 
@@ -360,7 +360,7 @@ class Daemon:
             batch, self._late = list(self._late), []
             return batch, True
         # All that waits: while matches are slow, offers would fall further behind reports each time.
-        batch, most = [], max(MOST_IN_BATCH, self._inbox.qsize())
+        batch, most = [], max(MAX_IN_BATCH, self._inbox.qsize())
         with contextlib.suppress(queue.Empty):
             item = self._inbox.get(timeout=TICK_S)
             while item is not None:

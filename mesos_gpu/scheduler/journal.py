@@ -32,7 +32,7 @@ from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.wire.journal import PATTERN, Copied, decode_batch, decode_head, state_name
 
 FILES: Final = 8  # that the size is divided into, so that an eighth at most is lost at once
-MOST_SIZES: Final = 8  # times the size that files of the last `least_days` may have
+MAX_SIZES: Final = 8  # times the size that files of the last `least_days` may have
 DAY_S: Final = 86400.0
 _STATES: Final = "state-*.json"
 _PARTS: Final = "state-*.part"  # pattern of states that were not written completely
@@ -62,7 +62,7 @@ class Journal:
             most_bytes: Size limit of all files except the newest state, in bytes.
             most_days: How long what was written is kept; up to a quarter longer, as whole files are removed.
             least_days: How long what was written is kept even if the files have more than `most_bytes`; not beyond
-                `MOST_SIZES` times that.
+                `MAX_SIZES` times that.
             reserve: Free space of the file system below half of which old files are removed whenever they were written.
 
         Raises:
@@ -185,12 +185,12 @@ class Journal:
         """Remove the oldest files until no file is too old and another file fits; return whether the disk has room for
         a state.
 
-        Files of the last `least_days` are removed only beyond `MOST_SIZES` times the size limit, or if the disk would
+        Files of the last `least_days` are removed only beyond `MAX_SIZES` times the size limit, or if the disk would
         have less than its reserve.
         """
         now, size, drops = time.time(), sum(map(_size_of, old)), False
         most = self._most_bytes * (FILES - 1) // FILES
-        most_kept = self._most_bytes * MOST_SIZES - max(self._most_bytes // FILES, self._state_size)
+        most_kept = self._most_bytes * MAX_SIZES - max(self._most_bytes // FILES, self._state_size)
         for path in old:
             written_at = path.stat().st_mtime
             is_kept = written_at >= now - self._least_s
@@ -215,7 +215,7 @@ class Journal:
         was, self.problem = self.problem, ""
         if size > most or drops:
             days = f"its last {self._least_s / DAY_S:g} days"
-            ends = f"the oldest of {days} are removed at {MOST_SIZES} times the size"
+            ends = f"the oldest of {days} are removed at {MAX_SIZES} times the size"
             had = f"the journal in {self._directory} has {size >> 20} MiB of {self._most_bytes >> 20}"
             self.problem = f"{had}: {ends if drops else f'{days} are kept'}"
         if self.problem and (not was or drops > self._drops):

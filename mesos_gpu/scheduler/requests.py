@@ -14,7 +14,7 @@ from mesos_gpu.errors import MesosGpuError, NoRoom
 from mesos_gpu.model.saves import Save
 
 T = TypeVar("T")
-MOST_PASSED_OVER: Final = 1000  # updates that are remembered
+MAX_PASSED_OVER: Final = 1000  # updates that are remembered
 logger = logging.getLogger(__name__)
 
 
@@ -112,7 +112,7 @@ class PassedOver:
             )
         elif isinstance(item, ev.StatusArrived):
             self._updates[_key_of(item)] = None
-            if len(self._updates) > MOST_PASSED_OVER:
+            if len(self._updates) > MAX_PASSED_OVER:
                 del self._updates[next(iter(self._updates))]
 
     def answer(self, event: ev.Event) -> list[fx.Effect] | None:

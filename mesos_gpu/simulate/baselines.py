@@ -19,7 +19,7 @@ COOK_EVERY_S: Final = 300.0
 COOK_SAFE: Final = 1.0  # safe-dru-threshold: within its share nobody is touched
 COOK_DIFF: Final = 0.5  # min-dru-diff
 COOK_MOST: Final = 64  # max-preemption of a cycle
-MOST_TRIED: Final = 8  # victims of a node of which every choice is looked at
+MAX_TRIED: Final = 8  # victims of a node of which every choice is looked at
 
 
 @dataclass(slots=True)
@@ -263,7 +263,7 @@ def _choices(there: Mapping[Live, int], able: Sequence[Live], need: int) -> Iter
     """Every choice that frees enough; of very many jobs on a node, of the newest alone."""
     if sum(there[live] for live in able) < need:
         return
-    latest = sorted(able, key=lambda live: -live.began_s)[: max(MOST_TRIED, need)]
+    latest = sorted(able, key=lambda live: -live.began_s)[: max(MAX_TRIED, need)]
     for count in range(len(latest) + 1):
         for victims in combinations(latest, count):
             if sum(there[victim] for victim in victims) >= need:

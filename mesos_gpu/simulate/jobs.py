@@ -20,7 +20,7 @@ from mesos_gpu.policy.tenancy.las import Rank
 from mesos_gpu.simulate.orders import Known, Order
 from mesos_gpu.simulate.trace import TraceJob
 
-_LEAST_PROGRESS: Final = 10  # a tenth
+_MIN_PROGRESS: Final = 10  # a tenth
 UNFAIR_RHO: Final = 1.05
 
 NO_CARD: Final = -1
@@ -184,7 +184,7 @@ class _Run:
                 ran  # not what it paid: a slice shorter than its price would bring nobody on
             )
             ends = ran == live.left_ms and live.owed_ms == 0
-            live.left_ms -= ran if ends else max(ran - self.prices.pause_ms, ceil(ran / _LEAST_PROGRESS))
+            live.left_ms -= ran if ends else max(ran - self.prices.pause_ms, ceil(ran / _MIN_PROGRESS))
 
     def _end(self) -> None:
         ended = {live for live in self._placed if live.left_ms == 0}

@@ -15,7 +15,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import Damaged, NotFound
 from mesos_gpu.wire import journal as wire
 
-_MOST_KEYS: Final = 5  # that a difference names
+_MAX_KEYS: Final = 5  # that a difference names
 _SECRET: Final = ("env",)  # fields of an event whose values are not for a report
 
 
@@ -242,7 +242,7 @@ def _beyond(one: State, other: State) -> tuple[str, ...]:
         if isinstance(mine, dict):
             if list(mine.items()) != list(its.items()):  # an order, too, may decide
                 keys = [str(key) for key, value in mine.items() if key not in its or its[key] != value]
-                differences.append(f"{name}: {', '.join(keys[:_MOST_KEYS]) or 'nothing more'}")
+                differences.append(f"{name}: {', '.join(keys[:_MAX_KEYS]) or 'nothing more'}")
         elif mine != its:
             differences.append(f"{name}: {str(mine)[:200]}")
     return tuple(differences)

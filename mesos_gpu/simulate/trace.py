@@ -16,7 +16,7 @@ from mesos_gpu.model.shares.units import WHOLE, cards_of, milli_of
 
 COLUMNS: Final = ("job_id", "num_gpu", "submit_time", "duration")
 PARTS: Final = "gpu_milli"  # a column that there may be
-_MOST: Final = 1 << 53
+_MAX: Final = 1 << 53
 _MORE: Final = {"num_gpu": ", or a part of one GPU in thousandths, as 0.25", PARTS: ""}
 
 
@@ -107,7 +107,7 @@ def _gpus(place: str, row: "dict[str, str]") -> tuple[int, int]:
 
 
 def _whole(place: str, column: str, text: str | None, least: int) -> int:
-    if text is None or not (text.isascii() and text.isdecimal()) or not least <= int(text[:20]) <= _MOST:
+    if text is None or not (text.isascii() and text.isdecimal()) or not least <= int(text[:20]) <= _MAX:
         _wrong(place, column, text, f"a whole number from {least} on{_MORE.get(column, ', in ms')}")
     return int(text)
 

@@ -9,7 +9,7 @@ import struct
 CLASS, SOURCE = 0x07, 0x08
 LDX, ALU, JMP, ALU64 = 0x01, 0x04, 0x05, 0x07
 TO_BIG_ENDIAN = 0xDC
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 
 
 def run(program: bytes, context: bytes) -> int:
@@ -20,7 +20,7 @@ def run(program: bytes, context: bytes) -> int:
     """
     registers: dict[int, int] = {}
     place = 0
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if not 0 <= place < len(program) // 8:
             raise ValueError(f"runs out of the program at {place}")
         code, pair, off, imm = struct.unpack_from("<BBhi", program, place * 8)

@@ -7,16 +7,16 @@ import json
 import re
 from typing import Any, Final, NoReturn
 
-MOST_DEPTH: Final = 64  # of objects and lists in each other
-MOST_VALUES: Final = 100_000  # of a document, however deep
-MAX_APP_VALUES: Final = 16 * MOST_VALUES  # of a document of apps and groups, of 16 times the bytes
-MOST_ITEMS: Final = 10_000  # of one object or list
-MOST_KEY: Final = 4096  # characters of a field's name
-MOST_TEXT: Final = 1 << 17  # characters of a string: as much as Linux takes as one argument (MAX_ARG_STRLEN)
-MOST_DIGITS: Final = 100  # of an integer
+MAX_DEPTH: Final = 64  # of objects and lists in each other
+MAX_VALUES: Final = 100_000  # of a document, however deep
+MAX_APP_VALUES: Final = 16 * MAX_VALUES  # of a document of apps and groups, of 16 times the bytes
+MAX_ITEMS: Final = 10_000  # of one object or list
+MAX_KEY: Final = 4096  # characters of a field's name
+MAX_TEXT: Final = 1 << 17  # characters of a string: as much as Linux takes as one argument (MAX_ARG_STRLEN)
+MAX_DIGITS: Final = 100  # of an integer
 _INFINITY: Final = float("inf")  # `math` would cost each executor's start
-_LARGEST: Final = 10**MOST_DIGITS
-MOST_AMOUNT: Final = 1 << 53  # of whole numbers that hosts report: a float holds them exactly
+_LARGEST: Final = 10**MAX_DIGITS
+MAX_AMOUNT: Final = 1 << 53  # of whole numbers that hosts report: a float holds them exactly
 _Path = tuple["_Path", str | int] | None  # the way to a value, its end first
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair; it may be alone
 _LONE: Final = re.compile(r"[\ud800-\udfff]")  # what is left when pairs have become characters
@@ -34,7 +34,7 @@ def parsed(text: str | bytes) -> Any:
     return _loaded(_LONE.sub(_shown, json.dumps(value, ensure_ascii=False))) if _HALF.search(text) else value
 
 
-def decoded(body: bytes, most_values: int = MOST_VALUES) -> Any:
+def decoded(body: bytes, most_values: int = MAX_VALUES) -> Any:
     """Return a body's value.
 
     Args:
@@ -88,33 +88,33 @@ def _look_through(value: Any, most_values: int) -> None:
     """
     level: list[tuple[Any, _Path]] = [(value, None)]
     seen = 0
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         below: list[tuple[Any, _Path]] = []
         for each, path in level:
             if isinstance(each, dict):
                 _look_at_keys(each, path)
                 below += [(item, (path, key)) for key, item in each.items()]
             elif isinstance(each, list):
-                _check(len(each), MOST_ITEMS, "items", path)
+                _check(len(each), MAX_ITEMS, "items", path)
                 below += [(item, (path, i)) for i, item in enumerate(each)]
             elif isinstance(each, str):
-                _check(len(each), MOST_TEXT, "characters", path)
+                _check(len(each), MAX_TEXT, "characters", path)
             elif isinstance(each, int) and not -_LARGEST < each < _LARGEST:
-                raise ValueError(f"{_pointer(path)} is an integer of more than {MOST_DIGITS} digits")
+                raise ValueError(f"{_pointer(path)} is an integer of more than {MAX_DIGITS} digits")
         seen += len(below)
         _check(seen, most_values, "values", None)
         if not below:
             return
         level = below
-    raise ValueError(f"{_pointer(level[0][1])} is nested deeper than {MOST_DEPTH}")
+    raise ValueError(f"{_pointer(level[0][1])} is nested deeper than {MAX_DEPTH}")
 
 
 def _look_at_keys(value: dict[str, Any], path: _Path) -> None:
-    _check(len(value), MOST_ITEMS, "fields", path)
+    _check(len(value), MAX_ITEMS, "fields", path)
     longest = max(map(len, value), default=0)
-    if longest > MOST_KEY:
+    if longest > MAX_KEY:
         raise ValueError(
-            f"{_pointer(path)} has a field whose name has {longest} characters; at most {MOST_KEY}"
+            f"{_pointer(path)} has a field whose name has {longest} characters; at most {MAX_KEY}"
         )
 
 

@@ -14,9 +14,9 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.body import decoded
 
 E = TypeVar("E", bound=Enum)
-MOST_ENTRIES: Final = 1000  # of an object of strings, as environment and labels
-MOST_NAME: Final = 1024  # characters of a name in it
-MOST_CHARACTERS: Final = 1 << 18  # of all its names and values
+MAX_ENTRIES: Final = 1000  # of an object of strings, as environment and labels
+MAX_NAME: Final = 1024  # characters of a name in it
+MAX_CHARACTERS: Final = 1 << 18  # of all its names and values
 UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 
 
@@ -151,14 +151,14 @@ class Check:
 
 def excess_of(strings: Mapping[Any, object]) -> str:
     """What an object of strings has too much of; "": nothing. YAML has names that are no strings."""
-    if len(strings) > MOST_ENTRIES:
-        return f"must have at most {MOST_ENTRIES} entries, got {len(strings)}"
+    if len(strings) > MAX_ENTRIES:
+        return f"must have at most {MAX_ENTRIES} entries, got {len(strings)}"
     longest = max((len(str(name)) for name in strings), default=0)
-    if longest > MOST_NAME:
-        return f"must have names of at most {MOST_NAME} characters, got one of {longest}"
+    if longest > MAX_NAME:
+        return f"must have names of at most {MAX_NAME} characters, got one of {longest}"
     size = sum(len(str(name)) + len(item) for name, item in strings.items() if isinstance(item, str))
-    if size > MOST_CHARACTERS:
-        return f"must have at most {MOST_CHARACTERS} characters in all, got {size}"
+    if size > MAX_CHARACTERS:
+        return f"must have at most {MAX_CHARACTERS} characters in all, got {size}"
     return ""
 
 

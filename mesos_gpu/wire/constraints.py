@@ -7,8 +7,8 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator, Topology
 from mesos_gpu.model.jobs.fields import LEVEL, LEVEL_FORM
 from mesos_gpu.model.jobs.pattern import problem_of
 
-LONGEST_WORD: Final = 256
-MOST_CONSTRAINTS: Final = 16  # of a job or an app
+MAX_WORD: Final = 256
+MAX_CONSTRAINTS: Final = 16  # of a job or an app
 _FORM: Final = "must be [field, operator] or [field, operator, value]"
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _PLAIN: Final = re.compile(
@@ -21,7 +21,7 @@ def constraint_of(value: object) -> Constraint | str:
     """The constraint, or what is wrong with it. Numbers are taken as their text; operators in any case."""
     words = value if isinstance(value, list) else []
     if len(words) not in (2, 3) or not all(_is_word(word) for word in words):
-        return f"{_FORM}, of strings up to {LONGEST_WORD} characters"
+        return f"{_FORM}, of strings up to {MAX_WORD} characters"
     field, name, *rest = map(str, words)
     if not field:
         return f"{_FORM}, and the field is empty: name hostname, @region, @zone or an attribute"
@@ -51,7 +51,7 @@ def topology_to_json(topology: Topology) -> dict[str, str]:
 def _is_word(word: object) -> bool:
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return False
-    return len(str(word)) <= LONGEST_WORD and not _UNFIT.search(str(word))
+    return len(str(word)) <= MAX_WORD and not _UNFIT.search(str(word))
 
 
 def _problem(operator: Operator, value: str | None) -> str:

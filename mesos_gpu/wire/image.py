@@ -12,7 +12,7 @@ _REGISTRY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?
 _PART: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
-_MOST: Final = 255  # characters of registry and path
+_MAX: Final = 255  # characters of registry and path
 
 
 def problem(reference: str) -> str | None:
@@ -29,8 +29,8 @@ def problem(reference: str) -> str | None:
 
 
 def _name_problem(name: str) -> str | None:
-    if len(name) > _MOST:
-        return f"its name has {len(name)} characters, more than {_MOST}"
+    if len(name) > _MAX:
+        return f"its name has {len(name)} characters, more than {_MAX}"
     if name.startswith("/"):
         return "it begins with '/': write the path without, or a registry before it, as registry.example/path"
     first, slash, rest = name.partition("/")

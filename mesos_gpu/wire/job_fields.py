@@ -17,9 +17,9 @@ from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.shares.units import cards_of, number_of
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.checking import Check, escaped, is_command, is_text, show
-from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of, topology_of, topology_to_json
+from mesos_gpu.wire.constraints import MAX_CONSTRAINTS, constraint_of, topology_of, topology_to_json
 from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields
-from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
+from mesos_gpu.wire.mounts import MAX as MAX_MOUNTS
 from mesos_gpu.wire.mounts import NAMED_KNOWN, mount_of, mount_to_json, named_mount
 from mesos_gpu.wire.secrets import secrets_from_json, secrets_to_json
 from mesos_gpu.wire.shares import gpu_milli
@@ -35,11 +35,11 @@ CHECK_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     **dict.fromkeys(("grace_period_s", "interval_s", "max_consecutive_failures", "delay_s"), (0, 10**9)),
 }
 CHECK_PATH: Final = re.compile(r"/[^\x00\ud800-\udfff]*")
-MOST_CHECKS: Final = 16
+MAX_CHECKS: Final = 16
 PROTOCOLS: Final = tuple(protocol for protocol in Protocol if protocol.by_executor)
 ARTIFACT_KNOWN: Final = ("uri", "extract", "executable", "cache", "dest_path")
-MOST_ARTIFACTS: Final = 100
-MOST_PORTS: Final = 100
+MAX_ARTIFACTS: Final = 100
+MAX_PORTS: Final = 100
 HIDDEN: Final = "***"
 _TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
 
@@ -126,8 +126,8 @@ def _args(check: Check, field: Field) -> tuple[str, ...]:
 
 def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
     key, got = field.key, check.given[field.key]
-    if not isinstance(got, list) or len(got) > MOST_CONSTRAINTS:
-        form = f"a list of at most {MOST_CONSTRAINTS} constraints"
+    if not isinstance(got, list) or len(got) > MAX_CONSTRAINTS:
+        form = f"a list of at most {MAX_CONSTRAINTS} constraints"
         check.problem(key, f'must be {form}, as [["hostname", "UNIQUE"]], got {show(got)}')
         return ()
     made = []
@@ -150,8 +150,8 @@ def _has_one_task(check: Check) -> bool:
 
 def _ports(check: Check, field: Field) -> tuple[PortWish, ...]:
     key, got = field.key, check.given[field.key]
-    form = f"a list of at most {MOST_PORTS} ports of the host, each from 0 (any) to 65535"
-    if not isinstance(got, list) or len(got) > MOST_PORTS or not all(map(_is_port, got)):
+    form = f"a list of at most {MAX_PORTS} ports of the host, each from 0 (any) to 65535"
+    if not isinstance(got, list) or len(got) > MAX_PORTS or not all(map(_is_port, got)):
         check.problem(key, f"must be {form}, got {show(got)}")
         return ()
     fixed = [port for port in got if port]
@@ -168,8 +168,8 @@ def _is_port(value: object) -> bool:
 
 def _artifacts(check: Check, field: Field) -> tuple[Artifact, ...]:
     key, got = field.key, check.given[field.key]
-    if not isinstance(got, list) or len(got) > MOST_ARTIFACTS:
-        check.problem(key, f"must be a list of at most {MOST_ARTIFACTS} URIs, got {show(got)}")
+    if not isinstance(got, list) or len(got) > MAX_ARTIFACTS:
+        check.problem(key, f"must be a list of at most {MAX_ARTIFACTS} URIs, got {show(got)}")
         return ()
     return tuple(_artifact(check, f"{key}/{i}", item) for i, item in enumerate(got))
 
@@ -195,8 +195,8 @@ def _artifact(outer: Check, path: str, value: object) -> Artifact:
 
 def _mounts(check: Check, field: Field) -> tuple[Mount, ...]:
     key, got = field.key, check.given[field.key]
-    if not isinstance(got, list) or len(got) > MOST_MOUNTS:
-        check.problem(key, f"must be a list of at most {MOST_MOUNTS} volumes, got {show(got)}")
+    if not isinstance(got, list) or len(got) > MAX_MOUNTS:
+        check.problem(key, f"must be a list of at most {MAX_MOUNTS} volumes, got {show(got)}")
         return ()
     made = {
         i: mount for i, item in enumerate(got) if (mount := _mount(check, f"{key}/{i}", item)) is not None
@@ -251,8 +251,8 @@ def _secrets(check: Check, field: Field) -> tuple[Secret, ...]:
 
 def _health_checks(check: Check, field: Field) -> tuple[HealthCheck, ...]:
     key, got = field.key, check.given[field.key]
-    if not isinstance(got, list) or len(got) > MOST_CHECKS:
-        check.problem(key, f"must be a list of at most {MOST_CHECKS} health checks, got {show(got)}")
+    if not isinstance(got, list) or len(got) > MAX_CHECKS:
+        check.problem(key, f"must be a list of at most {MAX_CHECKS} health checks, got {show(got)}")
         return ()
     own_port = bool(check.given.get("ports")) or not _has_one_task(check)
     return tuple(_health_check(check, f"{key}/{i}", item, own_port) for i, item in enumerate(got))

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mesos_gpu.model.arrays.indexes import FORM, Unreadable, listed, parsed, text_of
 from mesos_gpu.model.jobs import fields as of
-from mesos_gpu.model.jobs.fields import MOST_RECEIVERS, RECEIVER, RECEIVER_FORM, Field, Kind, entry
+from mesos_gpu.model.jobs.fields import MAX_RECEIVERS, RECEIVER, RECEIVER_FORM, Field, Kind, entry
 from mesos_gpu.wire.checking import Check, is_number, is_text, show
 
 Reader = Callable[[Check, Field], Any]  # the value of a field that is given; problems go to the check
@@ -106,8 +106,8 @@ def _models(check: Check, field: Field) -> tuple[str, ...]:
 def _receivers(check: Check, field: Field) -> tuple[str, ...]:
     got = check.given[field.key]
     named = [got] if isinstance(got, str) else got
-    if not isinstance(named, list) or len(named) > MOST_RECEIVERS:
-        check.problem(field.key, f"must be a list of at most {MOST_RECEIVERS} receivers, got {show(got)}")
+    if not isinstance(named, list) or len(named) > MAX_RECEIVERS:
+        check.problem(field.key, f"must be a list of at most {MAX_RECEIVERS} receivers, got {show(got)}")
         return ()
     for index, each in enumerate(named):
         if not isinstance(each, str) or not RECEIVER.fullmatch(each):

@@ -10,7 +10,7 @@ from mesos_gpu.wire.checking import Check, show
 
 SHAPE: Final = re.compile(r"([^:\x00]+):([^:\x00]+)(:r[ow])?")
 FORM: Final = "HOST:PATH, or HOST:PATH:ro to read only, as /data/imagenet:/data:ro"
-MOST: Final = 100
+MAX: Final = 100
 NAME_FORM: Final = "a name of 1 to 63 of a-z, 0-9 and '-', as data"
 PATH: Final = re.compile(r"[^:\x00\ud800-\udfff]+")
 PATH_FORM: Final = "a path in the sandbox, as data, or from the root, as /data, without ':'"

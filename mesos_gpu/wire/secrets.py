@@ -7,7 +7,7 @@ from mesos_gpu.model.secret import (
     ENV_NAME,
     FILE,
     FILE_FORM,
-    MOST_SECRETS,
+    MAX_SECRETS,
     SOURCE,
     SOURCE_FORM,
     Secret,
@@ -26,8 +26,8 @@ def secrets_from_json(value: object, env: Mapping[str, object]) -> tuple[tuple[S
         value: An object by the names of variables.
         env: The job's own variables.
     """
-    if not isinstance(value, dict) or len(value) > MOST_SECRETS:
-        form = f"an object of at most {MOST_SECRETS} secrets by the names of variables"
+    if not isinstance(value, dict) or len(value) > MAX_SECRETS:
+        form = f"an object of at most {MAX_SECRETS} secrets by the names of variables"
         return (), [("", f"must be {form}, as {{'HF_TOKEN': 'team/hf'}}")]
     made: list[Secret] = []
     problems: Problems = []

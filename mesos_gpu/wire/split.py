@@ -8,9 +8,9 @@ from mesos_gpu.wire.checking import Problem, object_of, show
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-MOST_APPS: Final = 16
-MOST_WEIGHT: Final = 1000
-MOST_HOSTS: Final = 32
+MAX_APPS: Final = 16
+MAX_WEIGHT: Final = 1000
+MAX_HOSTS: Final = 32
 _KNOWN: Final = ("apps", "port_index", "port", "hosts", "mode")
 
 
@@ -63,8 +63,8 @@ def _pointer(*keys: str) -> str:
 
 
 def _weights(value: Any, problems: list[Problem]) -> dict[str, int]:
-    if not isinstance(value, dict) or not 1 <= len(value) <= MOST_APPS:
-        why = f"must be an object of 1 to {MOST_APPS} app ids and their weights, got {show(value)}"
+    if not isinstance(value, dict) or not 1 <= len(value) <= MAX_APPS:
+        why = f"must be an object of 1 to {MAX_APPS} app ids and their weights, got {show(value)}"
         problems.append(Problem("/apps", why))
         return {}
     weights: dict[str, int] = {}
@@ -73,8 +73,8 @@ def _weights(value: Any, problems: list[Problem]) -> dict[str, int]:
         wrong = problem_of(id) or ("is the root" if id == "/" else "is there twice" if id in weights else "")
         if wrong:
             problems.append(Problem(_pointer("apps", key), f"is no app id: {wrong}"))
-        if not _is_whole(weight) or not 0 <= weight <= MOST_WEIGHT:
-            why = f"must be a whole number from 0 to {MOST_WEIGHT}, got {show(weight)}"
+        if not _is_whole(weight) or not 0 <= weight <= MAX_WEIGHT:
+            why = f"must be a whole number from 0 to {MAX_WEIGHT}, got {show(weight)}"
             problems.append(Problem(_pointer("apps", key), why))
         else:
             weights[id] = int(weight)
@@ -98,9 +98,9 @@ def _whole(value: dict[str, Any], name: str, least: int, most: int, problems: li
 def _hosts(value: Any, problems: list[Problem]) -> tuple[str, ...]:
     if value is None:
         return ()
-    if not isinstance(value, list) or len(value) > MOST_HOSTS:
+    if not isinstance(value, list) or len(value) > MAX_HOSTS:
         problems.append(
-            Problem("/hosts", f"must be a list of at most {MOST_HOSTS} host names, got {show(value)}")
+            Problem("/hosts", f"must be a list of at most {MAX_HOSTS} host names, got {show(value)}")
         )
         return ()
     for index, host in enumerate(value):

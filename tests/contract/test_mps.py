@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from mesos_gpu.adapters.mps2 import Mps2
-from mesos_gpu.adapters.mps3 import LEAST, Mps3, namespace_of
+from mesos_gpu.adapters.mps3 import MIN, Mps3, namespace_of
 from mesos_gpu.adapters.mps_control import PERCENT, Absent, Busy, Control, Disobeyed, Limits, Mps, Silent
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -388,9 +388,7 @@ def test_mps_server_that_runs_gets_new_limits(fake: Daemon) -> None:
 def test_mps_default_namespace_has_the_least_limits(three: Daemon) -> None:
     three.mps.open(GPU, UID, HALF)
     rows = three.mps.control.call("namespace", "list", "--server=domain", "--format=csv,noheader")
-    assert [
-        row for row in rows if row.startswith(f"default,domain,Ready,{LEAST.memory_mib}M,{LEAST.percent},")
-    ]
+    assert [row for row in rows if row.startswith(f"default,domain,Ready,{MIN.memory_mib}M,{MIN.percent},")]
     three.mps.control.call("namespace", "set", "default", "--server=domain", "--active-thread-percentage=90")
     with pytest.raises(Disobeyed, match="namespace default"):
         three.mps.holds({}, HALF)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mesos_gpu.policy.gpus.history import MOST
+from mesos_gpu.policy.gpus.history import MAX
 from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
 from mesos_gpu.simulate.chaos.settle import settle
 from mesos_gpu.simulate.chaos.world import World
@@ -39,7 +39,7 @@ class Scheduler(RuleBasedStateMachine):
     @invariant()
     def histories_are_bounded_and_true(self) -> None:
         for card in self.world.state.gpus.cards.values():
-            assert len(card.changes) <= MOST
+            assert len(card.changes) <= MAX
             assert list(card.changes) == sorted(card.changes, key=lambda change: change.at)
             assert len(set(card.changes)) == len(card.changes)
 

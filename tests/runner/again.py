@@ -18,8 +18,8 @@ import pytest
 
 VARIABLE = "MESOS_GPU_TEST_AGAIN"
 #: More tests than these do not fail by bad luck.
-MOST = 10
-MOST_LINES = 60  # shown of a failure; all of it was shown when it happened
+MAX = 10
+MAX_LINES = 60  # shown of a failure; all of it was shown when it happened
 #: Python reports these in whichever test runs when it notices: that one passes the second time, and nothing is mended.
 LEAKS = ("ResourceWarning", "PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
 #: Digests by group, of the groups that ran whole: tests/runner/tiers.py.
@@ -62,7 +62,7 @@ class Record:
             return self.final[0]
         if not self.failed and not self.costly:
             return "no test failed"
-        return f"{len(self.failed)} tests failed, more than {MOST}" if len(self.failed) > MOST else ""
+        return f"{len(self.failed)} tests failed, more than {MAX}" if len(self.failed) > MAX else ""
 
     def arguments(self) -> list[str]:
         """Arguments of pytest for the second try: the failed tests alone, in one process."""
@@ -97,9 +97,9 @@ def words(first: Record) -> list[str]:
     lines = [f"within its cap when measured alone: {name}: {text}" for name, text in first.costly.items()]
     for name, text in first.failed.items():
         failure = text.splitlines()
-        cut = ["..."] if len(failure) > MOST_LINES else []
+        cut = ["..."] if len(failure) > MAX_LINES else []
         lines += ["", f"passed at the second try: {name}, which failed with:"]
-        lines += [f"    {line}" for line in (*cut, *failure[-MOST_LINES:])]
+        lines += [f"    {line}" for line in (*cut, *failure[-MAX_LINES:])]
     if not first.failed:
         return lines
     tests = "1 test" if len(first.failed) == 1 else f"{len(first.failed)} tests"

@@ -21,7 +21,7 @@ from tests.soak.tally import Tally
 
 _FAILED: Final = 1
 _STOPPED: Final = 130
-_MOST_RUNS: Final = 8
+_MAX_RUNS: Final = 8
 _ORDER: Final = ("card", "doubled", "disturbed", "trouble", "left", "lost")
 _STORY: Final = "build/soak-story.json"
 
@@ -201,7 +201,7 @@ def main(words: Sequence[str] | None = None) -> int:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
         asked.json.write_text(json.dumps(soak.tally.as_json(), indent=1) + "\n")
     if failed:
-        most = asked.shrink if asked.shrink is not None else 0 if story else _MOST_RUNS
+        most = asked.shrink if asked.shrink is not None else 0 if story else _MAX_RUNS
         tell_failure(*failed, asked.story, most, tell)
     return _FAILED if failed else 0
 

@@ -21,7 +21,7 @@ from tests.soak.work import SLOTS_OF_CARD
 
 _THREADS: Final = 6
 _BY: Final = "soak"
-_MOST_APPS: Final = 2
+_MAX_APPS: Final = 2
 
 
 @dataclass(slots=True)
@@ -229,7 +229,7 @@ class Load:
         self._ask(lambda client: client.kill(item.job))
 
     def _app(self, chance: random.Random) -> None:
-        if len(self.apps) >= _MOST_APPS:
+        if len(self.apps) >= _MAX_APPS:
             return
         number, self._next = self._next, self._next + 1
         app = self.apps[number] = App(number, min(chance.choice((1, 2)), self._most(number)))

@@ -28,7 +28,7 @@ from tests.soak.tending import Tending, Watching
 T = TypeVar("T")
 GIVE_UP_S: Final = 150.0
 GPUS: Final = 2  # of each node
-_MOST_LOG: Final = 20_000_000  # bytes
+_MAX_LOG: Final = 20_000_000  # bytes
 _ARGUMENTS: Final = ("--share-linger", "5", "--report-interval", "2", "--unreachable-timeout", "60")
 _QUEUES: Final = """\
 queues:
@@ -240,7 +240,7 @@ class Rig:
         for path in (*logs, self.evidence.directory / "said"):
             name = str(path.relative_to(self._directory)).replace("/", "_")
             with contextlib.suppress(OSError):  # a sandbox may be removed meanwhile
-                (directory / name).write_bytes(path.read_bytes()[-_MOST_LOG:])
+                (directory / name).write_bytes(path.read_bytes()[-_MAX_LOG:])
         looks: dict[str, Callable[[], object]] = {
             "jobs.json": lambda: self.ask(lambda client: client.jobs(), leader=True),
             "nodes.json": lambda: self.ask(lambda client: client.nodes(), leader=True),

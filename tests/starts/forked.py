@@ -32,7 +32,7 @@ ROOM: Final = {"cmdline": 1 << 14, "environ": 1 << 16}
 _PAD: Final = "MESOS_GPU_TESTS_ROOM"
 #: What only counts when a program begins.
 _AT_START: Final = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "OPENBLAS_")
-_MOST: Final = 1 << 17  # bytes of a message
+_MAX: Final = 1 << 17  # bytes of a message
 
 
 class Forked(subprocess.Popen[bytes]):
@@ -81,7 +81,7 @@ class Parent:
         """Start a scheduler; `words`: its whole command line, of which `PROGRAM`'s arguments are the end."""
         request = json.dumps({"words": [*words], "env": dict(env)}).encode()
         with self._lock:
-            if os.getpid() != self._pid or len(request) > _MOST or not self._alike(words, env):
+            if os.getpid() != self._pid or len(request) > _MAX or not self._alike(words, env):
                 return self._exec(words, env, log)
             channel = self._channel or self._begin()
             end, theirs = os.pipe()
@@ -141,7 +141,7 @@ def fork_them(channel: socket.socket) -> dict[str, Any] | None:
             _tell(children)
         if channel.fileno() not in ready:
             continue
-        text, given, _, _ = socket.recv_fds(channel, _MOST, 2)
+        text, given, _, _ = socket.recv_fds(channel, _MAX, 2)
         if not text:
             return None
         log, end = given

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from isolator.session.websocket import Lost
-from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Kind
+from mesos_gpu.wire.channel.frames import MAX_DATA, WINDOW, Kind
 from tests.conftest import wait_until
 from tests.contract.channels.test_channels import Playing
 from tests.web.browser import JUDGE, LOOKS, NEEDED, Browser, Page, bring_axe
@@ -190,14 +190,14 @@ def test_terminal_passes_much_output_and_input_with_credits(rig: Playing, page: 
 
 @pytest.mark.long
 def test_a_program_that_asks_the_terminal_without_end_fills_no_memory(rig: Playing, page: Page) -> None:
-    host, asks = Host(rig, page), b"\x1b[6n" * (MOST_DATA // 4)
+    host, asks = Host(rig, page), b"\x1b[6n" * (MAX_DATA // 4)
     for _ in range(40):  # 4 MiB of answers, of which the program reads none
         host.says(Kind.STDOUT, asks)
         host.hears(Kind.CREDIT)
     page.press("x")
     host.says(Kind.CREDIT, b"", WINDOW)
     waited = b"".join(iter(lambda: host.hears(Kind.STDIN).data, b"x"))
-    assert 0 < len(waited) <= 2 * MOST_DATA
+    assert 0 < len(waited) <= 2 * MAX_DATA
     host.close()
 
 

@@ -54,7 +54,7 @@ def _put(path: str, name: str) -> int:
     decoder = Decoder()
     receiving = Receiving(path, name, lambda said: _write(tree.said(Mark.FAULT, said)))
     try:
-        while not decoder.is_whole and (piece := os.read(STDIN, tree.MOST_DATA)):
+        while not decoder.is_whole and (piece := os.read(STDIN, tree.MAX_DATA)):
             for record in decoder.take(piece):
                 receiving.take(record)
     except ValueError:

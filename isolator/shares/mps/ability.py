@@ -17,7 +17,7 @@ FIRST_LIMITED: Final = 7  # the major compute capability of Volta
 FIRST_3: Final = 615  # the first driver with protocol 3
 #: Clients of a server on one card, before and from CUDA 13.1 on. Source: NVIDIA's MPS documentation of release 615,
 #: "Client-Server Connection Limits": CUDA contexts, of which a process has one or more.
-MOST_CLIENTS: Final = (48, 60)
+MAX_CLIENTS: Final = (48, 60)
 _MORE_CLIENTS: Final = (13, 1)
 _HOST_PID_NAMESPACE: Final = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 
@@ -146,4 +146,4 @@ def most_clients(cuda_version: str | None) -> int:
         cuda_version: The newest that the driver can run, "12.2"; None: not known.
     """
     numbers = tuple(int(part) for part in (cuda_version or "").split(".") if part.isdecimal())
-    return MOST_CLIENTS[numbers >= _MORE_CLIENTS]
+    return MAX_CLIENTS[numbers >= _MORE_CLIENTS]

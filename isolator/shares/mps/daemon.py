@@ -73,7 +73,7 @@ _MEMORY: Final = (
 )
 #: Percent of the host's memory that /dev/shm of all domains may have: what Linux gives one such file system, tmpfs(5).
 _ALL_MEMORY: Final = 50
-MOST_FILES: Final = 1 << 16  # in that of one domain; each takes about 1 KiB that nobody's memory counts
+MAX_FILES: Final = 1 << 16  # in that of one domain; each takes about 1 KiB that nobody's memory counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +366,7 @@ def _make_directories(host: Host, domain: Domain) -> None:
     memory.mkdir(exist_ok=True)
     if not memory.is_mount():
         percent = max(_ALL_MEMORY // host.cards, 1)
-        options = [each.format(percent=percent, files=MOST_FILES) for each in _MEMORY]
+        options = [each.format(percent=percent, files=MAX_FILES) for each in _MEMORY]
         _on_host([*options, "mesos-gpu-mps", str(memory)])
     if not memory.is_mount():
         raise Unavailable(

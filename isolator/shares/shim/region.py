@@ -26,17 +26,15 @@ from mesos_gpu.wire.digest import blake2b
 MAGIC_LIMITS: Final = 0x4C53474D  # "MGSL", little endian
 MAGIC_USAGE: Final = 0x5553474D  # "MGSU"
 VERSION: Final = 1
-MOST_CARDS: Final = 16
-MOST_PROCESSES: Final = 256
+MAX_CARDS: Final = 16
+MAX_PROCESSES: Final = 256
 MIB: Final = 1 << 20
 _HEADER: Final = struct.Struct("<IIQI44x")  # magic, version, generation, cards with windows
 _LIMIT: Final = struct.Struct("<16sQQQIII12x")  # uuid, quota, context, unaccounted; period, start, length
 _CARD: Final = struct.Struct("<QQQQ32x")  # refused, missed, asked_ns, peak
-_PROCESS: Final = struct.Struct(
-    f"<iI{MOST_CARDS}Q{MOST_CARDS}Q{MOST_CARDS}Q"
-)  # pid, -, held, context, busy_ns
-LIMITS_BYTES: Final = _HEADER.size + MOST_CARDS * _LIMIT.size
-USAGE_BYTES: Final = _HEADER.size + MOST_CARDS * _CARD.size + MOST_PROCESSES * _PROCESS.size
+_PROCESS: Final = struct.Struct(f"<iI{MAX_CARDS}Q{MAX_CARDS}Q{MAX_CARDS}Q")  # pid, -, held, context, busy_ns
+LIMITS_BYTES: Final = _HEADER.size + MAX_CARDS * _LIMIT.size
+USAGE_BYTES: Final = _HEADER.size + MAX_CARDS * _CARD.size + MAX_PROCESSES * _PROCESS.size
 #: What a figure of a task's own may be at most: more than any card has, and small enough to add up.
 _CREDIBLE: Final = 1 << 50
 #: A write takes microseconds; who does not end it is stopped, as with its container's cgroup.
@@ -274,8 +272,8 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _limits(cards: Sequence[CardLimits], generation: int) -> bytes:
-    if len(cards) > MOST_CARDS:
-        raise ValueError(f"a task may share {MOST_CARDS} cards at most, got {len(cards)}")
+    if len(cards) > MAX_CARDS:
+        raise ValueError(f"a task may share {MAX_CARDS} cards at most, got {len(cards)}")
     windows = sum(card.window is not None for card in cards)
     header = _HEADER.pack(MAGIC_LIMITS, VERSION, generation, windows)
     return (header + b"".join(map(_packed, cards))).ljust(LIMITS_BYTES, b"\0")
@@ -289,7 +287,7 @@ def _packed(card: CardLimits) -> bytes:
 
 
 def _parsed_limits(content: bytes, named: Mapping[bytes, GpuId]) -> Iterator[CardLimits]:
-    for number in range(MOST_CARDS):
+    for number in range(MAX_CARDS):
         uuid, memory, context, unaccounted, period, start, length = _LIMIT.unpack_from(
             content, _HEADER.size + number * _LIMIT.size
         )
@@ -314,13 +312,13 @@ def _usage(fd: int, gpus: Sequence[GpuId]) -> Usage:
         return Usage(
             problem="the task has locked its file of usage too often to see which of its processes live"
         )
-    return Usage({gpu: _card_usage(content, processes, card) for card, gpu in enumerate(gpus[:MOST_CARDS])})
+    return Usage({gpu: _card_usage(content, processes, card) for card, gpu in enumerate(gpus[:MAX_CARDS])})
 
 
 def _living(fd: int, content: bytes) -> list[tuple[int, ...]] | None:
     """The slots of processes that live; None: that takes too long, by locks that the task has made for it."""
     deadline, living = time.monotonic() + LIVING_S, []
-    at = _HEADER.size + MOST_CARDS * _CARD.size
+    at = _HEADER.size + MAX_CARDS * _CARD.size
     for number, fields in enumerate(_PROCESS.iter_unpack(content[at:])):
         if fields[0] <= 0:
             continue
@@ -342,7 +340,7 @@ def _card_usage(content: bytes, processes: Iterable[tuple[int, ...]], card: int)
     refused, missed, asked_ns, peak = _CARD.unpack_from(content, _HEADER.size + card * _CARD.size)
     memory = busy_ns = holders = 0
     for fields in processes:
-        held, context, busy = (fields[2 + group * MOST_CARDS + card] for group in range(3))
+        held, context, busy = (fields[2 + group * MAX_CARDS + card] for group in range(3))
         memory += min(held, _CREDIBLE) + min(context, _CREDIBLE)
         busy_ns += min(busy, _CREDIBLE)
         holders += bool(held or context)

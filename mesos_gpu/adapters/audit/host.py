@@ -12,7 +12,7 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 
 VARIABLE: Final = "MESOS_GPU_HOST_AUDIT"
 DEFAULT: Final = Path("/var/log/mesos-gpu/audit")
-MOST_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 FILES: Final = 4
 _WAIT_S: Final = 5.0
 _NOBODY: Final = 2**32 - 1  # of loginuid: no login, as for what init starts
@@ -40,7 +40,7 @@ def write(what: str, on: tuple[str, ...], result: Result, detail: str = "") -> N
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     with Directory(path, make=True) as opened:
         opened.lock(_WAIT_S)
-        stream = Stream(opened, "changes", most_bytes=MOST_BYTES, files=FILES, reserve=0)
+        stream = Stream(opened, "changes", most_bytes=MAX_BYTES, files=FILES, reserve=0)
         try:
             stream.resume(at)
             stream.append([record])

@@ -9,14 +9,14 @@ from itertools import count
 from typing import Final
 
 from mesos_gpu.access.asked import Asked, Found
-from mesos_gpu.access.chain import MOST_LINE, Entry, decode
+from mesos_gpu.access.chain import MAX_LINE, Entry, decode
 from mesos_gpu.adapters.audit.directory import Directory
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.record import AuditRecord
 
 KINDS: Final = ("changes", "refusals")
-MOST_BYTES: Final = 32 << 20  # that one search reads
-MOST_S: Final = 2.0
+MAX_BYTES: Final = 32 << 20  # that one search reads
+MAX_S: Final = 2.0
 CLOCK_S: Final = 3600.0  # by which a clock that was set back may have put lines out of their order
 _BLOCK: Final = 1 << 16
 _LOOK: Final = 64  # a line of so many is decoded whatever it has: its time may end the search
@@ -37,7 +37,7 @@ class _Budget:
     """What one search may read."""
 
     def __init__(self) -> None:
-        self._bytes, self._until = MOST_BYTES, time.monotonic() + MOST_S
+        self._bytes, self._until = MAX_BYTES, time.monotonic() + MAX_S
 
     def spend(self, size: int) -> None:
         self._bytes -= size
@@ -170,7 +170,7 @@ def _back(fd: int, end: int, budget: _Budget) -> Iterator[tuple[bytes, int]]:
             yield pieces[i] + rest, at
             at, rest = at - 1, b""
         rest = pieces[0] + rest
-        if len(rest) > MOST_LINE:
+        if len(rest) > MAX_LINE:
             rest = b"-"  # no record is that long
         end = begin
     if not first:

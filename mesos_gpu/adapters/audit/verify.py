@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.access.chain import MOST_LINE, Flaw, Follower, Head
+from mesos_gpu.access.chain import MAX_LINE, Flaw, Follower, Head
 from mesos_gpu.adapters.audit.directory import Directory, name_of
 from mesos_gpu.adapters.audit.search import KINDS
 from mesos_gpu.errors import NotFound, Unavailable
 
-MOST_FLAWS: Final = 100  # that are told of a chain
+MAX_FLAWS: Final = 100  # that are told of a chain
 _BLOCK: Final = 1 << 20
 _ATTEMPTS: Final = 20
 
@@ -64,7 +64,7 @@ def _verified(directory: Directory, kind: str) -> Verified:
     missing = sorted(set(range(min(files), max(files))) - files.keys()) if files else []
     flaws += [Flaw(name_of(kind, number), "is not there, and later ones are") for number in missing]
     return Verified(
-        kind, len(files), follower.lines, follower.first, follower.head, tuple(flaws[:MOST_FLAWS]), unfinished
+        kind, len(files), follower.lines, follower.first, follower.head, tuple(flaws[:MAX_FLAWS]), unfinished
     )
 
 
@@ -95,7 +95,7 @@ def _lines(fd: int) -> Iterator[tuple[bytes, int, bool]]:
         for line in whole:
             at += 1
             yield line, at, True
-        if len(rest) > MOST_LINE + _BLOCK:
+        if len(rest) > MAX_LINE + _BLOCK:
             yield rest, at + 1, True
             rest = b""
     if rest:

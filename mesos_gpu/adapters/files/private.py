@@ -10,7 +10,7 @@ from mesos_gpu.errors import BadConfiguration
 
 READABLE: Final = 0o077  # modes by which others could have read or changed a file
 WRITABLE: Final = 0o022  # by which they could have changed it
-_MOST_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 
 
 class Exposed(PermissionError):
@@ -29,9 +29,7 @@ def check(status: os.stat_result, forbidden: int = READABLE) -> None:
         raise Exposed(errno.EPERM, f"mode {mode:04o}, owner {status.st_uid}: others may have {used} it")
 
 
-def read(
-    path: Path, *, links: bool = True, forbidden: int = READABLE, most_bytes: int = _MOST_BYTES
-) -> bytes:
+def read(path: Path, *, links: bool = True, forbidden: int = READABLE, most_bytes: int = _MAX_BYTES) -> bytes:
     """The bytes of a regular file that passes `check`, `most_bytes` at most.
 
     Args:

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from mesos_gpu.errors import MesosGpuError
 
-MOST_VALUES: Final = 100_000  # that a file may stand for
-MOST_DIGITS: Final = 1000  # of a number: to read a long one takes the square of its length
+MAX_VALUES: Final = 100_000  # that a file may stand for
+MAX_DIGITS: Final = 1000  # of a number: to read a long one takes the square of its length
 
 
 class BadFile(MesosGpuError):
@@ -39,18 +39,18 @@ def _bounded(value: Any, name: str) -> Any:
         if not isinstance(each, dict | list):
             return 1
         if id(each) not in sizes:
-            sizes[id(each)] = MOST_VALUES + 1  # until it is known: what holds itself has no end
+            sizes[id(each)] = MAX_VALUES + 1  # until it is known: what holds itself has no end
             inner = each.values() if isinstance(each, dict) else each
             sizes[id(each)] = 1 + sum(map(size, inner))
         return sizes[id(each)]
 
-    if size(value) > MOST_VALUES:
+    if size(value) > MAX_VALUES:
         raise _too_many(name)
     return value
 
 
 def _too_many(name: str) -> BadFile:
-    what = f"{name} stands for more than {MOST_VALUES} values"
+    what = f"{name} stands for more than {MAX_VALUES} values"
     return BadFile(what, remedy="use fewer aliases (*name), or several files")
 
 
@@ -103,7 +103,7 @@ def _loader(name: str) -> Any:
                         if isinstance(each, yaml.MappingNode):
                             self.flatten_mapping(each)
                             self._merged += len(each.value)
-                            if self._merged > MOST_VALUES:
+                            if self._merged > MAX_VALUES:
                                 raise _too_many(name)
             super().flatten_mapping(node)
 
@@ -118,8 +118,8 @@ def _loader(name: str) -> Any:
 
         def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
             """The text of a value, if it is no number that takes for ever to read."""
-            if node.tag.endswith((":int", ":float")) and len(node.value) > MOST_DIGITS:
-                what = f"a number has more than {MOST_DIGITS} digits"
+            if node.tag.endswith((":int", ":float")) and len(node.value) > MAX_DIGITS:
+                what = f"a number has more than {MAX_DIGITS} digits"
                 raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
             return super().construct_scalar(node)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import Final, TypeAlias
 
-MOST_AT_ONCE: Final = 32  # also such as nobody waits for any more
+MAX_AT_ONCE: Final = 32  # also such as nobody waits for any more
 #: The addresses of a host's name at a port; OSError: there are none, or they were not told in time.
 LookUp: TypeAlias = Callable[[str, int], list[str]]
 
@@ -28,7 +28,7 @@ class LookUps:
 
     def __init__(self) -> None:
         """None is under way."""
-        self._room = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
         self._waited: set[Future[list[str]]] = set()
         self._lock = threading.Lock()
 
@@ -44,7 +44,7 @@ class LookUps:
 
     def _told(self, host: str, port: int, deadline: float) -> list[str]:
         if not self._room.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            raise TimeoutError(f"{MOST_AT_ONCE} look-ups are under way")
+            raise TimeoutError(f"{MAX_AT_ONCE} look-ups are under way")
         told: Future[list[str]] = Future()
         with self._lock:
             self._waited.add(told)

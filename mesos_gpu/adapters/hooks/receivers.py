@@ -16,7 +16,7 @@ from mesos_gpu.adapters.hooks.lookups import LookUp, look_up
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.policy.apps.outward import Address, Network, innermost, kind_of
 
-LONGEST: Final = 1000  # characters of a URL
+MAX_LENGTH: Final = 1000  # characters of a URL
 _HTTPS: Final = 443
 #: A part of a host's name (RFC 1123). Other ones are no name to Python either, and a look-up raises UnicodeError.
 _LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -161,8 +161,8 @@ def _place_of(url: str) -> tuple[str, int]:
         host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else _HTTPS)
     except ValueError as error:
         raise ValueError(f"is no URL: {error}") from error
-    if len(url) > LONGEST or not url.isascii() or not url.isprintable() or " " in url:
-        raise ValueError(f"must be a URL of at most {LONGEST} characters of ASCII, without blanks")
+    if len(url) > MAX_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError(f"must be a URL of at most {MAX_LENGTH} characters of ASCII, without blanks")
     if parts.scheme not in ("https", "http") or not host:
         raise ValueError("must begin with https://, and name a host")
     if parts.username is not None or parts.password is not None or parts.fragment:

@@ -19,13 +19,13 @@ import msgspec
 from mesos_gpu.errors import Conflict, Damaged, NoRoom, NotFound, TooMuch
 from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, KeptHooks, Sent, is_url
 
-MOST_HOOKS: Final = 100
-MOST_VERSIONS: Final = 50
-MOST_WAITING: Final = 1000  # deliveries of a target; of more the oldest are given up
-MOST_OF_JOBS: Final = (
+MAX_HOOKS: Final = 100
+MAX_VERSIONS: Final = 50
+MAX_WAITING: Final = 1000  # deliveries of a target; of more the oldest are given up
+MAX_OF_JOBS: Final = (
     10_000  # deliveries to URLs that jobs have named, which may be any number; of more the oldest go
 )
-MOST_DEAD: Final = 1000  # of a hook that are kept; the oldest go
+MAX_DEAD: Final = 1000  # of a hook that are kept; the oldest go
 NONE: Final = HookVersion(0, 0.0, "", "")
 _BESIDE: Final = ("-wal", "-shm")
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR
@@ -140,7 +140,7 @@ class HookStore:
         with self._change(expected):
             before = self._latest.hook(hook.name)
             others = tuple(each for each in self._latest.hooks if each.name != hook.name)
-            if before is None and len(others) >= MOST_HOOKS:
+            if before is None and len(others) >= MAX_HOOKS:
                 raise TooMuch(
                     f"there are {len(others)} webhooks, the most that are kept", remedy="remove some"
                 )
@@ -251,7 +251,7 @@ class HookStore:
     def _write(self, what: str, by: str, hooks: tuple[Hook, ...]) -> None:
         made = HookVersion(self._latest.version + 1, self._clock(), by, what, hooks)
         self._db.execute("INSERT INTO versions VALUES (?, ?)", (made.version, msgspec.json.encode(made)))
-        self._db.execute("DELETE FROM versions WHERE version <= ?", (made.version - MOST_VERSIONS,))
+        self._db.execute("DELETE FROM versions WHERE version <= ?", (made.version - MAX_VERSIONS,))
         self.changing()
 
     # --- what is to be sent
@@ -272,10 +272,10 @@ class HookStore:
             self._db.executemany(_INSERT, deliveries)
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('seen', ?)", (seen,))
             for target in dict.fromkeys(target for target, *_ in deliveries):
-                buried[target] = self._db.execute(_BURY, (self._clock(), target, MOST_WAITING)).rowcount
+                buried[target] = self._db.execute(_BURY, (self._clock(), target, MAX_WAITING)).rowcount
                 self._db.execute(_TRIM, (target, _most_dead(target)))
             if any(is_url(target) for target, *_ in deliveries):
-                buried[""] = self._db.execute(_DROP, (MOST_OF_JOBS,)).rowcount
+                buried[""] = self._db.execute(_DROP, (MAX_OF_JOBS,)).rowcount
         self._count(buried)
         if deliveries:
             self.news.set()
@@ -401,7 +401,7 @@ class HookStore:
 
 def _most_dead(target: str) -> int:
     """How many dead letters of a target are kept; of URLs that jobs have named, of which there is any number, none."""
-    return 0 if is_url(target) else MOST_DEAD
+    return 0 if is_url(target) else MAX_DEAD
 
 
 def _make_private(path: Path, *, new: bool) -> None:

@@ -15,8 +15,8 @@ from mesos_gpu.adapters.http_parser import HTTP_RESPONSE, HttpParser
 from mesos_gpu.adapters.tls.trust import ENDED, PLAIN
 
 DEFAULT_MASTER_PORT: Final = 5050
-MOST_DIGITS: Final = 12  # of a record's length: more is not RecordIO
-MOST_RECORD: Final = 256 << 20  # bytes of an event: offers of ten thousand agents have a tenth
+MAX_DIGITS: Final = 12  # of a record's length: more is not RecordIO
+MAX_RECORD: Final = 256 << 20  # bytes of an event: offers of ten thousand agents have a tenth
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 REMEDIES: Final[Mapping[int, str]] = {
@@ -176,11 +176,11 @@ class EventStream:
 
     def _events(self) -> Iterator[dict[str, Any]]:
         """RecordIO: a length in decimal digits, a newline, that many bytes of JSON; and again."""
-        while not self._passed_over() and (newline := self._buffer.find(b"\n", 0, MOST_DIGITS)) >= 0:
+        while not self._passed_over() and (newline := self._buffer.find(b"\n", 0, MAX_DIGITS)) >= 0:
             if not self._buffer[:newline].isdigit():
                 raise StreamLost("the answer is not RecordIO")
             start, length = newline + 1, int(self._buffer[:newline])
-            if length > MOST_RECORD:
+            if length > MAX_RECORD:
                 logger.error("Mesos sends an event of %d bytes: it is passed over", length)
                 self._to_skip = start + length
                 continue
@@ -190,7 +190,7 @@ class EventStream:
             del self._buffer[: start + length]
             if event := _event(record):
                 yield event
-        if not self._to_skip and len(self._buffer) >= MOST_DIGITS:
+        if not self._to_skip and len(self._buffer) >= MAX_DIGITS:
             raise StreamLost("the answer is not RecordIO")
 
     def _passed_over(self) -> bool:

@@ -8,12 +8,12 @@ from ctypes import byref
 from pathlib import Path
 from typing import Any, Final
 
-from mesos_gpu.adapters.nvml.sharing import MOST_INSTANCES, SharingFacts
+from mesos_gpu.adapters.nvml.sharing import MAX_INSTANCES, SharingFacts
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.shares.card import MigInstance, MigProfile
 
 MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
-_MOST_COMPUTE_INSTANCES: Final = 8
+_MAX_COMPUTE_INSTANCES: Final = 8
 
 
 def capability_minors(
@@ -128,7 +128,7 @@ def _instances(nvml: Any, handle: Any, uuid: str) -> tuple[MigInstance, ...]:
 
 def _at(nvml: Any, handle: Any, kind: MigProfile, start: int) -> Any:
     """The GPU instance of that profile that begins there; None: there is none."""
-    for number in range(MOST_INSTANCES):
+    for number in range(MAX_INSTANCES):
         try:
             instance = nvml.nvmlDeviceGetGpuInstanceById(handle, number)
             info = nvml.nvmlGpuInstanceGetInfo(instance)
@@ -142,7 +142,7 @@ def _at(nvml: Any, handle: Any, kind: MigProfile, start: int) -> Any:
 
 
 def _compute_instances(nvml: Any, instance: Any) -> Iterator[Any]:
-    for number in range(_MOST_COMPUTE_INSTANCES):
+    for number in range(_MAX_COMPUTE_INSTANCES):
         try:
             yield nvml.nvmlGpuInstanceGetComputeInstanceById(instance, number)
         except nvml.NVMLError as error:

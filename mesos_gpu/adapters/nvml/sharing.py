@@ -19,7 +19,7 @@ UNTOLD_RESERVE_MIB: Final = 640
 #: Instructions", 32-bit floating-point results for each clock cycle.
 _CORES: Final[Mapping[str, int]] = MappingProxyType({"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64})
 _CORES_SINCE_8_6: Final = 128
-MOST_INSTANCES: Final = (
+MAX_INSTANCES: Final = (
     15  # ids of GPU instances: gpu31/gi14 is the last in /proc/driver/nvidia-caps/mig-minors
 )
 
@@ -96,7 +96,7 @@ class SharingFacts:
 
     def _places(self, handle: Any) -> Iterator[tuple[int, tuple[int, int]]]:
         """Id, and start and width, of each GPU instance, also of those that nobody can use. Only root sees them."""
-        for id_ in range(MOST_INSTANCES):
+        for id_ in range(MAX_INSTANCES):
             instance = self._ask("DeviceGetGpuInstanceById", handle, id_)
             info = None if instance is None else self._ask("GpuInstanceGetInfo", instance)
             if info is not None:

@@ -16,7 +16,7 @@ from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.addresses import is_loopback_host
 
-MOST_BYTES: Final = 1 << 20  # of an answer
+MAX_BYTES: Final = 1 << 20  # of an answer
 CONNECT_S: Final = 3.0
 READ_S: Final = 5.0  # without a byte
 WHOLE_S: Final = 10.0
@@ -145,8 +145,8 @@ def _answer(url: str, response: requests.Response) -> Answer:
     body = bytearray()
     for chunk in response.iter_content(_CHUNK):
         body += chunk
-        if len(body) > MOST_BYTES:
-            raise IssuerError(f"{url} answers with more than {MOST_BYTES} bytes", remedy="look at the issuer")
+        if len(body) > MAX_BYTES:
+            raise IssuerError(f"{url} answers with more than {MAX_BYTES} bytes", remedy="look at the issuer")
     return Answer(response.status_code, bytes(body))
 
 

@@ -13,7 +13,7 @@ from mesos_gpu.errors import MesosGpuError
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 USUAL_INTERVAL_S: Final = 5.0  # RFC 8628, section 3.2
-LONGEST_S: Final = 3600.0
+MAX_S: Final = 3600.0
 _T = TypeVar("_T")
 _LOOK: Final = "look at the issuer's settings for this client"
 
@@ -104,7 +104,7 @@ def begin_device(at: Endpoints, client_id: str, scopes: Sequence[str], fetcher: 
         said.user_code,
         page,
         said.verification_uri_complete,
-        min(said.expires_in, LONGEST_S),
+        min(said.expires_in, MAX_S),
         max(said.interval, 1.0),
     )
 

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from mesos_gpu.access.jws import ALGORITHMS, MOST_KEY_ID, Header
+from mesos_gpu.access.jws import ALGORITHMS, MAX_KEY_ID, Header
 from mesos_gpu.adapters.oidc.fetching import IssuerError
 
-MOST_KEYS: Final = 64
-LEAST_BITS, MOST_BITS = 2048, 8192  # of RSA
+MAX_KEYS: Final = 64
+MIN_BITS, MAX_BITS = 2048, 8192  # of RSA
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA: Final = frozenset(each for each in ALGORITHMS if each[:2] in ("RS", "PS"))
 _ED25519: Final = frozenset({"EdDSA", "Ed25519"})
@@ -89,8 +89,8 @@ def parse(body: bytes) -> Keys:
         raise IssuerError(
             "what the issuer names as its keys are none", remedy="look at the issuer"
         ) from error
-    if len(given) > MOST_KEYS:
-        raise IssuerError(f"the issuer has more than {MOST_KEYS} keys", remedy="look at the issuer")
+    if len(given) > MAX_KEYS:
+        raise IssuerError(f"the issuer has more than {MAX_KEYS} keys", remedy="look at the issuer")
     keys = tuple(_distinct(key for each in given if (key := _key(each)) is not None))
     if not keys:
         raise IssuerError("the issuer has no key that is taken here", remedy="look at the issuer")
@@ -107,7 +107,7 @@ def _key(said: Mapping[str, Any]) -> Key | None:
         return None
     if operations is not None and (not isinstance(operations, list) or "verify" not in operations):
         return None
-    if key_id is not None and (not isinstance(key_id, str) or len(key_id) > MOST_KEY_ID):
+    if key_id is not None and (not isinstance(key_id, str) or len(key_id) > MAX_KEY_ID):
         return None
     try:
         public = _READERS[reader].from_jwk(dict(said))
@@ -122,7 +122,7 @@ def _key(said: Mapping[str, Any]) -> Key | None:
 def _algorithms(public: object) -> frozenset[str]:
     """For which a key of this kind is good enough; none: for nothing."""
     if isinstance(public, RSAPublicKey):
-        is_good = LEAST_BITS <= public.key_size <= MOST_BITS and public.public_numbers().e < 1 << 33
+        is_good = MIN_BITS <= public.key_size <= MAX_BITS and public.public_numbers().e < 1 << 33
         return _RSA if is_good else frozenset()
     if isinstance(public, EllipticCurvePublicKey):
         algorithm = _CURVES.get(public.curve.name)

@@ -19,9 +19,9 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.words import counted
 
 LOOK_S: Final = 1.0  # between two looks at the file
-LEAST_COST: Final = 10  # below it a stolen file is guessed quickly: it is said, not refused
-MOST_COST: Final = 16  # 2^16 rounds: seconds
-_MOST_BYTES: Final = 4 << 20
+MIN_COST: Final = 10  # below it a stolen file is guessed quickly: it is said, not refused
+MAX_COST: Final = 16  # 2^16 rounds: seconds
+_MAX_BYTES: Final = 4 << 20
 _HASH: Final = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
 logger = logging.getLogger("mesos_gpu.login")
 
@@ -68,7 +68,7 @@ class Htpasswd:
         self._warn()
 
     def _warn(self) -> None:
-        cheap = sum(cost_of(line) < LEAST_COST for line in self._lines.values())
+        cheap = sum(cost_of(line) < MIN_COST for line in self._lines.values())
         if cheap:
             names = counted(cheap, "password")
             logger.warning(
@@ -105,14 +105,14 @@ def _problem(name: str, line: str, lines: Mapping[str, str]) -> str:
     match = _HASH.fullmatch(line)
     if not match:
         return f"what follows {name!r} is no bcrypt hash ($2y$ or $2b$)"
-    if not 4 <= int(match[1]) <= MOST_COST:
-        return f"the cost of the hash of {name!r} is not from 4 to {MOST_COST}"
+    if not 4 <= int(match[1]) <= MAX_COST:
+        return f"the cost of the hash of {name!r} is not from 4 to {MAX_COST}"
     return ""
 
 
 def _text(path: Path) -> str:
     try:
-        text = private.read(path, forbidden=private.WRITABLE, most_bytes=_MOST_BYTES + 1).decode()
+        text = private.read(path, forbidden=private.WRITABLE, most_bytes=_MAX_BYTES + 1).decode()
     except private.Exposed as error:
         remedy = f"chown {os.geteuid()} {path}; chmod 640 {path}; and look through it"
         raise BadConfiguration(f"{path}: {error.strerror}", remedy=remedy) from error
@@ -121,6 +121,6 @@ def _text(path: Path) -> str:
         raise BadConfiguration(
             f"{path}: {why}", remedy="name a file that can be read by --htpasswd"
         ) from error
-    if len(text) > _MOST_BYTES:
-        raise BadConfiguration(f"{path} is larger than {_MOST_BYTES} bytes", remedy="name another file")
+    if len(text) > _MAX_BYTES:
+        raise BadConfiguration(f"{path} is larger than {_MAX_BYTES} bytes", remedy="name another file")
     return text

@@ -17,7 +17,7 @@ from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.jobs.users import Account
 
 FRESH_S: Final = 30.0  # that an account is not looked up again
-MOST_KEPT: Final = 1000
+MAX_KEPT: Final = 1000
 logger = logging.getLogger("mesos_gpu.login")
 
 
@@ -63,7 +63,7 @@ class LocalCallers:
         now = time.monotonic()
         if now - at >= FRESH_S:
             account = await asyncio.to_thread(account_of_uid, peer.uid)  # which may ask a directory server
-            if len(self._accounts) >= MOST_KEPT:
+            if len(self._accounts) >= MAX_KEPT:
                 self._accounts.clear()
             self._accounts[peer.uid] = (now, account)
         return account

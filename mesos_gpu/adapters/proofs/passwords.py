@@ -17,16 +17,16 @@ import bcrypt
 from mesos_gpu.access.guesses import Guesses
 from mesos_gpu.access.proofs import NameAndPassword, WrongProof, basic
 from mesos_gpu.access.tokens import PREFIX
-from mesos_gpu.adapters.proofs.htpasswd import LEAST_COST, Htpasswd, cost_of
+from mesos_gpu.adapters.proofs.htpasswd import MIN_COST, Htpasswd, cost_of
 from mesos_gpu.adapters.proofs.prover import Shown
 from mesos_gpu.model.access.caller import Caller, Proof
 
 AT_ONCE: Final = 2  # hashes that are worked out
-MOST_WAITING: Final = 32  # requests, for that
-MOST_OF_ADDRESS: Final = 6  # of them
+MAX_WAITING: Final = 32  # requests, for that
+MAX_OF_ADDRESS: Final = 6  # of them
 REMEMBERED_S: Final = 300.0
-MOST_REMEMBERED: Final = 1000
-LONGEST: Final = 72  # bytes, of which bcrypt looks at no more
+MAX_REMEMBERED: Final = 1000
+MAX_LENGTH: Final = 72  # bytes, of which bcrypt looks at no more
 _KEY: Final = secrets.token_bytes(32)
 _WRONG: Final = "this name and this password do not belong together"
 
@@ -80,7 +80,7 @@ class Passwords:
         self, given: NameAndPassword, line: str | None, lines: Mapping[str, str], address: str, now: float
     ) -> bool:
         _refuse(self._guesses.ask(address, given.name, now), given.name)
-        if self._waiting.total() >= MOST_WAITING or self._waiting[address] >= MOST_OF_ADDRESS:
+        if self._waiting.total() >= MAX_WAITING or self._waiting[address] >= MAX_OF_ADDRESS:
             raise WrongProof("too many passwords are being looked at", given.name, guessed=False, retry_s=1)
         self._waiting[address] += 1
         try:
@@ -95,7 +95,7 @@ class Passwords:
     def _remember(self, mac: bytes, line: str, now: float) -> None:
         self._right.pop(mac, None)
         self._right[mac] = (now + REMEMBERED_S, line)
-        if len(self._right) > MOST_REMEMBERED:
+        if len(self._right) > MAX_REMEMBERED:
             self._right.popitem(last=False)
 
 
@@ -106,13 +106,13 @@ def _refuse(wait_s: float, name: str) -> None:
 
 def _is_right(password: str, line: str) -> bool:
     raw = password.encode()
-    fits = len(raw) <= LONGEST and b"\0" not in raw
+    fits = len(raw) <= MAX_LENGTH and b"\0" not in raw
     return bcrypt.checkpw(raw if fits else b"", line.encode()) and fits
 
 
 def _decoy(name: str, lines: Mapping[str, str]) -> str:
     """A hash that costs as much as those of the file, for a name that is not in it: always the same for that name."""
-    costs = sorted(cost_of(line) for line in lines.values()) or [LEAST_COST]
+    costs = sorted(cost_of(line) for line in lines.values()) or [MIN_COST]
     chosen = costs[int.from_bytes(_mac("decoy", name)[:8], "big") % len(costs)]
     return f"$2b${chosen:02}${'.' * 21}u{'.' * 31}"
 

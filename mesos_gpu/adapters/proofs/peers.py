@@ -20,7 +20,7 @@ from mesos_gpu.adapters.proc import start_ticks
 _EXTENSION: Final = "mesos_gpu.local_peer"  # of scope["extensions"]
 _SO_PEERPIDFD: Final = 77  # asm-generic/socket.h, Linux 6.5
 _CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid
-_MOST_ANCESTORS: Final = 256
+_MAX_ANCESTORS: Final = 256
 _CGROUP: Final = re.compile(
     r"(?:^|/)mesos(?:/|$|[_.]|-(?:agent|slave|executor))|/(?:docker|libpod|kubepods|crio|lxc)(?:[-/.]|$)"
 )
@@ -129,7 +129,7 @@ def _line_of(pid: int) -> Iterator[int]:
 
 
 def _ancestors(pid: int) -> Iterator[int]:
-    for _ in range(_MOST_ANCESTORS):
+    for _ in range(_MAX_ANCESTORS):
         if pid <= 1:
             return
         yield pid

@@ -14,7 +14,7 @@ from mesos_gpu.adapters.proofs.prover import Shown
 from mesos_gpu.model.access.caller import Caller, Proof
 
 USER_HEADER: Final = "X-Forwarded-User"
-MOST_GROUPS: Final = 200
+MAX_GROUPS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +83,5 @@ class ProxyHeaders:
 
 
 def _listed(groups: str) -> frozenset[str]:
-    names = [name.strip() for name in groups.split(",")][:MOST_GROUPS]
+    names = [name.strip() for name in groups.split(",")][:MAX_GROUPS]
     return frozenset(name for name in names if may_be_name(name))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-MOST: Final = 20  # in so many seconds:
+MAX: Final = 20  # in so many seconds:
 WITHIN_S: Final = 60.0
 
 
@@ -26,7 +26,7 @@ class SparseLog:
             if self._held:
                 self._logger.warning("%d more %s were not written", self._held, self._about)
             self._since, self._said, self._held = now, 0, 0
-        if self._said >= MOST:
+        if self._said >= MAX:
             self._held += 1
             return
         self._said += 1

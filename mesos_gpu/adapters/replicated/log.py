@@ -21,7 +21,7 @@ from mesos_gpu.model.saves import SAVES, Save
 
 PART: Final = 512 << 10  # bytes of a node; servers take 1 MiB at once
 #: Batches that are kept for who is away; beyond them who comes back needs a copy of the state.
-MOST_KEPT: Final = 10_000
+MAX_KEPT: Final = 10_000
 _AT_ONCE: Final = 500  # nodes that are deleted by one request
 _BATCH, _PART_OF = "b-", "p-"
 _WHOLE, _IN_PARTS = b"z", b"p"

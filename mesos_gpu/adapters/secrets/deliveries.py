@@ -15,7 +15,7 @@ from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.events import SecretsRead
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.secret import IMAGE_LOGIN, MOST_SECRET
+from mesos_gpu.model.secret import IMAGE_LOGIN, MAX_SECRET
 from mesos_gpu.ports import SecretStore
 
 _READERS: Final = 4  # a store that is slow with one secret keeps few others waiting
@@ -76,8 +76,8 @@ class Deliveries:
             if value is None:
                 return Sealed(problem=f"the value of secret {source} was not at hand")
             values[name] = value
-        if sum(map(len, values.values())) > MOST_SECRET:
-            return Sealed(problem=f"its secrets have more than {MOST_SECRET} bytes in all")
+        if sum(map(len, values.values())) > MAX_SECRET:
+            return Sealed(problem=f"its secrets have more than {MAX_SECRET} bytes in all")
         key = node.inventory.secrets_key if node is not None and node.inventory is not None else ""
         try:
             info = envelope.purpose(launch.task.id, launch.task.agent_id)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.gpu_use import Meters, Span
-from mesos_gpu.wire.body import MOST_AMOUNT
+from mesos_gpu.wire.body import MAX_AMOUNT
 
 _METERS: Final = tuple(field.name for field in fields(Meters))
 _OF_USE: Final = ("busy_pct", "process_busy_pct", *_METERS)
@@ -128,7 +128,7 @@ def _step(value: Any, where: str) -> _Step:
 
 def _ms(value: Mapping[str, Any], name: str, where: str) -> int:
     seconds: int | float = value[name]
-    if not _is_number(seconds) or not 0.001 <= seconds < MOST_AMOUNT:
+    if not _is_number(seconds) or not 0.001 <= seconds < MAX_AMOUNT:
         raise ValueError(f"{where}.{name} must be seconds, a millisecond or more, got {seconds!r}")
     return round(seconds * _MS)
 
@@ -233,7 +233,7 @@ def _said(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
         raise ValueError(f"use: unknown field {strange[0]!r}; known are {known}")
     meters = {name: use[name] for name in _METERS if use.get(name) is not None}
     for name, amount in meters.items():
-        if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MOST_AMOUNT:
+        if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MAX_AMOUNT:
             raise ValueError(f"use.{name} must be a whole number from 0, got {amount!r}")
     busy_pct = use.get("busy_pct")
     part_ms = None if busy_pct is None else _part("busy_pct", busy_pct, elapsed_ms or 0)

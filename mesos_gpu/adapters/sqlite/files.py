@@ -20,7 +20,7 @@ ALONE: Final = ("audit", "journal", "log", "uploads")  # what else a scheduler k
 #: Copies that stay beside a state, of before a newer schema and of before a restore: `PATH.before-v12`.
 _COPIES: Final = ("before-v", "replaced-")
 _STAMP: Final = {"before-v": r"\d+", "replaced-": r"\d{8}T\d{6}Z(-\d+)?"}
-MOST_COPIES: Final = 3  # of each of these kinds; the oldest go when another is made
+MAX_COPIES: Final = 3  # of each of these kinds; the oldest go when another is made
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def keep_few(path: Path, kind: str) -> list[Path]:
         for each in path.parent.glob(f"{glob.escape(path.name)}.{kind}*")
         if (name := re.match(rf"{re.escape(path.name)}\.{kind}{_STAMP[kind]}(?![^.-])", each.name))
     }
-    gone = sorted(copies, key=_age)[:-MOST_COPIES]
+    gone = sorted(copies, key=_age)[:-MAX_COPIES]
     for copy in gone:
         for each in path.parent.glob(f"{glob.escape(copy.name)}*"):
             if re.fullmatch(rf"{re.escape(copy.name)}(\.hooks)?(-wal|-shm)?", each.name):

@@ -19,7 +19,7 @@ from mesos_gpu.adapters.sqlite.seal import SEALS, opened, sealed
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.jobs.job import Job, JobSpec
 
-LEAST: Final = 1 << 10  # bytes of JSON; a smaller field stays in the row of its job
+MIN: Final = 1 << 10  # bytes of JSON; a smaller field stays in the row of its job
 TABLE: Final = "large_fields"
 _MARK: Final = b"@"  # bodies are JSON objects: without a mark they begin with a brace
 _SIZE: Final = 65  # of the mark and the digest
@@ -113,7 +113,7 @@ class LargeFields:
         split = self._known.get(id(value.spec))
         if split is None or split.of() is not value.spec or split.owner != _owner(value):
             body = msgspec.json.encode(value)
-            if len(body) <= LEAST:
+            if len(body) <= MIN:
                 return body, ""
             split = self._split(value)
         if split.rest is None:
@@ -190,6 +190,4 @@ def _owner(value: Job | JobArray) -> tuple[str, str]:
 
 
 def _large_in(spec: JobSpec) -> dict[str, Any]:
-    return {
-        name: field for name in _DEFAULTS if len(msgspec.json.encode(field := getattr(spec, name))) > LEAST
-    }
+    return {name: field for name in _DEFAULTS if len(msgspec.json.encode(field := getattr(spec, name))) > MIN}

@@ -14,7 +14,7 @@ from typing import Final
 from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.adapters.sqlite import large
 from mesos_gpu.adapters.sqlite.copies import backup
-from mesos_gpu.adapters.sqlite.files import MOST_COPIES, keep_few
+from mesos_gpu.adapters.sqlite.files import MAX_COPIES, keep_few
 from mesos_gpu.adapters.sqlite.seal import (
     SEALED_FROM,
     SUMMED_FROM,
@@ -218,4 +218,4 @@ def _keep(path: Path, version: int) -> None:
         each.unlink(missing_ok=True)
     backup(path, copy)
     for old in keep_few(path, "before-v"):
-        logger.info("the copy %s is removed: there are %d later ones", old, MOST_COPIES)
+        logger.info("the copy %s is removed: there are %d later ones", old, MAX_COPIES)

@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from mesos_gpu.errors import Unavailable
 
-MOST_BYTES: Final = 4 << 20  # of what a script prints
+MAX_BYTES: Final = 4 << 20  # of what a script prints
 #: What ssh itself ends with when it did not reach the host, or was refused.
 _NOT_REACHED: Final = 255
 #: ssh takes the first that it is given: nothing after these changes them.
@@ -107,14 +107,14 @@ class Ssh:
             late = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
             late.start()
             try:
-                output = process.stdout.read(MOST_BYTES)
+                output = process.stdout.read(MAX_BYTES)
                 more = process.stdout.read(1)
                 code = process.wait() if not more else 0
             finally:
                 late.cancel()
         text = output.decode(errors="replace")
         if more:
-            raise Unavailable(f"{self.host} prints more than {MOST_BYTES} bytes", remedy="look what it runs")
+            raise Unavailable(f"{self.host} prints more than {MAX_BYTES} bytes", remedy="look what it runs")
         if code == -signal.SIGKILL:
             raise Unavailable(
                 f"{self.host}: no end within {timeout_s:g} s; so far:\n{text[-2000:]}",

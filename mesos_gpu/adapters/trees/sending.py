@@ -94,8 +94,8 @@ class Sending:
             if kind == "link":
                 yield self._link(path, status, os.readlink(name, dir_fd=above))
                 return
-            if len(path) >= tree.MOST_DEPTH:
-                raise OSError(0, f"it is in more than {tree.MOST_DEPTH} directories")
+            if len(path) >= tree.MAX_DEPTH:
+                raise OSError(0, f"it is in more than {tree.MAX_DEPTH} directories")
             fd = os.open(name, (_FILE if kind == "file" else _DIRECTORY) | os.O_NOFOLLOW, dir_fd=above)
         except OSError as error:
             yield self._fault(path, error)

@@ -3,7 +3,7 @@
 import socket
 from typing import Final
 
-from mesos_gpu.wire.channel.mux import MOST_DATA, WINDOW, Mark, Record
+from mesos_gpu.wire.channel.mux import MAX_DATA, WINDOW, Mark, Record
 
 _TOLD: Final = WINDOW // 4  # bytes that were taken before the other end is told
 
@@ -39,7 +39,7 @@ class Connection:
     def read(self) -> Record | None:
         """What it says; None: nothing now."""
         try:
-            data = self.socket.recv(min(self.may_send, MOST_DATA))
+            data = self.socket.recv(min(self.may_send, MAX_DATA))
         except BlockingIOError:
             return None
         except OSError:

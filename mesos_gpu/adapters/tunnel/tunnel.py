@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mesos_gpu.adapters.tunnel.connection import Connection
-from mesos_gpu.wire.channel.mux import MOST_CONNECTIONS, WINDOW, Decoder, Mark, Record, encode
+from mesos_gpu.wire.channel.mux import MAX_CONNECTIONS, WINDOW, Decoder, Mark, Record, encode
 
 _FULL: Final = 1 << 18  # bytes that wait to be written, above which no connection is read
 _SOME: Final = 1 << 16
@@ -95,7 +95,7 @@ class Tunnel:
         if self._out:
             wanted[self._writes] = (wanted.get(self._writes, (0, None))[0] | selectors.EVENT_WRITE, None)
         is_full = len(self._out) >= _FULL
-        if not is_full and len(self._connections) < MOST_CONNECTIONS:
+        if not is_full and len(self._connections) < MAX_CONNECTIONS:
             wanted |= {each: (selectors.EVENT_READ, each) for each in self._listeners}
         for each in self._connections.values():
             events = (selectors.EVENT_READ if each.may_read and not is_full else 0) | (
@@ -167,8 +167,8 @@ class Tunnel:
         if self._dial is None or id in self._connections:
             raise ValueError("the other end opens what it may not")
         try:
-            if len(self._connections) >= MOST_CONNECTIONS:
-                raise OSError(0, f"there are {MOST_CONNECTIONS} connections already")
+            if len(self._connections) >= MAX_CONNECTIONS:
+                raise OSError(0, f"there are {MAX_CONNECTIONS} connections already")
             line = self._dial(port)
         except OSError as error:
             why = f"port {port}: {error.strerror or error}"

@@ -28,7 +28,7 @@ from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NoRoom, 
 KEEP_S: Final = 7 * 86400.0
 #: The least that it is kept where room is needed: between its last byte and the job that needs it.
 GRACE_S: Final = 600.0
-MOST_ARCHIVES: Final = 1000  # of one owner
+MAX_ARCHIVES: Final = 1000  # of one owner
 _SYNC: Final = (
     16 << 20
 )  # bytes written between syncs of a part: the last sync of an archive has no more to write
@@ -371,10 +371,10 @@ class UploadStore:
             mine = [n for other, n in self._sizes.items() if other[0] == key[0] and other != key]
             whole = sum(self._sizes.values()) - self._sizes.get(key, 0)
             whose = owner or "jobs"
-            if sum(mine) + size > most.owner_bytes or len(mine) >= MOST_ARCHIVES:
+            if sum(mine) + size > most.owner_bytes or len(mine) >= MAX_ARCHIVES:
                 return TooMuch(
                     f"size={size}: archives of {whose} take {sum(mine) >> 20} MiB of {most.owner_bytes >> 20}, and "
-                    f"{len(mine)} of {MOST_ARCHIVES}",
+                    f"{len(mine)} of {MAX_ARCHIVES}",
                     remedy="wait until jobs that need them have ended: others go when room is needed",
                 )
             if whole + size > most.all_bytes_for(sum(mine) + size):

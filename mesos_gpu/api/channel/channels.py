@@ -19,8 +19,8 @@ from starlette.websockets import WebSocketState
 from mesos_gpu.api.http.answers import Refusal
 
 MEET_S: Final = 30.0  # until both are there
-MOST: Final = 256  # at once
-MOST_OF_ONE: Final = 32  # of one caller
+MAX: Final = 256  # at once
+MAX_OF_ONE: Final = 32  # of one caller
 
 
 class Line(Protocol):
@@ -96,7 +96,7 @@ class Channels:
             Refusal: There are too many, of this caller or of all.
         """
         mine = sum(each.key == key for each in self._open.values())
-        if len(self._open) >= MOST or mine >= MOST_OF_ONE:
+        if len(self._open) >= MAX or mine >= MAX_OF_ONE:
             what = f"there are {mine} channels of {key}, and {len(self._open)} of all, at once"
             raise Refusal(429, "channels", what, remedy="end some, or try again later")
 

@@ -218,6 +218,6 @@ def path_of(text: str) -> tuple[str, ...]:
             raise outside
         elif name not in ("", "."):
             names.append(name)
-    if len(names) > tree.MOST_DEPTH:
-        raise invalid(Problem("/path", f"has more than {tree.MOST_DEPTH} names"))
+    if len(names) > tree.MAX_DEPTH:
+        raise invalid(Problem("/path", f"has more than {tree.MAX_DEPTH} names"))
     return tuple(names)

@@ -27,8 +27,8 @@ from mesos_gpu.model.access.record import AuditRecord, Result, cut
 from mesos_gpu.ports import AuditTrail
 from mesos_gpu.wire.plain import clean
 
-MOST_READ: Final = 1 << 16  # bytes of a body that are looked through for names
-LONGEST_CLAIM: Final = 64
+MAX_READ: Final = 1 << 16  # bytes of a body that are looked through for names
+MAX_CLAIM: Final = 64
 #: How paths begin whose POST changes nothing.
 READS: Final = ("/v1/plan/", "/v1/access/check", "/v1/templates/")
 _BEGINS: Final = ("/login/oidc/callback",)  # GET, as an issuer leads a browser there, and a session begins
@@ -82,7 +82,7 @@ class Audit:
 
         async def read() -> Message:
             message = await receive()
-            if changes and len(seen.body) < MOST_READ:
+            if changes and len(seen.body) < MAX_READ:
                 seen.body.extend(message.get("body", b""))
             return message
 
@@ -182,7 +182,7 @@ def _detail(scope: Scope, claims: _Claims) -> str:
         name: claim for name, claim in (("by", claims.by), ("user", claims.user)) if isinstance(claim, str)
     }
     return " ".join(
-        f"{name}={_word(cut(note.shown(value), LONGEST_CLAIM))}" for name, value in words.items() if value
+        f"{name}={_word(cut(note.shown(value), MAX_CLAIM))}" for name, value in words.items() if value
     )
 
 

@@ -37,12 +37,12 @@ from mesos_gpu.api.http.door import BODY_S, REFUSED, Reason
 KEEP_S: Final = 5  # between two requests
 HEAD_S: Final = 10.0  # from the connection, or the first byte of a further request, to the end of its head
 READ_S: Final = 20.0  # in which a reader takes something
-LEAST_READ: Final = 1 << 14  # bytes that this must be
-MOST_BODY: Final = 1 << 22  # bytes, with the frames of its chunks; `requests.MOST_BODY` is less
+MIN_READ: Final = 1 << 14  # bytes that this must be
+MAX_BODY: Final = 1 << 22  # bytes, with the frames of its chunks; `requests.MAX_BODY` is less
 MAX_APPS: Final = 1 << 26  # the same of apps and groups; `requests.MAX_APPS` is less
 _OF_APPS: Final = (b"/v2/apps", b"/v2/groups")  # paths
-MOST_PIPELINED: Final = 16  # requests that are sent before the one before is answered
-MOST_CONNECTIONS: Final = 1000
+MAX_PIPELINED: Final = 16  # requests that are sent before the one before is answered
+MAX_CONNECTIONS: Final = 1000
 _ONE_READ: Final = 1 << 18  # bytes that asyncio reads at once: much may follow the end of a head
 _KEPT: Final = 128  # descriptors for all else: the state, the master, agents, logs
 _AT_ONCE: Final = struct.pack("ii", 1, 0)  # struct linger: on, for no time
@@ -56,7 +56,7 @@ def connections() -> int:
     if soft != resource.RLIM_INFINITY and (hard == resource.RLIM_INFINITY or soft < hard):
         soft = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 16
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MOST_CONNECTIONS, soft - _KEPT), 8)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MAX_CONNECTIONS, soft - _KEPT), 8)
 
 
 class _Wrong(Exception):
@@ -111,7 +111,7 @@ class Crowd:
         proxies: Trusted proxies, whose connections are not counted by address because they carry many clients.
     """
 
-    most: int = MOST_CONNECTIONS
+    most: int = MAX_CONNECTIONS
     most_of_address: int = Limits().connections
     proxies: Proxies = field(default_factory=Proxies)
     waiting: "Waiters[Bounded]" = field(default_factory=Waiters)
@@ -231,10 +231,10 @@ class Bounded(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._raw += len(data)
-        if self._part is _Part.HEAD and self._raw > door.MOST_HEAD + _ONE_READ:
-            self._refuse(door.too_large("the head", self._raw, door.MOST_HEAD, "bytes"), Reason.HEAD)
+        if self._part is _Part.HEAD and self._raw > door.MAX_HEAD + _ONE_READ:
+            self._refuse(door.too_large("the head", self._raw, door.MAX_HEAD, "bytes"), Reason.HEAD)
             return
-        most = MAX_APPS if self.url.startswith(_OF_APPS) else MOST_BODY
+        most = MAX_APPS if self.url.startswith(_OF_APPS) else MAX_BODY
         if self._part is _Part.BODY and self._raw > most + _ONE_READ:
             self._cut_off(Reason.BODY)  # it was told by whoever read the body
             return
@@ -271,9 +271,9 @@ class Bounded(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         """Count a piece of the target."""
         super().on_url(url)
-        if len(self.url) > door.MOST_TARGET:
+        if len(self.url) > door.MAX_TARGET:
             size = len(self.url)
-            self._wrong(door.too_large("the target", size, door.MOST_TARGET, "bytes or more", status=414))
+            self._wrong(door.too_large("the target", size, door.MAX_TARGET, "bytes or more", status=414))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count a header. Those behind a body are none: who added or removed headers before us saw others."""
@@ -281,15 +281,15 @@ class Bounded(HttpToolsProtocol):
             return
         size = len(name) + len(value)
         self._head += size
-        if size > door.MOST_LINE:
-            self._wrong(door.too_large(f"header {door.shown(name)}", size, door.MOST_LINE, "bytes"))
-        if self._head + len(self.url) > door.MOST_HEAD:
+        if size > door.MAX_LINE:
+            self._wrong(door.too_large(f"header {door.shown(name)}", size, door.MAX_LINE, "bytes"))
+        if self._head + len(self.url) > door.MAX_HEAD:
             self._wrong(
-                door.too_large("the head", self._head + len(self.url), door.MOST_HEAD, "bytes or more")
+                door.too_large("the head", self._head + len(self.url), door.MAX_HEAD, "bytes or more")
             )
-        if len(self.headers) >= door.MOST_HEADERS:
+        if len(self.headers) >= door.MAX_HEADERS:
             self._wrong(
-                door.too_large("the head", len(self.headers) + 1, door.MOST_HEADERS, "headers or more")
+                door.too_large("the head", len(self.headers) + 1, door.MAX_HEADERS, "headers or more")
             )
         super().on_header(name, value)
 
@@ -298,8 +298,8 @@ class Bounded(HttpToolsProtocol):
         problem = door.head_problem(self.parser.get_http_version(), self.url, self.headers)
         if problem is not None:
             self._wrong(problem)
-        if len(self.pipeline) >= MOST_PIPELINED:
-            what = f"more than {MOST_PIPELINED} requests came before an answer"
+        if len(self.pipeline) >= MAX_PIPELINED:
+            what = f"more than {MAX_PIPELINED} requests came before an answer"
             self._wrong(Refusal(429, "pipeline", what, remedy="wait for answers"))
         self._await(_Part.BODY)
         super().on_headers_complete()
@@ -385,7 +385,7 @@ class Bounded(HttpToolsProtocol):
     def _look(self, before: int) -> None:
         self._reader = None
         left = self.transport.get_write_buffer_size()
-        if left and not self._read and left > before - LEAST_READ:
+        if left and not self._read and left > before - MIN_READ:
             self._cut_off(Reason.SLOW_READER)
         elif left:
             self._watch()

@@ -12,11 +12,11 @@ import httptools
 
 from mesos_gpu.api.http.answers import Refusal
 
-MOST_TARGET: Final = 1 << 13  # bytes of path and query
-MOST_QUERY: Final = 100  # fields of a query
-MOST_HEADERS: Final = 100
-MOST_LINE: Final = 1 << 14  # bytes of one header
-MOST_HEAD: Final = 1 << 16  # bytes of all of them, with the target
+MAX_TARGET: Final = 1 << 13  # bytes of path and query
+MAX_QUERY: Final = 100  # fields of a query
+MAX_HEADERS: Final = 100
+MAX_LINE: Final = 1 << 14  # bytes of one header
+MAX_HEAD: Final = 1 << 16  # bytes of all of them, with the target
 BODY_S: Final = 30.0  # for all of a body
 VERSIONS: Final = ("1.0", "1.1")
 CHANNELS: Final = "/v1/channels/"  # what is below it is reached by WebSocket

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.adapters.proofs.peers import local_peer_in
 from mesos_gpu.api.http.answers import Refusal, error_answer
-from mesos_gpu.api.http.door import MOST_QUERY, REFUSED, SAFE, Reason, malformed, too_large
+from mesos_gpu.api.http.door import MAX_QUERY, REFUSED, SAFE, Reason, malformed, too_large
 from mesos_gpu.model.addresses import is_loopback_address, is_loopback_host
 
 _POLICY: Final = (
@@ -77,8 +77,8 @@ class Guard:
     def _judge(self, scope: Scope) -> tuple[Reason, Refusal | None]:
         """What is wrong, and what kind of wrong it is."""
         fields = scope["query_string"].count(b"&") + 1
-        if fields > MOST_QUERY:
-            return Reason.HEAD, too_large("the query", fields, MOST_QUERY, "fields", status=400)
+        if fields > MAX_QUERY:
+            return Reason.HEAD, too_large("the query", fields, MAX_QUERY, "fields", status=400)
         if problem := host_problem(scope, self._names):
             return Reason.HOST, problem
         if problem := csrf_problem(scope):

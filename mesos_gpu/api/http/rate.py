@@ -19,7 +19,7 @@ from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.http.rights import Needs, caller_of, rules_of
 
-MOST_STREAMS: Final = 750  # of all callers: a quarter of the connections is left for who does not wait
+MAX_STREAMS: Final = 750  # of all callers: a quarter of the connections is left for who does not wait
 _PROBES: Final = ("/ping", "/metrics", "/metrics/prometheus", "/v1/health")
 _EVENTS: Final = ("/v1/events", "/v2/events")
 _JOBS: Final = "/v1/jobs/"
@@ -45,7 +45,7 @@ class Rate:
         self._at_once = {
             _Kind.REQUEST: Tally(limits.concurrency),
             _Kind.PROBE: Tally(limits.concurrency),
-            _Kind.STREAM: Tally(limits.streams, MOST_STREAMS if limits.streams else 0),
+            _Kind.STREAM: Tally(limits.streams, MAX_STREAMS if limits.streams else 0),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +80,7 @@ class Rate:
         if reason is Reason.RATE:
             return f"more than {limits.rate_per_s:g} requests/s, and {limits.burst} at once after a pause"
         if reason is Reason.STREAMS:
-            return f"more than {limits.streams} answers that wait for something, or all callers for {MOST_STREAMS}"
+            return f"more than {limits.streams} answers that wait for something, or all callers for {MAX_STREAMS}"
         return f"more than {limits.concurrency} answers at once"
 
 

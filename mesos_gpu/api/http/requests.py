@@ -26,12 +26,12 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.wire.checking import Problem
 
 T = TypeVar("T")
-MOST_BODY: Final = 1 << 20
+MAX_BODY: Final = 1 << 20
 MAX_APPS: Final = 1 << 24  # bytes of a body with apps or groups: all of a Marathon's in one
-MOST_CREDENTIALS: Final = 1 << 17  # bytes of a body that anybody may send
+MAX_CREDENTIALS: Final = 1 << 17  # bytes of a body that anybody may send
 SMALL_BODY: Final = 1 << 13  # bytes; what is larger is read beside the event loop
 _READERS: Final = ThreadPoolExecutor(4, thread_name_prefix="bodies")
-_MAX_LARGE: Final = 2  # bodies of more than `MOST_BODY` at once, of all callers; they may need 400 MB each
+_MAX_LARGE: Final = 2  # bodies of more than `MAX_BODY` at once, of all callers; they may need 400 MB each
 _LARGE: Final = Tally(1, _MAX_LARGE)
 _PLACE: Final = "mesos_gpu.large_body"  # in the scope of a request that has such a place: whose it is
 #: Locks of callers, while one is held or awaited.
@@ -86,13 +86,13 @@ class Flag:
         return text == "true"
 
 
-MOST_LOG_BYTES: Final = 1 << 20  # of one answer
+MAX_LOG_BYTES: Final = 1 << 20  # of one answer
 SHOW_ENV: Final = Flag("show_env")
-MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
+MAX_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
 SKIP: Final = Number("skip", 0, 0, 1_000_000)  # jobs
 NO_INSTANCES: Final = Flag("no_instances")
 FOLD_ARRAYS: Final = Flag("fold_arrays")
-MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
+MAX_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
 AFTER: Final = Number("after", 0, 0, 1 << 62)  # the number of an event
 AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)
 WAIT_S: Final = Number("timeout_s", 30.0, 0.0, 60.0, whole=False)
@@ -102,7 +102,7 @@ OFFSET: Final = Number("offset", 0, -(1 << 62), 1 << 62)  # bytes
 TIMES: Final = Flag("times")
 SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
 UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
-LENGTH: Final = Number("length", 1 << 16, 1, MOST_LOG_BYTES)  # bytes
+LENGTH: Final = Number("length", 1 << 16, 1, MAX_LOG_BYTES)  # bytes
 
 
 async def result_of(future: Future[T]) -> T:
@@ -124,13 +124,13 @@ def large_bodies(request: Request) -> Iterator[None]:
 
 def _too_large(most: int) -> Refusal:
     """Return the refusal of a body of more than `most` bytes."""
-    bound = f"{most >> 20} MiB" if most >= MOST_BODY else f"{most >> 10} KiB"
-    remedy = "send it in parts, such as one group in each request" if most > MOST_BODY else "send less"
+    bound = f"{most >> 20} MiB" if most >= MAX_BODY else f"{most >> 10} KiB"
+    remedy = "send it in parts, such as one group in each request" if most > MAX_BODY else "send less"
     return Refusal(413, "too-large", f"the body is larger than {bound} ({most} bytes)", remedy=remedy)
 
 
 def _take_place(request: Request) -> None:
-    """Take a place for a body of more than `MOST_BODY` bytes, unless its request has one.
+    """Take a place for a body of more than `MAX_BODY` bytes, unless its request has one.
 
     Args:
         request: Request of a route that uses `large_bodies`.
@@ -140,7 +140,7 @@ def _take_place(request: Request) -> None:
     """
     if _PLACE in request.scope:
         return
-    key, bound = key_of(request.scope), f"{MOST_BODY >> 20} MiB"
+    key, bound = key_of(request.scope), f"{MAX_BODY >> 20} MiB"
     if not _LARGE.enter(key):
         REFUSED.count(Reason.BUSY)
         what = f"another body of more than {bound} of {key} is under way, or {_MAX_LARGE} of all callers"
@@ -148,7 +148,7 @@ def _take_place(request: Request) -> None:
     request.scope[_PLACE] = key
 
 
-async def body_of(request: Request, most: int = MOST_BODY) -> bytes:
+async def body_of(request: Request, most: int = MAX_BODY) -> bytes:
     """Return the whole body.
 
     Raises:
@@ -164,7 +164,7 @@ async def body_of(request: Request, most: int = MOST_BODY) -> bytes:
             size += len(chunk)
             if size > most:
                 raise _too_large(most)
-            if size > MOST_BODY:
+            if size > MAX_BODY:
                 _take_place(request)
             chunks.append(chunk)
     except ClientDisconnect:
@@ -196,7 +196,7 @@ async def decoded_by(request: Request, body: bytes, read: Callable[[bytes], T]) 
     return value
 
 
-async def read_of(request: Request, read: Callable[[bytes], T], most: int = MOST_BODY) -> T:
+async def read_of(request: Request, read: Callable[[bytes], T], most: int = MAX_BODY) -> T:
     """Return what a function reads in the whole body, which has at most `most` bytes.
 
     Raises:

@@ -16,13 +16,13 @@ from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.http.tls_listener import TlsListener
 from mesos_gpu.api.websocket import BoundedWebSocket
 from mesos_gpu.errors import Conflict, Unavailable
-from mesos_gpu.wire.channel.frames import MOST_FRAME
+from mesos_gpu.wire.channel.frames import MAX_FRAME
 
 BACKLOG: Final = 1024  # connections that the kernel keeps until they are taken
 TAKEN_AT_ONCE: Final = 8  # of them, before others get their answers
 TICK_S: Final = 1.0
-_SHORTEST_LOOK_S: Final = 0.001  # between two looks at connections that are to close
-_LONGEST_LOOK_S: Final = 0.1
+_MIN_LOOK_S: Final = 0.001  # between two looks at connections that are to close
+_MAX_LOOK_S: Final = 0.1
 RETIRE_S: Final = 60.0  # for an answer that is under way to a client whose certificate is to be verified anew
 
 
@@ -118,12 +118,12 @@ class _Uvicorn(uvicorn.Server):
 
     async def _finish(self) -> None:
         """Wait until every answer is given and every connection closed. uvicorn itself looks each 100 ms."""
-        pause_s = _SHORTEST_LOOK_S
+        pause_s = _MIN_LOOK_S
         while True:
             await asyncio.sleep(pause_s)
             if not self.server_state.connections and not self.server_state.tasks:
                 break
-            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+            pause_s = min(2 * pause_s, _MAX_LOOK_S)
         for server in self.servers:
             await server.wait_closed()
 
@@ -170,7 +170,7 @@ class Server:
                 "type[asyncio.Protocol]",
                 partial(BoundedWebSocket, take_turn=crowd.turns.take, key_of=crowd.key_at),
             ),
-            ws_max_size=MOST_FRAME,
+            ws_max_size=MAX_FRAME,
             ws_per_message_deflate=False,
             server_header=False,
             backlog=TAKEN_AT_ONCE,

@@ -18,7 +18,7 @@ from mesos_gpu.access.rate import Waiters
 from mesos_gpu.api.http.bounds import Crowd, say
 
 HANDSHAKE_S: Final = 10.0
-MOST_HANDSHAKES: Final = 256  # at once; one more ends the oldest of the address that has most
+MAX_HANDSHAKES: Final = 256  # at once; one more ends the oldest of the address that has most
 CLOSE_S: Final = 5.0  # for the client's close_notify
 PAUSE_S: Final = 1.0  # without descriptors
 _HANDSHAKE: Final = b"\x16"  # the type of a TLS record with a ClientHello (RFC 8446, section 5.1)
@@ -89,8 +89,8 @@ class TlsListener:
         """End the oldest handshake of an address at its limit; if all are in use, that of the address with most."""
         most = self._crowd.most_of_address
         oldest = self._waiting.oldest(key) if most and self._waiting.count(key) >= most else None
-        if oldest is None and len(self._waiting) >= MOST_HANDSHAKES:
-            say(f"more than {MOST_HANDSHAKES} TLS handshakes at once: the oldest ones are ended")
+        if oldest is None and len(self._waiting) >= MAX_HANDSHAKES:
+            say(f"more than {MAX_HANDSHAKES} TLS handshakes at once: the oldest ones are ended")
             oldest = self._waiting.oldest_of_largest()
         if oldest is not None:
             self._waiting.remove(self._greeted[oldest], oldest)

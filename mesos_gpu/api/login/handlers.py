@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from mesos_gpu.access.proofs import Authorization
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
-from mesos_gpu.api.http.requests import MOST_CREDENTIALS, body_of, read_of
+from mesos_gpu.api.http.requests import MAX_CREDENTIALS, body_of, read_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.login import whoami
 from mesos_gpu.api.login.page import login_page
@@ -18,7 +18,7 @@ from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.wire.checking import Problem, object_of
 
 _FIELDS: Final = ("name", "password", "token")
-_MOST_FIELDS: Final = 8
+_MAX_FIELDS: Final = 8
 _HTML: Final = "text/html"
 
 
@@ -35,7 +35,7 @@ class LoginHandlers:
 
     async def begin(self, request: Request) -> Response:
         """POST /v1/session: the body has name and password, or a token."""
-        given = _credentials(await read_of(request, object_of, MOST_CREDENTIALS))
+        given = _credentials(await read_of(request, object_of, MAX_CREDENTIALS))
         caller, headers = await self._log_in(request, given)
         return json_answer(
             {"name": caller.name, "until": caller.until}, 201, {**headers, "Location": "/v1/whoami"}
@@ -55,9 +55,9 @@ class LoginHandlers:
         if not {"origin", "sec-fetch-site"} & set(request.headers):
             what = "a form comes from a browser, which says from which page"
             raise Refusal(403, "forbidden", what, remedy="programs use POST /v1/session, or send a token")
-        text = (await body_of(request, MOST_CREDENTIALS)).decode("utf-8", "replace")
+        text = (await body_of(request, MAX_CREDENTIALS)).decode("utf-8", "replace")
         try:
-            given = dict(parse_qsl(text, max_num_fields=_MOST_FIELDS))
+            given = dict(parse_qsl(text, max_num_fields=_MAX_FIELDS))
         except ValueError:
             return self._page("the form has too many fields", 400)
         try:

@@ -35,9 +35,9 @@ PATH: Final = "/login/oidc"
 CALLBACK: Final = "/login/oidc/callback"
 BROWSER_S: Final = 3600.0  # that a session goes on at least: issuers give browsers tokens for minutes
 _BEGUN_S: Final = 600
-_MOST_AT_ONCE: Final = 8
-_LONGEST: Final = 4096  # characters of a code
-_MOST_ERROR: Final = 64  # characters of an issuer's word for an error
+_MAX_AT_ONCE: Final = 8
+_MAX_LENGTH: Final = 4096  # characters of a code
+_MAX_ERROR: Final = 64  # characters of an issuer's word for an error
 _STATE, _NONCE, _VERIFIER = "state", "nonce", "verifier"
 #: By a page of ours, for a cookie of SameSite=Strict is not sent with what another site has led to.
 _WELCOME: Final = (
@@ -58,7 +58,7 @@ class OidcLogin:
     def __init__(self, who: Who, prover: OidcTokens) -> None:
         """Begin sessions of `who` by tokens that `prover` takes."""
         self._who, self._prover = who, prover.of_browsers()
-        self._exchanges = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._exchanges = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def begin(self, request: Request) -> Response:
         """GET /login/oidc: to the issuer."""
@@ -107,7 +107,7 @@ class OidcLogin:
         if query.get("iss", self._prover.issuer.url) != self._prover.issuer.url:
             raise WrongProof("another issuer has answered", guessed=False)
         code = query.get("code", "")
-        if not code or len(code) > _LONGEST:
+        if not code or len(code) > _MAX_LENGTH:
             raise WrongProof("the issuer has not let you in", guessed=False, remedy="try again")
         wait_s = self._who.guesses.wait_s(shown.address, "", shown.now)
         if wait_s:
@@ -163,7 +163,7 @@ def _wrong(refused: Refused) -> WrongProof:
         return WrongProof("the issuer does not know the code")
     logger.warning("a browser's login fails: %s", refused.what)
     return WrongProof(
-        f"the issuer refuses the scheduler: {refused.error[:_MOST_ERROR]}",
+        f"the issuer refuses the scheduler: {refused.error[:_MAX_ERROR]}",
         guessed=False,
         remedy="tell the operator: see the scheduler's log, --oidc-client-id and --oidc-client-secret-file",
     )

@@ -17,10 +17,10 @@ SECURE_COOKIE: Final = (
 )
 WHOLE_S: Final = 12 * 3600.0
 IDLE_S: Final = 3600.0
-MOST: Final = 10_000
-MOST_OF_NAME: Final = 50
+MAX: Final = 10_000
+MAX_OF_NAME: Final = 50
 _BYTES: Final = 32
-_LONGEST: Final = 64  # characters of a cookie that is looked at
+_MAX_LENGTH: Final = 64  # characters of a cookie that is looked at
 _AGAIN: Final = "log in again"
 
 
@@ -58,9 +58,9 @@ class Sessions:
         key = _hash(cookie)
         session = Session(key[:32], caller, secrets.token_urlsafe(_BYTES), now, now)
         own = [each for each, kept in self._each.items() if kept.caller.name == caller.name]
-        for old in own[: max(0, len(own) - MOST_OF_NAME + 1)]:
+        for old in own[: max(0, len(own) - MAX_OF_NAME + 1)]:
             self._end(old)
-        while len(self._each) >= MOST:
+        while len(self._each) >= MAX:
             self._end(next(iter(self._each)))
         self._each[key], self._keys[session.id] = session, key
         return cookie, session
@@ -71,7 +71,7 @@ class Sessions:
         Raises:
             WrongProof: There is none, or it has ended.
         """
-        key = _hash(cookie[: _LONGEST + 1])
+        key = _hash(cookie[: _MAX_LENGTH + 1])
         session = self._each.get(key)
         if session is None:
             ended = self._ended.get(key)
@@ -87,7 +87,7 @@ class Sessions:
 
     def end(self, cookie: str) -> None:
         """Forget one: its cookie proves nothing any more."""
-        self._end(_hash(cookie[: _LONGEST + 1]))
+        self._end(_hash(cookie[: _MAX_LENGTH + 1]))
 
     def is_there(self, session_id: str, now: float) -> bool:
         """Whether one goes on, by the id that its callers have; it is not used by that."""
@@ -107,7 +107,7 @@ class Sessions:
         if session is not None:
             del self._keys[session.id]
             self._ended[key] = session
-            if len(self._ended) > MOST:
+            if len(self._ended) > MAX:
                 self._ended.popitem(last=False)
 
 

@@ -49,7 +49,7 @@ from mesos_gpu.wire.shares import OF_APPS, share_problems
 T = TypeVar("T")
 Json = list[dict[str, Any]]
 DEPLOYMENT_ID: Final = "Marathon-Deployment-Id"
-MOST_INSTANCES: Final = 20_000  # of all apps together
+MAX_INSTANCES: Final = 20_000  # of all apps together
 _ATTEMPTS: Final = 50  # each one fails only because another change was made
 _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 
@@ -259,8 +259,8 @@ def _asks_anew(app: App, root: Group) -> bool:
 def _refuse_too_many(root: Group) -> None:
     """Each instance that waits is a job that the scheduler keeps: a typing error must not fill its memory."""
     count = sum(app.instances for app in root.all_apps())
-    if count > MOST_INSTANCES:
-        why = f"all apps together would have {count} instances, more than the {MOST_INSTANCES} that are kept here"
+    if count > MAX_INSTANCES:
+        why = f"all apps together would have {count} instances, more than the {MAX_INSTANCES} that are kept here"
         raise not_valid([Detail("/instances", (why,))])
 
 

@@ -33,11 +33,11 @@ from mesos_gpu.model.access.caller import Caller
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.app_event import AppEvent, Attached, What
 
-MOST_LISTENERS: Final = 500
-MOST_OF_NAME: Final = 100  # of a proved name, so that nobody keeps the others from listening
-MOST_WAITING: Final = 1 << 22  # bytes that a listener has not taken yet
+MAX_LISTENERS: Final = 500
+MAX_OF_NAME: Final = 100  # of a proved name, so that nobody keeps the others from listening
+MAX_WAITING: Final = 1 << 22  # bytes that a listener has not taken yet
 QUIET_S: Final = 10.0  # then a line is sent: proxies and clients give up on what says nothing
-_MOST_AT_ONCE: Final = 200  # events that are printed before they are handed on
+_MAX_AT_ONCE: Final = 200  # events that are printed before they are handed on
 _KIND: Final = "text/event-stream"
 _NOTHING: Final = b":\r\n\r\n"  # a comment: clients pass it over
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class _Listener:
 
     def give(self, text: bytes) -> None:
         """Queue text to be sent; if there is too much before it, the listener is cut off."""
-        if text and self.size > MOST_WAITING:
+        if text and self.size > MAX_WAITING:
             logger.warning("%s does not read the events that it asked for: it is cut off", self.client)
             self.end()
         elif text:
@@ -111,17 +111,17 @@ class Events:
         """GET /v2/events."""
         if _KIND not in request.headers.get("accept", ""):
             raise Refused(405, f"HTTP 405 Method Not Allowed: send Accept: {_KIND}", headers={"Allow": "GET"})
-        if len(self._listeners) >= MOST_LISTENERS:
-            raise Refused(503, f"there are {MOST_LISTENERS} listeners already", remedy="try again later")
+        if len(self._listeners) >= MAX_LISTENERS:
+            raise Refused(503, f"there are {MAX_LISTENERS} listeners already", remedy="try again later")
         if request.method == "HEAD":
             return Response(media_type=_KIND)
         query = request.query_params
         rights = rights_of(request)
         caller = None if rights.is_open else rights.caller
-        if caller and self._count_of(caller.name) >= MOST_OF_NAME:
+        if caller and self._count_of(caller.name) >= MAX_OF_NAME:
             raise Refused(
                 429,
-                f"{caller.name} has {MOST_OF_NAME} listeners already",
+                f"{caller.name} has {MAX_OF_NAME} listeners already",
                 remedy="end some",
                 headers={"Retry-After": "10"},
             )
@@ -178,8 +178,8 @@ class Events:
     def _print(self) -> None:
         """Print events, on a thread of its own: the engine and the requests of others go on meanwhile."""
         while (events := self._told.get()) is not None:
-            for first in range(0, len(events), _MOST_AT_ONCE):
-                texts = self._texts(events[first : first + _MOST_AT_ONCE], self._wishes)
+            for first in range(0, len(events), _MAX_AT_ONCE):
+                texts = self._texts(events[first : first + _MAX_AT_ONCE], self._wishes)
                 if self._loop is not None:
                     with contextlib.suppress(RuntimeError):  # the loop has closed
                         self._loop.call_soon_threadsafe(self._hand_on, texts)

@@ -34,7 +34,7 @@ from mesos_gpu.model.jobs.why import OF_LIMITS, Stage, Why
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.wire.marathon.moments import stamp
 
-_MOST_EXPLAINED: Final = 100  # apps, in one answer
+_MAX_EXPLAINED: Final = 100  # apps, in one answer
 _GPUS: Final = "InsufficientGpus"
 #: Marathon's reasons, in the order in which it counts them, with what is meant here.
 _FUNNEL: Final = {
@@ -81,7 +81,7 @@ class Queue:
         # One at a time: together they would keep the engine from its work for seconds.
         whys = [
             await self._core.read_copy(partial(_why, each, Sight(sight.rights), offers=offers))
-            for each in waiting[:_MOST_EXPLAINED]
+            for each in waiting[:_MAX_EXPLAINED]
         ]
         padded = chain(whys, repeat(_Refusals()))
         entries = (_entry(each, why, offers=offers) for each, why in zip(waiting, padded, strict=False))

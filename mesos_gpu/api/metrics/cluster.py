@@ -19,8 +19,8 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.queueing.queue import in_line_since
 
-MOST_ROWS: Final = 500  # of a family whose labels users choose
-MOST_ASKED: Final = 1000  # jobs of which is asked why they wait: it is done on the engine's thread
+MAX_ROWS: Final = 500  # of a family whose labels users choose
+MAX_ASKED: Final = 1000  # jobs of which is asked why they wait: it is done on the engine's thread
 OTHERS: Final = "*"  # the rest, together
 R = TypeVar("R", bound=tuple[str, ...])
 
@@ -81,7 +81,7 @@ def _lines(view: View) -> Mapping[str, _Line]:
 
 def _reasons(view: View) -> Mapping[str, int]:
     return (
-        wait_reasons(view, MOST_ASKED)
+        wait_reasons(view, MAX_ASKED)
         if any(job.state is JobState.PENDING for job in view.jobs.values())
         else {}
     )
@@ -100,8 +100,8 @@ def summed_up(
 ) -> Iterator[tuple[tuple[str, ...], float]]:
     """The first rows by name, and one more for the others: no user makes the page endless."""
     ordered = sorted(rows)
-    yield from ordered[:MOST_ROWS]
-    if rest := ordered[MOST_ROWS:]:
+    yield from ordered[:MAX_ROWS]
+    if rest := ordered[MAX_ROWS:]:
         yield (OTHERS,) * len(rest[0][0]), together([number for _, number in rest])
 
 

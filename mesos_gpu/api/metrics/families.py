@@ -33,7 +33,7 @@ from mesos_gpu.wire.export.prometheus import Column, Metric
 _OK: Final = Health.OK.value
 _HEALTHS: Final = tuple(health.value for health in Health)
 _BROKEN: Final = tuple(health.value for health in Health if health.broken)
-MOST_QUEUES: Final = 500  # of which each has samples of its own
+MAX_QUEUES: Final = 500  # of which each has samples of its own
 OTHERS: Final = "*"  # the leaves that have none, together
 
 
@@ -227,14 +227,14 @@ def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[Q
 def _budgets_left(budgets: Sequence[Standing]) -> Iterator[tuple[tuple[str, ...], float]]:
     """A number for each of the top queues that have a budget; those of users are told by the REST interface alone."""
     queues = [each for each in budgets if each.use.user == EVERYBODY]
-    for each in sorted(queues, key=lambda each: (each.use.queue.count("/"), each.use.queue))[:MOST_QUEUES]:
+    for each in sorted(queues, key=lambda each: (each.use.queue.count("/"), each.use.queue))[:MAX_QUEUES]:
         yield (each.use.queue,), each.left / _GPU_HOUR
 
 
 def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueShare]]:
     """The queues that are shown, the top ones first, and the leaves that are not."""
     paths = sorted({share.path for share in shares}, key=lambda path: (path.count("/"), path))
-    first = set(paths[:MOST_QUEUES])
+    first = set(paths[:MAX_QUEUES])
     inner = {path.rpartition("/")[0] for path in paths}
     alone = [share for share in shares if share.path in first]
     return alone, [share for share in shares if share.path not in first and share.path not in inner]

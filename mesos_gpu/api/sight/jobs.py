@@ -28,7 +28,7 @@ OPEN_FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")  # as which the id of a job stands in a sentence
-MOST_JUDGED: Final = 256  # that are remembered of a caller
+MAX_JUDGED: Final = 256  # that are remembered of a caller
 _SEEN: Final = (JOB_SEE, JOB_READ, QUEUE_SEE)
 _QUEUE: Final = re.compile(r"(?<=\bqueue )[^\s,;:()]+")  # as which the path of one stands in a sentence
 #: What stands in the place of hidden fields: as if they had not been asked for.
@@ -61,7 +61,7 @@ class Sight:
         """See what these rights allow."""
         self.rights = rights
         self._always = frozenset(right for right in _SEEN if rights.may_always(right))
-        if len(rights.judged) > MOST_JUDGED:
+        if len(rights.judged) > MAX_JUDGED:
             rights.judged.clear()
         self._known = rights.judged
         self._unseen: set[str] | None = None

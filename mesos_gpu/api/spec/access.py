@@ -16,15 +16,15 @@ from mesos_gpu.wire.access import token as tokens
 _CONFLICT: Final = 409
 _RIGHTS: Final = "as `job:run`, `job:kill:own`, `app:write:/shop/*`, `gpu:*`, `*`"
 
-_Pattern = Annotated[str, says(minLength=1, maxLength=fields.LONGEST_PATTERN)]
-_Name = Annotated[str, says(minLength=1, maxLength=fields.LONGEST_NAME)]
-_Names = Annotated[list[_Name], says(maxItems=document.MOST_WHO, uniqueItems=True)]
-_Rights = Annotated[list[_Pattern], says(maxItems=fields.MOST_RIGHTS, uniqueItems=True, description=_RIGHTS)]
-_Patterns = Annotated[list[_Pattern], says(maxItems=fields.MOST_PATTERNS, uniqueItems=True)]
+_Pattern = Annotated[str, says(minLength=1, maxLength=fields.MAX_PATTERN)]
+_Name = Annotated[str, says(minLength=1, maxLength=fields.MAX_NAME_LENGTH)]
+_Names = Annotated[list[_Name], says(maxItems=document.MAX_WHO, uniqueItems=True)]
+_Rights = Annotated[list[_Pattern], says(maxItems=fields.MAX_RIGHTS, uniqueItems=True, description=_RIGHTS)]
+_Patterns = Annotated[list[_Pattern], says(maxItems=fields.MAX_PATTERNS, uniqueItems=True)]
 _Priority = Annotated[int, says(minimum=-HIGHEST_PRIORITY, maximum=HIGHEST_PRIORITY)]
-_Comment = Annotated[str, says(maxLength=fields.LONGEST_COMMENT)]
-_Line = Annotated[str, says(maxLength=fields.LONGEST_PATTERN)]
-_Version = Annotated[int, says(minimum=0, maximum=document.MOST_VERSION)]
+_Comment = Annotated[str, says(maxLength=fields.MAX_COMMENT)]
+_Line = Annotated[str, says(maxLength=fields.MAX_PATTERN)]
+_Version = Annotated[int, says(minimum=0, maximum=document.MAX_VERSION)]
 _RoleName = Annotated[str, like(document.ROLE_NAME)]
 _Queue = Annotated[str, like(QUEUE)]
 _Shared = Annotated[list[Annotated[str, one_of(*Shared)]], says(description="of each other's jobs")]
@@ -37,10 +37,10 @@ _User = Annotated[str, like(USER)]
 class LimitsRequest(TypedDict, total=False):
     """What jobs and apps of who has the role may ask for. Of several roles, each field's widest counts."""
 
-    users: Annotated[list[_Pattern], says(maxItems=fields.MOST_PATTERNS, description="Unix users")] | None
+    users: Annotated[list[_Pattern], says(maxItems=fields.MAX_PATTERNS, description="Unix users")] | None
     images: _Patterns | None
     volumes: (
-        Annotated[list[str], says(maxItems=fields.MOST_PATTERNS, description="directories; *: all")] | None
+        Annotated[list[str], says(maxItems=fields.MAX_PATTERNS, description="directories; *: all")] | None
     )
     highest_priority: _Priority | None
     must_be_preemptible: bool | None
@@ -60,7 +60,7 @@ class BindingRequest(TypedDict, total=False):
 
     names: _Names | None
     groups: _Names | None
-    roles: Annotated[list[str], says(maxItems=document.MOST_ROLES, uniqueItems=True)]
+    roles: Annotated[list[str], says(maxItems=document.MAX_ROLES, uniqueItems=True)]
     queues: _Patterns | None
     apps: _Patterns | None
 
@@ -72,10 +72,10 @@ class AccessRequest(TypedDict, total=False):
     at: float | None
     by: str | None
     comment: _Comment | None
-    roles: Annotated[list[RoleRequest], says(maxItems=document.MOST_ROLES)] | None
-    bindings: Annotated[list[BindingRequest], says(maxItems=document.MOST_BINDINGS)] | None
-    unix_users: Annotated[dict[_Name, _User], says(maxProperties=document.MOST_ENTRIES)] | None
-    shares: Annotated[dict[_Queue, _Shared], says(maxProperties=document.MOST_ENTRIES)] | None
+    roles: Annotated[list[RoleRequest], says(maxItems=document.MAX_ROLES)] | None
+    bindings: Annotated[list[BindingRequest], says(maxItems=document.MAX_BINDINGS)] | None
+    unix_users: Annotated[dict[_Name, _User], says(maxProperties=document.MAX_ENTRIES)] | None
+    shares: Annotated[dict[_Queue, _Shared], says(maxProperties=document.MAX_ENTRIES)] | None
 
 
 class AccessCheckRequest(TypedDict):
@@ -84,32 +84,30 @@ class AccessCheckRequest(TypedDict):
 
     right: Annotated[str, says(enum=[*BY_NAME])]
     name: NotRequired[_Name | None]
-    groups: NotRequired[Annotated[list[_Name], says(maxItems=fields.MOST_PATTERNS, uniqueItems=True)] | None]
+    groups: NotRequired[Annotated[list[_Name], says(maxItems=fields.MAX_PATTERNS, uniqueItems=True)] | None]
     queue: NotRequired[_Line | None]
     app: NotRequired[_Line | None]
     owner: NotRequired[_Line | None]
     about: NotRequired[
-        Annotated[str, says(maxLength=fields.LONGEST_PATTERN, description="as a secret's path")] | None
+        Annotated[str, says(maxLength=fields.MAX_PATTERN, description="as a secret's path")] | None
     ]
 
 
 class TokenRequest(TypedDict, total=False):
     """A token that is asked for. Without rights, queues and apps it is good for what the proof of who asks is."""
 
-    name: Annotated[str, says(maxLength=fields.LONGEST_NAME, description="default: who asks")] | None
-    groups: Annotated[list[_Name], says(maxItems=tokens.MOST_GROUPS, uniqueItems=True)] | None
+    name: Annotated[str, says(maxLength=fields.MAX_NAME_LENGTH, description="default: who asks")] | None
+    groups: Annotated[list[_Name], says(maxItems=tokens.MAX_GROUPS, uniqueItems=True)] | None
     rights: (
         Annotated[
             list[_Pattern],
-            says(minItems=1, maxItems=fields.MOST_RIGHTS, uniqueItems=True, description=_RIGHTS),
+            says(minItems=1, maxItems=fields.MAX_RIGHTS, uniqueItems=True, description=_RIGHTS),
         ]
         | None
     )
-    queues: (
-        Annotated[list[_Pattern], says(minItems=1, maxItems=fields.MOST_PATTERNS, uniqueItems=True)] | None
-    )
-    apps: Annotated[list[_Pattern], says(minItems=1, maxItems=fields.MOST_PATTERNS, uniqueItems=True)] | None
-    lifetime_s: Annotated[float, says(minimum=tokens.SHORTEST_S, description="default: 30 days")] | None
+    queues: Annotated[list[_Pattern], says(minItems=1, maxItems=fields.MAX_PATTERNS, uniqueItems=True)] | None
+    apps: Annotated[list[_Pattern], says(minItems=1, maxItems=fields.MAX_PATTERNS, uniqueItems=True)] | None
+    lifetime_s: Annotated[float, says(minimum=tokens.MIN_S, description="default: 30 days")] | None
     comment: _Comment | None
 
 

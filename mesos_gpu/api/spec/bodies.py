@@ -9,18 +9,18 @@ from typing import Annotated, Final, NotRequired, TypedDict
 from mesos_gpu.api.spec.job_fields import like, requested
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.apps.split import Mode
-from mesos_gpu.model.tenancy import LONGEST_S
+from mesos_gpu.model.tenancy import MAX_S
 from mesos_gpu.wire import split
-from mesos_gpu.wire.mesos.operations import LONGEST_BY, LONGEST_REASON, MOST_DEADLINE_S
+from mesos_gpu.wire.mesos.operations import MAX_BY, MAX_DEADLINE_S, MAX_REASON
 from mesos_gpu.wire.shares import MAX_MIB
 
 _LINE: Final = re.compile(r"[^\x00\n]*")
 _STATED: Final = re.compile(r"[^\x00\n]*[^\x00\n\s][^\x00\n]*")
 
-_Weight = Annotated[int, says(minimum=0, maximum=split.MOST_WEIGHT)]
+_Weight = Annotated[int, says(minimum=0, maximum=split.MAX_WEIGHT)]
 _Host = Annotated[str, says(pattern="^[A-Za-z0-9.-]+$", minLength=1, maxLength=253)]
-_Reason = Annotated[str, like(_STATED, maxLength=LONGEST_REASON)]
-_By = Annotated[str, like(_LINE, maxLength=LONGEST_BY, description="who asks")]
+_Reason = Annotated[str, like(_STATED, maxLength=MAX_REASON)]
+_By = Annotated[str, like(_LINE, maxLength=MAX_BY, description="who asks")]
 
 
 class JobRequest(TypedDict, total=False):
@@ -56,7 +56,7 @@ class ResizeRequest(TypedDict, total=False):
 class KeepRequest(TypedDict, total=False):
     """For how long, or until when, a job is not ended for GPUs that do nothing: one of the two."""
 
-    for_s: Annotated[float, says(exclusiveMinimum=0, maximum=LONGEST_S)] | None
+    for_s: Annotated[float, says(exclusiveMinimum=0, maximum=MAX_S)] | None
     until: (
         Annotated[float, says(exclusiveMinimum=0, maximum=1e11, description="seconds since the epoch")] | None
     )
@@ -68,7 +68,7 @@ class DrainRequest(TypedDict):
     reason: _Reason
     by: NotRequired[_By | None]
     deadline_s: NotRequired[
-        Annotated[float, says(minimum=0, maximum=MOST_DEADLINE_S, description="null: never")] | None
+        Annotated[float, says(minimum=0, maximum=MAX_DEADLINE_S, description="null: never")] | None
     ]
 
 
@@ -82,8 +82,8 @@ class ResetRequest(TypedDict):
 class ServiceRequest(TypedDict):
     """Apps by id and their weights, of which one at least is above 0. What is left open labels of the apps say."""
 
-    apps: Annotated[dict[str, _Weight], says(minProperties=1, maxProperties=split.MOST_APPS)]
+    apps: Annotated[dict[str, _Weight], says(minProperties=1, maxProperties=split.MAX_APPS)]
     port_index: NotRequired[Annotated[int, says(minimum=0, maximum=99, default=0)] | None]
     port: NotRequired[Annotated[int, says(minimum=1, maximum=65535)] | None]
-    hosts: NotRequired[Annotated[list[_Host], says(maxItems=split.MOST_HOSTS)] | None]
+    hosts: NotRequired[Annotated[list[_Host], says(maxItems=split.MAX_HOSTS)] | None]
     mode: NotRequired[Annotated[str, one_of(*Mode)] | None]

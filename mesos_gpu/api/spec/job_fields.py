@@ -6,19 +6,19 @@ from enum import Enum
 from typing import Annotated, Any, Final, NotRequired, Required, TypedDict
 
 from mesos_gpu.api.spec.schema import Says, one_of, says
-from mesos_gpu.model.arrays.indexes import FORM, HIGHEST, MOST, TEXT
+from mesos_gpu.model.arrays.indexes import FORM, HIGHEST, MAX, TEXT
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.constraint import Operator
-from mesos_gpu.model.jobs.fields import LEVEL, MOST_RECEIVERS, RECEIVER, Field, Kind, entry
+from mesos_gpu.model.jobs.fields import LEVEL, MAX_RECEIVERS, RECEIVER, Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
-from mesos_gpu.model.secret import ENV_NAME, FILE, FILE_FORM, MOST_SECRETS, SOURCE, SOURCE_FORM
+from mesos_gpu.model.secret import ENV_NAME, FILE, FILE_FORM, MAX_SECRETS, SOURCE, SOURCE_FORM
 from mesos_gpu.model.tasks.volume import VOLUME_NAME
-from mesos_gpu.wire.checking import MOST_ENTRIES
-from mesos_gpu.wire.constraints import LONGEST_WORD, MOST_CONSTRAINTS
-from mesos_gpu.wire.job_fields import CHECK_BOUNDS, MOST_ARTIFACTS, MOST_CHECKS, MOST_PORTS, PROTOCOLS
+from mesos_gpu.wire.checking import MAX_ENTRIES
+from mesos_gpu.wire.constraints import MAX_CONSTRAINTS, MAX_WORD
+from mesos_gpu.wire.job_fields import CHECK_BOUNDS, MAX_ARTIFACTS, MAX_CHECKS, MAX_PORTS, PROTOCOLS
 from mesos_gpu.wire.mounts import FORM as MOUNT_FORM
+from mesos_gpu.wire.mounts import MAX as MAX_MOUNTS
 from mesos_gpu.wire.mounts import MAX_MIB, NAME_FORM, PATH_FORM, SIZE, SIZE_FORM
-from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
 from mesos_gpu.wire.mounts import SHAPE as MOUNT_SHAPE
 
 Hint = Any  # a type, or one of `typing`'s forms
@@ -56,7 +56,7 @@ _Level = Annotated[str, like(LEVEL)]
 _Index = Annotated[int, says(minimum=0, maximum=HIGHEST)]
 _Indexes = Annotated[str, like(TEXT, description=FORM)]
 _Port = Annotated[int, says(minimum=0, maximum=65535)]
-_Part = Annotated[str, says(maxLength=LONGEST_WORD)] | float
+_Part = Annotated[str, says(maxLength=MAX_WORD)] | float
 ConstraintAsked = Annotated[
     list[_Part],
     says(minItems=2, maxItems=3, description=f"field, operator ({_OPERATORS}), and what it compares with"),
@@ -199,9 +199,9 @@ PLAIN_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Models: lambda _: (
         _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)]
     ),
-    of.Receivers: lambda _: _Receiver | Annotated[list[_Receiver], says(maxItems=MOST_RECEIVERS)],
+    of.Receivers: lambda _: _Receiver | Annotated[list[_Receiver], says(maxItems=MAX_RECEIVERS)],
     of.Strings: lambda kind: Annotated[
-        dict[Annotated[str, like(kind.key)], _Text], says(maxProperties=MOST_ENTRIES)
+        dict[Annotated[str, like(kind.key)], _Text], says(maxProperties=MAX_ENTRIES)
     ],
 }
 _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
@@ -211,16 +211,14 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Command: lambda _: _Command,
     of.Argv: lambda _: Annotated[list[_Text], says(minItems=1)],
     of.Args: lambda _: list[_Text],
-    of.Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MOST_CONSTRAINTS)],
+    of.Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MAX_CONSTRAINTS)],
     of.Level: lambda _: Annotated[Topology, says(minProperties=1, maxProperties=1)],
-    of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
-    of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],
-    of.Mounts: lambda _: Annotated[list[_Mount | VolumeRequest], says(maxItems=MOST_MOUNTS)],
-    of.Secrets: lambda _: Annotated[
-        dict[_EnvName, _Source | SecretRequest], says(maxProperties=MOST_SECRETS)
-    ],
-    of.HealthChecks: lambda _: Annotated[list[HealthCheckRequest], says(maxItems=MOST_CHECKS)],
-    of.ArrayIndexes: lambda _: _Indexes | Annotated[list[_Index], says(minItems=1, maxItems=MOST)],
+    of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MAX_PORTS)],
+    of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MAX_ARTIFACTS)],
+    of.Mounts: lambda _: Annotated[list[_Mount | VolumeRequest], says(maxItems=MAX_MOUNTS)],
+    of.Secrets: lambda _: Annotated[dict[_EnvName, _Source | SecretRequest], says(maxProperties=MAX_SECRETS)],
+    of.HealthChecks: lambda _: Annotated[list[HealthCheckRequest], says(maxItems=MAX_CHECKS)],
+    of.ArrayIndexes: lambda _: _Indexes | Annotated[list[_Index], says(minItems=1, maxItems=MAX)],
 }
 PLAIN_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Text: lambda _: str,

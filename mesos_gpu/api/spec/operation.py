@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mesos_gpu.api.spec.schema import Schema
-from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS
+from mesos_gpu.wire.listing.filters import MAX_LENGTH, MAX_PATTERNS
 
 MANY_PATTERNS: Final[Schema] = {
     "type": "array",
-    "maxItems": MOST_PATTERNS,
-    "items": {"type": "string", "maxLength": LONGEST},
+    "maxItems": MAX_PATTERNS,
+    "items": {"type": "string", "maxLength": MAX_LENGTH},
 }
 
 

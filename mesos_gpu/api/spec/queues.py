@@ -23,29 +23,29 @@ from mesos_gpu.model.tenancy import (
     HOURS_FIELDS,
     IDLE_FIELDS,
     LIMIT_FIELDS,
-    MOST_GPUS,
+    MAX_GPUS,
     POOL_FIELDS,
     Fairness,
 )
-from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
+from mesos_gpu.wire.constraints import MAX_CONSTRAINTS
 from mesos_gpu.wire.tenancy import document, kinds
 
 _CONFLICT: Final = 409
-_Figure = Annotated[float, says(minimum=0, maximum=MOST_GPUS, description="GPUs of cost 1, in thousandths")]
-_Seconds = Annotated[float, says(minimum=0, maximum=tenancy.LONGEST_S)]
+_Figure = Annotated[float, says(minimum=0, maximum=MAX_GPUS, description="GPUs of cost 1, in thousandths")]
+_Seconds = Annotated[float, says(minimum=0, maximum=tenancy.MAX_S)]
 _Pool = Annotated[str, like(NAME)]
 _Path = Annotated[str, like(QUEUE)]
 _User = Annotated[str, says(minLength=1, maxLength=1024)]
 _Weight = Annotated[int, says(minimum=0, maximum=1_000_000)]
-_Version = Annotated[int, says(minimum=0, maximum=document.MOST_VERSION)]
-_Comment = Annotated[str, says(maxLength=document.LONGEST_COMMENT)]
+_Version = Annotated[int, says(minimum=0, maximum=document.MAX_VERSION)]
+_Comment = Annotated[str, says(maxLength=document.MAX_COMMENT)]
 
 
 class QueueShapeRequest(TypedDict):
     """GPUs that are of use only together: so many nodes, each with so many free ones."""
 
-    nodes: Annotated[int, says(minimum=1, maximum=kinds.MOST_NODES)]
-    gpus: Annotated[int, says(minimum=1, maximum=kinds.MOST_GPUS_OF_NODE)]
+    nodes: Annotated[int, says(minimum=1, maximum=kinds.MAX_NODES)]
+    gpus: Annotated[int, says(minimum=1, maximum=kinds.MAX_GPUS_OF_NODE)]
 
 
 class QueueShape(TypedDict):
@@ -125,7 +125,7 @@ class QueueSpec(TypedDict):
     """A queue as it is written; null: as in the queue above it, or there is none."""
 
 
-_Shapes = Annotated[list[QueueShapeRequest], says(minItems=1, maxItems=kinds.MOST_SHAPES)]
+_Shapes = Annotated[list[QueueShapeRequest], says(minItems=1, maxItems=kinds.MAX_SHAPES)]
 _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     **PLAIN_REQUESTED,
     tenancy.PerPool: lambda _: _Figure | Annotated[dict[_Pool, _Figure], says(minProperties=1)],
@@ -133,26 +133,24 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
         _Figure | _Shapes | Annotated[dict[_Pool, _Figure | _Shapes], says(minProperties=1)]
     ),
     tenancy.Runtimes: lambda _: QueueRuntimeRequest,
-    tenancy.Weights: lambda _: Annotated[dict[_User, _Weight], says(maxProperties=kinds.MOST_USERS)],
+    tenancy.Weights: lambda _: Annotated[dict[_User, _Weight], says(maxProperties=kinds.MAX_USERS)],
     tenancy.LimitsByUser: lambda _: Annotated[
-        dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MOST_USERS)
+        dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MAX_USERS)
     ],
     tenancy.Budgets: lambda _: QueueBudgetRequest,
     tenancy.BudgetsByUser: lambda _: Annotated[
-        dict[_User, QueueBudgetRequest], says(maxProperties=kinds.MOST_USERS)
+        dict[_User, QueueBudgetRequest], says(maxProperties=kinds.MAX_USERS)
     ],
     tenancy.IdleRules: lambda _: QueueIdleRequest,
-    tenancy.GpuHours: lambda _: Annotated[float, says(minimum=0, maximum=kinds.MOST_HOURS)],
+    tenancy.GpuHours: lambda _: Annotated[float, says(minimum=0, maximum=kinds.MAX_HOURS)],
     tenancy.Percents: lambda _: Annotated[
         list[Annotated[int, says(minimum=1, maximum=1000)]],
         says(maxItems=20, uniqueItems=True, description="rising"),
     ],
-    tenancy.HoursOfWeek: lambda _: Annotated[
-        list[QueueHoursRequest], says(maxItems=kinds.MOST_HOURS_OF_WEEK)
-    ],
-    Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MOST_CONSTRAINTS)],
+    tenancy.HoursOfWeek: lambda _: Annotated[list[QueueHoursRequest], says(maxItems=kinds.MAX_HOURS_OF_WEEK)],
+    Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MAX_CONSTRAINTS)],
     tenancy.Names: lambda kind: Annotated[
-        list[Annotated[str, like(kind.pattern)]], says(maxItems=kinds.MOST_NAMES, uniqueItems=True)
+        list[Annotated[str, like(kind.pattern)]], says(maxItems=kinds.MAX_NAMES, uniqueItems=True)
     ],
 }
 _FigureShown = float | dict[str, float] | None
@@ -198,8 +196,8 @@ for _asked, _shown, _fields in (
     declare(_asked, requested(_fields))
     declare(_shown, answered(_fields))
 _Models = Annotated[
-    dict[_User, Annotated[int, says(minimum=1, maximum=document.MOST_COST)]],
-    says(maxProperties=document.MOST_MODELS),
+    dict[_User, Annotated[int, says(minimum=1, maximum=document.MAX_COST)]],
+    says(maxProperties=document.MAX_MODELS),
 ]
 
 
@@ -217,12 +215,10 @@ class QueuesRequest(TypedDict, total=False):
     history_percent: Annotated[int, says(minimum=0, maximum=1000, default=0)] | None
     overbook: Annotated[bool, says(default=False)] | None
     gpu_cost: _Models | None
-    pools: Annotated[dict[_Pool, QueuePoolRequest | None], says(maxProperties=document.MOST_POOLS)] | None
-    classes: (
-        Annotated[dict[_Pool, QueueClassRequest | None], says(maxProperties=document.MOST_CLASSES)] | None
-    )
-    users: Annotated[dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MOST_USERS)] | None
-    queues: Annotated[dict[_Path, QueueSpecRequest | None], says(maxProperties=document.MOST_QUEUES)] | None
+    pools: Annotated[dict[_Pool, QueuePoolRequest | None], says(maxProperties=document.MAX_POOLS)] | None
+    classes: Annotated[dict[_Pool, QueueClassRequest | None], says(maxProperties=document.MAX_CLASSES)] | None
+    users: Annotated[dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MAX_USERS)] | None
+    queues: Annotated[dict[_Path, QueueSpecRequest | None], says(maxProperties=document.MAX_QUEUES)] | None
     plan: Any
     warnings: Any
     in_force: Any
@@ -396,7 +392,7 @@ _DRY: Final = in_query(
 _CHANGED: Final = (_AFTER, _DRY)
 _READ: Final = in_query(
     "version",
-    {"type": "integer", "minimum": 0, "maximum": document.MOST_VERSION},
+    {"type": "integer", "minimum": 0, "maximum": document.MAX_VERSION},
     "of the tree that was read, if If-Match does not say it",
 )
 _ONE_EXAMPLE: Final = {"version": 3, "guarantee_gpus": 1, "weight": 2}

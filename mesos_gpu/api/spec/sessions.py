@@ -7,7 +7,7 @@ from mesos_gpu.api.spec.operation import Operation
 from mesos_gpu.api.spec.schema import one_of, says
 from mesos_gpu.model.access.caller import Proof
 
-_LONGEST: Final = 16384
+_MAX_LENGTH: Final = 16384
 
 
 class SessionRequest(TypedDict, total=False):
@@ -15,7 +15,7 @@ class SessionRequest(TypedDict, total=False):
 
     name: Annotated[str, says(maxLength=256)] | None
     password: Annotated[str, says(maxLength=72)] | None
-    token: Annotated[str, says(maxLength=_LONGEST)] | None
+    token: Annotated[str, says(maxLength=_MAX_LENGTH)] | None
 
 
 class Session(TypedDict):

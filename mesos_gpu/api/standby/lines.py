@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 from mesos_gpu.api.http.door import CHANNELS
 from mesos_gpu.api.http.guard import ascii_names, csrf_problem, host_problem
 from mesos_gpu.api.standby.passing import Leader
-from mesos_gpu.wire.channel.frames import MOST_FRAME
+from mesos_gpu.wire.channel.frames import MAX_FRAME
 
 _CONNECT_S: Final = 5.0
 _NOT_ALLOWED, _AWAY, _GONE = 1008, 1013, 1001  # RFC 6455, section 7.4.1, and the registry of its close codes
@@ -62,7 +62,7 @@ class Lines:
             additional_headers=[("Authorization", each) for each in shown],
             subprotocols=[Subprotocol(each) for each in scope.get("subprotocols") or []] or None,
             compression=None,
-            max_size=MOST_FRAME,
+            max_size=MAX_FRAME,
             max_queue=4,
             open_timeout=_CONNECT_S,
             close_timeout=1,

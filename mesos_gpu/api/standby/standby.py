@@ -21,7 +21,7 @@ from mesos_gpu.api.standby.lines import Lines
 from mesos_gpu.api.standby.passing import LEADER, RETRY_S, Leader, Passing
 
 #: A copy that is older says nothing more where names are asked for: who was let out since is not known here.
-MOST_AGE_S: Final = 600.0
+MAX_AGE_S: Final = 600.0
 _PARTS: Final = (
     "static/[^/]+|v1/(jobs|services|tokens|queues|queue-versions|access/versions)/[^/]+|v1/jobs/[^/]+/tasks"
 )
@@ -124,7 +124,7 @@ class Standby:
             return None
         note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
         age_s = self._copy.age_s()
-        if age_s is not None and (age_s < MOST_AGE_S or not self._asks_names):
+        if age_s is not None and (age_s < MAX_AGE_S or not self._asks_names):
             return None
         told = "has no state yet" if age_s is None else f"has heard nothing for {age_s:.0f} s"
         return Refusal(

@@ -21,7 +21,7 @@ from mesos_gpu.model.access.caller import Caller
 HEADER: Final = "mesos-gpu-standby-word"
 _PURPOSE: Final = b"mesos_gpu: a standby's word"
 _WINDOW: Final = 4096  # numbers that may come in another order
-_LONGEST: Final = 8192  # of a header
+_MAX_LENGTH: Final = 8192  # of a header
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Verifier:
     def read(self, text: str, method: str, target: str) -> Word | None:
         """What a header says; None: it is not to be believed. Only on one thread."""
         payload, _, mac = text.partition(".")
-        if len(text) > _LONGEST or not hmac.compare_digest(
+        if len(text) > _MAX_LENGTH or not hmac.compare_digest(
             mac.encode("utf-8", "replace"), _mac(self._key, payload.encode("utf-8", "replace")).encode()
         ):
             return None

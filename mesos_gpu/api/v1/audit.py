@@ -20,9 +20,9 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 from mesos_gpu.ports import AuditTrail
 from mesos_gpu.wire.checking import Problem
 
-MOST_RECORDS: Final = Number("limit", 100, 1, 1000)
-MOST_CHANGES: Final = Number("limit", 10, 1, 100)
-LONGEST: Final = 256  # of a filter
+MAX_RECORDS: Final = Number("limit", 100, 1, 1000)
+MAX_CHANGES: Final = Number("limit", 10, 1, 100)
+MAX_LENGTH: Final = 256  # of a filter
 _AT_ONCE: Final = 2  # searches: each may take a processor for a second
 
 
@@ -37,7 +37,7 @@ class AuditHandlers:
     async def list(self, request: Request) -> Response:
         """GET /v1/audit."""
         asked, cursor = _asked(request), request.query_params.get("cursor", "")
-        seen = await self._search(asked, int(MOST_RECORDS.of(request)), cursor)
+        seen = await self._search(asked, int(MAX_RECORDS.of(request)), cursor)
         full = self._trail.full()
         body: shapes.Audit = {
             "records": [shown(id, record) for id, record in seen.records],
@@ -64,7 +64,7 @@ class AuditHandlers:
         return await self._changes(request, f"gpu:{await result_of(self._scheduler.read(named))}")
 
     async def _changes(self, request: Request, subject: str) -> Response:
-        most = int(MOST_CHANGES.of(request))
+        most = int(MAX_CHANGES.of(request))
         seen = await self._search(Asked(on=subject, result=Result.DONE), most, "")
         return json_answer({"changes": [_change(record) for _, record in seen.records]})
 
@@ -89,9 +89,9 @@ def _asked(request: Request) -> Asked:
     query, problems = request.query_params, []
     texts = {name: query.get(name, "") for name in ("who", "what", "on")}
     problems += [
-        Problem(f"/{name}", f"must have at most {LONGEST} characters")
+        Problem(f"/{name}", f"must have at most {MAX_LENGTH} characters")
         for name, text in texts.items()
-        if len(text) > LONGEST
+        if len(text) > MAX_LENGTH
     ]
     result = query.get("result")
     known = [each.value for each in Result]

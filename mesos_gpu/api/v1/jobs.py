@@ -71,7 +71,7 @@ class Jobs:
         self.changes = Changes()
         self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
         # For callers who see all jobs, by how many of them are asked for: many pages ask every few seconds.
-        self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MOST_QUEUED.default))}
+        self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MAX_QUEUED.default))}
         self._defaults = Kept(gpu_defaults)
         self._agents = Agents(settings.agent_authorization, settings.agent_tls)
         self._readers = HostPlaces("reads of output", most=64, of_host=8, of_caller=4)
@@ -197,7 +197,7 @@ class Jobs:
     async def array(self, request: Request) -> Response:
         """GET /v1/arrays/{id}."""
         wanted, sight = request.path_params["id"], Sight.of(request)
-        most = int(asked.MOST_LISTED.of(request))
+        most = int(asked.MAX_LISTED.of(request))
         return json_answer(await self._read_copy(lambda view: _array(view, wanted, sight, most)))
 
     async def checkpoint(self, request: Request) -> Response:
@@ -284,7 +284,7 @@ class Jobs:
 
     async def queue(self, request: Request) -> Response:
         """GET /v1/queue."""
-        most, sight = int(asked.MOST_QUEUED.of(request)), Sight.of(request)
+        most, sight = int(asked.MAX_QUEUED.of(request)), Sight.of(request)
 
         def select(view: View) -> line.Queue:
             kept = self._lines.get(most) if sight.sees_all else None

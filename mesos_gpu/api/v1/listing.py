@@ -20,7 +20,7 @@ from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.wire.checking import Problem
-from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS, By, Values, labels_of, passes
+from mesos_gpu.wire.listing.filters import MAX_LENGTH, MAX_PATTERNS, By, Values, labels_of, passes
 
 ACTIVE = "active"  # as a state: all that have not ended
 
@@ -78,7 +78,7 @@ class Listing:
             fold_arrays=asked.FOLD_ARRAYS.of(request),
             order=Order(order),
             skip=int(asked.SKIP.of(request)),
-            limit=int(asked.MOST_LISTED.of(request)),
+            limit=int(asked.MAX_LISTED.of(request)),
             sight=Sight.of(request),
         )
 
@@ -136,8 +136,8 @@ def patterns_of(request: Request, known: Mapping[str, By]) -> dict[By, list[str]
     patterns = {by: given for key, by in known.items() if (given := request.query_params.getlist(key))}
     for key, by in known.items():
         given = patterns.get(by, [])
-        if len(given) > MOST_PATTERNS or any(len(pattern) > LONGEST for pattern in given):
-            why = f"must be at most {MOST_PATTERNS} patterns of at most {LONGEST} characters each"
+        if len(given) > MAX_PATTERNS or any(len(pattern) > MAX_LENGTH for pattern in given):
+            why = f"must be at most {MAX_PATTERNS} patterns of at most {MAX_LENGTH} characters each"
             raise invalid(Problem(f"/{key}", why))
     return patterns
 

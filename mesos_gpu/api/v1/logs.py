@@ -9,13 +9,13 @@ import msgspec
 from mesos_gpu.adapters.hosts.agents import REFUSED, Agent
 from mesos_gpu.adapters.hosts.exchange import Bounds
 from mesos_gpu.api.http.answers import Refusal
-from mesos_gpu.api.http.requests import MOST_LOG_BYTES
+from mesos_gpu.api.http.requests import MAX_LOG_BYTES
 from mesos_gpu.api.spec.shapes import LogTime
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.wire.mesos.cuts import (
     HEAD_BYTES,
-    MOST_TIMES,
+    MAX_TIMES,
     TIMES,
     Times,
     begin_of,
@@ -25,14 +25,14 @@ from mesos_gpu.wire.mesos.cuts import (
 )
 
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
-LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
+MAX_CHARACTER: Final = 4  # bytes of UTF-8
 #: Limits of one request for output to an agent; in JSON a byte of output may take six bytes.
-LOG_BOUNDS: Final = Bounds(seconds=10.0, max_bytes=24 * MOST_LOG_BYTES)
-_MAX_ANSWER: Final = 2 * MOST_LOG_BYTES
-_MAX_STATE: Final = 8 * MOST_LOG_BYTES
+LOG_BOUNDS: Final = Bounds(seconds=10.0, max_bytes=24 * MAX_LOG_BYTES)
+_MAX_ANSWER: Final = 2 * MAX_LOG_BYTES
+_MAX_STATE: Final = 8 * MAX_LOG_BYTES
 _CUTS: Final = 3
 #: Answers of an agent that are put together: it gives 16 pages of memory at once (FilesProcess::_read in files.cpp).
-_MOST_PAGES: Final = 256
+_MAX_PAGES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class LogReader:
             Unavailable: What `read_bytes` raises.
         """
         try:
-            _, text, _, _ = self.read_bytes(TIMES, 0, MOST_TIMES)
+            _, text, _, _ = self.read_bytes(TIMES, 0, MAX_TIMES)
         except NotFound:
             return None
         return times_of(text, stream)
@@ -175,9 +175,9 @@ class LogReader:
             if size is None:
                 return None
             offset = max(size + offset, 0)
-        wanted = min(max(length, LONGEST_CHARACTER), MOST_LOG_BYTES)
+        wanted = min(max(length, MAX_CHARACTER), MAX_LOG_BYTES)
         raw = b""
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             if len(raw) >= wanted:
                 break
             page = self._get(path, offset + len(raw), wanted - len(raw))
@@ -237,7 +237,7 @@ def whole(raw: bytes, offset: int, *, last: bool, tail: bool = False) -> Chunk:
     """
     skipped = 0
     if tail and offset > 0:
-        while skipped < min(len(raw), LONGEST_CHARACTER - 1) and raw[skipped] & 0xC0 == 0x80:
+        while skipped < min(len(raw), MAX_CHARACTER - 1) and raw[skipped] & 0xC0 == 0x80:
             skipped += 1
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(raw[skipped:], final=last)

@@ -12,7 +12,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
 
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")  # has no first part that names it
 
 
@@ -76,7 +76,7 @@ def _hosts(known: Collection[str], wanted: str) -> list[str]:
 
 def _only(wanted: str, what: str, matching: Sequence[str], remedy: str) -> str:
     if len(matching) > 1:
-        shown = ", ".join(matching[:_MOST_NAMED]) + (" …" if len(matching) > _MOST_NAMED else "")
+        shown = ", ".join(matching[:_MAX_NAMED]) + (" …" if len(matching) > _MAX_NAMED else "")
         raise Refusal(409, "ambiguous", f"{wanted} names {len(matching)} {what}: {shown}", remedy=remedy)
     return matching[0]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Difference, Preview, Warned
 
 _DIFFERENT, _TROUBLE = 1, 2
-_MOST: Final = 1 << 40  # bytes of an archive; how many may be sent, the scheduler says when they are
+_MAX: Final = 1 << 40  # bytes of an archive; how many may be sent, the scheduler says when they are
 _MODELS: Final = "/gpu/models"  # path of a warning that instances wait
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -65,7 +65,7 @@ def _digest_of(directory: Path) -> str:
     from mesos_gpu.cli.code.archive import find, pack
 
     with open(os.devnull, "wb") as nowhere:
-        return f"sha256:{pack(find(directory).entries, nowhere, _MOST).digest}"
+        return f"sha256:{pack(find(directory).entries, nowhere, _MAX).digest}"
 
 
 def _show(preview: "Preview") -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Deployment, Json, Marathon
 
 _FIRST_PAUSE_S, _PAUSE_S = 0.05, 0.5
-_MOST_ASKED: Final = 10  # apps of one step that are looked at, each with a request
+_MAX_ASKED: Final = 10  # apps of one step that are looked at, each with a request
 _BAR: Final = 1000
 _LOOK_S: Final = 2.0  # so long instances without health checks are watched when a deployment is over
 _STILL_S: Final = 15.0  # after which a line says again how far it is, and why
@@ -119,7 +119,7 @@ def _look_after(marathon: "Marathon", over: "Deployment") -> None:
     Raises:
         Conflict: An instance of what the deployment brought has ended by itself.
     """
-    apps = [app for id in over["affectedApps"][:_MOST_ASKED] if (app := app_if_any(marathon, id))]
+    apps = [app for id in over["affectedApps"][:_MAX_ASKED] if (app := app_if_any(marathon, id))]
     new = [
         app
         for app in apps
@@ -157,7 +157,7 @@ def stand_of(marathon: "Marathon", deployment: "Deployment") -> Stand:
     """How far a deployment is."""
     actions = deployment["currentActions"]
     counts = []
-    for action in actions[:_MOST_ASKED]:
+    for action in actions[:_MAX_ASKED]:
         app = app_if_any(marathon, action["app"])
         if app is not None and action["action"] != "StopApplication":
             counts.append(_count(app))
@@ -205,7 +205,7 @@ def reason_of(marathon: "Marathon", deployment: "Deployment") -> str:
         each["app"]["id"]: each["processedOffersSummary"].get("why", "") for each in marathon.blocked()
     }
     reasons = []
-    for id in sorted({action["app"] for action in deployment["currentActions"]})[:_MOST_ASKED]:
+    for id in sorted({action["app"] for action in deployment["currentActions"]})[:_MAX_ASKED]:
         app = app_if_any(marathon, id) or {}
         failure = app.get("lastTaskFailure")
         waiting = deployment["waiting"].get(id, "")

@@ -46,10 +46,10 @@ from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 
 IDLE_JOBS = 20
-MOST_ALONE = 20  # containers of each agent that Mesos runs without an executor
-MOST_ROUNDS = 10  # of a whole GPU, the first share of a card, and a further one
-LONGEST_LAUNCH_S = 30.0
-MOST_LINES = 60  # of logs, of a job that has lost a launch
+MAX_ALONE = 20  # containers of each agent that Mesos runs without an executor
+MAX_ROUNDS = 10  # of a whole GPU, the first share of a card, and a further one
+MAX_LAUNCH_S = 30.0
+MAX_LINES = 60  # of logs, of a job that has lost a launch
 
 
 @click.group(cls=Lines)
@@ -71,7 +71,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
             poll("the nodes report their GPUs", lambda: len(client.gpus()) == agents * gpus, 60)
             output.note(f"{IDLE_JOBS} jobs one after the other")
             idle = [_one(client) for _ in range(IDLE_JOBS)]
-            rounds = min(MOST_ROUNDS, agents * gpus - 1)
+            rounds = min(MAX_ROUNDS, agents * gpus - 1)
             output.note(f"a whole GPU, the first share of one and a further one, {rounds} times")
             shares = _shares(client, rounds) if rounds else {}
             output.note("the executor")
@@ -79,7 +79,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
             output.note(f"{tasks} jobs at once")
             burst = _burst(client, stack, tasks)
             output.note("containers of Mesos alone")
-            alone = of_mesos_alone(stack, min(MOST_ALONE, tasks))
+            alone = of_mesos_alone(stack, min(MAX_ALONE, tasks))
     result = {
         "tasks": tasks,
         "agents": agents,
@@ -156,15 +156,13 @@ def _shares(client: Client, rounds: int) -> dict[str, float]:
 
 def _running(client: Client, job: Job) -> Job:
     """The job once it has started; one that is short has ended, too."""
-    deadline = time.monotonic() + LONGEST_LAUNCH_S
+    deadline = time.monotonic() + MAX_LAUNCH_S
     for seen in client.follow(job, deadline=deadline):
         job = seen
         if job["command"] != "true" and job["started_at"]:
             break
     if not job["started_at"]:
-        raise MesosGpuError(
-            f"job {job['id']} has not started in {LONGEST_LAUNCH_S:g} s", remedy="see its reason"
-        )
+        raise MesosGpuError(f"job {job['id']} has not started in {MAX_LAUNCH_S:g} s", remedy="see its reason")
     return job
 
 
@@ -238,7 +236,7 @@ def _lines_of(stack: Stack, job_id: str) -> list[str]:
     """The last lines that logs of the scheduler, the masters and the agents have of a job, its tasks and executors."""
     logs = [stack.scheduler.log, *(each.log for each in (*stack.cluster.masters, *stack.cluster.agents))]
     lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if job_id in line]
-    return lines[-MOST_LINES:]
+    return lines[-MAX_LINES:]
 
 
 def _executor(client: Client, stack: Stack) -> dict[str, float]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 APP: Final = "/bench"
 _LOOK_S: Final = 1.0  # seconds between requests for the app's counts
 _EACH_S: Final = 3.0  # time limit per task, in seconds, on a busy machine
-_LEAST_S: Final = 180.0
+_MIN_S: Final = 180.0
 _SAMPLES: Final = 20  # instances whose memory is measured
 Figures = dict[str, Any]
 
@@ -210,7 +210,7 @@ def delete_instances(stack: Stack) -> Figures:
     while Client(stack.url).jobs(states=["active"], limit=1):
         peak = max(peak, os.getloadavg()[0])
         time.sleep(_LOOK_S)
-        if time.monotonic() - began > _LEAST_S:
+        if time.monotonic() - began > _MIN_S:
             raise MesosGpuError("instances of a deleted app still run", remedy=stack.scheduler.tail())
     took_s = time.monotonic() - began
     return {
@@ -225,7 +225,7 @@ def _running(stack: Stack) -> int:
 
 
 def _limit_s(tasks: int) -> float:
-    return max(_LEAST_S, _EACH_S * tasks)
+    return max(_MIN_S, _EACH_S * tasks)
 
 
 def _wait(stack: Stack, what: str, tasks: int, done: Any) -> None:

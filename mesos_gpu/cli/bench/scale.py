@@ -31,7 +31,7 @@ REPORT_S: Final = 10.0  # from one report of a monitor to its next
 _STEP_S: Final = 0.05  # of those that report together
 _CPUS: Final = 64.0  # of each agent
 _MEM_MIB: Final = 512 * 1024.0
-_LONGEST_S: Final = 3600.0
+_MAX_S: Final = 3600.0
 
 
 @click.command()
@@ -125,7 +125,7 @@ def measured(
         try:
             output.note(f"{agents:,} agents start their monitors")
             began = time.perf_counter()
-            poll("all agents have reported", lambda: _reported(daemon) == agents, _LONGEST_S, 0.25)
+            poll("all agents have reported", lambda: _reported(daemon) == agents, _MAX_S, 0.25)
             figures: dict[str, Any] = {
                 "agents": agents,
                 "gpus": agents * gpus,
@@ -138,7 +138,7 @@ def measured(
                 _launched(daemon, cluster, running)
             output.note(f"{jobs:,} jobs")
             figures |= _launched(daemon, cluster, jobs)
-            poll("all run", lambda: _running(daemon) == jobs + running, _LONGEST_S, 0.25)
+            poll("all run", lambda: _running(daemon) == jobs + running, _MAX_S, 0.25)
             for name, uses in (("idle_core_pct", False), ("idle_uses_core_pct", True)):
                 output.note(f"{seconds:g} s of reports{' of another use of each card' if uses else ''}")
                 reports.uses = uses
@@ -237,7 +237,7 @@ def _launched(daemon: "Daemon", cluster: "ReadyCluster", jobs: int) -> dict[str,
         due = before + min(done + BATCH, jobs)
         began = time.perf_counter()
         wait([daemon.request(new_job(spec)) for _ in range(due - before - done)])
-        poll("a batch is launched", partial(_is_launched, cluster, due), _LONGEST_S, 0.001)
+        poll("a batch is launched", partial(_is_launched, cluster, due), _MAX_S, 0.001)
         took_s.append(time.perf_counter() - began)
         cpu_s.append(_cpu_s(daemon))
     return {

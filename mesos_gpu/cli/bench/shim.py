@@ -32,7 +32,7 @@ SPLITS: Final = (
 LAUNCHES: Final = 300_000
 WARM_UP_S: Final = 0.7
 SLEEP_S: Final = 0.0005  # the sleep of `waking_ms`
-_LONGEST_S: Final = 120.0
+_MAX_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Rig:
 
     def _cost_us(self, host: Host) -> float:
         program = host.client("cost", LAUNCHES, STUB_CUDA_NULL="1")
-        answer, said = program.communicate(timeout=_LONGEST_S)
+        answer, said = program.communicate(timeout=_MAX_S)
         if program.returncode:
             raise Unavailable(
                 f"the program for the measurement failed: {answer}{said}", remedy="see what it says"

@@ -13,7 +13,7 @@ from mesos_gpu.local.processes import Agent, get_json, poll
 from mesos_gpu.local.stack import Stack
 
 ROUNDS = 20
-LONGEST_S: Final = 60.0  # of one launch by Mesos alone
+MAX_S: Final = 60.0  # of one launch by Mesos alone
 _EMPTY: Final = ("-IS", "-c", "pass")
 
 
@@ -129,4 +129,4 @@ def _launch(agent: Agent) -> None:
         "resources": resources,
     }
     call = {"type": "LAUNCH_CONTAINER", "launch_container": container}
-    get_json(agent.ip, agent.port, "/api/v1", LONGEST_S, call=call)
+    get_json(agent.ip, agent.port, "/api/v1", MAX_S, call=call)

@@ -12,7 +12,7 @@ from mesos_gpu.cli.channel.connected import CONNECT_S, connected, netloc, path_a
 from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.failures import Unreachable
 from mesos_gpu.cli.reach.reach import Reach
-from mesos_gpu.wire.channel.frames import MOST_FRAME
+from mesos_gpu.wire.channel.frames import MAX_FRAME
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.channel import Channel
@@ -36,7 +36,7 @@ def open_line(reach: Reach, channel: "Channel") -> ClientConnection:
             open_timeout=CONNECT_S,
             ping_interval=PING_S,
             ping_timeout=PING_S,
-            max_size=MOST_FRAME,
+            max_size=MAX_FRAME,
             max_queue=64,
         )
     except (OSError, WebSocketException) as error:

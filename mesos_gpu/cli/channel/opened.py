@@ -21,7 +21,7 @@ from mesos_gpu.errors import MesosGpuError
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.channel import Channel
 
-_MOST: Final = 1 << 16  # bytes of an answer
+_MAX: Final = 1 << 16  # bytes of an answer
 _ANSWER_S: Final = 30.0  # for it
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
@@ -77,7 +77,7 @@ def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | Ex
     try:
         line.request("POST", path_at(reach, path), json.dumps(order), headers)
         answer = line.getresponse()
-        return _Answer(answer.status, answer.reason, answer.read(_MOST), bool(token))
+        return _Answer(answer.status, answer.reason, answer.read(_MAX), bool(token))
     except (OSError, http.client.HTTPException) as error:
         return error
     finally:

@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection
 from mesos_gpu.cli.channel.terminal import size_of
 from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.errors import Conflict, MesosGpuError
-from mesos_gpu.wire.channel.frames import LAST, MOST_AHEAD, MOST_DATA, WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import LAST, MAX_AHEAD, MAX_DATA, WINDOW, Frame, Kind, decode, encode
 
 _PASSED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 #: For a thread to end once the line is closed: one may wait for a terminal that others read, too.
@@ -116,8 +116,8 @@ class Session:
         """
         with self._lock:
             self._unwritten += len(frame.data)
-            if self._unwritten > MOST_AHEAD:
-                raise ValueError(f"more than {MOST_AHEAD} bytes came ahead")
+            if self._unwritten > MAX_AHEAD:
+                raise ValueError(f"more than {MAX_AHEAD} bytes came ahead")
         if frame.data:
             self._heard.put(frame)
 
@@ -146,7 +146,7 @@ class Session:
         with contextlib.suppress(ConnectionClosed):
             while not self._ended.is_set():
                 with self._lock:
-                    most = MOST_DATA if self._credit >= MOST_DATA else 0  # else ever smaller frames would go
+                    most = MAX_DATA if self._credit >= MAX_DATA else 0  # else ever smaller frames would go
                 given = [self._stdin] if self._stdin is not None and most else []
                 ready = select.select([self._woken, *given], [], [])[0]
                 if self._ended.is_set():

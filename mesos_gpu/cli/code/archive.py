@@ -20,7 +20,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.artifact import SENT_AT, TAKEN
 
 IGNORES: Final = (".gitignore", ".mesosgpuignore")  # the later one has the last word
-MOST_FILES: Final = 100_000
+MAX_FILES: Final = 100_000
 _NEVER: Final = frozenset({".git", ".hg", ".svn"})
 _LARGEST: Final = 5  # that are named if it is too large
 _OF_KERNEL: Final = ("/proc", "/sys")  # their files, and those below them, are on no disk
@@ -193,9 +193,9 @@ def _walk(root: Path, at: Path, prefix: str, specs: _Specs, finds: Found) -> Non
                 _walk(root, Path(each.path), f"{name}/", specs, finds)
             else:
                 _take(root, each, name, finds)
-            if len(finds.entries) > MOST_FILES:
+            if len(finds.entries) > MAX_FILES:
                 raise BadDirectory(
-                    f"{root} has more than {MOST_FILES} files",
+                    f"{root} has more than {MAX_FILES} files",
                     remedy="leave some out with .mesosgpuignore, or name a directory below it",
                 )
 

@@ -13,7 +13,7 @@ from mesos_gpu.model.words import counted
 
 _PIECE: Final = 1 << 20  # bytes; the interface takes no more at once
 _KEPT: Final = 1 << 24  # bytes of an archive in memory; what is more is in a temporary file
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 _AGAIN_S: Final = 0.2  # seconds before retrying an archive that another request uses
 
 
@@ -35,7 +35,7 @@ def upload(client: Client, directory: Path) -> str:
 
 def _say(directory: Path, finds: Found, packed: Packed, sent: int) -> None:
     if finds.skipped:
-        named = "; ".join(f"{name}: {why}" for name, why in finds.skipped[:_MOST_NAMED])
+        named = "; ".join(f"{name}: {why}" for name, why in finds.skipped[:_MAX_NAMED])
         output.note(f"{counted(len(finds.skipped), 'file')} of {directory} left out: {named}")
     files = counted(len(finds.entries), "file")
     how = f"{in_mib(sent)} sent" if sent else "the scheduler has it already"

@@ -10,11 +10,11 @@ from websockets.sync.client import ClientConnection
 
 from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.errors import Conflict
-from mesos_gpu.wire.channel.frames import MOST_AHEAD, MOST_DATA, WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import MAX_AHEAD, MAX_DATA, WINDOW, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.tree import Decoder, Record
 
 _ENDED: Final = "see whether its job runs: mesos-gpu show JOB"
-_MOST_SAID: Final = 2000
+_MAX_SAID: Final = 2000
 
 
 class Source(Protocol):
@@ -87,8 +87,8 @@ class Channelled:
             Conflict, Unreachable, BadAnswer: As of `records`; it is over before it was sent.
         """
         self._unsent += piece
-        while len(self._unsent) >= MOST_DATA:
-            self._send(MOST_DATA, take)
+        while len(self._unsent) >= MAX_DATA:
+            self._send(MAX_DATA, take)
 
     def flush(self, take: Callable[[Record], None]) -> None:
         """Send the rest. `take`: as of `send`.
@@ -146,13 +146,13 @@ class Channelled:
         elif frame.kind is Kind.FAILED:
             raise Conflict(frame.data.decode(errors="replace"), remedy=_ENDED)
         elif frame.kind is Kind.STDERR:
-            self._said = (self._said + frame.data)[:_MOST_SAID]
+            self._said = (self._said + frame.data)[:_MAX_SAID]
 
     def _count(self, frame: Frame) -> None:
         if frame.kind in (Kind.STDOUT, Kind.STDERR):
             self._unused += len(frame.data)
-        if self._unused > MOST_AHEAD:
-            raise ValueError(f"more than {MOST_AHEAD} bytes came ahead")
+        if self._unused > MAX_AHEAD:
+            raise ValueError(f"more than {MAX_AHEAD} bytes came ahead")
 
     def _allow(self) -> None:
         """All that came is used: as much may come again."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.array import Array
     from mesos_gpu.cli.client import Client
 
-_MOST: Final = 1_000_000  # jobs of an array
+_MAX: Final = 1_000_000  # jobs of an array
 _ARRAY: "Final[Kind[Array]]" = Kind("Array", "mesos_gpu.api.spec.tasks.array")
 _SEVERAL: Final = "several-tasks"
 
@@ -36,7 +36,7 @@ def progress(job: "Job") -> str:
 
 def array_of(client: "Client", wanted: str) -> "Array":
     """A job array, or some of its tasks, with the jobs that there are of these."""
-    return client.get(f"/v1/arrays/{quote(wanted, safe='')}?limit={_MOST}", _ARRAY)
+    return client.get(f"/v1/arrays/{quote(wanted, safe='')}?limit={_MAX}", _ARRAY)
 
 
 def lines_of(client: "Client", job: "Job") -> list[tuple[str, object]]:

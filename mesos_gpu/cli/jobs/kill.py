@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
     from mesos_gpu.cli.client import Client
 
-_MOST: Final = 1_000_000  # that are listed at once
+_MAX: Final = 1_000_000  # that are listed at once
 _SHOWN: Final = 20  # of those that are to be killed
 
 
@@ -72,7 +72,7 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
 def _chosen(client: "Client", filters: dict[By, Sequence[str]]) -> "list[Job]":
     """Active jobs that pass; judged here too, for a scheduler that knows fewer filters says more than was asked."""
     query = {**query_of(filters), "fold_arrays": ["true"]}
-    listed = client.listed(states=["active"], limit=_MOST, order="activity", filters=query)
+    listed = client.listed(states=["active"], limit=_MAX, order="activity", filters=query)
     asked = {by: given for by, given in filters.items() if given}
     return [
         job

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
-_MOST_NAMED: Final = 8  # jobs in one line
+_MAX_NAMED: Final = 8  # jobs in one line
 _CHART: Final = 48  # bars
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
@@ -191,8 +191,8 @@ def _notice(notice: "Notice") -> str:
 
 def _several(ids: Sequence[str]) -> str:
     """The first few of them."""
-    rest = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
-    return " ".join(ids[:_MOST_NAMED]) + rest
+    rest = f" and {len(ids) - _MAX_NAMED} more" if len(ids) > _MAX_NAMED else ""
+    return " ".join(ids[:_MAX_NAMED]) + rest
 
 
 def _told(field: Field, job: "Job") -> object:

@@ -15,7 +15,7 @@ from mesos_gpu.wire.mesos.cuts import written_by
 
 CHUNK_BYTES: Final = 1 << 20  # the interface's limit
 STREAMS: Final = ("stdout", "stderr")
-LONGEST_LINE: Final = 1 << 16  # bytes that are kept until a line is whole
+MAX_LINE: Final = 1 << 16  # bytes that are kept until a line is whole
 _NOT_STARTED: Final = "not-started"
 UNKNOWN: Final = "(time unknown)"
 _BUSY_S: Final = 0.2
@@ -113,7 +113,7 @@ class Label:
             times: As of `Written`.
         """
         *whole, rest = (self._rest + data).split(b"\n")
-        if len(rest) > LONGEST_LINE:
+        if len(rest) > MAX_LINE:
             whole, rest = [*whole, rest], b""
         offset, lines = end - len(rest) - sum(len(line) + 1 for line in whole), []
         for line in whole:

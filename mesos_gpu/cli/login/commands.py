@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.ways import LoginWays, OidcClient
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-_MOST_TOKEN: Final = 1 << 16  # characters
+_MAX_TOKEN: Final = 1 << 16  # characters
 
 
 @click.command()
@@ -80,7 +80,7 @@ def _typed() -> str:
     """What stdin has; on a terminal one line, which is not shown."""
     if sys.stdin.isatty():
         return str(click.prompt("Token", hide_input=True, err=True))
-    return sys.stdin.read(_MOST_TOKEN)
+    return sys.stdin.read(_MAX_TOKEN)
 
 
 def _line(text: str) -> str:

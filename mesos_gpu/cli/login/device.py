@@ -11,7 +11,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.reach.logins import NotLoggedIn
 
 _SLOWER_S: Final = 5.0  # RFC 8628, section 3.5
-_MOST_INTERVAL_S: Final = 60.0
+_MAX_INTERVAL_S: Final = 60.0
 
 
 def by_device(
@@ -40,7 +40,7 @@ def by_device(
             return of_device(at, client_id, device, fetcher)
         except Refused as refused:
             if refused.error == "slow_down":
-                interval_s = min(interval_s + _SLOWER_S, _MOST_INTERVAL_S)
+                interval_s = min(interval_s + _SLOWER_S, _MAX_INTERVAL_S)
             elif refused.error == "expired_token":
                 break
             elif refused.error == "access_denied":
@@ -49,5 +49,5 @@ def by_device(
                 raise
         except IssuerError as error:  # it may come back
             output.note(error.what)
-            interval_s = min(interval_s * 2, _MOST_INTERVAL_S)
+            interval_s = min(interval_s * 2, _MAX_INTERVAL_S)
     raise NotLoggedIn("nobody has typed the code in time")

@@ -15,7 +15,7 @@ from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.wire.body import parsed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_MOST_SAID: Final = 300  # characters of what it answers
+_MAX_SAID: Final = 300  # characters of what it answers
 _MASTER: Final = click.option(
     "--master",
     required=True,
@@ -96,7 +96,7 @@ class Master:
             ) from error
         if status in (200, 202):
             return said
-        text = said[:_MOST_SAID].decode(errors="replace")
+        text = said[:_MAX_SAID].decode(errors="replace")
         if status in (401, 403):
             raise BadConfiguration(
                 f"the master {endpoint} refuses: {status}",

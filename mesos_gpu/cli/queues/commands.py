@@ -54,7 +54,7 @@ _WAITING: Final[Listing["Waiting", "Waiting"]] = Listing(
         ids=("ID",),
     ),
 )
-_MOST: Final = 1000  # jobs that are told of at once
+_MAX: Final = 1000  # jobs that are told of at once
 
 
 class _Queue(Table):
@@ -109,7 +109,7 @@ def queue(ctx: click.Context, app: App, limit: int, asked: "Asked[Waiting, Waiti
     client = app.client()
 
     def look() -> "Seen[Waiting]":
-        waiting = client.get("/v1/queue", Queue, {"limit": _MOST if asked.filtered else limit})
+        waiting = client.get("/v1/queue", Queue, {"limit": _MAX if asked.filtered else limit})
         hidden = sum(use["waiting"] for use in waiting["queues"]) - len(waiting["jobs"])
         more = f"{hidden} more {'wait' if hidden > 1 else 'waits'}; see them with --limit"
         return Seen(

@@ -14,7 +14,7 @@ from mesos_gpu.cli.versioned.kept import Documents, Shown
 from mesos_gpu.model.words import counted
 
 _FIT: Final = Fit(paths=("QUEUE",), leave=("PENDING", "POOL", "HELD"))
-_MOST_NAMED: Final = 10  # jobs
+_MAX_NAMED: Final = 10  # jobs
 
 
 def try_out(
@@ -63,16 +63,16 @@ def show(plan: Mapping[str, Any]) -> None:
     )
     borrowers = plan["borrowers"]
     if borrowers:
-        more = " …" if len(borrowers) > _MOST_NAMED else ""
-        named = ", ".join(borrowers[:_MOST_NAMED])
+        more = " …" if len(borrowers) > _MAX_NAMED else ""
+        named = ", ".join(borrowers[:_MAX_NAMED])
         count = counted(len(borrowers), "running job")
         output.line(f"{count} would no longer be within a guarantee: {named}{more}")
-    for each in plan["reclaims"][:_MOST_NAMED]:
+    for each in plan["reclaims"][:_MAX_NAMED]:
         givers = "; ".join(_giver(giver) for giver in each["givers"])
         when = output.expected(each["at"])
         output.line(f"For job {each['job_id']} of queue {each['queue']} would be stopped, {when}: {givers}")
-    if len(plan["reclaims"]) > _MOST_NAMED:
-        output.line(f"and others for {counted(len(plan['reclaims']) - _MOST_NAMED, 'more job')}")
+    if len(plan["reclaims"]) > _MAX_NAMED:
+        output.line(f"and others for {counted(len(plan['reclaims']) - _MAX_NAMED, 'more job')}")
     _show_blocks(plan["blocks"])
 
 
@@ -82,16 +82,16 @@ def _show_blocks(blocks: Sequence[Mapping[str, str]]) -> None:
         return
     click.echo()
     output.line("Would wait or be refused:")
-    for each in blocks[:_MOST_NAMED]:
+    for each in blocks[:_MAX_NAMED]:
         kind = "" if each["kind"] == "command" else f"{each['kind']} "
         output.line(f"  {kind}{each['name']}: {each['reason']}")
-    if len(blocks) > _MOST_NAMED:
-        output.line(f"  and {len(blocks) - _MOST_NAMED} more (--json)")
+    if len(blocks) > _MAX_NAMED:
+        output.line(f"  and {len(blocks) - _MAX_NAMED} more (--json)")
 
 
 def _giver(giver: Mapping[str, Any]) -> str:
-    more = " …" if len(giver["jobs"]) > _MOST_NAMED else ""
-    return f"{', '.join(giver['jobs'][:_MOST_NAMED])}{more} of queue {giver['queue']}, {counted(giver['gpus'], 'GPU')}"
+    more = " …" if len(giver["jobs"]) > _MAX_NAMED else ""
+    return f"{', '.join(giver['jobs'][:_MAX_NAMED])}{more} of queue {giver['queue']}, {counted(giver['gpus'], 'GPU')}"
 
 
 def _change(before: float | None, after: float | None) -> str | None:

@@ -8,8 +8,8 @@ from rich.cells import cell_len, set_cell_size
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _WHOLE: Final = "█"
-_LEAST: Final = 8  # columns of the longest bar
-_LONGEST: Final = 100
+_MIN: Final = 8  # columns of the longest bar
+_MAX_LENGTH: Final = 100
 _WORDS: Final = 40  # columns that labels take at most
 
 
@@ -24,7 +24,7 @@ def bars(rows: Sequence[tuple[str, float, str]], *, unicode: bool, columns: int 
     width = columns or shutil.get_terminal_size().columns
     label = min(max((cell_len(name) for name, *_ in rows), default=0), _WORDS)
     words = max((len(text) for *_, text in rows), default=0)
-    room = min(max(width - label - words - 4, _LEAST), _LONGEST)
+    room = min(max(width - label - words - 4, _MIN), _MAX_LENGTH)
     most = max((amount for _, amount, _ in rows), default=0.0)
     scale = room / most if most else 0.0
     return [

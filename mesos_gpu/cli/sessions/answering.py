@@ -5,7 +5,7 @@ import json
 from typing import Final, NamedTuple
 
 _WAIT_S: Final = 3.0  # for an answer
-_MOST: Final = 1 << 16  # bytes of it
+_MAX: Final = 1 << 16  # bytes of it
 _NAMES: Final = "kernels"  # of Jupyter's status (Jupyter Server REST API, GET /api/status)
 
 
@@ -22,7 +22,7 @@ def asked(place: tuple[str, int], token: str) -> Answer | None:
     try:
         line.request("GET", "/api/status", headers={"Authorization": f"token {token}"})
         answer = line.getresponse()
-        return _judged(answer, answer.read(_MOST))
+        return _judged(answer, answer.read(_MAX))
     except OSError:  # it does not listen yet
         return None
     except http.client.HTTPException:

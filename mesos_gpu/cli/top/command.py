@@ -15,7 +15,7 @@ from mesos_gpu.cli.top.view import Row, View
 from mesos_gpu.cli.types import DURATION
 
 VIEWS: Final = (CARDS, NODES, TASKS, QUEUE)
-_LEAST_S: Final = 1.0  # between two requests
+_MIN_S: Final = 1.0  # between two requests
 _ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.orders))
 
 
@@ -67,7 +67,7 @@ def top(
           / shows rows with some words alone        q or Ctrl-C ends it
     """
     view = next(each for each in VIEWS if each.name == name)
-    if interval < _LEAST_S:
+    if interval < _MIN_S:
         raise click.BadParameter("must be at least 1s", param_hint="--interval")
     if sort is not None and sort not in view.orders:
         raise click.BadParameter(f"{name} have {', '.join(view.orders)}", param_hint="--sort")

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.cluster.line import Waiting
     from mesos_gpu.cli.client import Client
 
-_MOST: Final = 1000  # that the interface lists at once
+_MAX: Final = 1000  # that the interface lists at once
 
 
 def look(client: "Client", _nodes: Sequence[str] = ()) -> Seen:
     """The jobs that wait, in the order in which they are tried; they are on no node."""
     from mesos_gpu.api.spec.cluster.line import Queue
 
-    seen = client.get("/v1/queue", Queue, {"limit": _MOST})
+    seen = client.get("/v1/queue", Queue, {"limit": _MAX})
     waiting = sum(queue["waiting"] for queue in seen["queues"])
     queues = sum(queue["waiting"] > 0 for queue in seen["queues"])
     gpus = round(sum(job["gpus"] for job in seen["jobs"]), 3)

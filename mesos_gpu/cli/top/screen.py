@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SORTS: Final = {"m": "memory", "p": "compute"}
 _ABOVE_ROWS, _BELOW_ROWS = 3, 1  # lines of the screen: what is said, an empty one and headers; keys
-_MOST_WORDS: Final = 60  # characters of a filter
+_MAX_WORDS: Final = 60  # characters of a filter
 
 
 class Watch:
@@ -122,7 +122,7 @@ class Watch:
         elif key == RUB:
             self._words = self._words[:-1]
         elif len(key) == 1 and key.isprintable():
-            self._words = (self._words + key)[:_MOST_WORDS]
+            self._words = (self._words + key)[:_MAX_WORDS]
 
     def _ask(self) -> None:
         row = next((row for row in self._rows() if row.id == self._chosen), None)

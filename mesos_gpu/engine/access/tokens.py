@@ -12,8 +12,8 @@ from mesos_gpu.model.access.token import Token
 
 KEEP_EXPIRED_S: Final = 30 * 86400.0  # for who wonders why it is refused
 SWEEP_S: Final = 3600.0
-MOST_TOKENS: Final = 20_000
-MOST_OF_NAME: Final = 100
+MAX_TOKENS: Final = 20_000
+MAX_OF_NAME: Final = 100
 
 
 def on_token_created(turn: Turn, event: ev.TokenCreated) -> None:
@@ -28,14 +28,14 @@ def on_token_created(turn: Turn, event: ev.TokenCreated) -> None:
         raise Conflict(f"token {made_with} was revoked", remedy="log in again (mesos-gpu login)")
     own = [each for each in kept.values() if each.name == event.token.name]
     expired = sorted((each for each in own if each.expires_at <= turn.now), key=lambda each: each.expires_at)
-    if len(own) >= MOST_OF_NAME:
+    if len(own) >= MAX_OF_NAME:
         if not expired:
             raise TooMuch(
-                f"{event.token.name} has {len(own)} tokens, and may have {MOST_OF_NAME}",
+                f"{event.token.name} has {len(own)} tokens, and may have {MAX_OF_NAME}",
                 remedy="revoke some (mesos-gpu token list, mesos-gpu token revoke ID)",
             )
         turn.drop(Token, expired[0].id)
-    if len(kept) >= MOST_TOKENS:
+    if len(kept) >= MAX_TOKENS:
         raise TooMuch(f"there are {len(kept)} tokens, the most that are kept", remedy="revoke some")
     expires_at = min(turn.now + event.lifetime_s, inf if event.until is None else event.until)
     turn.put(replace(event.token, created_at=turn.now, expires_at=expires_at))

@@ -13,9 +13,9 @@ from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.apps.rollout.history import apps_of, group_versions, made_after, shape_of
 
-MOST_VERSIONS: Final = 50  # of an app; Marathon's --zk_max_versions
-MOST_VERSION_BYTES: Final = 1 << 20  # of all versions of an app but the latest
-MOST_ROOTS: Final = 25  # of the tree of groups
+MAX_VERSIONS: Final = 50  # of an app; Marathon's --zk_max_versions
+MAX_VERSION_BYTES: Final = 1 << 20  # of all versions of an app but the latest
+MAX_ROOTS: Final = 25  # of the tree of groups
 
 
 def moment(turn: Turn) -> float:
@@ -36,7 +36,7 @@ def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: fl
     groups = group_versions(before.root, target, changed, before.group_versions, at)
     turn.put(AppCatalog(target, versions, groups))
     turn.put(RootVersion(at, shape_of(target, versions)))
-    for forgotten in state.apps.roots[:-MOST_ROOTS]:
+    for forgotten in state.apps.roots[:-MAX_ROOTS]:
         _forget_versions_before(turn, forgotten)
         turn.drop(RootVersion, forgotten.version)
     for app in target.all_apps():
@@ -63,9 +63,9 @@ def _forget_versions_before(turn: Turn, root: RootVersion) -> None:
 
 def _old_versions(known: Sequence[AppVersion]) -> Sequence[AppVersion]:
     """Return the versions of an app that are too many, or too large together."""
-    *before, _ = known[-MOST_VERSIONS:]
+    *before, _ = known[-MAX_VERSIONS:]
     sizes = accumulate(size_of(version.app) for version in reversed(before))
-    kept = 1 + sum(size <= MOST_VERSION_BYTES for size in sizes)
+    kept = 1 + sum(size <= MAX_VERSION_BYTES for size in sizes)
     return known[:-kept]
 
 

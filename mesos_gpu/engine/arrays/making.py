@@ -7,7 +7,7 @@ while all that are tried do. What no store has of them follows from the array's 
 from dataclasses import replace
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.indexes.arrays import MOST_DRAFTS
+from mesos_gpu.engine.indexes.arrays import MAX_DRAFTS
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.arrays.indexes import Runs, both, has, parsed, union, without
@@ -60,7 +60,7 @@ def on_matched(turn: Turn) -> None:
     state, members = turn.state, turn.state.work.members
     for array_id in members.launched:
         if array_id not in members.drafts:
-            members.windows[array_id] = min(2 * members.windows.get(array_id, 1), MOST_DRAFTS)
+            members.windows[array_id] = min(2 * members.windows.get(array_id, 1), MAX_DRAFTS)
             members.changed[array_id] = None
     members.launched.clear()
     for array_id, drafts in list(members.drafts.items()):

@@ -28,7 +28,7 @@ from mesos_gpu.engine.indexes.provisional import Provisional
 from mesos_gpu.engine.preemption.booking_room import BookingRoom
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.bookings.booking import LONGEST_S, Booking, BookingState, Place
+from mesos_gpu.model.bookings.booking import MAX_S, Booking, BookingState, Place
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
@@ -215,7 +215,7 @@ class _Choice:
             chosen,
             owner_of(self.turn.state, booking.spec),
         )
-        return [mine, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + LONGEST_S)]
+        return [mine, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + MAX_S)]
 
     def _leaves_room(self, booking: Booking, places: tuple[Place, ...]) -> bool:
         chosen = tuple(Chosen(place.agent_id, self._model(place), len(place.gpus)) for place in places)

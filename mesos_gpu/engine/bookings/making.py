@@ -15,7 +15,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotAccepted, NotFound, TooMuch
 from mesos_gpu.model.bookings.booking import (
     AHEAD_DAYS,
-    MOST_BOOKINGS,
+    MAX_BOOKINGS,
     Booking,
     BookingSpec,
     BookingState,
@@ -45,10 +45,10 @@ def on_made(turn: Turn, event: ev.BookingMade) -> None:
     Raises:
         NotAccepted: It would fit at no time; the error lists all reasons.
         Conflict: Another booking has its name, or leaves no room; the error says when it would fit.
-        TooMuch: `MOST_BOOKINGS` bookings have not ended.
+        TooMuch: `MAX_BOOKINGS` bookings have not ended.
     """
-    if sum(not each.state.ended for each in turn.state.calendar.bookings.values()) >= MOST_BOOKINGS:
-        raise TooMuch(f"{MOST_BOOKINGS} bookings have not ended, and no more may be made", remedy=_LIST)
+    if sum(not each.state.ended for each in turn.state.calendar.bookings.values()) >= MAX_BOOKINGS:
+        raise TooMuch(f"{MAX_BOOKINGS} bookings have not ended, and no more may be made", remedy=_LIST)
     _refuse_name(turn.state, event.spec, event.id)
     spec, first = _checked(turn, event.id, event.spec)
     booking = Booking(event.id, spec, event.by, turn.now, first.day, first.begins, first.ends)

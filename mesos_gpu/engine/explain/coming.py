@@ -26,7 +26,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.tenancy.cells import could_hold
 from mesos_gpu.policy.tenancy.tree import lineage
 
-_MOST_TRIED: Final = 16  # kinds of jobs: each is a look at every node
+_MAX_TRIED: Final = 16  # kinds of jobs: each is a look at every node
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Coming:
         request = request_of(job, self._settings, self._state)
         rule = self._rule(backlog, begun_at)
         key = request, rule.kind(job)
-        if key in self._in_vain or len(self._in_vain) >= _MOST_TRIED:
+        if key in self._in_vain or len(self._in_vain) >= _MAX_TRIED:
             return None
         way = self._look(backlog, job, request, begun_at)
         if way is None:

@@ -21,7 +21,7 @@ from mesos_gpu.model.words import clock, counted
 from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.policy.times.hours import Span, changed, span_at
 
-_MOST_SPANS: Final = 16  # that are looked at
+_MAX_SPANS: Final = 16  # that are looked at
 _WORDS: Final = {
     "guarantee_gpus": "is guaranteed",
     "limit_gpus": "may hold",
@@ -35,7 +35,7 @@ _WORDS: Final = {
 def next_hours(state: State, path: str) -> Span | None:
     """The next hours in which figures of a queue, or of one above it, are others; None: there are none."""
     now = span = state.quota.hours.span
-    for _ in range(_MOST_SPANS if state.quota.tree.has_hours(path) else 0):
+    for _ in range(_MAX_SPANS if state.quota.tree.has_hours(path) else 0):
         if span.until == float("inf"):
             return None
         span = span_at(state.quota.queues, span.until)

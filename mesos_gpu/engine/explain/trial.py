@@ -23,7 +23,7 @@ from mesos_gpu.model.jobs.why import RoomToCome
 from mesos_gpu.model.queue_plan import PlannedBlock, PlannedKind, PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument
 
-_MOST_LOOKED_AT: Final = 1000  # jobs of the line: it is done on the engine's thread
+_MAX_LOOKED_AT: Final = 1000  # jobs of the line: it is done on the engine's thread
 
 
 class Trial:
@@ -56,7 +56,7 @@ class Trial:
     def _blocked_jobs(self) -> Iterator[PlannedBlock]:
         before = _read_backlog(self._state, self._settings, self._now)[0].barriers
         after = self._forecast.backlog.barriers
-        for job in islice(self._forecast.jobs, _MOST_LOOKED_AT):
+        for job in islice(self._forecast.jobs, _MAX_LOOKED_AT):
             wait = after.wait_of(job)
             if wait is not None and before.wait_of(job) is None:
                 yield PlannedBlock(PlannedKind.JOB, job.id, job.spec.queue, wait.words)
@@ -86,7 +86,7 @@ class Trial:
 
     def reclaims(self) -> tuple[PlannedReclaim, ...]:
         """Return the room that would be made for jobs that wait, each with the first of these jobs."""
-        jobs = islice(self._forecast.jobs, _MOST_LOOKED_AT)
+        jobs = islice(self._forecast.jobs, _MAX_LOOKED_AT)
         rooms = [(job, self._coming.of(self._forecast.backlog, job)) for job in jobs]
         first: dict[RoomToCome, Job] = {}  # others have room beside it
         for job, room in rooms:

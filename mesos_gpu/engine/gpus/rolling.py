@@ -19,7 +19,7 @@ from mesos_gpu.model.nodes.roll import Roll
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.policy.explain.silence import unfit
 
-MOST_STARTS: Final = 3  # of new monitors that bring no good report, on one node
+MAX_STARTS: Final = 3  # of new monitors that bring no good report, on one node
 _PART: Final = 100  # of so many nodes, one is without a monitor at a time
 
 
@@ -168,6 +168,6 @@ def problems_of(state: State, timeout_s: float, now: float) -> tuple[tuple[Agent
         if node.monitor == roll.old:
             if late:
                 problems.append((agent_id, "its monitor does not end"))
-        elif late or unfit(node) or node.monitor_launches - roll.launches > MOST_STARTS:
+        elif late or unfit(node) or node.monitor_launches - roll.launches > MAX_STARTS:
             problems.append((agent_id, _lacking(state, node, roll)))
     return tuple(problems)

@@ -13,7 +13,7 @@ from mesos_gpu.policy.queueing.backoff import delay_s
 from mesos_gpu.wire.mesos.reservations import is_ours
 
 _FIRST_S: Final = 1.0  # after the first refusal, until it is tried again
-_MOST_S: Final = 300.0
+_MAX_S: Final = 300.0
 
 
 def unreserved_of(state: State, offer: Offer) -> tuple[Scalar, ...]:
@@ -35,7 +35,7 @@ def note_unreserve(turn: Turn, launch: Launch) -> None:
     agent_id = state.cluster.offers[launch.offer_ids[0]].agent_id
     last = state.cluster.unreserved.get(agent_id)
     tries = last.tries + 1 if last is not None and _comes_again(last, scalars) else 1
-    until = turn.now + delay_s(tries, first_s=_FIRST_S, most_s=_MOST_S)
+    until = turn.now + delay_s(tries, first_s=_FIRST_S, most_s=_MAX_S)
     state.cluster.unreserved[agent_id] = Unreserved(scalars, tries, until)
 
 

@@ -8,7 +8,7 @@ from mesos_gpu.model.arrays.indexes import Runs, count, each_of
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 
-MOST_DRAFTS: Final = 256  # of one array
+MAX_DRAFTS: Final = 256  # of one array
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Members:
         if not job.state.ended:
             here[job.id] = None
         elif here.pop(job.id, 0) is None:
-            self.windows[job.array] = min(self.windows.get(job.array, 1) + 1, MOST_DRAFTS)
+            self.windows[job.array] = min(self.windows.get(job.array, 1) + 1, MAX_DRAFTS)
         if not here:
             del self.jobs[job.array]
 

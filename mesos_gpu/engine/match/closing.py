@@ -16,7 +16,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.together import Place
 
 Nodes = dict[AgentId, NodeCapacity]
-_MOST_TRIED: Final = 16  # kinds of jobs in one match that it does not help: each is a look at nodes
+_MAX_TRIED: Final = 16  # kinds of jobs in one match that it does not help: each is a look at nodes
 
 
 def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None) -> None:
@@ -66,7 +66,7 @@ class _Way:
         """Close what the job needs to start, if it needs nothing else."""
         request, state = request_of(job, self._turn.settings, self._turn.state), self._turn.state
         kind = self._backlog.kind(job, request)
-        if kind in self._hopeless or len(self._hopeless) >= _MOST_TRIED:
+        if kind in self._hopeless or len(self._hopeless) >= _MAX_TRIED:
             return
         nodes = self._open_to(job)
         # The tasks of a gang get GPUs of one model, and so does each of them.

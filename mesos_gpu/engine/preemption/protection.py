@@ -1,6 +1,6 @@
 """Protection of running jobs from jobs of other queues: fences, `reclaim`, and minimum run times."""
 
-from mesos_gpu.model.tenancy import LONGEST_S
+from mesos_gpu.model.tenancy import MAX_S
 from mesos_gpu.model.tenancy import Reclaim as Whose
 from mesos_gpu.policy.tenancy.tree import Queue, Tree, meeting
 
@@ -32,7 +32,7 @@ class Protection:
         return least.reclaim_s if seated else least.rebalance_s
 
     def borrowers_s(self, leaf: str, other: str, *, seated: bool) -> float:
-        """Return the seconds for which borrowers of a leaf run before they may be ended; `LONGEST_S` for never.
+        """Return the seconds for which borrowers of a leaf run before they may be ended; `MAX_S` for never.
 
         Args:
             leaf: Path of the leaf of the waiting job.
@@ -44,7 +44,5 @@ class Protection:
         if known is None:
             queues = self._tree.queues[leaf], self._tree.queues[other]
             barred = self.forbids(*queues) or (leaf == other and not seated)
-            known = self._borrowers_s[key] = (
-                LONGEST_S if barred else self.min_runtime_s(*queues, seated=seated)
-            )
+            known = self._borrowers_s[key] = MAX_S if barred else self.min_runtime_s(*queues, seated=seated)
         return known

@@ -22,7 +22,7 @@ from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
-from mesos_gpu.model.tenancy import LONGEST_S
+from mesos_gpu.model.tenancy import MAX_S
 from mesos_gpu.model.tenancy import Reclaim as Whose
 from mesos_gpu.policy.room.knapsack import Victim
 
@@ -96,7 +96,7 @@ class Reclaim:
         victims: dict[JobId, Victim] = {}
         for path, jobs in self.running.by_leaf.items():
             protected_s = self.protection.borrowers_s(leaf, path, seated=seated)
-            if path != leaf and (protected_s >= LONGEST_S or not job.spec.gpus):
+            if path != leaf and (protected_s >= MAX_S or not job.spec.gpus):
                 continue
             if seated and path != leaf and whose is not Whose.LOWER:
                 victims |= self._unprotected(path, protected_s)
@@ -129,7 +129,7 @@ class Reclaim:
         seated = self.seating.seat_for(job) is not None
         protected_s = self.protection.borrowers_s(leaf, path, seated=seated)
         each = self.running.runner(other)
-        if protected_s >= LONGEST_S or not each.milli:
+        if protected_s >= MAX_S or not each.milli:
             return None
         return each.victim if self._gives(job, each, protected_s, seated=seated) else None
 

@@ -28,7 +28,7 @@ from mesos_gpu.policy.room.reservation import decisive
 
 #: Why a job waits, besides limits and rules.
 BACK_OFF, SECRETS, ROOM, UNASKED = "back-off", "secrets", "room", "unasked"
-_MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
+_MAX_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
 
 
 def offered_of(state: State) -> Offered:
@@ -111,7 +111,7 @@ class Forecast:
         """Return the first `most` pending jobs that a caller may see, in their order."""
         kept = {reservation.job_id: _kept(reservation) for reservation in self.before(None)}
         seen = list(islice(((i, job) for i, job in enumerate(self.jobs) if sees(job)), most))
-        estimates = self._estimates(min(seen[-1][0] + 1 if seen else 0, _MOST_ESTIMATED))
+        estimates = self._estimates(min(seen[-1][0] + 1 if seen else 0, _MAX_ESTIMATED))
         step_s = self._settings.queue.aging_step_s
         return [
             Waiting(

@@ -12,7 +12,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.model.arrays.array import LONGEST_NAME
+from mesos_gpu.model.arrays.array import MAX_NAME_LENGTH
 from mesos_gpu.model.arrays.indexes import parsed
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.quota import Quota, owners
@@ -59,8 +59,8 @@ def _tasks_of(settings: Settings, spec: JobSpec) -> int:
     indexes, wrong = parsed(spec.array), list[tuple[str, str]]()
     if indexes.count > settings.queue.max_array:
         wrong.append(("/array", f"has {indexes.count} indexes, and {settings.queue.max_array} are allowed"))
-    if len(f"{spec.name}.{indexes.last}") > LONGEST_NAME:
-        why = f"its tasks are called as {spec.name}.{indexes.last}, and {LONGEST_NAME} characters are allowed"
+    if len(f"{spec.name}.{indexes.last}") > MAX_NAME_LENGTH:
+        why = f"its tasks are called as {spec.name}.{indexes.last}, and {MAX_NAME_LENGTH} characters are allowed"
         wrong.append(("/name", why))
     if wrong:
         raise NotAccepted(wrong, remedy="submit several arrays, or ask the operator for more (--max-array)")

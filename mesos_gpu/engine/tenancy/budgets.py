@@ -26,7 +26,7 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget
 from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Closed, Span
 from mesos_gpu.policy.accounts.budget import (
-    MOST_PERIODS,
+    MAX_PERIODS,
     Key,
     Standing,
     budgets_of,
@@ -191,7 +191,7 @@ def _open(turn: Turn, tree: Tree, key: Key, budget: Budget, records: Sequence[Cl
         mine = (r for r in records if key in dict(paid_by(tree, r.span.queue, user_of(r.span))))
         last, begun = replace(new, used=sum(charge_of(record, new) for record in mine)), True
         _put(turn, last)
-    for use in uses_of(turn.state, key)[:-MOST_PERIODS]:
+    for use in uses_of(turn.state, key)[:-MAX_PERIODS]:
         _drop(turn, use)
     return begun
 

@@ -17,12 +17,12 @@ from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.tenancy.checks import Findings, NodeFacts, findings, too_short
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.policy.times.hours import MOST_SPANS, spans_of_year
+from mesos_gpu.policy.times.hours import MAX_SPANS, spans_of_year
 from mesos_gpu.wire.tenancy import rules
 
-MOST_BACK_S: Final = 600.0  # that a clock may be set back, and hours stay as they are
+MAX_BACK_S: Final = 600.0  # that a clock may be set back, and hours stay as they are
 READ_AGAIN: Final = "mesos-gpu queue show"
-_MOST_NAMED: Final = 5  # queues, and jobs of each, that a refusal names
+_MAX_NAMED: Final = 5  # queues, and jobs of each, that a refusal names
 
 
 def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
@@ -46,7 +46,7 @@ def keep_hours(turn: Turn) -> None:
     """Let the hours of queues be as they are now. A clock that is set back a little lets none come twice: they stay as
     they were until it has caught up."""
     state, now = turn.state, turn.now
-    if state.quota.hours_at - MOST_BACK_S <= now < state.quota.hours_at:
+    if state.quota.hours_at - MAX_BACK_S <= now < state.quota.hours_at:
         return
     state.quota.hours_at = now
     if (
@@ -70,8 +70,8 @@ def found_of(state: State, settings: Settings, document: QueueDocument, now: flo
     late = too_short(document, settings.programs.report_interval_s)
     faults, warnings = dict.fromkeys((*made.faults, *late)), dict.fromkeys(made.warnings)
     for number, (at, then) in enumerate(spans_of_year(document, now)):
-        if number == MOST_SPANS:
-            why = f"the hours of queues make more than {MOST_SPANS} different trees of them in a year: share some"
+        if number == MAX_SPANS:
+            why = f"the hours of queues make more than {MAX_SPANS} different trees of them in a year: share some"
             return Findings((*faults, ("/queues", why)), tuple(warnings))
         of_span = findings(Tree(then), facts)
         since = datetime.fromtimestamp(at, UTC).strftime("with the hours of %Y-%m-%dT%H:%MZ")
@@ -107,8 +107,8 @@ def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -
     if not homeless:
         return
     shown = "; ".join(
-        f"{queue} ({len(homeless[queue])}: {', '.join(homeless[queue][:_MOST_NAMED])})"
-        for queue in sorted(homeless)[:_MOST_NAMED]
+        f"{queue} ({len(homeless[queue])}: {', '.join(homeless[queue][:_MAX_NAMED])})"
+        for queue in sorted(homeless)[:_MAX_NAMED]
     )
     raise Conflict(
         f"jobs are in queues that the document does not have as leaves: {shown}",

@@ -18,9 +18,9 @@ from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 
 NOTHING: Final = 1000  # a GPU second of cost 1: less is nothing
-MOST_USERS: Final = 256  # of a leaf, that are remembered while they hold nothing
+MAX_USERS: Final = 256  # of a leaf, that are remembered while they hold nothing
 SWEEP_S: Final = 3600.0
-MOST_VALUE: Final = 1 << 62  # what JSON's readers take for a whole number
+MAX_VALUE: Final = 1 << 62  # what JSON's readers take for a whole number
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _changed(turn: Turn, tree: Tree, queue: str, user: str, by: int, at: float) 
         known = PastUse(queue, user, value, now)
     use = Usage(known.value, known.since, known.rate)
     changed = use.changed(now, by, half_life_s) if by > 0 else use.returned(now, micro(at), -by, half_life_s)
-    return PastUse(queue, user, min(changed.value, MOST_VALUE), changed.since, changed.rate)
+    return PastUse(queue, user, min(changed.value, MAX_VALUE), changed.since, changed.rate)
 
 
 def start_value(state: State, tree: Tree, queue: str, user: str, now: int) -> int:
@@ -120,4 +120,4 @@ def _forgettable(idle: Sequence[tuple[int, PastUse]]) -> list[PastUse]:
     """Choose, of idle users, those with nothing left, and the least where they are too many."""
     gone = [use for value, use in idle if value < NOTHING]
     left = sorted((value, use.user, use) for value, use in idle if value >= NOTHING and use.user != EVERYBODY)
-    return gone + [use for _, _, use in left[: max(0, len(left) - MOST_USERS)]]
+    return gone + [use for _, _, use in left[: max(0, len(left) - MAX_USERS)]]

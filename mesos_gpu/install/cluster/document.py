@@ -18,7 +18,7 @@ from mesos_gpu.install.cluster.release import Release
 from mesos_gpu.wire.checking import Check, Problem, escaped, is_text, show
 
 T = TypeVar("T")
-MOST_HOSTS: Final = 10_000
+MAX_HOSTS: Final = 10_000
 #: Names of hosts are in names of files and on command lines.
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?")
@@ -210,8 +210,8 @@ def _release(check: Check, package: Package) -> Release | None:
 
 def _hosts(check: Check, common: Ssh, base: Files) -> Iterator[Host]:
     given = check.given.get("hosts", {})
-    if not isinstance(given, dict) or not 0 < len(given) <= MOST_HOSTS:
-        check.problem("hosts", f"must be an object of 1 to {MOST_HOSTS} hosts by name, got {show(given)}")
+    if not isinstance(given, dict) or not 0 < len(given) <= MAX_HOSTS:
+        check.problem("hosts", f"must be an object of 1 to {MAX_HOSTS} hosts by name, got {show(given)}")
         return
     for name, value in given.items():
         place = f"hosts/{escaped(name)}"

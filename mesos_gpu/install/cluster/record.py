@@ -17,7 +17,7 @@ from mesos_gpu.install.cluster.description import HA, Cluster, Host, Role
 
 NAME: Final = "applied.json"
 _VERSION: Final = 1
-_MOST_BYTES: Final = 64 << 20
+_MAX_BYTES: Final = 64 << 20
 #: Where files of ours are; nothing else is ever removed from a host.
 _OURS: Final = re.compile(
     r"(/etc/mesos-gpu/|/usr/lib/mesos-gpu/|/var/lib/mesos-gpu-zookeeper/|/etc/logrotate\.d/mesos-gpu-"
@@ -144,7 +144,7 @@ def read(directory: Path) -> Record:
     if not file.exists():
         return Record(file, {})
     try:
-        document = msgspec.json.decode(private.read(file, most_bytes=_MOST_BYTES), type=_Document)
+        document = msgspec.json.decode(private.read(file, most_bytes=_MAX_BYTES), type=_Document)
         if document.version != _VERSION:
             raise ValueError(f"it is of version {document.version}, and this program writes {_VERSION}")
         return Record(file, {name: _remembered(name, each) for name, each in document.hosts.items()})

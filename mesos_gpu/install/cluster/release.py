@@ -13,7 +13,7 @@ from typing import IO, Final
 PROGRAM, AGENT = "mesos-gpu", "mesos-gpu-agent"
 _MAGIC: Final = b"!<arch>\n"
 _HEADER: Final = 60  # bytes before each member of an archive of ar(5)
-_MOST_BYTES: Final = 1 << 20  # of what describes a package
+_MAX_BYTES: Final = 1 << 20  # of what describes a package
 _WHEEL: Final = re.compile(r"mesos_gpu-([0-9][\w.+!]*)-py3-none-any\.whl")
 
 
@@ -82,7 +82,7 @@ def _control(file: IO[bytes]) -> str:
             with tarfile.open(fileobj=io.BytesIO(data)) as archive:
                 for each in archive:
                     if each.name.removeprefix("./") == "control" and (opened := archive.extractfile(each)):
-                        return opened.read(_MOST_BYTES).decode()
+                        return opened.read(_MAX_BYTES).decode()
     raise ValueError("it has no control")
 
 
@@ -96,7 +96,7 @@ def _members(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
         raise ValueError("it is no archive of ar")
     while len(header := file.read(_HEADER)) == _HEADER:
         size = int(header[48:58])
-        if size > _MOST_BYTES:
+        if size > _MAX_BYTES:
             return
         data = file.read(size + size % 2)
         yield header[:16].decode("ascii").strip().rstrip("/"), data[:size]

@@ -6,12 +6,12 @@ from typing import Any, Final, Self
 
 NOBODY: Final = "nobody"  # who asks without a name
 NO_PROOF: Final = "-"
-MOST_SUBJECTS: Final = 8
-LONGEST: Final = {
+MAX_SUBJECTS: Final = 8
+MAX_LENGTH: Final = {
     "who": 128, "proof": 64, "address": 64, "relayed": 160, "what": 160, "right": 96, "reason": 64, "request": 64,
     "detail": 160,
 }  # fmt: skip
-LONGEST_SUBJECT: Final = 200
+MAX_SUBJECT: Final = 200
 _CUT: Final = "…"
 
 
@@ -48,9 +48,9 @@ class AuditRecord:
 
     def bounded(self) -> Self:
         """Cut every text to its longest."""
-        texts: dict[str, Any] = {name: cut(getattr(self, name), most) for name, most in LONGEST.items()}
-        subjects = tuple(cut(each, LONGEST_SUBJECT) for each in self.on[:MOST_SUBJECTS])
-        more = len(self.on) - MOST_SUBJECTS
+        texts: dict[str, Any] = {name: cut(getattr(self, name), most) for name, most in MAX_LENGTH.items()}
+        subjects = tuple(cut(each, MAX_SUBJECT) for each in self.on[:MAX_SUBJECTS])
+        more = len(self.on) - MAX_SUBJECTS
         on = (*subjects[:-1], f"and {more + 1} more") if more > 0 else subjects
         return replace(self, **texts, on=on)
 

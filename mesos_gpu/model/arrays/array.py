@@ -8,7 +8,7 @@ from mesos_gpu.model.arrays.indexes import Indexes, Runs, count, has, parsed, un
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 
-LONGEST_NAME: Final = 63
+MAX_NAME_LENGTH: Final = 63
 EXIT_FAILED: Final = 1  # of an array of which any task has failed
 _ENDS: Final = (JobState.FINISHED, JobState.FAILED, JobState.KILLED)
 _MEMBER: Final = re.compile(r"(.+)\.([0-9]{1,10})(-[^.-]*)?")

@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
-MOST: Final = 100_000  # indexes of one array, whatever the operator allows
+MAX: Final = 100_000  # indexes of one array, whatever the operator allows
 HIGHEST: Final = 2**31 - 1  # index
-LONGEST: Final = 100_000  # characters of a text
+MAX_LENGTH: Final = 100_000  # characters of a text
 FORM: Final = (
     'indexes as "0-99", "0-98:7", "1,5,9", each with %N behind it for N at once, or a list of integers'
 )
@@ -103,7 +103,7 @@ def parsed(text: str) -> Indexes:
     Raises:
         Unreadable: It is not in the form of one, has an index twice, or more than there may be.
     """
-    match = TEXT.fullmatch(text) if len(text) <= LONGEST else None
+    match = TEXT.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if match is None:
         raise Unreadable(FORM)
     runs = [_run(part) for part in match[1].split(",")]
@@ -119,8 +119,8 @@ def listed(indexes: Sequence[int]) -> Indexes:
     Raises:
         Unreadable: As of `parsed`.
     """
-    if len(indexes) > MOST or not all(0 <= index <= HIGHEST for index in indexes):
-        raise Unreadable(f"at most {MOST} indexes from 0 to {HIGHEST}")
+    if len(indexes) > MAX or not all(0 <= index <= HIGHEST for index in indexes):
+        raise Unreadable(f"at most {MAX} indexes from 0 to {HIGHEST}")
     return Indexes(tuple(_in_order([range(index, index + 1) for index in indexes])))
 
 
@@ -147,8 +147,8 @@ def _run(part: str) -> range:
 
 
 def _in_order(runs: Sequence[range]) -> Iterator[range]:
-    if any(total > MOST for total in accumulate(map(len, runs))):
-        raise Unreadable(f"at most {MOST} indexes")
+    if any(total > MAX for total in accumulate(map(len, runs))):
+        raise Unreadable(f"at most {MAX} indexes")
     if len(runs) == 1:
         return iter(runs)
     indexes = sorted(index for run in runs for index in run)

@@ -24,8 +24,8 @@ DAY_S: Final = 86_400
 AHEAD_DAYS: Final = (
     366  # so far ahead may something be booked, and is what is repeated held against the others
 )
-LONGEST_S: Final = 28 * DAY_S
-MOST_BOOKINGS: Final = 500  # that have not ended
+MAX_S: Final = 28 * DAY_S
+MAX_BOOKINGS: Final = 500  # that have not ended
 USER: Final = re.compile(r"[^\s,/*?]{1,256}")
 
 
@@ -96,7 +96,7 @@ class BookingSpec:
     gpus: int = asks(0, Whole(1, 1024), about="on each node")
     begins: str = asks("", Text(re.compile(r"[\x20-\x7e]{1,64}"), "a time"), key="from",
         about="local time of the zone: 2026-12-01T09:00, Tue 09:00, tomorrow 9:00, 14:30; or an offset")  # fmt: skip
-    lasts_s: int = asks(0, Whole(60, LONGEST_S), key="for_s")
+    lasts_s: int = asks(0, Whole(60, MAX_S), key="for_s")
     zone: str = asks("UTC", ZONE)
     nodes: int = asks(1, Whole(1, 10_000))
     models: tuple[str, ...] = asks((), Models(), key="gpu_model")
@@ -106,7 +106,7 @@ class BookingSpec:
     until: str = asks("", DAY, about="the last local day on which it may begin")
     overrun: bool = asks(False, Flag(), about="preemptible jobs go on after its end, as those that borrow")
     from_guarantee: bool = asks(False, Flag(), about="it is taken out of what its queue is guaranteed")
-    purge_after_s: int = asks(900, Whole(0, LONGEST_S), about="unused for so long it is given back; 0: never")
+    purge_after_s: int = asks(900, Whole(0, MAX_S), about="unused for so long it is given back; 0: never")
     charge: Charge = asks(Charge.NONE, OneOf(Charge), about="for GPUs that stood ready and that nobody used")
 
     @property

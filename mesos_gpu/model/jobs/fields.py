@@ -288,7 +288,7 @@ CPU_LIMIT: Final[Any] = asks(
     shown="cpu limit",
 )
 #: Who is told how a job goes.
-MOST_RECEIVERS: Final = 8
+MAX_RECEIVERS: Final = 8
 RECEIVER: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?|https?://[!-~]{1,992}")
 RECEIVER_FORM: Final = "the name of a webhook, or a URL that begins with https://"
 NOTIFY: Final[Any] = asks(

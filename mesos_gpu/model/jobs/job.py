@@ -67,11 +67,11 @@ from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
-MOST_TASKS: Final = 1024
+MAX_TASKS: Final = 1024
 DEFAULT_QUEUE: Final = "default"
 PLAIN_CPUS: Final = 1.0  # of a job without GPUs that names none
 PLAIN_MEM_MIB: Final = 128
-_MOST_MIB: Final = 2**31
+_MAX_MIB: Final = 2**31
 _MIB_FORM: Final = "a positive integer, at most 2**31"
 GPUS: Final = Gpus(0, 1024)
 _APP: Final = Text(NAME, "the name of an app, 1 to 63 of a-z, 0-9, '.' and '-', as web")
@@ -157,7 +157,7 @@ class JobSpec:
     )
     mem_mib: int = asks(
         PLAIN_MEM_MIB,
-        Mib(1, _MOST_MIB, _MIB_FORM),
+        Mib(1, _MAX_MIB, _MIB_FORM),
         about="default: 128; of a job with GPUs a part of the node for each (scheduler --default-mem-per-gpu)",
         option=Option(
             "--mem", "Memory in MiB, or with a unit, as 2GiB", "128; with GPUs a part of the node for each"
@@ -297,7 +297,7 @@ class JobSpec:
     )  # fmt: skip
     tasks: int = asks(  # members of a gang
         1,
-        Whole(1, MOST_TASKS),
+        Whole(1, MAX_TASKS),
         about="all start at once or none does",
         option=Option("--tasks", "So many tasks, all at once or none, each with all of the above"),
         shown="tasks",
@@ -318,7 +318,7 @@ class JobSpec:
     )
     gpu_memory_mib: int | None = asks(
         None,
-        Mib(1, _MOST_MIB, _MIB_FORM),
+        Mib(1, _MAX_MIB, _MIB_FORM),
         about="what each GPU has at least; of a share: what it gets of each",
         option=Option(
             "--gpu-memory",
@@ -346,7 +346,7 @@ class JobSpec:
     )
     disk_mib: int = asks(  # of the agent's file system
         0,
-        Mib(0, _MOST_MIB),
+        Mib(0, _MAX_MIB),
         about="for the sandbox",
         option=Option("--disk", "Disk for its sandbox in MiB, or with a unit, as 2GiB", "none"),
         shown="disk",
@@ -399,7 +399,7 @@ class JobSpec:
     )  # fmt: skip
     gpu_memory_max_mib: int | None = asks(  # None: no more than its share
         None,
-        Mib(1, _MOST_MIB, _MIB_FORM),
+        Mib(1, _MAX_MIB, _MIB_FORM),
         about="the most that a share may use while nobody else needs it",
         option=Option(
             "--gpu-memory-max", "Most memory of each GPU that a share may use while others leave it"

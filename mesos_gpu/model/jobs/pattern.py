@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-_MOST_STATES: Final = 800  # hardly any expression of 256 characters without {n} has more
-_MOST_STEPS_KEPT: Final = 4096
+_MAX_STATES: Final = 800  # hardly any expression of 256 characters without {n} has more
+_MAX_STEPS_KEPT: Final = 4096
 _DEEPEST: Final = 40
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\\\[\]])*\]", re.DOTALL)
 _SET_OPERATION: Final = re.compile(r"&&|--|~~|\|\|")
@@ -179,7 +179,7 @@ class _Machine:
         return self._pattern[self._at : self._at + 1]
 
     def _state(self) -> int:
-        if len(self._free) >= _MOST_STATES:
+        if len(self._free) >= _MAX_STATES:
             raise _Unfit("is too large")
         self._free.append([])
         self._by_char.append(None)
@@ -210,7 +210,7 @@ class _Machine:
         movable = self._movable.get(char)
         if movable is None:
             movable = sum(mask for meant, mask in self._classes.items() if meant.fullmatch(char))
-            if len(self._movable) < _MOST_STEPS_KEPT:
+            if len(self._movable) < _MAX_STEPS_KEPT:
                 self._movable[char] = movable
         moving, after = states & movable, 0
         while moving:
@@ -227,7 +227,7 @@ class _Machine:
         for char in text:
             after = self._next.get((states, char))
             if after is None:
-                if len(self._next) >= _MOST_STEPS_KEPT:
+                if len(self._next) >= _MAX_STEPS_KEPT:
                     self._next.clear()
                 after = self._next[states, char] = self._after(states, char)
             states = after

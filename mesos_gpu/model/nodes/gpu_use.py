@@ -5,8 +5,8 @@ from typing import Final
 
 from mesos_gpu.model.ids import GpuId, TaskId
 
-MOST_GPU_USES: Final = 64  # that a report has: a host has no more cards than that
-MOST_TASK_USES: Final = 256  # likewise: task and card
+MAX_GPU_USES: Final = 64  # that a report has: a host has no more cards than that
+MAX_TASK_USES: Final = 256  # likewise: task and card
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Final
 
 from mesos_gpu.model.ids import GpuId, TaskId
 
-MOST_USES: Final = 256  # that a report has: a host has no more shares than that at once
+MAX_USES: Final = 256  # that a report has: a host has no more shares than that at once
 
 
 @dataclass(frozen=True, slots=True)

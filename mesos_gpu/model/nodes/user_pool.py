@@ -3,7 +3,7 @@
 from typing import Final
 
 POOL: Final = "MESOS_GPU_USER_POOL"  # of executors
-_LEAST, _LAST = 1000, 2**32 - 2  # below are the system's; (uid_t) -1 is none
+_MIN, _LAST = 1000, 2**32 - 2  # below are the system's; (uid_t) -1 is none
 
 
 def parse_pool(text: str) -> range:
@@ -16,6 +16,6 @@ def parse_pool(text: str) -> range:
         return range(0)
     first, _, last = text.partition("-")
     good = all(word.isascii() and word.isdigit() for word in (first, last))
-    if not good or not _LEAST <= int(first) <= int(last) <= _LAST:
-        raise ValueError(f"{text!r} is not FIRST-LAST, uids from {_LEAST} on, as 60000-60999")
+    if not good or not _MIN <= int(first) <= int(last) <= _LAST:
+        raise ValueError(f"{text!r} is not FIRST-LAST, uids from {_MIN} on, as 60000-60999")
     return range(int(first), int(last) + 1)

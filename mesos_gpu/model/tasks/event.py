@@ -9,7 +9,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.usage import BudgetUse
 
-MOST_EVENTS: Final = 10_000  # that are remembered
+MAX_EVENTS: Final = 10_000  # that are remembered
 _NO_JOB: Final = JobId("")
 
 
@@ -123,4 +123,4 @@ class LogEvent:
 
 def recent() -> deque[JobEvent]:
     """Make room for the latest events, for whoever listens."""
-    return deque(maxlen=MOST_EVENTS)
+    return deque(maxlen=MAX_EVENTS)

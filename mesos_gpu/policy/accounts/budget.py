@@ -17,7 +17,7 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Key = tuple[str, str]  # a queue and a user
 WHOLE: Final = 100  # percent
-MOST_PERIODS: Final = (
+MAX_PERIODS: Final = (
     14  # that are kept of a budget: a year of months, and what refunds of the last may still go to
 )
 
@@ -182,7 +182,7 @@ def opened(key: Key, budget: Budget, last: BudgetUse | None, left: int, now_ms: 
         begins_ms = max(now_ms, span.begins * MS)
         index = span.index if last is None else max(span.index, last.index + 1)
         return BudgetUse(*key, index, begins_ms, span.ends * MS, terms)
-    oldest_ms = now_ms - MOST_PERIODS * (span.ends - span.begins) * MS
+    oldest_ms = now_ms - MAX_PERIODS * (span.ends - span.begins) * MS
     span = period_of(budget, max(known.ends_ms, oldest_ms))
     carried = max(0, left) * budget.carry_over_percent // WHOLE
     index = max(known.index + 1, span.index)

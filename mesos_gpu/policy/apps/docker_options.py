@@ -72,7 +72,7 @@ _LOG_OPTIONS: Final = {
     "max-file": re.compile(r"[1-9]\d?"),
     "compress": re.compile("true|false"),
 }
-_MOST_LOG: Final = 1 << 30  # bytes: they are on the engine's disk, which no limit of the task's counts
+_MAX_LOG: Final = 1 << 30  # bytes: they are on the engine's disk, which no limit of the task's counts
 _LOG_BOUNDS: Final = {"max-size": "10m", "max-file": "1"}  # else they fill the engine's disk
 
 
@@ -119,7 +119,7 @@ def read_parameters(
             options = replace(options, log_options={})
         else:
             options = replace(options, log_options={**_LOG_BOUNDS, **options.log_options})
-            if _kept(options.log_options["max-size"], options.log_options["max-file"]) > _MOST_LOG:
+            if _kept(options.log_options["max-size"], options.log_options["max-file"]) > _MAX_LOG:
                 last = max(i for i, each in enumerate(parameters) if each.key.startswith("log-"))
                 refused.append((last, "log-opt: max-size times max-file is more than 1 GiB; ask for less"))
     return Parameters(options, tuple(refused), tuple(without_effect))

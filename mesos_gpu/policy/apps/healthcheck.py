@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck
 from mesos_gpu.model.jobs.port import PortBinding
 
 FIRST_CHECK_S: Final = 5.0  # Marathon's own checks begin so soon, whatever delaySeconds says: that is Mesos'
-LEAST_PAUSE_S: Final = 0.25  # an interval of 0 is allowed, and must not keep a host busy
+MIN_PAUSE_S: Final = 0.25  # an interval of 0 is allowed, and must not keep a host busy
 TIMEOUT_S: Final = 20.0  # instead of 0, which would let one check hang for ever
 
 
@@ -41,7 +41,7 @@ def first_after_s(check: HealthCheck) -> float:
 
 def pause_s(check: HealthCheck) -> float:
     """The pause from the end of an attempt to the next one, seconds."""
-    return max(float(check.interval_s), LEAST_PAUSE_S)
+    return max(float(check.interval_s), MIN_PAUSE_S)
 
 
 def timeout_s(check: HealthCheck) -> float:

@@ -12,7 +12,7 @@ from mesos_gpu.model.secret import (
     ENV_NAME,
     FILE,
     FILE_FORM,
-    MOST_SECRETS,
+    MAX_SECRETS,
     SOURCE,
     SOURCE_FORM,
     Secret,
@@ -53,8 +53,8 @@ def problems_of(app: App) -> Iterator[tuple[str, str]]:
     yield from ((use.field, use.why) for use in uses if use.why)
     fields = {use.secret.name: use.field for use in uses}
     yield from ((fields[name], why) for name, why in unfit([use.secret for use in uses if not use.why]))
-    if len(uses) > MOST_SECRETS:
-        yield "secrets", f"are used {len(uses)} times; a task gets {MOST_SECRETS} at most"
+    if len(uses) > MAX_SECRETS:
+        yield "secrets", f"are used {len(uses)} times; a task gets {MAX_SECRETS} at most"
 
 
 def _uses(app: App) -> Iterator[Use]:

@@ -15,7 +15,7 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.apps.ports import wishes_of
 
-MOST: Final = 512  # a label's value, and its variable's name, are shorter, or it is left out
+MAX: Final = 512  # a label's value, and its variable's name, are shorter, or it is left out
 LABEL: Final = "MARATHON_APP_LABEL_"
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_]+")
 _FIRST, _LAST = 1025, 65535  # of ports that are made up for containers
@@ -86,7 +86,7 @@ def _of_labels(labels: Mapping[str, str]) -> dict[str, str]:
     variables = {
         _UNFIT.sub("_", key).upper(): value
         for key, value in labels.items()
-        if _length(key) < MOST - len(LABEL) and _length(value) < MOST
+        if _length(key) < MAX - len(LABEL) and _length(value) < MAX
     }
     return {
         "MARATHON_APP_LABELS": " ".join(variables),

@@ -10,13 +10,13 @@ from typing import Final
 
 from mesos_gpu.model.ids import JobId, TaskId
 
-MOST: Final = 255  # characters of a task id in Mesos: it becomes the name of a directory
+MAX: Final = 255  # characters of a task id in Mesos: it becomes the name of a directory
 _UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _INSTANCE: Final = re.compile(rf"([a-z0-9.-]+(?:_[a-z0-9.-]+)*)\.instance-({_UUID})")
 _CONTAINER: Final = "._app"  # of an app, whose container has no name
 _LAUNCH: Final = re.compile(r"(.+)\._app\.([1-9][0-9]{0,17})")
 _ROOM: Final = len(".instance-") + 36 + len(_CONTAINER) + len(".1000000")
-MOST_OF_APP: Final = MOST - _ROOM  # characters of an app's id, without the first slash
+MAX_OF_APP: Final = MAX - _ROOM  # characters of an app's id, without the first slash
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from mesos_gpu.policy.apps.ports import networks_as_host, wishes_of
 from mesos_gpu.policy.apps.secrets import image_secret_of, problems_of, uses_of
 from mesos_gpu.policy.apps.shown_check import shown_check
 from mesos_gpu.policy.apps.task_env import app_env, own_env
-from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
+from mesos_gpu.policy.apps.task_ids import MAX_OF_APP, hostname_of
 
 KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
 ANY_ROLE: Final = "*"
@@ -265,8 +265,8 @@ def _mount(volume: Volume) -> Mount:
 _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "id",
-        lambda p: len(p.app.id) - 1 > MOST_OF_APP,
-        f"task ids are made of it, which Mesos limits; use {MOST_OF_APP} characters at most",
+        lambda p: len(p.app.id) - 1 > MAX_OF_APP,
+        f"task ids are made of it, which Mesos limits; use {MAX_OF_APP} characters at most",
     ),
     (
         "cmd",

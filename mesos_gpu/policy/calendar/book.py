@@ -20,12 +20,12 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.model.words import counted, is_or_are
 from mesos_gpu.policy.calendar.local_times import moved, shown, times
 
-MOST_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
-_MOST_TRIED: Final = 100  # other times, on each side of the one that was asked for
+MAX_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
+_MAX_TRIED: Final = 100  # other times, on each side of the one that was asked for
 _LOOKED_S: Final = (
     8 * DAY_S
 )  # before and after what was asked for, at the hours of guarantees: weeks are alike
-_MOST_NAMED: Final = 3  # queues
+_MAX_NAMED: Final = 3  # queues
 _MINUTE: Final = 60
 _ORDER: Final = attrgetter("begins", "ends", "booking")
 
@@ -283,7 +283,7 @@ def _candidates(
     moments = {asked.begins + shift for shift in shifts if shift}
     late = sorted({-(-at // _MINUTE) * _MINUTE for at in moments if at > asked.begins} - {asked.begins})
     early = sorted({at // _MINUTE * _MINUTE for at in moments if now < at < asked.begins}, reverse=True)
-    return early[:_MOST_TRIED], late[:_MOST_TRIED]
+    return early[:_MAX_TRIED], late[:_MAX_TRIED]
 
 
 def _may(each: Bin, spec: BookingSpec, known: frozenset[str]) -> bool:
@@ -369,9 +369,9 @@ def _holders(pool: str, owed: Mapping[tuple[str, str], int]) -> str:
     has = {path: milli for (path, of), milli in owed.items() if of == pool and milli}
     top = [path for path in has if not any(path.startswith(f"{above}/") for above in has)]
     top.sort(key=lambda path: (-has[path], path))
-    named = [f"queue {path} is guaranteed {number_of(has[path])}" for path in top[:_MOST_NAMED]]
-    if len(top) > _MOST_NAMED:
-        named.append(f"{counted(len(top) - _MOST_NAMED, 'more queue')} the rest")
+    named = [f"queue {path} is guaranteed {number_of(has[path])}" for path in top[:_MAX_NAMED]]
+    if len(top) > _MAX_NAMED:
+        named.append(f"{counted(len(top) - _MAX_NAMED, 'more queue')} the rest")
     return ", ".join(named)
 
 
@@ -410,7 +410,7 @@ class _Layout:
                 self._put(item, item.chosen)
         tries: list[Iterator[tuple[Chosen, ...]]] = []
         placed = 0
-        for _ in range(MOST_STEPS + 4 * len(free)):
+        for _ in range(MAX_STEPS + 4 * len(free)):
             if placed == len(free):
                 return True
             if placed == len(tries):

@@ -13,7 +13,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 #: a NUMA node, between NUMA nodes. NVLink (NV1 to NV18) is nearer than all, and nearer with more links.
 _FAR: Final[Mapping[str, int]] = {"PIX": 30, "PXB": 40, "PHB": 50, "NODE": 60, "SYS": 80}
 _UNKNOWN, _NVLINK = 70, 20
-_MOST: Final = 5_000  # sets that are compared; beyond, GPUs are added one by one
+_MAX: Final = 5_000  # sets that are compared; beyond, GPUs are added one by one
 _NV: Final = re.compile(r"NV(\d+)")
 
 
@@ -26,7 +26,7 @@ def closest(free: Sequence[Gpu], count: int) -> tuple[GpuId, ...]:
     far = {(a.id, b.id): _distance(a, b) for a, b in combinations(gpus, 2)}
     if len(set(far.values())) <= 1:
         return tuple(gpu.id for gpu in gpus[:count])
-    if math.comb(len(gpus), count) <= _MOST:
+    if math.comb(len(gpus), count) <= _MAX:
         return min(
             (tuple(gpu.id for gpu in chosen) for chosen in combinations(gpus, count)),
             key=lambda ids: (_within(ids, far), _within(_others(gpus, ids), far)),

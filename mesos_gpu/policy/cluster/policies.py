@@ -11,7 +11,7 @@ from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.view import Index, Integers, View
 
 _BITS: Final = 14
-_LEAST: Final = (1 << _BITS) - 1
+_MIN: Final = (1 << _BITS) - 1
 
 
 class Simple:
@@ -47,7 +47,7 @@ class Bundle(Simple):
     def keys(self, rows: Index, shapes: Index) -> Integers:
         """Keys as `Policy.keys` has them."""
         view = self.view
-        processors = np.where(view.shape_milli[shapes] > 0, 0, np.minimum(view.cpu[rows] >> 4, _LEAST))
+        processors = np.where(view.shape_milli[shapes] > 0, 0, np.minimum(view.cpu[rows] >> 4, _MIN))
         return np.asarray(processors + (view.total[rows] << _BITS))
 
 
@@ -58,7 +58,7 @@ class Spread(Simple):
         """Keys as `Policy.keys` has them."""
         view = self.view
         most = view.most_free.shape[1] * WHOLE
-        used = _LEAST - np.minimum(view.cpu[rows] >> 4, _LEAST)
+        used = _MIN - np.minimum(view.cpu[rows] >> 4, _MIN)
         return np.asarray(used + ((most - view.total[rows]) << _BITS))
 
 

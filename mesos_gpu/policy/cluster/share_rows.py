@@ -22,9 +22,9 @@ from mesos_gpu.policy.sharing.methods import neighbours
 from mesos_gpu.policy.sharing.parts import GpuPart
 
 Mask = npt.NDArray[np.bool_]
-_MOST_WISHES = 64  # requests for shares of which it is known which nodes could grant them
-_MOST_KINDS = 64  # of rows that are none's any more
-_MOST_OF_A_PART = (
+_MAX_WISHES = 64  # requests for shares of which it is known which nodes could grant them
+_MAX_KINDS = 64  # of rows that are none's any more
+_MAX_OF_A_PART = (
     WHOLE - 1
 )  # what a GPU counts as that is open, though no share be on it: nobody gets it wholly
 
@@ -38,7 +38,7 @@ def milli_of(request: ShareRequest, capacity_mib: int) -> int:
     """
     if request.memory_mib is None:
         return max(request.memory_milli, 1)
-    return min(max(request.memory_mib * WHOLE // max(capacity_mib, 1), 1), _MOST_OF_A_PART)
+    return min(max(request.memory_mib * WHOLE // max(capacity_mib, 1), 1), _MAX_OF_A_PART)
 
 
 def shape_for(request: ShareRequest, capacity_mib: int, shape: Shape) -> Shape:
@@ -91,7 +91,7 @@ class ShareRows:
     def is_beyond(self, node: NodeCapacity) -> bool:
         """Whether all is to be looked at anew: a GPU of it has more for shares than any that is known, or hosts have
         changed so often, as with each MIG instance that they make, that most kinds are of none any more."""
-        return largest_mib([node]) > self.largest_mib or len(self._examples) > _MOST_KINDS + 2 * len(
+        return largest_mib([node]) > self.largest_mib or len(self._examples) > _MAX_KINDS + 2 * len(
             self._kind
         )
 
@@ -117,7 +117,7 @@ class ShareRows:
     def granting(self, request: Request) -> Mask:
         """Rows whose GPUs could be shared as is asked for, if nothing ran there."""
         wanted = Request(NOTHING, GpuRequest(request.gpu.count, share=request.gpu.share), user=request.user)
-        if wanted not in self._granting and len(self._granting) >= _MOST_WISHES:
+        if wanted not in self._granting and len(self._granting) >= _MAX_WISHES:
             self._granting.clear()
         known = self._granting.setdefault(wanted, [])
         for node, model in self._examples[len(known) :]:
@@ -159,7 +159,7 @@ def parts_of(
         if part is None and not to_open:
             room = 0, 0
         free.append(room)
-        counts.append(WHOLE if part is None and min(room) else min(*room, _MOST_OF_A_PART))
+        counts.append(WHOLE if part is None and min(room) else min(*room, _MAX_OF_A_PART))
     return counts, free, [parts.get(gpu.id) for gpu in gpus]
 
 

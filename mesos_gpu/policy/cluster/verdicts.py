@@ -14,7 +14,7 @@ Known = MutableMapping[tuple[str, str], bool]  # by expression and value
 #: Of `pattern.cost`; takes 20 ms at the most. `node-[0-9]+` is compared with a thousand names for that.
 WORK_OF_JOB: Final = 200_000
 WORK_IN_ALL: Final = 3 * WORK_OF_JOB
-MOST_KNOWN: Final = 200_000
+MAX_KNOWN: Final = 200_000
 
 
 class Verdicts:
@@ -22,7 +22,7 @@ class Verdicts:
 
     def __init__(self, known: Known, *, reading: bool = False) -> None:
         """`known` is read, and grows, unless it is a reader's: that one keeps to itself what it finds."""
-        if not reading and len(known) > MOST_KNOWN:
+        if not reading and len(known) > MAX_KNOWN:
             known.clear()
         self._known: Known = ChainMap({}, known) if reading else known
         self._left, self._left_of_job = WORK_IN_ALL, WORK_OF_JOB

@@ -16,8 +16,8 @@ from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.explain.estimate import gpus_of
 
-_MOST_RANGES: Final = 3
-_MOST_GPUS: Final = 4  # of which it is said why a share has no room; a host may have 16
+_MAX_RANGES: Final = 3
+_MAX_GPUS: Final = 4  # of which it is said why a share has no room; a host may have 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def _of_ports(request: Request, ports: Sequence[PortRange]) -> str:
 def _ranges(ports: Sequence[PortRange]) -> str:
     """In words; of many the first."""
     shown = [f"{span.begin}-{span.end}" for span in sorted(ports, key=lambda span: span.begin)]
-    more = f" and {len(shown) - _MOST_RANGES} more" if len(shown) > _MOST_RANGES else ""
-    return ", ".join(shown[:_MOST_RANGES]) + more if shown else "none"
+    more = f" and {len(shown) - _MAX_RANGES} more" if len(shown) > _MAX_RANGES else ""
+    return ", ".join(shown[:_MAX_RANGES]) + more if shown else "none"
 
 
 # --- GPUs
@@ -163,9 +163,9 @@ def _of_share(request: Request, node: NodeCapacity, now: float, *, even_full: bo
     for gpu_id, words in unable.items():
         alike.setdefault(words, []).append(gpu_id)
     said = [f"{ids[0]}{_and_more(len(ids) - 1)} {words}" for words, ids in alike.items()]
-    if len(said) > _MOST_GPUS:
-        rest = sum(len(ids) for ids in list(alike.values())[_MOST_GPUS:])
-        said = [*said[:_MOST_GPUS], f"and so on for {counted(rest, 'more GPU')}"]
+    if len(said) > _MAX_GPUS:
+        rest = sum(len(ids) for ids in list(alike.values())[_MAX_GPUS:])
+        said = [*said[:_MAX_GPUS], f"and so on for {counted(rest, 'more GPU')}"]
     return f"lacks {counted(missing, 'GPU')} with room for its share: {'; '.join(said)}"
 
 

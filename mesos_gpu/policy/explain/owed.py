@@ -9,7 +9,7 @@ from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.words import clock, counted, is_or_are
 
 _SOON_S: Final = 5.0  # the next match or the one after
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 
 
 def owed_words(owed: Owed, free: Sequence[int], now: float) -> str:
@@ -46,10 +46,10 @@ def room_words(room: RoomToCome, now: float) -> str:
     """Who gives back what, and when."""
     takes = ", ".join(f"{_gpus(each.gpus_milli)} from queue {each.queue}" for each in room.givers)
     names = [str(job_id) for each in room.givers for job_id in each.jobs]
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     when = "now" if room.at <= now + _SOON_S else f"at {clock(room.at, now)}"
     after = f" after {room.after}" if room.after else ""
-    return f"reclaim of {takes} ({', '.join(names[:_MOST_NAMED])}{more}) {when}{after}"
+    return f"reclaim of {takes} ({', '.join(names[:_MAX_NAMED])}{more}) {when}{after}"
 
 
 def _gpus(milli: int) -> str:

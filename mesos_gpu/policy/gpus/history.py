@@ -7,7 +7,7 @@ from typing import Final
 from mesos_gpu.model.nodes.drain import Card
 from mesos_gpu.model.nodes.gpu import Transition
 
-MOST: Final = 50  # changes kept of each card
+MAX: Final = 50  # changes kept of each card
 
 
 def with_changes(card: Card, changes: Iterable[Transition]) -> Card:
@@ -24,7 +24,7 @@ def with_changes(card: Card, changes: Iterable[Transition]) -> Card:
     merged = sorted(
         (*card.changes, *(c for c in dict.fromkeys(changes) if c not in known)), key=lambda c: c.at
     )
-    kept = tuple(merged[-MOST:])
+    kept = tuple(merged[-MAX:])
     if kept == card.changes:
         return card
     totals = dict(card.totals)

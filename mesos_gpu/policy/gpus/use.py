@@ -7,7 +7,7 @@ from typing import Final
 
 from mesos_gpu.model.nodes.gpu_use import Span, Work
 
-LONGEST_SAMPLE_US: Final = (
+MAX_SAMPLE_US: Final = (
     2_000_000  # a sample is of 1/6 s to 1 s; one that follows a longer gap says nothing of it
 )
 _ALL: Final = 100  # percent
@@ -30,10 +30,10 @@ def span_of(samples: Iterable[Sample], last_us: int) -> tuple[Span, int]:
     for index, (end_us, pct) in enumerate(fresh):
         length_us = end_us - at_us
         if (
-            length_us > LONGEST_SAMPLE_US
+            length_us > MAX_SAMPLE_US
         ):  # what was before it the driver has forgotten: it is as long as the next
             length_us = fresh[index + 1][0] - end_us if index + 1 < len(fresh) else 0
-            length_us *= length_us <= LONGEST_SAMPLE_US
+            length_us *= length_us <= MAX_SAMPLE_US
         seen_us, busy_us, at_us = seen_us + length_us, busy_us + length_us * pct // _ALL, end_us
     return Span(seen_us // 1000, busy_us // 1000), at_us
 

@@ -19,7 +19,7 @@ COARSE_S: Final = 300.0
 COARSE_SLOTS: Final = 288
 RECENT_S: Final = 60.0  # what counts as now
 SAMPLE_S: Final = 30.0  # between two samples of the whole cluster
-MOST_SERIES: Final = 20_000  # of cards, and as many of tasks; of more none are kept
+MAX_SERIES: Final = 20_000  # of cards, and as many of tasks; of more none are kept
 KEPT_S: Final = COARSE_S * COARSE_SLOTS
 _UNSEEN: Final = (0.0, 0.0)  # times of the latest report, before any
 K = TypeVar("K", GpuId, TaskId)
@@ -255,7 +255,7 @@ def _all_known(values: Iterable[N | None]) -> list[N]:
 
 
 def _noted(kept: dict[K, Series], key: K, now: float, values: Values) -> None:
-    if key in kept or len(kept) < MOST_SERIES:
+    if key in kept or len(kept) < MAX_SERIES:
         kept.setdefault(key, Series()).note(now, values)
 
 

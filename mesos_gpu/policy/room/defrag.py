@@ -20,8 +20,8 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Open, Stage, chosen, least_departures
 
-MOST_MOVES: Final = 16
-MOST_WORK: Final = 20_000  # moves that one search may look at
+MAX_MOVES: Final = 16
+MAX_WORK: Final = 20_000  # moves that one search may look at
 SMALL: Final = 400  # jobs times nodes, for the exact search
 
 
@@ -37,7 +37,7 @@ class Problem:
     hopeless: str = ""  # why no plan can help, if that is known beforehand
 
 
-def plan(problem: Problem, *, most_work: int = MOST_WORK, small: int = SMALL) -> Plan:
+def plan(problem: Problem, *, most_work: int = MAX_WORK, small: int = SMALL) -> Plan:
     """The fewest moves; of such plans the one that loses least work, then by names.
 
     Args:
@@ -103,7 +103,7 @@ def _hopeless(problem: Problem, movable: int) -> str:
         jobs = "1 preemptible job" if movable == 1 else f"{movable} preemptible jobs"
         return f"no node has room for it even without the {jobs} that could move"
     shapes = {task.request for candidate in problem.candidates for task in candidate.tasks}
-    if len(shapes) * len(problem.candidates) > MOST_WORK:
+    if len(shapes) * len(problem.candidates) > MAX_WORK:
         return ""
     homes = {
         request: [
@@ -276,8 +276,8 @@ class _Targeted(_Seats):
             for i in range(len(self.problem.candidates))
             if (need := self.need(stage, i)) is not None
         ]
-        least = max(min((need for need, _ in targets), default=MOST_MOVES + 1), 1)
-        for budget in range(least, MOST_MOVES + 1):
+        least = max(min((need for need, _ in targets), default=MAX_MOVES + 1), 1)
+        for budget in range(least, MAX_MOVES + 1):
             # Exact up to there: at most one of the moves is none from the target.
             self.proven = budget == least or not (self._social or self._cut or budget > least + 2)
             for chains in (False, True):

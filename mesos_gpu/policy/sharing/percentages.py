@@ -11,11 +11,11 @@ from typing import Final
 
 from mesos_gpu.model.shares.units import PER_PERCENT
 
-LEAST: Final = 1
-MOST: Final = 100
+MIN: Final = 1
+MAX: Final = 100
 #: First and last of each range, ascending.
 Ranges = tuple[tuple[int, int], ...]
-ALL: Final[Ranges] = ((LEAST, MOST),)
+ALL: Final[Ranges] = ((MIN, MAX),)
 #: Measured on an H200 (132 SMs) with driver 580, cuBLAS 12.6.4 to 13.8.1: FP16, BF16 and FP8 are right at these.
 HOPPER: Final[Ranges] = ((1, 13), (23, 27), (47, 51), (90, 100))
 #: By compute capability; one that is not named may use all. What is not known is treated as the strictest.
@@ -47,7 +47,7 @@ def cap_of(compute_milli: int, compute_capability: str | None, *, any_percentage
         compute_milli: Thousandths of the card's compute.
         compute_capability, any_percentage: As of `allowed`.
     """
-    asked = min(compute_milli // PER_PERCENT, MOST)
+    asked = min(compute_milli // PER_PERCENT, MAX)
     below = [
         min(asked, last)
         for first, last in allowed(compute_capability, any_percentage=any_percentage)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.tasks.event import MOST_EVENTS, EventKind, JobEvent
+from mesos_gpu.model.tasks.event import MAX_EVENTS, EventKind, JobEvent
 from mesos_gpu.model.tasks.task import Task
 
 _ORDER = tuple(EventKind)
@@ -20,7 +20,7 @@ def remembered(jobs: Iterable[Job], tasks: Iterable[Task]) -> list[JobEvent]:
     for each in sorted(known.values(), key=lambda each: (each.at, each.job_id, _ORDER.index(each.kind))):
         last = events[-1].number if events else 0
         events.append(replace(each, number=max(int(each.at * 1000), last + 1)))
-    return events[-MOST_EVENTS:]
+    return events[-MAX_EVENTS:]
 
 
 def _of_tasks(tasks: Iterable[Task]) -> Iterator[JobEvent]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-MOST_WEIGHT: Final = 1 << 30
+MAX_WEIGHT: Final = 1 << 30
 _SCALE: Final = 64  # bits: two ratios with such weights that differ, differ after it
 
 
@@ -15,7 +15,7 @@ class Claim:
     Attributes:
         key: Whose it is; decides between equals, the lowest first.
         cap: The most that it takes.
-        weight: From 0 to `MOST_WEIGHT`; 0: nothing, as long as another one wants more.
+        weight: From 0 to `MAX_WEIGHT`; 0: nothing, as long as another one wants more.
         rank: Who gets what rounding leaves over first among equal rests, the lowest first.
     """
 

@@ -13,15 +13,15 @@ from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy
 
 RESUME_FACTOR: Final = 2  # times `busy_share`: a job at work for so much of a window counts as back
-LEAST_REPORTS: Final = 3  # of a monitor, before anybody is warned by them
-LONGEST_WINDOW_S: Final = 60.0
+MIN_REPORTS: Final = 3  # of a monitor, before anybody is warned by them
+MAX_WINDOW_S: Final = 60.0
 WINDOWS_OF_NOTICE: Final = (
     3  # between a notice and the end, at least: in one of them is seen whether it wakes
 )
 _FRESH_WINDOWS: Final = (
     2  # what is known of a job's GPUs is of this moment if it is no older: the latest is not over
 )
-_LONGEST_WINDOWS: Final = 2  # so long is one at most whose reports come in time: it is over with one of them
+_MAX_WINDOWS: Final = 2  # so long is one at most whose reports come in time: it is over with one of them
 _PARTS: Final = 10  # windows until a warning
 
 
@@ -44,7 +44,7 @@ class Verdict(Enum):
 
 def window_s(rules: Idle, report_interval_s: float) -> float:
     """How long a window is: of several reports where there is time, so that work now and then is seen as such."""
-    return max(report_interval_s, min(LONGEST_WINDOW_S, rules.warn_after_s / _PARTS))
+    return max(report_interval_s, min(MAX_WINDOW_S, rules.warn_after_s / _PARTS))
 
 
 def lead_s(rules: Idle, report_interval_s: float, asked_s: float) -> float:
@@ -54,11 +54,11 @@ def lead_s(rules: Idle, report_interval_s: float, asked_s: float) -> float:
 
 def too_short(rules: Idle, report_interval_s: float) -> str:
     """Why nobody can be warned so early; "": all can."""
-    least_s = LEAST_REPORTS * report_interval_s
+    least_s = MIN_REPORTS * report_interval_s
     if rules.warn_after_s >= least_s:
         return ""
     return (
-        f"{rules.warn_after_s:g} is too short: monitors report every {report_interval_s:g} s, and {LEAST_REPORTS} "
+        f"{rules.warn_after_s:g} is too short: monitors report every {report_interval_s:g} s, and {MIN_REPORTS} "
         f"reports are needed to tell idle from busy; make it {least_s:g} or more, or have them report more often "
         "(mesos-gpu scheduler --report-interval)"
     )
@@ -184,7 +184,7 @@ def may_end(
     """
     if rules.policy is IdlePolicy.REPORT:
         return False
-    is_known = known.known_at >= notice_at + _LONGEST_WINDOWS * window and is_fresh(known, now, window)
+    is_known = known.known_at >= notice_at + _MAX_WINDOWS * window and is_fresh(known, now, window)
     if is_known and not known.resumed_ms:
         return True
     wait_s = WINDOWS_OF_NOTICE * window + (rules.resume_s if is_known else 0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_MOST_STEPS: Final = 20_000  # of a search that first fit decreasing has not ended
+_MAX_STEPS: Final = 20_000  # of a search that first fit decreasing has not ended
 
 
 def surely_apart(cells: Iterable[int], bins: Iterable[int]) -> bool:
@@ -39,7 +39,7 @@ class _Search:
     """A search over all ways, of which a bounded number is tried."""
 
     def __init__(self, cells: Sequence[int]) -> None:
-        self._cells, self._left = cells, _MOST_STEPS
+        self._cells, self._left = cells, _MAX_STEPS
 
     def ends(self, free: list[int], at: int = 0) -> bool | None:
         """Whether the cells from the `at`th on fit; None: the search was given up."""

@@ -10,7 +10,7 @@ from itertools import islice
 from operator import add
 from typing import Final
 
-from mesos_gpu.policy.tenancy.filling import MOST_WEIGHT, pour, shrink
+from mesos_gpu.policy.tenancy.filling import MAX_WEIGHT, pour, shrink
 
 _FULL: Final = (
     1 << 20
@@ -115,7 +115,7 @@ class Layout:
         self._kept = [
             0 if each.lend_limit is None else max(0, each.guarantee - each.lend_limit) for each in line
         ]
-        self._weights = [min(each.weight, MOST_WEIGHT) for each in line]
+        self._weights = [min(each.weight, MAX_WEIGHT) for each in line]
         self._bands = [each.band for each in line]
         self._keeps = [any(self._kept[begin:end]) for _, begin, end in self._families]
         self._banded = [len(set(self._bands[begin:end])) > 1 for _, begin, end in self._families]

@@ -8,7 +8,7 @@ from typing import Final
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
 from mesos_gpu.model.tenancy import (
     DEFAULT_POOL,
-    LONGEST_S,
+    MAX_S,
     ROOT,
     OnEmpty,
     QueueDocument,
@@ -18,7 +18,7 @@ from mesos_gpu.model.tenancy import (
 )
 
 _INHERITED = tuple(each.name for each in fields(Resolved))
-_FLAT_SPEC: Final = QueueSpec(starve_after_s=LONGEST_S)  # priority alone decides
+_FLAT_SPEC: Final = QueueSpec(starve_after_s=MAX_S)  # priority alone decides
 
 
 def parent_of(path: str) -> str:

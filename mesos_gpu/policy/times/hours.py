@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from mesos_gpu.model.tenancy import HOURS_FIGURES, Hours, QueueDocument, QueueSpec, Weekday
 from mesos_gpu.policy.times.local_time import DAY_S, first_moment, shown_at
 
-MOST_SPANS: Final = (
+MAX_SPANS: Final = (
     100  # different ones that hours may make of a document: each is checked as a document of its own
 )
 _WEEKS: Final = 54  # in which every zone has had each of its offsets

@@ -15,7 +15,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.scheduler.figures.meter import Meter
 
-MOST_QUEUES: Final = 100  # of which each has a histogram of its own, the first that jobs start from
+MAX_QUEUES: Final = 100  # of which each has a histogram of its own, the first that jobs start from
 OTHERS: Final = "*"  # the others, together
 _NOT_RUN_YET: Final = (TaskState.LAUNCHED, TaskState.STARTING)
 
@@ -111,7 +111,7 @@ class Counted:
 
     def _queue(self, name: str) -> str:
         """The queue, or the word for all of which there are too many."""
-        if name in self._queues or len(self._queues) < MOST_QUEUES:
+        if name in self._queues or len(self._queues) < MAX_QUEUES:
             self._queues[name] = None
             return name
         return OTHERS

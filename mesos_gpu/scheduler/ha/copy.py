@@ -21,7 +21,7 @@ from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.channel.call import Call
 
 T = TypeVar("T")
-LEAST_S: Final = 1.0  # between two loads
+MIN_S: Final = 1.0  # between two loads
 LOADING: Final = 10  # that much longer than a load takes
 _READ_AT_ONCE: Final = 1  # what is derived of a state is made by who reads it first
 
@@ -52,7 +52,7 @@ class Copy:
             urgent: Load now: who may do what has changed.
         """
         now = time.monotonic()
-        is_due = urgent or now - self._loaded_at >= max(LEAST_S, LOADING * self._took_s)
+        is_due = urgent or now - self._loaded_at >= max(MIN_S, LOADING * self._took_s)
         if self._batch != self._local.batch and is_due:
             state = State.restored(self._began, self._local.load())
             self.happened = EventLog(self._local.events())

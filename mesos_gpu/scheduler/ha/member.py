@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.election import Election
-from mesos_gpu.adapters.replicated.log import MOST_KEPT, Deposed, Log
+from mesos_gpu.adapters.replicated.log import MAX_KEPT, Deposed, Log
 from mesos_gpu.adapters.replicated.place import Place
 from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore, since_boot
 from mesos_gpu.adapters.sqlite_store import SqliteStore
@@ -197,7 +197,7 @@ class Member:
             return
         self._cut_at = now
         last, slowest = self.local.batch, self.election.slowest()
-        up_to = max(min(last if slowest is None else slowest, last - SPARED), last - MOST_KEPT)
+        up_to = max(min(last if slowest is None else slowest, last - SPARED), last - MAX_KEPT)
         if up_to > self.log.base():
             logger.info("%d nodes of the log in ZooKeeper are cut off", self.log.cut(up_to, self._term))
 

@@ -20,8 +20,8 @@ from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.export.webhook import hook_body
 
 AT_ONCE: Final = 8  # requests to hooks, and as many to URLs that jobs have named; one of each target at most
-MOST_TRIES: Final = 12  # then it is given up
-LEAST_S, MOST_S = 1.0, 600.0  # between two tries; twice as long each time
+MAX_TRIES: Final = 12  # then it is given up
+MIN_S, MAX_S = 1.0, 600.0  # between two tries; twice as long each time
 _PAGE: Final = 500  # events
 _NOTE_S: Final = 10.0  # in which as many events as are kept hardly happen
 _AGAIN_S: Final = 5.0  # after what should not have failed
@@ -204,7 +204,7 @@ class Deliveries:
             self._store.done(each.id)
             return
         tries = each.tries + 1
-        next_at = self._clock() + self._wait_s(tries) if tries < MOST_TRIES else None
+        next_at = self._clock() + self._wait_s(tries) if tries < MAX_TRIES else None
         self._store.failed(each, answer.error, next_at)
         if next_at is None:
             name = "a job's own" if is_url(each.target) else each.target
@@ -228,7 +228,7 @@ def message_id(each: Delivery) -> str:
 
 def pause_s(tries: int) -> float:
     """How long to wait after so many tries."""
-    return float(min(LEAST_S * 2 ** (tries - 1), MOST_S))
+    return float(min(MIN_S * 2 ** (tries - 1), MAX_S))
 
 
 def _is_of(patterns: Sequence[str], queue: str) -> bool:

@@ -5,9 +5,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mesos_gpu.model.tasks.event import MOST_EVENTS, LogEvent
+from mesos_gpu.model.tasks.event import MAX_EVENTS, LogEvent
 
-SPARE: Final = 1000  # beyond `MOST_EVENTS`, so that few of them are forgotten at once
+SPARE: Final = 1000  # beyond `MAX_EVENTS`, so that few of them are forgotten at once
 
 
 class EventLog:
@@ -30,7 +30,7 @@ class EventLog:
         with self._news:
             return self._events[-1].number if self._events else 0
 
-    def after(self, number: int, most: int = MOST_EVENTS) -> Sequence[LogEvent]:
+    def after(self, number: int, most: int = MAX_EVENTS) -> Sequence[LogEvent]:
         """At most so many that come after the one of that number, oldest first."""
         with self._news:
             begin = bisect_right(self._events, number, key=lambda event: event.number)
@@ -51,7 +51,7 @@ class EventLog:
     def too_many(self) -> int:
         """The number up to which events are to be forgotten; 0: there is room."""
         with self._news:
-            over = len(self._events) - MOST_EVENTS
+            over = len(self._events) - MAX_EVENTS
             return self._events[over - 1].number if over >= SPARE else 0
 
     def add(self, events: Sequence[LogEvent], forgotten_up_to: int = 0) -> None:

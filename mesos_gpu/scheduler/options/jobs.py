@@ -3,7 +3,7 @@
 import click
 
 from mesos_gpu.api.settings import SERVICE_PORTS
-from mesos_gpu.model.arrays.indexes import MOST
+from mesos_gpu.model.arrays.indexes import MAX
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import ROOTS
 from mesos_gpu.scheduler.options import parse
@@ -138,7 +138,7 @@ OPTIONS: Decorators = (
         "--max-array",
         default=10_000,
         show_default=True,
-        type=click.IntRange(1, MOST),
+        type=click.IntRange(1, MAX),
         metavar="TASKS",
         help="Most tasks of a job array; each counts as a job that waits.",
     ),

@@ -21,7 +21,7 @@ from mesos_gpu.simulate.chaos.settle import go_on, settle
 from mesos_gpu.simulate.chaos.virtual import Agent, Facts, Run
 from mesos_gpu.simulate.chaos.world import DRIVERS, MODELS, World
 
-_MOST_JOBS: Final = 12  # that have not ended
+_MAX_JOBS: Final = 12  # that have not ended
 _FAILURES: Final = tuple(OnGpuFailure)
 _HEALTHS: Final = tuple(Health)
 _TASKS: Final = (1, 1, 1, 1, 2, 3)
@@ -48,7 +48,7 @@ _SHARES: Final[tuple[dict[str, Any], ...]] = (
     {"gpu_compute_pct": 70, "gpu_memory_mib": 2000},
 )
 _USERS: Final = (None, "alice", "bob")
-_LEAST: Final = (None, None, None, None, "470", "535", "550.54")
+_MIN: Final = (None, None, None, None, "470", "535", "550.54")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _letter(event: ev.Event) -> str:
 
 def _new_job(world: World) -> JobId | None:
     """Name the next job; None: there are as many as there may be."""
-    if len(world.waiting_or_running()) >= _MOST_JOBS:
+    if len(world.waiting_or_running()) >= _MAX_JOBS:
         return None
     job_id = JobId(world.target) if world.target else world.new_id("j")
     world.chosen.append(job_id)
@@ -127,7 +127,7 @@ def _submit(world: World, a: int, b: int) -> None:
         mem_mib=(32, 512, 4096)[a // 144 % 3],
         max_attempts=1 + b % 3,
         on_gpu_failure=_FAILURES[b // 3 % len(_FAILURES)],
-        min_driver=_LEAST[b // 9 % len(_LEAST)],
+        min_driver=_MIN[b // 9 % len(_MIN)],
         timeout_s=(None, None, 20.0, 600.0)[a // 432 % 4],
         priority=(0, 0, 0, 5, -5)[a // 1728 % 5],
         queue=("default", "default", "small")[a // 8640 % 3],
@@ -141,7 +141,7 @@ def _submit(world: World, a: int, b: int) -> None:
         spec = replace(
             spec, **{"gpus": min(spec.gpus, 2), "user": _USERS[b // 592704 % len(_USERS)], **share}
         )
-    _hand_in(world, spec, _LEAST[b // 63 % len(_LEAST)])
+    _hand_in(world, spec, _MIN[b // 63 % len(_MIN)])
 
 
 def _submit_share(world: World, a: int, b: int) -> None:

@@ -29,7 +29,7 @@ from mesos_gpu.simulate.chaos.world import World
 from mesos_gpu.wire.mesos.notice import encode_checkpoint
 
 T = TypeVar("T")
-_MOST_ARRAYS: Final = 4  # at once
+_MAX_ARRAYS: Final = 4  # at once
 LEAVES: Final = ("a/x", "a/y", "b", "default")
 _OWED: Final = (0, 1, 2, 4)
 _LIMITS: Final = (None, None, None, 1, 2, 4)
@@ -178,7 +178,7 @@ _RANGES: Final = (None, "0-2", "1-9", "4", "3-5,9", "0-8:4")
 
 def _submit_array(world: World, a: int, b: int) -> None:
     """A user hands in a job array."""
-    if len(world.state.work.members.jobs) >= _MOST_ARRAYS:
+    if len(world.state.work.members.jobs) >= _MAX_ARRAYS:
         return
     digits = _Digits(a)
     array_id = JobId(world.target or world.new_id("s-"))

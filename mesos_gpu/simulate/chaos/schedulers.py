@@ -27,7 +27,7 @@ from mesos_gpu.testing.virtual_zookeeper import Session, VirtualZooKeeper
 PLACE: Final = Place("zk:2181", "/chaos")
 FENCED: Final = "who was deposed writes nothing"
 TAKEN_OVER: Final = "who leads next has all that was answered"
-_MOST_TRIES: Final = 20  # of a write, while ZooKeeper is away
+_MAX_TRIES: Final = 20  # of a write, while ZooKeeper is away
 
 
 class Replica(MemoryStore):
@@ -137,7 +137,7 @@ class Pair:
     def save(self, batch: list[Save], waits: Callable[[], None]) -> bool:
         """Write what the leader decided, as its shell does; whether it is known to be written, else it leads no more.
         `waits`: what goes on between two tries."""
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             if self.leader.session.troubles[:1] == ["expire"]:
                 self.leader.session.expire()
                 return False
@@ -145,7 +145,7 @@ class Pair:
                 self.leader.write(batch)
                 return True
             waits()
-        raise Violation("a scheduler goes on when ZooKeeper is back", f"after {_MOST_TRIES} tries it has not")
+        raise Violation("a scheduler goes on when ZooKeeper is back", f"after {_MAX_TRIES} tries it has not")
 
     def has(self, number: int) -> bool:
         """Whether that batch is in the log."""
@@ -184,7 +184,7 @@ class Pair:
         scheduler = sleeper.scheduler
         scheduler.session.revive()
         batch = decided(sleeper) if sleeper.batch is None else sleeper.batch
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 scheduler.write(batch)
             except NoRoom:
@@ -193,7 +193,7 @@ class Pair:
                 scheduler.begin()
                 return
             raise Violation(FENCED, f"{scheduler.name} slept, woke, and wrote {len(batch)} saves")
-        raise Violation("a scheduler goes on when ZooKeeper is back", f"after {_MOST_TRIES} tries it has not")
+        raise Violation("a scheduler goes on when ZooKeeper is back", f"after {_MAX_TRIES} tries it has not")
 
 
 def same(leader: Scheduler, disk: MemoryStore) -> None:

@@ -29,7 +29,7 @@ _STILL: Final = 6  # rounds in which nothing starts or ends, and matches have be
 _HIGH: Final = 9  # priority that no other job has
 _LOWER: Final = 2  # jobs of low priority
 _MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
-_MOST_SMALL: Final = 16
+_MAX_SMALL: Final = 16
 _OF_SMALL: Final = ("default", "small")  # their queues
 
 
@@ -294,7 +294,7 @@ def _run_out(world: World) -> None:
         left = [job for job in waiting if job.id in jobs and could_run(world, job)]
         if not left:
             break
-        if queue is not None and len(waiting) < _MOST_SMALL:
+        if queue is not None and len(waiting) < _MAX_SMALL:
             _submit_small(world, queue, left[0].charged_to)
         go_on(world, end=True)
     else:

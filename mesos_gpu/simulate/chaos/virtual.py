@@ -32,7 +32,7 @@ TERMINAL: Final = frozenset(
     f"TASK_{word}"
     for word in ("FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "DROPPED", "GONE", "GONE_BY_OPERATOR")
 )
-MOST_MAIL: Final = 64  # what is on its way; the oldest is lost first
+MAX_MAIL: Final = 64  # what is on its way; the oldest is lost first
 OFFER_TIMEOUT_S: Final = (
     60.0  # the master's --offer_timeout: without, an ACCEPT lost on its way takes its offer along
 )
@@ -165,7 +165,7 @@ class VirtualMesos:
         """Send an event on its way to the scheduler."""
         if self.connected:
             self.mail.append(event)
-            if len(self.mail) > MOST_MAIL:
+            if len(self.mail) > MAX_MAIL:
                 del self.mail[0]
 
     def resend(self, run: Run) -> None:

@@ -20,7 +20,7 @@ from mesos_gpu.simulate.trace import read_text
 COLUMNS: Final = ("job_id", "tenant", "num_gpu", "submit_time", "duration")
 HELIOS: Final = ("job_id", "user", "vc", "gpu_num", "submit_time", "duration")
 USERS_DRAWN: Final = 12  # of each tenant, where a trace names none
-MOST_GPUS: Final = 4096
+MAX_GPUS: Final = 4096
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 GAVEL_GPU: Final = "v100"  # whose throughputs give durations
 _YES: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -155,8 +155,8 @@ class _Place:
     def gpus(self, column: str) -> int:
         """A whole number of GPUs."""
         text = self.row.get(column) or ""
-        if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:10]) <= MOST_GPUS:
-            self.wrong(column, f"a whole number from 1 to {MOST_GPUS}")
+        if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:10]) <= MAX_GPUS:
+            self.wrong(column, f"a whole number from 1 to {MAX_GPUS}")
         return int(text)
 
     def wrong(self, column: str, wanted: str) -> NoReturn:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 PERIOD_US: Final = 166_667  # a sixth of a second
-MOST: Final = 100
+MAX: Final = 100
 _ALL: Final = 100  # percent
 Kernels = Iterable[tuple[int, int]]  # when each begins and ends, in microseconds; none runs beside another
 
@@ -20,8 +20,8 @@ def samples_at(
         period_us: Of a sample.
     """
     last = now_us // period_us
-    ends = [number * period_us for number in range(max(last - MOST, 0) + 1, last + 1)]
-    begins = (last - MOST) * period_us
+    ends = [number * period_us for number in range(max(last - MAX, 0) + 1, last + 1)]
+    begins = (last - MAX) * period_us
     by_pid = {
         pid: [(first, end) for first, end in kernels if end > begins and first < now_us]
         for pid, kernels in processes.items()

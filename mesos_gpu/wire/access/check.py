@@ -35,12 +35,12 @@ def decode(value: Mapping[str, Any]) -> Question | list[Problem]:
     name = fields.name(check)
     if value.get("name") == "":  # a script's empty variable is not whoever runs it
         check.problem("name", 'must be somebody\'s name, got ""; without the field: of who asks')
-    groups = fields.texts(check, "groups", fields.MOST_PATTERNS, fields.name_problem)
+    groups = fields.texts(check, "groups", fields.MAX_PATTERNS, fields.name_problem)
     right = BY_NAME.get(value["right"]) if isinstance(value.get("right"), str) else None
     if right is None:
         check.problem("right", f"must be one of {', '.join(BY_NAME)}, got {show(value.get('right'))}")
     subject = Subject(
-        *(fields.line(check, key, fields.LONGEST_PATTERN) for key in ("owner", "queue", "app", "about"))
+        *(fields.line(check, key, fields.MAX_PATTERN) for key in ("owner", "queue", "app", "about"))
     )
     if check.problems or right is None:
         return check.problems

@@ -15,12 +15,12 @@ from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
 from mesos_gpu.wire.access import fields
 from mesos_gpu.wire.checking import Check, Problem, escaped, show
 
-MOST_ROLES: Final = 200
-MOST_BINDINGS: Final = 1000
-MOST_WHO: Final = 1000  # names, or groups, of one binding
-MOST_ENTRIES: Final = 10_000  # of `unix_users`, and of `shares`
-MOST_VERSION: Final = 1 << 53
-MOST_BYTES: Final = 1 << 18  # of all of it, as it is kept: each of the versions that are there
+MAX_ROLES: Final = 200
+MAX_BINDINGS: Final = 1000
+MAX_WHO: Final = 1000  # names, or groups, of one binding
+MAX_ENTRIES: Final = 10_000  # of `unix_users`, and of `shares`
+MAX_VERSION: Final = 1 << 53
+MAX_BYTES: Final = 1 << 18  # of all of it, as it is kept: each of the versions that are there
 ROLE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 ROLE_FORM: Final = "1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending alphanumeric"
 #: `at` and `by` are in what is read, so that it can be sent back; they are not looked at.
@@ -33,8 +33,8 @@ BINDING_KNOWN: Final = ("names", "groups", "roles", "queues", "apps")
 def decode(value: Mapping[str, Any]) -> AccessDocument | list[Problem]:
     """A document whose version is the one that was read, or all that is wrong with it."""
     check = Check(value, KNOWN)
-    version = check.integer("version", 0, (0, MOST_VERSION))
-    comment = fields.line(check, "comment", fields.LONGEST_COMMENT)
+    version = check.integer("version", 0, (0, MAX_VERSION))
+    comment = fields.line(check, "comment", fields.MAX_COMMENT)
     roles = _roles(check)
     known = [*BUILT_IN, *(role.name for role in roles)]
     bindings = _bindings(check, known)
@@ -47,9 +47,9 @@ def decode(value: Mapping[str, Any]) -> AccessDocument | list[Problem]:
         unix_users=unix_users,
         shares=shares,
     )
-    if not check.problems and (size := len(msgspec.json.encode(made))) > MOST_BYTES:
+    if not check.problems and (size := len(msgspec.json.encode(made))) > MAX_BYTES:
         check.problem(
-            "", f"is larger than {MOST_BYTES} bytes: it has {size}; bind groups in the place of names"
+            "", f"is larger than {MAX_BYTES} bytes: it has {size}; bind groups in the place of names"
         )
     return check.problems or made
 
@@ -93,7 +93,7 @@ def _objects(check: Check, key: str, most: int, known: tuple[str, ...]) -> list[
 
 def _roles(check: Check) -> list[Role]:
     roles: list[Role] = []
-    for index, each in _objects(check, "roles", MOST_ROLES, ROLE_KNOWN):
+    for index, each in _objects(check, "roles", MAX_ROLES, ROLE_KNOWN):
         name = each.text("name", None, ROLE_NAME, ROLE_FORM) or ""
         if not name and "name" not in each.failed:
             each.problem("name", f"must be {ROLE_FORM}; it is missing")
@@ -116,9 +116,9 @@ def _limits(role: Check) -> Limits:
         return Limits()
     check, none = Check(given, LIMITS_KNOWN), Limits()
     limits = Limits(
-        users=fields.texts(check, "users", fields.MOST_PATTERNS, _user_problem),
-        images=fields.texts(check, "images", fields.MOST_PATTERNS, _image_problem, default=none.images),
-        volumes=fields.texts(check, "volumes", fields.MOST_PATTERNS, _volume_problem),
+        users=fields.texts(check, "users", fields.MAX_PATTERNS, _user_problem),
+        images=fields.texts(check, "images", fields.MAX_PATTERNS, _image_problem, default=none.images),
+        volumes=fields.texts(check, "volumes", fields.MAX_PATTERNS, _volume_problem),
         highest_priority=check.integer("highest_priority", 0, (-HIGHEST_PRIORITY, HIGHEST_PRIORITY)),
         must_be_preemptible=check.flag("must_be_preemptible"),
     )
@@ -150,14 +150,14 @@ def _volume_problem(text: str) -> str:
 
 def _bindings(check: Check, roles: list[str]) -> list[Binding]:
     bindings = []
-    for index, each in _objects(check, "bindings", MOST_BINDINGS, BINDING_KNOWN):
+    for index, each in _objects(check, "bindings", MAX_BINDINGS, BINDING_KNOWN):
         names = fields.texts(
-            each, "names", MOST_WHO, lambda text: "" if text == EVERYTHING else fields.name_problem(text)
+            each, "names", MAX_WHO, lambda text: "" if text == EVERYTHING else fields.name_problem(text)
         )
-        groups = fields.texts(each, "groups", MOST_WHO, fields.name_problem)
+        groups = fields.texts(each, "groups", MAX_WHO, fields.name_problem)
         if not names and not groups and not each.problems:
             each.problem("", "has neither names nor groups: it is nobody's")
-        has = fields.texts(each, "roles", MOST_ROLES, lambda text: _role_problem(text, roles))
+        has = fields.texts(each, "roles", MAX_ROLES, lambda text: _role_problem(text, roles))
         if not has and "roles" not in each.failed:
             each.problem("roles", f"must name one role at least, of {', '.join(roles[:20])}")
         bindings.append(Binding(names, groups, has, fields.queues(each), fields.apps(each)))
@@ -210,9 +210,9 @@ def _mapping(check: Check, key: str) -> dict[str, Any]:
     given = check.given.get(key, {})
     if (
         not isinstance(given, dict)
-        or len(given) > MOST_ENTRIES
+        or len(given) > MAX_ENTRIES
         or not all(isinstance(each, str) for each in given)
     ):
-        check.problem(key, f"must be an object of at most {MOST_ENTRIES} entries, got {show(given)}")
+        check.problem(key, f"must be an object of at most {MAX_ENTRIES} entries, got {show(given)}")
         return {}
     return given

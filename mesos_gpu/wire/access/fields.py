@@ -4,17 +4,17 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from mesos_gpu.access.proofs import MOST_NAME
+from mesos_gpu.access.proofs import MAX_NAME
 from mesos_gpu.access.rights import parse
 from mesos_gpu.model.access.document import ALL_APPS, EVERYTHING
 from mesos_gpu.wire.checking import Check, show
 
-LONGEST_NAME: Final = MOST_NAME
-LONGEST_PATTERN: Final = 256
-LONGEST_COMMENT: Final = 1000
-MOST_PATTERNS: Final = 100  # of one field
-MOST_STARS: Final = 8  # of one pattern
-MOST_RIGHTS: Final = 200
+MAX_NAME_LENGTH: Final = MAX_NAME
+MAX_PATTERN: Final = 256
+MAX_COMMENT: Final = 1000
+MAX_PATTERNS: Final = 100  # of one field
+MAX_STARS: Final = 8  # of one pattern
+MAX_RIGHTS: Final = 200
 QUEUE_PATTERN: Final = re.compile(r"[a-z0-9./*-]+")
 APP_PATTERN: Final = re.compile(r"\*|/[a-z0-9./*-]*")
 
@@ -46,8 +46,8 @@ def _count(given: object) -> str:
 
 def name_problem(text: str) -> str:
     """Why a text cannot be somebody's name, or a group's."""
-    if not 0 < len(text) <= LONGEST_NAME:
-        return f"must have 1 to {LONGEST_NAME} characters, got {show(text)}"
+    if not 0 < len(text) <= MAX_NAME_LENGTH:
+        return f"must have 1 to {MAX_NAME_LENGTH} characters, got {show(text)}"
     if not text.isprintable() or text != text.strip():
         return f"must be printable, without blanks at its ends, got {show(text)}"
     if EVERYTHING in text:
@@ -62,10 +62,8 @@ def pattern_problem(pattern: re.Pattern[str] | None, form: str) -> Problem:
         allowed = pattern.fullmatch(text) if pattern else text.isprintable() and text == text.strip()
         if not text or not allowed:
             return f"must be {form}, got {show(text)}"
-        if len(text) > LONGEST_PATTERN or text.count(EVERYTHING) > MOST_STARS:
-            return (
-                f"must have at most {LONGEST_PATTERN} characters and {MOST_STARS} times *, got {show(text)}"
-            )
+        if len(text) > MAX_PATTERN or text.count(EVERYTHING) > MAX_STARS:
+            return f"must have at most {MAX_PATTERN} characters and {MAX_STARS} times *, got {show(text)}"
         return ""
 
     return problem
@@ -73,8 +71,8 @@ def pattern_problem(pattern: re.Pattern[str] | None, form: str) -> Problem:
 
 def right_problem(text: str) -> str:
     """Why a text gives no right."""
-    if len(text) > LONGEST_PATTERN or not text.isprintable() or text.count(EVERYTHING) > MOST_STARS:
-        bounds = f"at most {LONGEST_PATTERN} characters and {MOST_STARS} times *"
+    if len(text) > MAX_PATTERN or not text.isprintable() or text.count(EVERYTHING) > MAX_STARS:
+        bounds = f"at most {MAX_PATTERN} characters and {MAX_STARS} times *"
         return f"must be printable and have {bounds}, got {show(text)}"
     try:
         parse(text)
@@ -85,7 +83,7 @@ def right_problem(text: str) -> str:
 
 def rights(check: Check, *, default: Iterable[str] = ()) -> tuple[str, ...]:
     """The field `rights`."""
-    return texts(check, "rights", MOST_RIGHTS, right_problem, default=default)
+    return texts(check, "rights", MAX_RIGHTS, right_problem, default=default)
 
 
 _queue_problem: Final = pattern_problem(
@@ -98,12 +96,12 @@ _app_problem: Final = pattern_problem(
 
 def queues(check: Check) -> tuple[str, ...]:
     """The field `queues`; without it: all."""
-    return texts(check, "queues", MOST_PATTERNS, _queue_problem, default=(EVERYTHING,))
+    return texts(check, "queues", MAX_PATTERNS, _queue_problem, default=(EVERYTHING,))
 
 
 def apps(check: Check) -> tuple[str, ...]:
     """The field `apps`; without it: all. `*` is written `/*`, as every path begins with a slash."""
-    given = texts(check, "apps", MOST_PATTERNS, _app_problem, default=(ALL_APPS,))
+    given = texts(check, "apps", MAX_PATTERNS, _app_problem, default=(ALL_APPS,))
     return tuple(dict.fromkeys(ALL_APPS if each == EVERYTHING else each for each in given))
 
 
@@ -118,7 +116,7 @@ def line(check: Check, key: str, most: int) -> str:
 
 def name(check: Check) -> str:
     """The field `name`, somebody's; without it: ""."""
-    given = line(check, "name", LONGEST_NAME)
+    given = line(check, "name", MAX_NAME_LENGTH)
     if given and (why := name_problem(given)):
         check.problem("name", why)
     return given

@@ -12,8 +12,8 @@ from mesos_gpu.wire.checking import Check, Problem
 
 DAY_S: Final = 86400.0
 DEFAULT_S: Final = 30 * DAY_S
-SHORTEST_S: Final = 1.0
-MOST_GROUPS: Final = 100
+MIN_S: Final = 1.0
+MAX_GROUPS: Final = 100
 KNOWN: Final = ("name", "groups", "rights", "queues", "apps", "lifetime_s", "comment")
 
 
@@ -40,17 +40,17 @@ def decode(value: Mapping[str, Any], longest_s: float) -> TokenRequest | list[Pr
     """A request, or all that is wrong with it. `longest_s`: that a token may live."""
     check = Check(value, KNOWN)
     name = fields.name(check)
-    groups = fields.texts(check, "groups", MOST_GROUPS, fields.name_problem)
+    groups = fields.texts(check, "groups", MAX_GROUPS, fields.name_problem)
     narrowing = Narrowing(
         fields.rights(check, default=(EVERYTHING,)), fields.queues(check), fields.apps(check)
     )
     for key in ("rights", "queues", "apps"):
         if key in check.given and not getattr(narrowing, key) and key not in check.failed:
             check.problem(key, "must name one at least, or be left out")
-    form = f"a number of seconds from {SHORTEST_S:g} to {longest_s:.15g}"
+    form = f"a number of seconds from {MIN_S:g} to {longest_s:.15g}"
     default_s = min(DEFAULT_S, longest_s)
-    lifetime_s = check.number("lifetime_s", default_s, lambda n: SHORTEST_S <= n <= longest_s, form)
-    comment = fields.line(check, "comment", fields.LONGEST_COMMENT)
+    lifetime_s = check.number("lifetime_s", default_s, lambda n: MIN_S <= n <= longest_s, form)
+    comment = fields.line(check, "comment", fields.MAX_COMMENT)
     if check.problems:
         return check.problems
     narrowed = any(key in check.given for key in ("rights", "queues", "apps"))

@@ -14,7 +14,7 @@ from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.digest import blake2b
 
 MARK: Final = b'"channel"'  # each such message has it
-_MOST_TEXT: Final = 2000
+_MAX_TEXT: Final = 2000
 _SIZE: Final = 32  # bytes of a proof
 
 
@@ -96,8 +96,8 @@ def decode_call(data: bytes, task_id: str, secret: str) -> Call:
     said = said.get("channel") if isinstance(said, dict) else None
     if not isinstance(said, dict) or said.keys() - {"kept"} != {"id", "task_id", "url", "pin", "seal"}:
         raise ValueError("a call to a channel has id, task_id, url, pin, seal, and perhaps kept")
-    if not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in said.values()):
-        raise ValueError(f"a call to a channel has texts of at most {_MOST_TEXT} characters")
+    if not all(isinstance(each, str) and len(each) <= _MAX_TEXT for each in said.values()):
+        raise ValueError(f"a call to a channel has texts of at most {_MAX_TEXT} characters")
     seal = said.pop("seal")
     call = Call(**said)
     if not secret or not compare_digest(seal.encode(), _seal(call, secret).encode()):

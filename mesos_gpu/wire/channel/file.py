@@ -10,7 +10,7 @@ from mesos_gpu.wire.channel.tree import is_name
 from mesos_gpu.wire.checking import Problem
 
 LIST, GET, PUT = "list", "get", "put"
-MOST_PATH: Final = 4096  # characters
+MAX_PATH: Final = 4096  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ def file_order_of(value: object) -> tuple[FileOrder | None, list[Problem]]:
     if value.get("what") not in (LIST, GET, PUT):
         problems.append(Problem("/what", f"must be {LIST}, {GET} or {PUT}, got {value.get('what')!r}"))
     path, name = value.get("path", ""), value.get("name", "")
-    if not isinstance(path, str) or "\0" in path or len(path) > MOST_PATH:
-        problems.append(Problem("/path", f"must be a path of at most {MOST_PATH} characters without NUL"))
+    if not isinstance(path, str) or "\0" in path or len(path) > MAX_PATH:
+        problems.append(Problem("/path", f"must be a path of at most {MAX_PATH} characters without NUL"))
     if name != "" and not is_name(name):
         problems.append(Problem("/name", "must be the name of a file in a directory, 255 bytes at most"))
     elif name != "" and value.get("what") != PUT:

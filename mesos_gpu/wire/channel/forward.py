@@ -8,7 +8,7 @@ from typing import Final
 
 from mesos_gpu.wire.checking import Problem
 
-MOST_PORTS: Final = 32
+MAX_PORTS: Final = 32
 _LAST_PORT: Final = 65535
 
 
@@ -25,9 +25,9 @@ def forward_of(value: object) -> tuple[Forward | None, list[Problem]]:
         return None, [Problem("", "must be an object")]
     problems = [Problem(f"/{name}", "is not known here") for name in sorted(value.keys() - {"ports"})]
     ports = value.get("ports")
-    if not isinstance(ports, list) or not 1 <= len(ports) <= MOST_PORTS or not all(map(_is_port, ports)):
+    if not isinstance(ports, list) or not 1 <= len(ports) <= MAX_PORTS or not all(map(_is_port, ports)):
         problems.append(
-            Problem("/ports", f"must be a list of 1 to {MOST_PORTS} numbers from 1 to {_LAST_PORT}")
+            Problem("/ports", f"must be a list of 1 to {MAX_PORTS} numbers from 1 to {_LAST_PORT}")
         )
     if problems or not isinstance(ports, list):
         return None, problems

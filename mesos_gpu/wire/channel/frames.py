@@ -11,9 +11,9 @@ from enum import IntEnum
 from typing import Final
 
 WINDOW: Final = 1 << 20  # bytes each way that may be under way
-MOST_DATA: Final = 1 << 16  # bytes of one frame's data
-MOST_AHEAD: Final = WINDOW + MOST_DATA  # of a host: two outputs may go beyond by one frame
-MOST_FRAME: Final = MOST_DATA + 1
+MAX_DATA: Final = 1 << 16  # bytes of one frame's data
+MAX_AHEAD: Final = WINDOW + MAX_DATA  # of a host: two outputs may go beyond by one frame
+MAX_FRAME: Final = MAX_DATA + 1
 _SIZE: Final = struct.Struct("!HH")
 _NUMBER: Final = struct.Struct("!I")
 _STATUS: Final = 1 << 8
@@ -64,8 +64,8 @@ def encode(frame: Frame) -> bytes:
             body = frame.data
     except struct.error as error:
         raise ValueError(f"{frame.kind.name} of {frame.numbers}: {error}") from error
-    if len(body) > MOST_DATA:
-        raise ValueError(f"{frame.kind.name} of {len(body)} bytes; at most {MOST_DATA}")
+    if len(body) > MAX_DATA:
+        raise ValueError(f"{frame.kind.name} of {len(body)} bytes; at most {MAX_DATA}")
     return bytes((frame.kind,)) + body
 
 
@@ -75,8 +75,8 @@ def decode(message: bytes) -> Frame:
     Raises:
         ValueError: It is no frame.
     """
-    if not message or len(message) > MOST_FRAME:
-        raise ValueError(f"a frame has 1 to {MOST_FRAME} bytes, not {len(message)}")
+    if not message or len(message) > MAX_FRAME:
+        raise ValueError(f"a frame has 1 to {MAX_FRAME} bytes, not {len(message)}")
     kind, body = kind_of(message), bytes(message[1:])
     if kind is Kind.SIZE:
         return Frame(kind, numbers=_unpacked(_SIZE, kind, body))

@@ -14,8 +14,8 @@ from enum import IntEnum
 from typing import Final
 
 WINDOW: Final = 1 << 18  # bytes of one connection, each way, that may be under way
-MOST_DATA: Final = 1 << 15  # bytes of a record
-MOST_CONNECTIONS: Final = 256  # at once
+MAX_DATA: Final = 1 << 15  # bytes of a record
+MAX_CONNECTIONS: Final = 256  # at once
 _HEAD: Final = struct.Struct("!BII")
 _NUMBER: Final = struct.Struct("!I")
 
@@ -62,8 +62,8 @@ class Decoder:
         self._kept += data
         while len(self._kept) >= _HEAD.size:
             mark, id, size = _HEAD.unpack_from(self._kept)
-            if size > MOST_DATA:
-                raise ValueError(f"a record has {size} bytes, and {MOST_DATA} are taken")
+            if size > MAX_DATA:
+                raise ValueError(f"a record has {size} bytes, and {MAX_DATA} are taken")
             if len(self._kept) < _HEAD.size + size:
                 return
             body = bytes(self._kept[_HEAD.size : _HEAD.size + size])

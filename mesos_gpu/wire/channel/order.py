@@ -8,9 +8,9 @@ from typing import Final
 
 from mesos_gpu.wire.checking import Problem
 
-MOST_WORDS: Final = 1000
-MOST_TEXT: Final = 1 << 15  # characters of a command
-MOST_SIDE: Final = 4096  # rows or columns of a terminal
+MAX_WORDS: Final = 1000
+MAX_TEXT: Final = 1 << 15  # characters of a command
+MAX_SIDE: Final = 4096  # rows or columns of a terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,7 @@ def order_of(value: object) -> tuple[Order | None, list[Problem]]:
     problems = [Problem(f"/{name}", "is not known here") for name in sorted(value.keys() - _FIELDS)]
     argv = value.get("argv")
     if not _is_argv(argv):
-        what = (
-            f"must be a list of 1 to {MOST_WORDS} strings without NUL, {MOST_TEXT} characters at most in all"
-        )
+        what = f"must be a list of 1 to {MAX_WORDS} strings without NUL, {MAX_TEXT} characters at most in all"
         problems.append(Problem("/argv", what))
     problems += [
         Problem(f"/{name}", f"must be true or false, got {value[name]!r}")
@@ -51,7 +49,7 @@ def order_of(value: object) -> tuple[Order | None, list[Problem]]:
         if not isinstance(value.get(name, False), bool)
     ]
     problems += [
-        Problem(f"/{name}", f"must be a whole number from 0 to {MOST_SIDE}")
+        Problem(f"/{name}", f"must be a whole number from 0 to {MAX_SIDE}")
         for name in ("rows", "columns")
         if not _is_side(value.get(name, 0))
     ]
@@ -68,15 +66,15 @@ _FIELDS: Final = frozenset(Order.__dataclass_fields__)
 
 
 def _is_argv(value: object) -> bool:
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_WORDS or not value[0]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_WORDS or not value[0]:
         return False
     if not all(isinstance(word, str) and "\0" not in word for word in value):
         return False
-    return sum(map(len, value)) <= MOST_TEXT
+    return sum(map(len, value)) <= MAX_TEXT
 
 
 def _is_side(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MOST_SIDE
+    return type(value) is int and 0 <= value <= MAX_SIDE
 
 
 def _is_term(value: object) -> bool:

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from mesos_gpu.wire.body import parsed
 
-MOST_DATA: Final = 1 << 18  # bytes of a record
-MOST_WORDS: Final = (
+MAX_DATA: Final = 1 << 18  # bytes of a record
+MAX_WORDS: Final = (
     1 << 18
 )  # bytes of one that is JSON: a path of the longest names, of bytes that JSON escapes, fits
-MOST_DEPTH: Final = 100  # directories in each other
-MOST_NAME: Final = 255  # bytes (limits.h, NAME_MAX)
+MAX_DEPTH: Final = 100  # directories in each other
+MAX_NAME: Final = 255  # bytes (limits.h, NAME_MAX)
 MODES: Final = 0o777  # that are kept: neither set-user-ID nor sticky
 _HEAD: Final = struct.Struct("!BI")
 _NUMBERS: Final = {"mode": 0o10000, "size": 1 << 63, "mtime_ns": 1 << 63, "uid": 1 << 32, "gid": 1 << 32}
@@ -103,7 +103,7 @@ def entry(each: Entry) -> bytes:
 
 
 def data(piece: bytes) -> bytes:
-    """Encode DATA, at most `MOST_DATA` bytes."""
+    """Encode DATA, at most `MAX_DATA` bytes."""
     return _record(Mark.DATA, piece)
 
 
@@ -143,7 +143,7 @@ class Decoder:
         while len(self._kept) - at >= _HEAD.size:
             number, size = _HEAD.unpack_from(self._kept, at)
             mark = Mark(number)
-            if self.is_whole or size > (MOST_DATA if mark is Mark.DATA else MOST_WORDS):
+            if self.is_whole or size > (MAX_DATA if mark is Mark.DATA else MAX_WORDS):
                 raise ValueError(f"a record of {size} bytes" + (" after the last" if self.is_whole else ""))
             if len(self._kept) - at - _HEAD.size < size:
                 break
@@ -168,7 +168,7 @@ def is_name(value: object) -> bool:
     if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "\0" in value:
         return False
     try:
-        return len(value.encode(errors="surrogateescape")) <= MOST_NAME
+        return len(value.encode(errors="surrogateescape")) <= MAX_NAME
     except UnicodeEncodeError:  # other halves of surrogates
         return False
 
@@ -207,17 +207,17 @@ def _entry_of(value: dict[str, Any]) -> Entry:
     if kind not in ("file", "dir", "link", "other"):
         raise ValueError(f"an entry of kind {kind[:20]!r}")
     user = _text(value, "user") if "user" in value else ""
-    return Entry(_path_of(value), kind, target=_text(value, "target"), user=user[:MOST_NAME], **numbers)
+    return Entry(_path_of(value), kind, target=_text(value, "target"), user=user[:MAX_NAME], **numbers)
 
 
 def _path_of(value: dict[str, Any]) -> tuple[str, ...]:
     names = value.get("path")
     if (
         not isinstance(names, list)
-        or len(names) > MOST_DEPTH
+        or len(names) > MAX_DEPTH
         or not all(isinstance(each, str) for each in names)
     ):
-        raise ValueError(f"the path of an entry is to be a list of at most {MOST_DEPTH} names")
+        raise ValueError(f"the path of an entry is to be a list of at most {MAX_DEPTH} names")
     path = tuple(map(_name, names))
     if not all(map(is_name, path)):
         raise ValueError("the path of an entry has what is no name")

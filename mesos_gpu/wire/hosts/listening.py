@@ -10,14 +10,14 @@ from typing import Any
 from mesos_gpu.model.tasks.listening import Listening
 from mesos_gpu.wire.body import parsed
 
-_MOST_PORTS = 1000
-_MOST_TEXT = 2000
+_MAX_PORTS = 1000
+_MAX_TEXT = 2000
 _LAST_PORT = 65535
 
 
 def listening_to_json(listening: Listening) -> dict[str, Any]:
     """Return the value of the JSON field `listening`."""
-    return {"ports": list(listening.ports), "problem": listening.problem[:_MOST_TEXT]}
+    return {"ports": list(listening.ports), "problem": listening.problem[:_MAX_TEXT]}
 
 
 def encode_listening(listening: Listening) -> bytes:
@@ -41,12 +41,12 @@ def decode_listening(data: bytes) -> Listening | None:
     if not isinstance(said, Mapping):
         raise ValueError(f"listening must be an object, got {said!r:.80}")
     ports, problem = said.get("ports"), said.get("problem")
-    if not isinstance(ports, list) or len(ports) > _MOST_PORTS or not all(map(_is_port, ports)):
+    if not isinstance(ports, list) or len(ports) > _MAX_PORTS or not all(map(_is_port, ports)):
         raise ValueError(
             f"listening: ports must be a list of numbers from 1 to {_LAST_PORT}, got {ports!r:.80}"
         )
-    if not isinstance(problem, str) or len(problem) > _MOST_TEXT:
-        raise ValueError(f"listening: problem must be a string of at most {_MOST_TEXT} characters")
+    if not isinstance(problem, str) or len(problem) > _MAX_TEXT:
+        raise ValueError(f"listening: problem must be a string of at most {_MAX_TEXT} characters")
     return Listening(tuple(ports), problem)
 
 

@@ -12,7 +12,7 @@ from mesos_gpu.model.nodes.gpu import Program
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 from mesos_gpu.wire.body import parsed
 
-MOST_WIRE: Final = 1_000_000
+MAX_WIRE: Final = 1_000_000
 _VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,63}", re.ASCII)  # as PEP 440 has them, and room
 _DIGEST: Final = re.compile(r"(?:[0-9a-f]{64})?", re.ASCII)
 
@@ -76,8 +76,8 @@ def decode_program(data: bytes) -> Program | None:
 
 def _number(value: dict[str, Any], name: str) -> int:
     got = value.get(name)
-    if type(got) is not int or not 0 < got <= MOST_WIRE:
-        raise ValueError(f"program: {name} must be a whole number from 1 to {MOST_WIRE}, got {got!r:.80}")
+    if type(got) is not int or not 0 < got <= MAX_WIRE:
+        raise ValueError(f"program: {name} must be a whole number from 1 to {MAX_WIRE}, got {got!r:.80}")
     return got
 
 

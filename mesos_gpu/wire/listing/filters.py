@@ -6,8 +6,8 @@ from typing import Final
 
 from mesos_gpu.access.patterns import fits
 
-MOST_PATTERNS: Final = 64  # of one filter
-LONGEST: Final = 300  # characters of a pattern: the path of a queue has 255
+MAX_PATTERNS: Final = 64  # of one filter
+MAX_LENGTH: Final = 300  # characters of a pattern: the path of a queue has 255
 
 Values = Mapping["By", Iterable[str]]  # what a record has, by filter; of labels `key=value`
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.wire.body import MOST_VALUES, decoded
+from mesos_gpu.wire.body import MAX_VALUES, decoded
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 from mesos_gpu.wire.marathon.problems import INVALID_JSON, Detail, Problems, Report
 from mesos_gpu.wire.marathon.rules import Allowed, check
@@ -35,7 +35,7 @@ class Rollback:
     version: str
 
 
-def json_of(body: bytes, most_values: int = MOST_VALUES) -> Any | Problems:
+def json_of(body: bytes, most_values: int = MAX_VALUES) -> Any | Problems:
     """Return the value of a request's body, or `Problems` with status 400 if it is no JSON.
 
     Args:

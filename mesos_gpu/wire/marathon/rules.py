@@ -23,7 +23,7 @@ from mesos_gpu.model.apps.app import (
 )
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.wire.checking import excess_of
-from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
+from mesos_gpu.wire.constraints import MAX_CONSTRAINTS
 from mesos_gpu.wire.marathon.options import PREFIX, asked_of, report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of
 from mesos_gpu.wire.marathon.problems import Report
@@ -98,9 +98,9 @@ def _id(app: App, report: Report) -> None:
 
 
 def _constraints(app: App, report: Report) -> None:
-    if len(app.constraints) > MOST_CONSTRAINTS:
+    if len(app.constraints) > MAX_CONSTRAINTS:
         report.wrong(
-            f"at most {MOST_CONSTRAINTS} are compared here, got {len(app.constraints)}", "constraints"
+            f"at most {MAX_CONSTRAINTS} are compared here, got {len(app.constraints)}", "constraints"
         )
 
 

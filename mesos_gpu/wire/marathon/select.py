@@ -16,7 +16,7 @@ _SELECTOR: Final = re.compile(
     re.DOTALL,
 )
 _VALUE: Final = re.compile(_TERM, re.DOTALL)
-_LONGEST: Final = 4096
+_MAX_LENGTH: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Selector:
 
 def selectors_of(text: str) -> tuple[Selector, ...] | str:
     """The selectors, all of which must match; or what is wrong with the text."""
-    if len(text) > _LONGEST:
-        return f"a label selector may have {_LONGEST} characters at most"
+    if len(text) > _MAX_LENGTH:
+        return f"a label selector may have {_MAX_LENGTH} characters at most"
     selectors, at = [], 0
     while text[at:].strip():
         match = _SELECTOR.match(text, at)

@@ -19,7 +19,7 @@ from mesos_gpu.wire.marathon.group import group_of
 from mesos_gpu.wire.marathon.problems import Problems
 
 KEY: Final = "template"
-_LONGEST_NUMBER: Final = 18  # characters; more would be no exact JSON number
+_MAX_NUMBER: Final = 18  # characters; more would be no exact JSON number
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +223,14 @@ def _string(text: str) -> str:
 
 
 def _integer(text: str) -> int:
-    if not text.removeprefix("-").isdecimal() or len(text) > _LONGEST_NUMBER:
+    if not text.removeprefix("-").isdecimal() or len(text) > _MAX_NUMBER:
         raise ValueError("must be an integer, as 2")
     return int(text)
 
 
 def _number(text: str) -> float | int:
     digits = text.removeprefix("-").replace(".", "", 1)
-    if not digits.isdecimal() or len(text) > _LONGEST_NUMBER:
+    if not digits.isdecimal() or len(text) > _MAX_NUMBER:
         raise ValueError("must be a number, as 0.5")
     return float(text) if "." in text else int(text)
 

@@ -12,8 +12,8 @@ from typing import Final
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.wire.body import parsed
 
-MOST_HEAD: Final = 65536
-MOST_INTERIM: Final = 64  # answers before the final one
+MAX_HEAD: Final = 65536
+MAX_INTERIM: Final = 64  # answers before the final one
 _LINE: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: |\r?$)")
 _BLANK: Final = re.compile(rb"\r?\n\r?\n")
 _SWITCHED: Final = 101  # the one 1xx that no other answer follows
@@ -72,18 +72,18 @@ def status_of(data: bytes) -> tuple[int | None, bool]:
         line, ended, _ = data.partition(b"\n")
         match = _LINE.match(line) if ended else None
         if not match:
-            if ended or not data.startswith(b"HTTP/"[: len(data)]) or len(data) > MOST_HEAD:
+            if ended or not data.startswith(b"HTTP/"[: len(data)]) or len(data) > MAX_HEAD:
                 raise ValueError(f"not an answer of HTTP: {line[:40]!r}")
             break
         status = int(match[1])
         if status >= 200 or status == _SWITCHED:
             return status, interim > 0
         interim += 1
-        if interim > MOST_INTERIM:
-            raise ValueError(f"more than {MOST_INTERIM} interim answers")
+        if interim > MAX_INTERIM:
+            raise ValueError(f"more than {MAX_INTERIM} interim answers")
         blank = _BLANK.search(data)
         if not blank:
-            if len(data) > MOST_HEAD:
+            if len(data) > MAX_HEAD:
                 raise ValueError("the head of the answer has no end")
             break
         data = data[blank.end() :]

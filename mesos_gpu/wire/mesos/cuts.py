@@ -37,9 +37,9 @@ def begin_of(first: bytes) -> tuple[int, str] | None:
 
 
 TIMES: Final = ".mesos-gpu-times"  # the file, in the sandbox
-MOST_TIMES: Final = 1 << 20  # bytes of it
+MAX_TIMES: Final = 1 << 20  # bytes of it
 _LETTERS: Final = {"stdout": "o", "stderr": "e"}
-_MOST_DIGITS: Final = 18
+_MAX_DIGITS: Final = 18
 _LATEST_MS: Final = 253_370_764_800_000  # 9999-01-01: later moments nobody can show
 Times = Sequence[tuple[int, float]]  # sizes, rising, and when the stream had them, seconds since the epoch
 
@@ -63,7 +63,7 @@ def times_of(text: bytes, stream: str) -> list[tuple[int, float]]:
 
 
 def _is_number(digits: bytes) -> bool:
-    return digits.isdigit() and len(digits) <= _MOST_DIGITS
+    return digits.isdigit() and len(digits) <= _MAX_DIGITS
 
 
 def thinned(text: bytes) -> bytes:

@@ -10,8 +10,8 @@ from dataclasses import asdict, fields
 from typing import Any, Final
 
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.nodes.gpu_use import MOST_GPU_USES, MOST_TASK_USES, GpuUse, Meters, TaskUse, Work
-from mesos_gpu.wire.body import MOST_AMOUNT
+from mesos_gpu.model.nodes.gpu_use import MAX_GPU_USES, MAX_TASK_USES, GpuUse, Meters, TaskUse, Work
+from mesos_gpu.wire.body import MAX_AMOUNT
 
 VERSION: Final = 1
 _METERS: Final = tuple(field.name for field in fields(Meters))
@@ -23,8 +23,8 @@ def uses_to_json(gpus: Iterable[GpuUse], tasks: Iterable[TaskUse]) -> dict[str, 
     cards = [{**_known(asdict(use)), "meters": _known(asdict(use.meters))} for use in gpus]
     return {
         "version": VERSION,
-        "cards": cards[:MOST_GPU_USES],
-        "tasks": [_known(asdict(use)) for use in tasks][:MOST_TASK_USES],
+        "cards": cards[:MAX_GPU_USES],
+        "tasks": [_known(asdict(use)) for use in tasks][:MAX_TASK_USES],
     }
 
 
@@ -37,7 +37,7 @@ def uses_from_json(value: Any) -> Uses:
     """
     if value["version"] != VERSION:
         return (), ()
-    cards, tasks = value["cards"][:MOST_GPU_USES], value["tasks"][:MOST_TASK_USES]
+    cards, tasks = value["cards"][:MAX_GPU_USES], value["tasks"][:MAX_TASK_USES]
     return tuple(map(_gpu_use, cards)), tuple(map(_task_use, tasks))
 
 
@@ -80,7 +80,7 @@ def _work(value: Any) -> Work | None:
 
 def _moment(value: Any, name: str) -> float:
     got = value[name]
-    if isinstance(got, bool) or not isinstance(got, int | float) or not 0 <= got < MOST_AMOUNT:
+    if isinstance(got, bool) or not isinstance(got, int | float) or not 0 <= got < MAX_AMOUNT:
         raise ValueError(f"{name} must be seconds since the epoch, got {got!r}")
     if not math.isfinite(got):
         raise ValueError(f"{name} must be a finite number")
@@ -92,6 +92,6 @@ def _amount(value: Any, name: str) -> int | None:
     got = value.get(name)
     if got is None:
         return None
-    if isinstance(got, bool) or not isinstance(got, int) or not 0 <= got < MOST_AMOUNT:
+    if isinstance(got, bool) or not isinstance(got, int) or not 0 <= got < MAX_AMOUNT:
         raise ValueError(f"{name} must be a whole number from 0, got {got!r}")
     return got

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from mesos_gpu.wire.body import MOST_AMOUNT, parsed
+from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 
 if TYPE_CHECKING:  # executors do without
     from mesos_gpu.model.jobs.job import NoticeSignal
@@ -25,7 +25,7 @@ SIGNALS: Final = (
     "SIGUSR2",
 )  # of `NoticeSignal`, whose module few need here
 _NOTICE: Final = "notice"
-_MOST_TEXT: Final = 2000
+_MAX_TEXT: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def encode_notice(notice: "Notice", left_s: float, signal: "NoticeSignal | None"
     word = {
         "number": notice.number,
         "reason": notice.reason.value,
-        "why": notice.why[:_MOST_TEXT],
+        "why": notice.why[:_MAX_TEXT],
         "by": notice.by or "",
         "recalled": not notice.stands,
         "age_s": max(notice.until - left_s - notice.at, 0.0),
@@ -138,7 +138,7 @@ def _of(data: bytes, name: str) -> Any:
 
 
 def _number(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < MOST_AMOUNT:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < MAX_AMOUNT:
         raise ValueError(f"a notice's number must be a whole number from 1, got {value!r}")
     return value
 
@@ -149,13 +149,13 @@ def _signal(value: object) -> str:
 
 
 def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or len(value) > _MOST_TEXT:
-        raise ValueError(f"{name} must be a string of at most {_MOST_TEXT} characters, got {value!r}")
+    if not isinstance(value, str) or len(value) > _MAX_TEXT:
+        raise ValueError(f"{name} must be a string of at most {_MAX_TEXT} characters, got {value!r}")
     return value
 
 
 def _span(name: str, value: object) -> float:
     ok = isinstance(value, int | float) and not isinstance(value, bool)
-    if not ok or not math.isfinite(float(value)) or not 0 <= float(value) < MOST_AMOUNT:  # type: ignore[arg-type]
+    if not ok or not math.isfinite(float(value)) or not 0 <= float(value) < MAX_AMOUNT:  # type: ignore[arg-type]
         raise ValueError(f"{name} must be a number of seconds from 0, got {value!r}")
     return float(value)  # type: ignore[arg-type]

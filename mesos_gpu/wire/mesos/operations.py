@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from mesos_gpu.wire.checking import UNFIT, Problem, is_number, object_of, show
 
-LONGEST_REASON: Final = 500
-LONGEST_BY: Final = 100
-MOST_DEADLINE_S: Final = 1e9
+MAX_REASON: Final = 500
+MAX_BY: Final = 100
+MAX_DEADLINE_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Pr
     ]
     reason, by, deadline_s = value.get("reason"), value.get("by"), value.get("deadline_s")
     by = "" if by is None else by
-    if not isinstance(reason, str) or not _is_line(reason, LONGEST_REASON) or not reason.strip():
+    if not isinstance(reason, str) or not _is_line(reason, MAX_REASON) or not reason.strip():
         problems.append(
             Problem(
                 "/reason",
-                f"must say why, in one line of at most {LONGEST_REASON} characters, got {show(reason)}",
+                f"must say why, in one line of at most {MAX_REASON} characters, got {show(reason)}",
             )
         )
     who = by_problem(by)
     if who:
         problems.append(who)
-    if deadline_s is not None and (not is_number(deadline_s) or not 0 <= deadline_s <= MOST_DEADLINE_S):
+    if deadline_s is not None and (not is_number(deadline_s) or not 0 <= deadline_s <= MAX_DEADLINE_S):
         reason_why = f"must be null or a number of seconds from 0 to 1e9, got {show(deadline_s)}"
         problems.append(Problem("/deadline_s", reason_why))
     if problems:
@@ -58,9 +58,9 @@ def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Pr
 
 def by_problem(by: object) -> Problem | None:
     """What is wrong with the name of who asks."""
-    if isinstance(by, str) and _is_line(by, LONGEST_BY):
+    if isinstance(by, str) and _is_line(by, MAX_BY):
         return None
-    return Problem("/by", f"must be one line of at most {LONGEST_BY} characters, got {show(by)}")
+    return Problem("/by", f"must be one line of at most {MAX_BY} characters, got {show(by)}")
 
 
 def _is_line(value: str, most: int) -> bool:

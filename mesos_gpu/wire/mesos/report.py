@@ -20,13 +20,13 @@ from mesos_gpu.model.nodes.gpu import (
     VolumeRoot,
 )
 from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
-from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
+from mesos_gpu.model.nodes.share_use import MAX_USES, ShareUse
 from mesos_gpu.model.nodes.wires import common
 from mesos_gpu.model.shares.card import Sharing
-from mesos_gpu.wire.body import MOST_AMOUNT, parsed
+from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 
 VERSION = 1
-LONGEST_PROBLEM = 300  # characters
+MAX_PROBLEM = 300  # characters
 _KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
 _OF_USE = ShareUse.__match_args__  # all fields; `fields` would have each executor import dataclasses
 _AMOUNTS = tuple(name for name in _OF_USE if name not in ("task_id", "gpu_id", "problem"))
@@ -95,8 +95,8 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         got = value.get(name, default)
         if not isinstance(got, kind) or isinstance(got, bool):
             raise ValueError(f"{name} must be of type {kind.__name__}, got {got!r}")
-        if isinstance(got, int) and abs(got) >= MOST_AMOUNT:
-            raise ValueError(f"{name} must be below {MOST_AMOUNT}")
+        if isinstance(got, int) and abs(got) >= MAX_AMOUNT:
+            raise ValueError(f"{name} must be below {MAX_AMOUNT}")
         return got
 
     numa, capability = value.get("numa_node"), value.get("compute_capability")
@@ -150,7 +150,7 @@ def encode(inventory: Inventory) -> bytes:
             "volume_problem": inventory.volume_problem,
             **_of_secrets(inventory),
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
-            **({"uses": [asdict(use) for use in inventory.uses[:MOST_USES]]} if inventory.uses else {}),
+            **({"uses": [asdict(use) for use in inventory.uses[:MAX_USES]]} if inventory.uses else {}),
             **_of_cards(inventory),
             **_of_program(inventory.program),
             **({"volumes": asdict(inventory.volumes)} if inventory.volumes is not None else {}),
@@ -202,11 +202,11 @@ def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) 
         control_ports=value.get("control_ports", ""),
         volume=value.get("volume"),
         volume_problem=value.get("volume_problem", ""),
-        uses=tuple(map(_use, value.get("uses", ())))[:MOST_USES] if shares else (),
+        uses=tuple(map(_use, value.get("uses", ())))[:MAX_USES] if shares else (),
         gpu_uses=gpu_uses,
         task_uses=task_uses,
         secrets_key=_key(value.get("secrets_key", "")),
-        secrets_problem=str(value.get("secrets_problem", ""))[:LONGEST_PROBLEM],
+        secrets_problem=str(value.get("secrets_problem", ""))[:MAX_PROBLEM],
         program=program,
         volumes=_volumes(value.get("volumes")),
     )
@@ -260,7 +260,7 @@ def _volumes(value: Any) -> VolumeRoot | None:
     if value is None:
         return None
     removed = tuple(map(str, value.get("removed", ())))[:MAX_REMOVALS]
-    return VolumeRoot(str(value.get("problem", ""))[:LONGEST_PROBLEM], removed)
+    return VolumeRoot(str(value.get("problem", ""))[:MAX_PROBLEM], removed)
 
 
 def _key(text: object) -> str:
@@ -277,10 +277,10 @@ def _use(value: Any) -> ShareUse:
     use = ShareUse(**{name: value[name] for name in _OF_USE if name in value})
     if not all(_is_amount(value.get(name)) for name in _AMOUNTS):
         raise ValueError(f"amounts must be whole numbers from 0, got {value!r}")
-    return replace(use, problem=clean(str(use.problem))[:LONGEST_PROBLEM])
+    return replace(use, problem=clean(str(use.problem))[:MAX_PROBLEM])
 
 
 def _is_amount(value: object) -> bool:
     return value is None or (
-        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_AMOUNT
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_AMOUNT
     )

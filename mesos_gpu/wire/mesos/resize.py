@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mesos_gpu.model.tasks.resize import Resize, Resized
-from mesos_gpu.wire.body import MOST_AMOUNT, parsed
+from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 
 _AMOUNTS = ("number", "memory_mib", "memory_max_mib", "compute_milli")
 
@@ -69,6 +69,6 @@ def _amounts(value: Any) -> dict[str, int]:
 
 
 def _amount(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST_AMOUNT:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_AMOUNT:
         raise ValueError(f"{name} must be a whole number from 0, got {value!r}")
     return value

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from mesos_gpu.wire.body import MOST_AMOUNT, parsed
+from mesos_gpu.wire.body import MAX_AMOUNT, parsed
 from mesos_gpu.wire.digest import blake2b
 
 _SIZE: Final = 16  # bytes of a seal, and of a secret
@@ -67,7 +67,7 @@ def opened(data: bytes) -> tuple[str, int, bytes] | None:
     mark, number, body = value["seal"], value["number"], value["body"]
     if not (isinstance(mark, str) and type(number) is int and isinstance(body, str)):
         return None
-    return (mark, number, body.encode()) if 0 <= number < MOST_AMOUNT else None
+    return (mark, number, body.encode()) if 0 <= number < MAX_AMOUNT else None
 
 
 def holds(sealed: str, secret: str, said: Said) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any, Final
 
 from mesos_gpu.model.shares.card import Ability, MigInstance, MigProfile, Sharing
-from mesos_gpu.wire.body import MOST_AMOUNT
+from mesos_gpu.wire.body import MAX_AMOUNT
 
 ABILITIES: Final = frozenset(ability.value for ability in Ability)
 _FIELDS: Final = frozenset(field.name for field in fields(Sharing))
@@ -67,7 +67,7 @@ def unknown_in(value: Mapping[str, Any]) -> str:
 
 def _number(value: Mapping[str, Any], name: str, where: str = "sharing") -> int:
     number = value.get(name)
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < MOST_AMOUNT:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < MAX_AMOUNT:
         raise ValueError(f"{where}.{name} must be a whole number, 0 or more, got {number!r}")
     return number
 
@@ -109,7 +109,7 @@ def _instance(where: str, value: Mapping[str, Any]) -> MigInstance:
 def _profile(where: str, value: Mapping[str, Any]) -> MigProfile:
     starts = value.get("starts")
     if not isinstance(starts, list | tuple) or not all(
-        type(start) is int and 0 <= start < MOST_AMOUNT for start in starts
+        type(start) is int and 0 <= start < MAX_AMOUNT for start in starts
     ):
         raise ValueError(f"{where}.starts must be a list of whole numbers, got {starts!r}")
     return MigProfile(

@@ -13,12 +13,12 @@ from mesos_gpu.model.jobs.constraint import scalar_text
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.wire.body import MOST_AMOUNT
+from mesos_gpu.wire.body import MAX_AMOUNT
 from mesos_gpu.wire.mesos import seal
 from mesos_gpu.wire.mesos.sound import UNFIT, sound
 
-MOST_MESSAGE: Final = 10_000  # characters of a status' message that are kept
-MOST_DATA: Final = 8 << 20  # bytes of its data, in base64; more is taken for none
+MAX_MESSAGE: Final = 10_000  # characters of a status' message that are kept
+MAX_DATA: Final = 8 << 20  # bytes of its data, in base64; more is taken for none
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
 
@@ -110,7 +110,7 @@ def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
     """
     try:
         read = _unsealed(_status(status), key)
-        message = read.message[:MOST_MESSAGE].encode(errors="backslashreplace").decode()
+        message = read.message[:MAX_MESSAGE].encode(errors="backslashreplace").decode()
         return sound(replace(read, message=message))
     except UNFIT as error:
         raise ValueError(f"a status that cannot be read: {error!r}") from error
@@ -126,9 +126,9 @@ def _status(status: Mapping[str, Any]) -> Status:
         source=status.get("source", ""),
         message=status.get("message", ""),
         uuid=status.get("uuid"),
-        data=base64.b64decode(data) if len(data) <= MOST_DATA else b"",
+        data=base64.b64decode(data) if len(data) <= MAX_DATA else b"",
         healthy=status.get("healthy"),
-        at=float(at) if isinstance(at, int | float) and abs(at) < MOST_AMOUNT else None,
+        at=float(at) if isinstance(at, int | float) and abs(at) < MAX_AMOUNT else None,
     )
 
 

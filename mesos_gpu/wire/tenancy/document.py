@@ -28,14 +28,14 @@ from mesos_gpu.wire.tenancy import rules
 from mesos_gpu.wire.tenancy.kinds import READERS, WRITERS, by_user, limits_at, object_at, written_limits
 
 T = TypeVar("T")
-MOST_QUEUES: Final = 5000
-MOST_POOLS: Final = 100
-MOST_CLASSES: Final = 100
-MOST_MODELS: Final = 1000
-MOST_COST: Final = 1000
-MOST_VERSION: Final = 1 << 53
-MOST_BYTES: Final = 1 << 19  # of all of it, as it is kept: each of the versions that are there
-LONGEST_COMMENT: Final = 1000
+MAX_QUEUES: Final = 5000
+MAX_POOLS: Final = 100
+MAX_CLASSES: Final = 100
+MAX_MODELS: Final = 1000
+MAX_COST: Final = 1000
+MAX_VERSION: Final = 1 << 53
+MAX_BYTES: Final = 1 << 19  # of all of it, as it is kept: each of the versions that are there
+MAX_COMMENT: Final = 1000
 #: The last ones are in what is read, so that it can be sent back; they are not looked at.
 KNOWN: Final = (
     "version", "comment", "queues", "pools", "gpu_cost", "classes", "users", "fairness", "half_life_s",
@@ -51,12 +51,12 @@ def decode(value: Mapping[str, Any]) -> QueueDocument | list[Problem]:
     check = Check(value, KNOWN)
     standard = QueueDocument()
     made = QueueDocument(
-        version=check.integer("version", 0, (0, MOST_VERSION)),
+        version=check.integer("version", 0, (0, MAX_VERSION)),
         comment=_comment(check),
         queues=_queues(check),
-        pools=tuple(_named(check, "pools", MOST_POOLS, _pool)),
+        pools=tuple(_named(check, "pools", MAX_POOLS, _pool)),
         gpu_cost=_costs(check),
-        classes=tuple(_named(check, "classes", MOST_CLASSES, _class)),
+        classes=tuple(_named(check, "classes", MAX_CLASSES, _class)),
         users=by_user(check, "users", limits_at) if "users" in check.given else {},
         fairness=check.one_of("fairness", Fairness.GPUS),
         half_life_s=check.integer("half_life_s", standard.half_life_s, (60, 10**9)),
@@ -68,8 +68,8 @@ def decode(value: Mapping[str, Any]) -> QueueDocument | list[Problem]:
 
 def _whole(check: Check, made: QueueDocument) -> QueueDocument | list[Problem]:
     problems = [*check.problems, *rules.faults(made)]
-    if not problems and (size := len(msgspec.json.encode(made))) > MOST_BYTES:
-        problems = [Problem("", f"is larger than {MOST_BYTES} bytes: it has {size}")]
+    if not problems and (size := len(msgspec.json.encode(made))) > MAX_BYTES:
+        problems = [Problem("", f"is larger than {MAX_BYTES} bytes: it has {size}")]
     return problems or made
 
 
@@ -133,9 +133,9 @@ def without_queue(document: QueueDocument, path: str) -> QueueDocument | list[Pr
 
 def _comment(check: Check) -> str:
     given = check.given.get("comment", "")
-    if isinstance(given, str) and len(given) <= LONGEST_COMMENT and given.isprintable():
+    if isinstance(given, str) and len(given) <= MAX_COMMENT and given.isprintable():
         return given
-    form = f"one line of at most {LONGEST_COMMENT} printable characters"
+    form = f"one line of at most {MAX_COMMENT} printable characters"
     check.problem("comment", f"must be {form}, got {show(given)}")
     return ""
 
@@ -151,7 +151,7 @@ def _objects(check: Check, key: str, most: int) -> dict[Any, Any]:
 
 def _queues(check: Check) -> dict[str, QueueSpec]:
     made: dict[str, QueueSpec] = {}
-    for path, value in _objects(check, "queues", MOST_QUEUES).items():
+    for path, value in _objects(check, "queues", MAX_QUEUES).items():
         place = f"queues/{escaped(path)}"
         if not isinstance(path, str) or not QUEUE.fullmatch(path):
             check.problem(place, f"must have a path as its name: {QUEUE_FORM}")
@@ -207,12 +207,12 @@ def _declared(
 
 def _costs(check: Check) -> dict[str, int]:
     costs = {}
-    for model, cost in _objects(check, "gpu_cost", MOST_MODELS).items():
+    for model, cost in _objects(check, "gpu_cost", MAX_MODELS).items():
         place = f"gpu_cost/{escaped(model)}"
         if not is_text(model) or not model.strip():
             check.problem(place, "must have a model of GPUs as its name")
-        elif not is_number(cost) or cost != int(cost) or not 1 <= cost <= MOST_COST:
-            check.problem(place, f"must be an integer from 1 to {MOST_COST}, got {show(cost)}")
+        elif not is_number(cost) or cost != int(cost) or not 1 <= cost <= MAX_COST:
+            check.problem(place, f"must be an integer from 1 to {MAX_COST}, got {show(cost)}")
         else:
             costs[model] = int(cost)
     return dict(sorted(costs.items()))

@@ -15,7 +15,7 @@ from mesos_gpu.model.tenancy import (
     HOURS_FIGURES,
     IDLE_FIELDS,
     LIMIT_FIELDS,
-    MOST_GPUS,
+    MAX_GPUS,
     Budget,
     Guarantee,
     Hours,
@@ -24,23 +24,23 @@ from mesos_gpu.model.tenancy import (
     MinRuntime,
     Shape,
 )
-from mesos_gpu.wire.checking import MOST_NAME, Check, escaped, is_number, is_text, show
-from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
+from mesos_gpu.wire.checking import MAX_NAME, Check, escaped, is_number, is_text, show
+from mesos_gpu.wire.constraints import MAX_CONSTRAINTS, constraint_of
 from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields, write_fields
 
 T = TypeVar("T")
-MOST_SHAPES: Final = 100  # of one guarantee
-MOST_NODES: Final = 100_000
-MOST_GPUS_OF_NODE: Final = 1024
-MOST_USERS: Final = 10_000  # of one object
-MOST_NAMES: Final = 1000  # of one list
-MOST_HOURS: Final = 1e9
-MOST_HOURS_OF_WEEK: Final = 50  # of one queue
+MAX_SHAPES: Final = 100  # of one guarantee
+MAX_NODES: Final = 100_000
+MAX_GPUS_OF_NODE: Final = 1024
+MAX_USERS: Final = 10_000  # of one object
+MAX_NAMES: Final = 1000  # of one list
+MAX_HOURS: Final = 1e9
+MAX_HOURS_OF_WEEK: Final = 50  # of one queue
 MILLI_S: Final = 3600 * 1000  # thousandths of cost times seconds, of an hour of a GPU of cost 1
 SHAPE_KNOWN: Final = ("nodes", "gpus")
 RUNTIME_KNOWN: Final = ("reclaim", "rebalance")
-_FIGURE: Final = f"a number of GPUs from 0 to {MOST_GPUS}, in thousandths at the finest"
-_SHAPES: Final = f"a list of at most {MOST_SHAPES} shapes, as [{{nodes: 2, gpus: 8}}]"
+_FIGURE: Final = f"a number of GPUs from 0 to {MAX_GPUS}, in thousandths at the finest"
+_SHAPES: Final = f"a list of at most {MAX_SHAPES} shapes, as [{{nodes: 2, gpus: 8}}]"
 
 
 # --- reading
@@ -71,7 +71,7 @@ def _by_pool(
 
 
 def _milli(check: Check, place: str, value: float) -> int | None:
-    if is_number(value) and 0 <= value <= MOST_GPUS and round(value * 1000) == value * 1000:
+    if is_number(value) and 0 <= value <= MAX_GPUS and round(value * 1000) == value * 1000:
         return round(value * 1000)
     check.problem(place, f"must be {_FIGURE}, got {show(value)}")
     return None
@@ -81,7 +81,7 @@ def _guarantee(check: Check, place: str, value: Any) -> Guarantee | None:
     if not isinstance(value, list):
         milli = _milli(check, place, value)
         return None if milli is None else Guarantee(milli)
-    if not 0 < len(value) <= MOST_SHAPES:
+    if not 0 < len(value) <= MAX_SHAPES:
         check.problem(place, f"must be {_FIGURE}; or {_SHAPES}, got {show(value)}")
         return None
     shapes = tuple(_shape(check, f"{place}/{index}", item) for index, item in enumerate(value))
@@ -96,7 +96,7 @@ def _shape(outer: Check, place: str, value: Any) -> Shape:
     for key in SHAPE_KNOWN:
         if check.given.get(key) is None:
             check.problem(key, "is missing: a shape is so many nodes, each with so many gpus")
-    made = Shape(check.integer("nodes", 1, (1, MOST_NODES)), check.integer("gpus", 1, (1, MOST_GPUS_OF_NODE)))
+    made = Shape(check.integer("nodes", 1, (1, MAX_NODES)), check.integer("gpus", 1, (1, MAX_GPUS_OF_NODE)))
     outer.take(place, check)
     return made
 
@@ -109,8 +109,8 @@ def _runtimes(outer: Check, field: Field) -> MinRuntime:
     check = Check(given, RUNTIME_KNOWN)
 
     def seconds(key: str, default: float) -> float:
-        form = f"a number of seconds from 0 to {tenancy.LONGEST_S:g}"
-        return check.number(key, default, lambda n: 0 <= n <= tenancy.LONGEST_S, form)
+        form = f"a number of seconds from 0 to {tenancy.MAX_S:g}"
+        return check.number(key, default, lambda n: 0 <= n <= tenancy.MAX_S, form)
 
     least = MinRuntime()
     made = MinRuntime(seconds("reclaim", least.reclaim_s), seconds("rebalance", least.rebalance_s))
@@ -121,13 +121,13 @@ def _runtimes(outer: Check, field: Field) -> MinRuntime:
 def by_user(check: Check, key: str, of_one: Callable[[Check, str, Any], T | None]) -> dict[str, T]:
     """An object by the names of users; "*": each that it does not name."""
     given = check.given[key]
-    if not isinstance(given, dict) or len(given) > MOST_USERS:
-        check.problem(key, f"must be an object of at most {MOST_USERS} users, got {show(given)}")
+    if not isinstance(given, dict) or len(given) > MAX_USERS:
+        check.problem(key, f"must be an object of at most {MAX_USERS} users, got {show(given)}")
         return {}
     made = {}
     for name, value in given.items():
         place = f"{key}/{escaped(name)}"
-        if not is_text(name) or not 0 < len(name) <= MOST_NAME or not name.isprintable():
+        if not is_text(name) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
             check.problem(place, 'must have a user\'s name, or "*" for all others')
         elif (item := of_one(check, place, value)) is not None:
             made[name] = item
@@ -174,9 +174,9 @@ def _budget_at(outer: Check, place: str, value: Any) -> Budget | None:
 
 def _hours_of_week(check: Check, field: Field) -> tuple[Hours, ...]:
     got = check.given[field.key]
-    if not isinstance(got, list) or len(got) > MOST_HOURS_OF_WEEK:
+    if not isinstance(got, list) or len(got) > MAX_HOURS_OF_WEEK:
         form = (
-            f"a list of at most {MOST_HOURS_OF_WEEK} objects, as [{{from: '22:00', to: '06:00', weight: 3}}]"
+            f"a list of at most {MAX_HOURS_OF_WEEK} objects, as [{{from: '22:00', to: '06:00', weight: 3}}]"
         )
         check.problem(field.key, f"must be {form}, got {show(got)}")
         return ()
@@ -215,8 +215,8 @@ def _idle(outer: Check, field: Field) -> Idle | None:
 
 def _gpu_hours(check: Check, field: Field) -> int:
     got = check.given[field.key]
-    if not is_number(got) or not 0 <= got <= MOST_HOURS:
-        check.problem(field.key, f"must be a number of hours from 0 to {MOST_HOURS:g}, got {show(got)}")
+    if not is_number(got) or not 0 <= got <= MAX_HOURS:
+        check.problem(field.key, f"must be a number of hours from 0 to {MAX_HOURS:g}, got {show(got)}")
         return 0
     return round(float(got) * MILLI_S)
 
@@ -237,8 +237,8 @@ def _percents(check: Check, field: Field) -> tuple[int, ...]:
 def _names(check: Check, field: Field) -> tuple[str, ...]:
     kind, got = field.kind, check.given[field.key]
     assert isinstance(kind, tenancy.Names)
-    if not isinstance(got, list) or len(got) > MOST_NAMES:
-        check.problem(field.key, f"must be a list of at most {MOST_NAMES} names, got {show(got)}")
+    if not isinstance(got, list) or len(got) > MAX_NAMES:
+        check.problem(field.key, f"must be a list of at most {MAX_NAMES} names, got {show(got)}")
         return ()
     for index, item in enumerate(got):
         if not isinstance(item, str) or not kind.pattern.fullmatch(item):
@@ -251,8 +251,8 @@ def _names(check: Check, field: Field) -> tuple[str, ...]:
 def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
     """Constraints that a node meets by itself or does not."""
     got = check.given[field.key]
-    if not isinstance(got, list) or len(got) > MOST_CONSTRAINTS:
-        form = f"a list of at most {MOST_CONSTRAINTS} constraints"
+    if not isinstance(got, list) or len(got) > MAX_CONSTRAINTS:
+        form = f"a list of at most {MAX_CONSTRAINTS} constraints"
         check.problem(field.key, f'must be {form}, as [["rack", "LIKE", "r[12]"]], got {show(got)}')
         return ()
     made = []

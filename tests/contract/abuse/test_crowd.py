@@ -71,7 +71,7 @@ def test_a_new_connection_looks_at_few_others_however_many_there_are(monkeypatch
         return bool(waits(connection))
 
     monkeypatch.setattr(Bounded, "waits", property(counted))
-    monkeypatch.setattr(bounds, "MOST_CONNECTIONS", 200)
+    monkeypatch.setattr(bounds, "MAX_CONNECTIONS", 200)
     with served() as rig, ExitStack() as held:
         for n in range(200):
             held.enter_context(opened(rig.server.port, f"127.0.0.{2 + n % 8}", HALF))

@@ -10,9 +10,9 @@ import pytest
 import requests
 
 from mesos_gpu.api.http import requests as body_requests
-from mesos_gpu.api.http.requests import MAX_APPS, MOST_BODY, MOST_CREDENTIALS, SMALL_BODY
+from mesos_gpu.api.http.requests import MAX_APPS, MAX_BODY, MAX_CREDENTIALS, SMALL_BODY
 from mesos_gpu.api.v1 import plan
-from mesos_gpu.wire.body import MOST_ITEMS
+from mesos_gpu.wire.body import MAX_ITEMS
 from mesos_gpu.wire.checking import object_of
 from tests.conftest import wait_until
 from tests.contract.access.named import Rig
@@ -21,8 +21,8 @@ BOUND_S: Final = 0.1
 ROUNDS: Final = 4
 CHECK: Final = {"protocol": "COMMAND", "command": {"value": "true"}}
 LARGE: Final[dict[str, Any]] = {
-    "/v1/jobs": {"x": [[1] * (MOST_ITEMS - 1)] * 9},
-    "/v2/apps": {"id": "/research/a", "cmd": "x", "healthChecks": [CHECK] * (MOST_ITEMS - 1)},
+    "/v1/jobs": {"x": [[1] * (MAX_ITEMS - 1)] * 9},
+    "/v2/apps": {"id": "/research/a", "cmd": "x", "healthChecks": [CHECK] * (MAX_ITEMS - 1)},
     "/v2/groups": {"id": "/research", "apps": [{"id": f"a{n}", "cmd": "x"} for n in range(4000)]},
 }
 
@@ -133,7 +133,7 @@ def test_document_of_apps_beyond_its_bound_is_refused_with_the_bound(rig: Rig, p
 def test_second_large_document_of_a_caller_is_refused_until_the_first_is_answered(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = b" " * (MOST_BODY + 1)
+    body = b" " * (MAX_BODY + 1)
 
     def send(name: str) -> requests.Response:
         return sent(rig, name, "POST", "/v2/groups", body)
@@ -163,6 +163,6 @@ def test_second_large_document_of_a_caller_is_refused_until_the_first_is_answere
 def test_large_body_of_a_nameless_caller_is_refused(rig: Rig, path: str) -> None:
     form = "application/x-www-form-urlencoded" if path == "/login" else "application/json"
     headers = {"Content-Type": form, "Origin": rig.server.url}
-    body = b" " * (MOST_CREDENTIALS + 1)
+    body = b" " * (MAX_CREDENTIALS + 1)
     response = requests.post(rig.server.url + path, data=body, headers=headers, timeout=60)
     assert response.status_code == 413

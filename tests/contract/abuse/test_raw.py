@@ -240,18 +240,18 @@ def test_refusals_of_bodies_are_counted(
 def test_the_limits_are_on_the_page() -> None:
     page = (Path(__file__).parents[3] / "docs/reference/rest.md").read_text(encoding="utf-8")
     for figure in (
-        f"{door.MOST_TARGET} bytes of path and query",
-        f"{door.MOST_QUERY} fields of a query",
-        f"{door.MOST_HEADERS} headers",
-        f"{door.MOST_LINE} bytes each",
-        f"{door.MOST_HEAD} bytes together",
-        f"nested {body.MOST_DEPTH} deep",
-        f"{body.MOST_VALUES} values, {body.MOST_ITEMS} in one",
+        f"{door.MAX_TARGET} bytes of path and query",
+        f"{door.MAX_QUERY} fields of a query",
+        f"{door.MAX_HEADERS} headers",
+        f"{door.MAX_LINE} bytes each",
+        f"{door.MAX_HEAD} bytes together",
+        f"nested {body.MAX_DEPTH} deep",
+        f"{body.MAX_VALUES} values, {body.MAX_ITEMS} in one",
         f"{body.MAX_APP_VALUES} values of `/v2/apps`",
         f"{body_requests.MAX_APPS >> 20} MiB of `/v2/apps`",
-        f"{body.MOST_KEY} characters of a field's name, {body.MOST_TEXT} of a string",
-        f"{body.MOST_DIGITS} digits",
-        f"{checking.MOST_ENTRIES} entries, names of {checking.MOST_NAME} characters",
-        f"{checking.MOST_CHARACTERS} characters in all",
+        f"{body.MAX_KEY} characters of a field's name, {body.MAX_TEXT} of a string",
+        f"{body.MAX_DIGITS} digits",
+        f"{checking.MAX_ENTRIES} entries, names of {checking.MAX_NAME} characters",
+        f"{checking.MAX_CHARACTERS} characters in all",
     ):
         assert figure in page, figure

@@ -103,7 +103,7 @@ def posted(lines: Iterator[bytes]) -> str:
 
 
 def test_listeners_of_a_name_do_not_shut_out_others(rig: AccessRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_OF_NAME", 3)
+    monkeypatch.setattr(events, "MAX_OF_NAME", 3)
     with ExitStack() as many:
         for _ in range(3):
             many.enter_context(listening(rig, "ann"))

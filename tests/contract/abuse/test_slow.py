@@ -136,7 +136,7 @@ def test_reader_that_reads_a_part_in_time_gets_all(rig: Rig) -> None:
 
 
 def test_listener_that_does_not_read_events_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(events, "MAX_WAITING", 1 << 16)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(30)

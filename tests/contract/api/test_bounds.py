@@ -202,7 +202,7 @@ def test_connection_limit_follows_the_limit_of_descriptors(monkeypatch: pytest.M
     limits = [(1024, 4096)]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, new: limits.append(new))
-    assert bounds.connections() == bounds.MOST_CONNECTIONS
+    assert bounds.connections() == bounds.MAX_CONNECTIONS
     assert limits[-1] == (4096, 4096)
     limits.append((256, 256))
     assert bounds.connections() == 128

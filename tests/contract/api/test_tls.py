@@ -241,7 +241,7 @@ def test_slow_handshakes_hold_nobody_s_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """More than there are places for, and more than may shake hands at once: others are served."""
-    monkeypatch.setattr(tls_listener, "MOST_HANDSHAKES", 20)
+    monkeypatch.setattr(tls_listener, "MAX_HANDSHAKES", 20)
     own = ca.server()
     rig = start(TlsFiles(own.cert, own.key), crowd=Crowd(5))
     held = [socket.create_connection(("127.0.0.1", rig.server.port), PATIENCE_S) for _ in range(30)]

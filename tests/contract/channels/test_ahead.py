@@ -13,7 +13,7 @@ from mesos_gpu.cli.channel.session import Session
 from mesos_gpu.cli.files.stream import Channelled
 from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.wire.channel import tree
-from mesos_gpu.wire.channel.frames import MOST_AHEAD, MOST_DATA, WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import MAX_AHEAD, MAX_DATA, WINDOW, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.tree import Entry, Record, Said
 from tests.conftest import wait_until
 
@@ -55,7 +55,7 @@ def line(flood: Flood) -> ClientConnection:
 
 
 FAULT = tree.said(tree.Mark.FAULT, Said(("a",), "x" * 900))
-FAULTS = Frame(Kind.STDOUT, FAULT * (MOST_DATA // len(FAULT)))
+FAULTS = Frame(Kind.STDOUT, FAULT * (MAX_DATA // len(FAULT)))
 
 
 def test_channel_credit_is_given_for_output_that_was_taken() -> None:
@@ -63,7 +63,7 @@ def test_channel_credit_is_given_for_output_that_was_taken() -> None:
     records = Channelled(line(flood)).records()
     next(records)
     assert (flood.frames, flood.allowed) == (1, 0), "none of the others of the frame is used yet"
-    for _ in range(MOST_DATA // len(FAULT)):
+    for _ in range(MAX_DATA // len(FAULT)):
         next(records)
     assert (flood.frames, flood.allowed) == (2, len(FAULTS.data))
 
@@ -73,7 +73,7 @@ def test_channel_that_sends_more_than_its_credit_is_left() -> None:
     with pytest.raises(BadAnswer, match="bytes came ahead"):
         Channelled(line(flood)).look()  # as while nothing comes from stdin
     assert flood.allowed == 0
-    assert flood.ahead <= MOST_AHEAD + MOST_DATA
+    assert flood.ahead <= MAX_AHEAD + MAX_DATA
 
 
 def test_channel_sender_takes_what_comes_meanwhile() -> None:
@@ -81,7 +81,7 @@ def test_channel_sender_takes_what_comes_meanwhile() -> None:
     heard: list[Record] = []
     flood = Flood(FAULTS)
     channel = Channelled(line(flood))
-    piece = tree.entry(Entry(("a",), "file")) + tree.data(b"x" * MOST_DATA)
+    piece = tree.entry(Entry(("a",), "file")) + tree.data(b"x" * MAX_DATA)
     sent = 0
     while sent < WINDOW - len(piece):
         channel.send(piece, heard.append)
@@ -100,7 +100,7 @@ def test_channel_sender_takes_what_comes_meanwhile() -> None:
 
 
 def test_output_that_nobody_reads_is_kept_up_to_a_bound() -> None:
-    flood, failed = Flood(Frame(Kind.STDOUT, b"y" * MOST_DATA)), list[BadAnswer]()
+    flood, failed = Flood(Frame(Kind.STDOUT, b"y" * MAX_DATA)), list[BadAnswer]()
     ours, theirs = os.pipe()
 
     def run() -> None:
@@ -113,14 +113,14 @@ def test_output_that_nobody_reads_is_kept_up_to_a_bound() -> None:
 
     session = threading.Thread(target=run, daemon=True)
     session.start()
-    wait_until("it has heard enough", lambda: flood.frames * MOST_DATA > MOST_AHEAD)
+    wait_until("it has heard enough", lambda: flood.frames * MAX_DATA > MAX_AHEAD)
     size = 0
-    while read := os.read(ours, MOST_DATA):
+    while read := os.read(ours, MAX_DATA):
         size += len(read)
     session.join(60)
     os.close(ours)
     assert "bytes came ahead" in str(failed[0])
-    assert size == (flood.frames - 1) * MOST_DATA, "what came before that is written"
+    assert size == (flood.frames - 1) * MAX_DATA, "what came before that is written"
 
 
 def test_frames_without_data_are_not_kept() -> None:

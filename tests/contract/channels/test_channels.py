@@ -32,7 +32,7 @@ from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.wire.channel.call import Call, answer_to, decode_call
-from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import MAX_DATA, MAX_FRAME, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order
 from mesos_gpu.wire.channel.orders import decode_order
 from mesos_gpu.wire.mesos.seal import secret_for
@@ -89,7 +89,7 @@ class Sealed(Rig):
 
     def host(self, opened: Opened) -> WebSocket:
         """The executor's end of a channel; one that a test which failed has left open is closed with the scheduler."""
-        self._hosts.append(dial(self.url, opened.path, opened.answer, "", MOST_FRAME))
+        self._hosts.append(dial(self.url, opened.path, opened.answer, "", MAX_FRAME))
         return self._hosts[-1]
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Playing(Launched):
     def client(self, path: str, proof: str, **headers: str) -> ClientConnection:
         given = {"Authorization": f"Bearer {proof}", **headers}
         url = f"ws://127.0.0.1:{self.server.port}{path}"
-        return connect(url, additional_headers=given, compression=None, proxy=None, max_size=MOST_FRAME)
+        return connect(url, additional_headers=given, compression=None, proxy=None, max_size=MAX_FRAME)
 
     @contextlib.contextmanager
     def both(self, *argv: str, **more: Any) -> "Iterator[tuple[ClientConnection, WebSocket]]":
@@ -177,7 +177,7 @@ def test_the_host_is_told_what_to_run_and_bytes_go_both_ways(rig: Playing) -> No
         host = rig.host(opened)
         order = decode_order(decode(host.receive()).data)
         assert order == Order(("cat", "-n"), stdin=True, tty=True, rows=50, columns=132, term="vt100")
-        data = EVERY_BYTE * (MOST_DATA // 256)
+        data = EVERY_BYTE * (MAX_DATA // 256)
         client.send(encode(Frame(Kind.STDIN, data)))
         assert decode(host.receive()) == Frame(Kind.STDIN, data)
         for kind in (Kind.STDOUT, Kind.STDERR):
@@ -244,7 +244,7 @@ def test_a_client_that_sends_what_is_the_hosts_is_ended(rig: Playing, frame: Fra
         assert ends(client)
 
 
-@pytest.mark.parametrize("message", [b"", b"\xff", "text", bytes(MOST_FRAME + 1)])
+@pytest.mark.parametrize("message", [b"", b"\xff", "text", bytes(MAX_FRAME + 1)])
 def test_channel_ends_at_bytes_that_are_no_frame(rig: Playing, message: bytes | str) -> None:
     with rig.both() as (client, host):
         client.send(message)
@@ -279,7 +279,7 @@ def test_channel_to_which_nobody_comes_is_forgotten(rig: Playing) -> None:
 
 
 def test_channels_of_a_caller_are_limited(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MOST_OF_ONE", 0)
+    monkeypatch.setattr(channels, "MAX_OF_ONE", 0)
     response = rig.call("POST", f"/v1/jobs/{rig.job}/exec", json={"argv": ["true"]})
     assert code_of(response) == (429, "channels")
 
@@ -346,9 +346,9 @@ def test_channel_under_tls_needs_the_certificate_that_the_call_names(
         wrong = hashlib.sha256(ssl.PEM_cert_to_DER_cert(other.cert.read_text())).hexdigest()
         for pin in (wrong, ""):  # of another, and of no authority of this host
             with pytest.raises(OSError, match="certificate"):
-                dial(server.url, said["path"], answer, pin, MOST_FRAME)
+                dial(server.url, said["path"], answer, pin, MAX_FRAME)
         monkeypatch.setenv(CACERT, str(tmp_path / "other.pem"))  # a pin needs no authority
-        host = dial(server.url, said["path"], answer, call.pin, MOST_FRAME)
+        host = dial(server.url, said["path"], answer, call.pin, MAX_FRAME)
         with open_line(Reach(server.url, cacert=tmp_path / "one.pem"), said) as client:
             assert decode(host.receive()).kind is Kind.ORDER
             host.send(encode(Frame(Kind.STDOUT, EVERY_BYTE * 256)))
@@ -375,9 +375,9 @@ def test_channel_url_of_the_operator_is_verified_by_authorities(
         answer, there = answer_to(call, rig.secret), f"https://localhost:{server.port}"
         monkeypatch.setenv(CACERT, str(tmp_path / "other.pem"))
         with pytest.raises(OSError, match="certificate"):
-            dial(there, said["path"], answer, "", MOST_FRAME)
+            dial(there, said["path"], answer, "", MAX_FRAME)
         monkeypatch.setenv(CACERT, one)
-        dial(there, said["path"], answer, "", MOST_FRAME).close()
+        dial(there, said["path"], answer, "", MAX_FRAME).close()
     finally:
         server.stop()
 

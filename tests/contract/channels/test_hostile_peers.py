@@ -15,8 +15,8 @@ from isolator.session.websocket import Lost, WebSocket
 from mesos_gpu.api import websocket
 from mesos_gpu.api.channel import relay
 from mesos_gpu.api.channel.channels import Channel, Channels, end_for
-from mesos_gpu.api.websocket import MOST_FRAMES, BoundedWebSocket
-from mesos_gpu.wire.channel.frames import MOST_DATA, Kind, encode
+from mesos_gpu.api.websocket import MAX_FRAMES, BoundedWebSocket
+from mesos_gpu.wire.channel.frames import MAX_DATA, Kind, encode
 from mesos_gpu.wire.channel.frames import Frame as ChannelFrame
 from tests.conftest import wait_until
 from tests.contract.channels.test_channels import Playing
@@ -124,7 +124,7 @@ def test_very_small_frames_delay_no_other_request(
         watching.result(60)
     turns = sum(1 for count in parsed if count > 0)
     assert turns > 1, "the loop takes turns in which other requests are answered"
-    assert max(parsed) <= (MOST_FRAMES + 1) * len(max(small, first, last, key=len))
+    assert max(parsed) <= (MAX_FRAMES + 1) * len(max(small, first, last, key=len))
 
 
 def test_pings_of_a_client_that_reads_nothing_fill_no_memory(rig: Playing) -> None:
@@ -139,10 +139,10 @@ def test_pings_of_a_client_that_reads_nothing_fill_no_memory(rig: Playing) -> No
 def test_a_message_has_a_bounded_number_of_fragments(rig: Playing) -> None:
     with unread(rig) as (client, host):
         empty = frame(Opcode.CONT, fin=False)
-        client.sendall(frame(Opcode.BINARY, STDIN, fin=False) + empty * (websocket.MOST_FRAGMENTS - 2))
+        client.sendall(frame(Opcode.BINARY, STDIN, fin=False) + empty * (websocket.MAX_FRAGMENTS - 2))
         client.sendall(frame(Opcode.CONT))
         assert host.receive() == STDIN
-        client.sendall(frame(Opcode.BINARY, STDIN, fin=False) + empty * websocket.MOST_FRAGMENTS)
+        client.sendall(frame(Opcode.BINARY, STDIN, fin=False) + empty * websocket.MAX_FRAGMENTS)
         assert client.recv(4)[2:] == CloseCode.MESSAGE_TOO_BIG.to_bytes(2, "big")
         with pytest.raises(Lost):
             host.receive()
@@ -150,7 +150,7 @@ def test_a_message_has_a_bounded_number_of_fragments(rig: Playing) -> None:
 
 def fill(rig: Playing, client: socket.socket, host: WebSocket) -> None:
     """Send output to a client that does not read it, until the server cannot send it."""
-    data = encode(ChannelFrame(Kind.STDOUT, bytes(MOST_DATA)))
+    data = encode(ChannelFrame(Kind.STDOUT, bytes(MAX_DATA)))
     for _ in range(4):
         host.send(data)
     wait_until("the buffers are full", lambda: not protocol_of(rig, client).writable.is_set())

@@ -13,7 +13,7 @@ from websockets.sync.client import ClientConnection
 from isolator.session.websocket import dial
 from mesos_gpu.cli.channel import line
 from mesos_gpu.cli.reach.reach import Reach
-from mesos_gpu.wire.channel.frames import MOST_FRAME
+from mesos_gpu.wire.channel.frames import MAX_FRAME
 from tests.certificates import Authority, context_of
 from tests.tls_ends import Calls, ServerEnd, tls_ends
 
@@ -24,7 +24,7 @@ class Scheduler:
     """The scheduler's end of a channel."""
 
     def __init__(self, end: ServerEnd) -> None:
-        self.end, self._protocol = end, ServerProtocol(max_size=MOST_FRAME)
+        self.end, self._protocol = end, ServerProtocol(max_size=MAX_FRAME)
 
     def accept(self) -> None:
         """Answer the request that opens it."""
@@ -89,7 +89,7 @@ def test_host_of_a_channel_does_not_send_while_a_message_is_read(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        host = dial(f"https://localhost:{listener.getsockname()[1]}", PATH, "p", "", MOST_FRAME)
+        host = dial(f"https://localhost:{listener.getsockname()[1]}", PATH, "p", "", MAX_FRAME)
         thread.join()
     with schedulers[0].end.line as raw:
         record = schedulers[0].record(b"to the host")

@@ -5,7 +5,7 @@ from typing import Any, Final
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 
-LONGEST: Final = "research/computer-vision/segmentation-of-street-scenes"
+MAX_LENGTH: Final = "research/computer-vision/segmentation-of-street-scenes"
 DAY_S: Final = 86400.0
 AT: Final = 1_790_000_000.0  # of what is told as a moment; what is told as an age is of now
 UUID: Final = "748f8361-3a3d-5b06-b7ad-d1f4d5f2bcd6"
@@ -77,7 +77,7 @@ def _records() -> list[dict[str, Any]]:
 
 def _of_accounts() -> dict[str, Any]:
     budget = {
-        "queue": LONGEST, "user": None, "begins": AT, "ends": AT + 30 * DAY_S, "gpu_hours": 10_000.0,
+        "queue": MAX_LENGTH, "user": None, "begins": AT, "ends": AT + 30 * DAY_S, "gpu_hours": 10_000.0,
         "carried_hours": 120.5, "granted_hours": -7.5, "used_hours": 9876.25, "left_hours": 236.75,
         "used_percent": 97, "told_percent": 90, "rate_gpus": 14.5, "empty": False, "empty_at": AT + DAY_S,
         "on_empty": "no_start", "safe": True, "next_period": None,
@@ -90,7 +90,7 @@ def _of_accounts() -> dict[str, Any]:
 def _of_hooks(now: float) -> dict[str, Any]:
     hook = {
         "name": "ops", "url": "https://hooks.example.com/…", "kinds": ["gpu", "node", "failed"],
-        "queues": [LONGEST], "at": now - 7200, "by": MAIL, "comment": "the room of those on call", "waiting": 12,
+        "queues": [MAX_LENGTH], "at": now - 7200, "by": MAIL, "comment": "the room of those on call", "waiting": 12,
         "dead": 3,
     }  # fmt: skip
     plain = {"name": "done", "kinds": [], "queues": [], "comment": "", "waiting": 0, "dead": 0}
@@ -156,19 +156,19 @@ def fill_queues(rest: FakeRest, now: float) -> None:
     """A tree of queues with hours and pools, what each holds, and what was used."""
     day = {"guarantee_gpus": 8, "borrow_limit_gpus": None, "lend_limit_gpus": None, "weight": 1}
     in_force = {
-        "since": now - 3599.5, "until": now + 7200.5, "queues": {LONGEST: day},
-        "next": {LONGEST: {**day, "guarantee_gpus": {"a100": 0}, "weight": 2.5}},
+        "since": now - 3599.5, "until": now + 7200.5, "queues": {MAX_LENGTH: day},
+        "next": {MAX_LENGTH: {**day, "guarantee_gpus": {"a100": 0}, "weight": 2.5}},
     }  # fmt: skip
     queues = {
         "research": {"pools": ["a100", "default"], "overflow_after_s": 600, "stop": "none"},
-        LONGEST: {"stop": "hold"},
+        MAX_LENGTH: {"stop": "hold"},
     }
     rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": queues, "in_force": in_force})
     shares = [
         queue_share("default", pending_gpus=9),
         queue_share("production", guarantee_gpus=1024, held_gpus=1020.25, due_gpus=1024),
         queue_share(
-            LONGEST,
+            MAX_LENGTH,
             guarantee_gpus=8,
             limit_gpus=64,
             held_gpus=14.5,
@@ -184,7 +184,7 @@ def fill_queues(rest: FakeRest, now: float) -> None:
             idle_gpu_hours=40001.0, unknown_gpu_hours=3829.0, wanted_gpu_hours=1204.3, returned=17, wait_p90_s=0.0,
         ),
         _use(
-            LONGEST, gpu_hours=310.5, cost_hours=310.5, charged_hours=155.25, refunded_hours=2.0,
+            MAX_LENGTH, gpu_hours=310.5, cost_hours=310.5, charged_hours=155.25, refunded_hours=2.0,
             borrowed_hours=120.75, lost_hours=1.5, unmet_gpu_hours=40.0, wait_p90_s=5400.0,
             unknown_gpu_hours=310.5,
         ),

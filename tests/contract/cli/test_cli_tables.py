@@ -35,7 +35,7 @@ from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.tenancy.document import encode
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
-from tests.contract.cli.listed import AT, LONGEST, fill_queues, fill_records, queue_share
+from tests.contract.cli.listed import AT, MAX_LENGTH, fill_queues, fill_records, queue_share
 
 GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
 WIDTHS = (60, 80, 120, 200)
@@ -202,7 +202,7 @@ def _events() -> list[dict[str, Any]]:
         "at": AT,
         "user": "ann.of.the.platform@example.com",
     }
-    job = {"job_id": f"shop_web.instance-{UUIDS[0]}._app", "queue": LONGEST, "exit_code": 137}
+    job = {"job_id": f"shop_web.instance-{UUIDS[0]}._app", "queue": MAX_LENGTH, "exit_code": 137}
     told = "killed by SIGKILL: it used more memory than it had asked for, 4096 MiB"
     sick = {"gpu": "GPU-222fbf57-c73e-9aea-5239-e7d583afc8ba", "state": "sick", "user": None}
     return [
@@ -440,7 +440,7 @@ def test_forms_that_exclude_each_other_are_refused(
     [
         ("token list --name ann*", ["4f1c22ab"]),
         ("budget list --user ann*", ["ml ann.of.the.platform@example.com"]),
-        ("budget list --queue research", [LONGEST]),
+        ("budget list --queue research", [MAX_LENGTH]),
         ("context list --name lab", ["lab"]),
         ("webhook list --name do*", ["done"]),
         ("service list --app shop/web-canary", ["web"]),
@@ -474,8 +474,8 @@ def test_tables_in_a_pipe_are_whole_and_without_colour(
     monkeypatch.setenv("COLUMNS", "40")
     piped = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False).stdout
     assert "\x1b" not in piped
-    assert LONGEST in piped
-    (row,) = [line.split() for line in piped.splitlines() if line.startswith(LONGEST)]
+    assert MAX_LENGTH in piped
+    (row,) = [line.split() for line in piped.splitlines() if line.startswith(MAX_LENGTH)]
     assert len(row) == len(piped.splitlines()[0].split()), "a column for each word of a row"
 
 

@@ -41,7 +41,7 @@ def test_an_event_that_cannot_be_read_is_passed_over_and_the_rest_comes(
 ) -> None:
     """To subscribe again would bring it again, for ever: whoever it is from would have stopped the whole cluster."""
     if record.startswith(b"x"):
-        monkeypatch.setattr(stream, "MOST_RECORD", 2048)
+        monkeypatch.setattr(stream, "MAX_RECORD", 2048)
     status = {"task_id": {"value": "t"}, "state": "TASK_RUNNING"}
     update = {"type": "UPDATE", "update": {"status": status}}
     offers = {"type": "OFFERS", "offers": {"offers": [{"id": {"value": "o"}}]}}

@@ -19,7 +19,7 @@ import pytest
 from mesos_gpu.adapters.hooks import store as hook_store
 from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Answer, Sender
-from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore, hooks_of
+from mesos_gpu.adapters.hooks.store import MAX_WAITING, HookStore, hooks_of
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.engine import events as ev
 from mesos_gpu.errors import Conflict
@@ -29,7 +29,7 @@ from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.happenings import deliver
-from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MOST_TRIES, Deliveries
+from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MAX_TRIES, Deliveries
 from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.testing.builders import gpu, offer
@@ -202,7 +202,7 @@ def test_webhook_that_cannot_be_sent_is_a_dead_letter_to_retry(rig: Hooked, rece
     receiver.status = 410
     job = rig.submit(name="one")
     wait_until("it is given up", lambda: rig.hooks.dead("h"))
-    assert len(receiver.of("/h")) == MOST_TRIES
+    assert len(receiver.of("/h")) == MAX_TRIES
     (letter,) = rig.call("GET", "/v1/webhooks/h/dead").json()["dead"]
     assert (letter["kind"], letter["tries"], letter["error"]) == ("submitted", 12, "the answer was 410")
     assert "410" in call("webhook", "dead", "h").stdout
@@ -393,7 +393,7 @@ def test_a_request_that_breaks_down_is_a_try_that_failed_and_holds_up_nobody_els
     wait_until("it is given up", lambda: rig.hooks.dead("bad"))
     wait_until("the other is told", lambda: told(receiver, "/good") == [("submitted", job)])
     (letter,) = rig.hooks.dead("bad")
-    assert (letter.tries, letter.error) == (MOST_TRIES, "the request broke down: UnicodeError")
+    assert (letter.tries, letter.error) == (MAX_TRIES, "the request broke down: UnicodeError")
     assert "UnicodeError" in caplog.text
     assert "/bad" not in caplog.text, "an address may be a secret"
 
@@ -421,8 +421,8 @@ def test_webhook_urls_of_jobs_keep_no_dead_letters(tmp_path: Path) -> None:
     store.take([(target, 1, "failed", b"{}") for target in (url, "h")], 1)
     for each in store.due(0.0):
         store.failed(each, "the answer was 410", None)
-    store.take([(url, number, "failed", b"{}") for number in range(MOST_WAITING + 5)], MOST_WAITING + 5)
-    assert store.counts() == {"h": (0, 1), url: (MOST_WAITING, 0)}
+    store.take([(url, number, "failed", b"{}") for number in range(MAX_WAITING + 5)], MAX_WAITING + 5)
+    assert store.counts() == {"h": (0, 1), url: (MAX_WAITING, 0)}
     store.close()
 
 
@@ -463,8 +463,8 @@ def test_webhook_changes_at_once_leave_the_later_one(tmp_path: Path, monkeypatch
 
 def test_webhook_backlog_above_its_limit_loses_the_oldest(tmp_path: Path) -> None:
     store = HookStore(tmp_path / "hooks")
-    store.take([("h", number, "failed", b"{}") for number in range(MOST_WAITING + 5)], MOST_WAITING + 5)
-    assert store.counts() == {"h": (MOST_WAITING, 5)}
+    store.take([("h", number, "failed", b"{}") for number in range(MAX_WAITING + 5)], MAX_WAITING + 5)
+    assert store.counts() == {"h": (MAX_WAITING, 5)}
     assert [each.event for each in store.dead("h")] == [0, 1, 2, 3, 4]
     assert [each.event for each in store.due(0.0)] == [5]
     store.close()
@@ -483,7 +483,7 @@ def test_webhook_secrets_are_closed_to_others_at_the_start(tmp_path: Path) -> No
 
 
 def test_webhook_backlog_of_urls_of_jobs_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_store, "MOST_OF_JOBS", 3)
+    monkeypatch.setattr(hook_store, "MAX_OF_JOBS", 3)
     store = HookStore(tmp_path / "hooks")
     store.take([("h", 1, "failed", b"{}")], 1)
     for number in range(5):

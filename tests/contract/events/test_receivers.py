@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.adapters.hooks.lookups import MOST_AT_ONCE
+from mesos_gpu.adapters.hooks.lookups import MAX_AT_ONCE
 from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Answer, Sender, _break, signature, text_of
 from mesos_gpu.errors import NotAccepted
@@ -264,13 +264,13 @@ def test_a_name_server_that_is_silent_takes_no_longer_than_the_time_out_and_of_j
     resolver, url = Resolver(monkeypatch), "https://hooks.example.com:9/"
     sender = Sender(receivers(["hooks.example.com:9", "10.1.0.0/16:*"]), timeout_s=0.1)
     try:
-        for _ in range(MOST_AT_ONCE + 2):
+        for _ in range(MAX_AT_ONCE + 2):
             assert sender.send(url, "m", b"{}", None) == Answer(
                 "the host's name was not looked up within 0.1 s"
             )
-        assert resolver.asked == MOST_AT_ONCE, "no more threads than so many are left behind"
+        assert resolver.asked == MAX_AT_ONCE, "no more threads than so many are left behind"
         assert "not looked up" in sender.send(url, "m", b"{}", b"key").error
-        assert resolver.asked == MOST_AT_ONCE + 1, "of a hook it is asked for"
+        assert resolver.asked == MAX_AT_ONCE + 1, "of a hook it is asked for"
     finally:
         resolver.free.set()
     slow = Sender(receivers(["hooks.example.com:9"]))

@@ -25,7 +25,7 @@ from mesos_gpu.api.login.vouched import vouched_in
 from mesos_gpu.api.standby.heard import Heard, target_of
 from mesos_gpu.api.standby.lines import Lines
 from mesos_gpu.api.standby.passing import Leader, Passing
-from mesos_gpu.api.standby.standby import MOST_AGE_S, Copy, Standby
+from mesos_gpu.api.standby.standby import MAX_AGE_S, Copy, Standby
 from mesos_gpu.api.standby.word import HEADER, Signer, Verifier
 from mesos_gpu.model.access.caller import Caller, Proof
 from tests.conftest import wait_until
@@ -306,7 +306,7 @@ def test_reads_of_the_copy_are_marked_and_what_waits_or_is_new_is_the_leaders(bo
 def test_a_copy_that_is_too_old_is_not_shown_where_names_are_asked_for(both: Both) -> None:
     both.known[0] = None
     assert both.ask("GET", "/v1/jobs")[2] == {"local": True}
-    for age_s in (MOST_AGE_S + 1, None):
+    for age_s in (MAX_AGE_S + 1, None):
         both.age_s[0] = age_s
         assert both.ask("GET", "/v1/jobs")[0] == 503
         assert both.ask("GET", "/ping")[0] == 200

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from mesos_gpu.access.claims import Rules
-from mesos_gpu.access.jws import LONGEST
+from mesos_gpu.access.jws import MAX_LENGTH
 from mesos_gpu.access.proofs import WrongProof
 from mesos_gpu.adapters.oidc.client import Client
 from mesos_gpu.adapters.oidc.fetching import Fetcher
@@ -183,7 +183,7 @@ def test_headers_that_change_what_a_token_means_are_refused(rig: LoginRig, issue
 
 def test_a_token_is_bounded(prover: OidcTokens, issuer: OidcIssuer) -> None:
     with pytest.raises(WrongProof, match="more than 16384 characters"):
-        asyncio.run(prover.caller_of(issuer.token(padding="x" * LONGEST), "", time.time()))
+        asyncio.run(prover.caller_of(issuer.token(padding="x" * MAX_LENGTH), "", time.time()))
     with pytest.raises(WrongProof, match="RFC 7515"):
         asyncio.run(prover.caller_of("ey" + "W" * 9000 + ".e30.x", "", time.time()))
     assert not issuer.hits

@@ -258,10 +258,8 @@ def test_a_session_ends_after_a_while_without_use_and_after_a_day_in_any_case() 
 
 def test_sessions_are_limited_in_number() -> None:
     kept = sessions.Sessions(lambda _caller: True)
-    first = [
-        kept.begin(Caller("ann", proof=Proof.PASSWORD), 0.0)[0] for _ in range(sessions.MOST_OF_NAME + 5)
-    ]
-    assert len(kept) == sessions.MOST_OF_NAME
+    first = [kept.begin(Caller("ann", proof=Proof.PASSWORD), 0.0)[0] for _ in range(sessions.MAX_OF_NAME + 5)]
+    assert len(kept) == sessions.MAX_OF_NAME
     with pytest.raises(Exception, match="this session has ended"):
         kept.find(first[0], 1.0)
     assert kept.find(first[-1], 1.0).caller.name == "ann"

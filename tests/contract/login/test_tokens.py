@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from mesos_gpu.access.tokens import parts_of, text_of
-from mesos_gpu.adapters.proofs.sparse import MOST
+from mesos_gpu.adapters.proofs.sparse import MAX
 from mesos_gpu.api.http import standing
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.login.counts import WRONG
@@ -140,9 +140,9 @@ async def slow_login(_scope: object, _shown: object) -> None:
 def test_a_flood_of_wrong_proofs_does_not_fill_the_log(
     rig: LoginRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(MOST + 10):
+    for _ in range(MAX + 10):
         assert rig.call("GET", "/v1/jobs", "mgpu_x").status_code in (401, 429)
-    assert caplog.text.count("a wrong proof from 127.0.0.1") == MOST
+    assert caplog.text.count("a wrong proof from 127.0.0.1") == MAX
 
 
 def test_guesses_have_to_wait_and_right_tokens_do_not(rig: LoginRig, store: TokenStore) -> None:

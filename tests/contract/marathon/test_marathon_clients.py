@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mesos_gpu.api.app import create_app
-from mesos_gpu.api.http.requests import MOST_BODY
+from mesos_gpu.api.http.requests import MAX_BODY
 from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.model.jobs.healthcheck import Checked
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.testing.builders import gpu
-from mesos_gpu.wire.body import MOST_VALUES
+from mesos_gpu.wire.body import MAX_VALUES
 from mesos_gpu.wire.hosts.checked import encode_checked
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
@@ -261,9 +261,9 @@ def large_groups() -> list[dict[str, Any]]:
     note = "x" * 100_000
     groups: dict[str, list[dict[str, Any]]] = {
         "/heavy": [
-            {"id": f"a{n}", **CMD, "labels": {"note": note}} for n in range(MOST_BODY // len(note) + 1)
+            {"id": f"a{n}", **CMD, "labels": {"note": note}} for n in range(MAX_BODY // len(note) + 1)
         ],
-        "/long": [{"id": f"a{n}", "args": ["x"] * 9_000} for n in range(MOST_VALUES // 9_000 + 1)],
+        "/long": [{"id": f"a{n}", "args": ["x"] * 9_000} for n in range(MAX_VALUES // 9_000 + 1)],
     }
     return [{"id": id, "apps": [app | {"instances": 0} for app in apps]} for id, apps in groups.items()]
 

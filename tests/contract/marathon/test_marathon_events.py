@@ -270,7 +270,7 @@ def test_marathon_event_listeners_hear_everything_in_order(rig: Marathon) -> Non
 def test_marathon_event_listener_that_does_not_read_is_cut_off(
     rig: Marathon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(listening, "MAX_WAITING", 1 << 16)
     query = "?event_type=event_stream_attached&event_type=event_stream_detached"
     with closing(Ears(rig.url, query)) as ears, socket.socket() as deaf:
         ears.wait("event_stream_attached")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mesos_gpu.api.metrics.families import FAMILIES, MOST_QUEUES, OTHERS, bounded
+from mesos_gpu.api.metrics.families import FAMILIES, MAX_QUEUES, OTHERS, bounded
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.shares import queue_shares
 from mesos_gpu.model.access.caller import NOBODY
@@ -115,13 +115,13 @@ def test_metrics_name_each_queue(example: ShareRig) -> None:
 
 def test_labels_of_metrics_are_bounded_and_nothing_is_lost() -> None:
     tops = [made("a", 6), made("b", 6)]
-    leaves = [made(f"a/{i:03}", 1, held=i) for i in range(MOST_QUEUES + 7)]
+    leaves = [made(f"a/{i:03}", 1, held=i) for i in range(MAX_QUEUES + 7)]
     alone, others = bounded([*tops, *leaves])
     assert [share.path for share in alone][:3] == ["a", "b", "a/000"]
-    assert (len(alone), len(others)) == (MOST_QUEUES, 9)
+    assert (len(alone), len(others)) == (MAX_QUEUES, 9)
     family = next(family for family in FAMILIES if family.name == "mesos_gpu_queue_used")
     samples = dict(family.samples([*tops, *leaves]))
-    assert len(samples) == MOST_QUEUES + 1
+    assert len(samples) == MAX_QUEUES + 1
     below = sum(number for (queue, _), number in samples.items() if "/" in queue or queue == OTHERS)
     assert round(below * 1000) == sum(share.held for share in leaves)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from mesos_gpu.adapters.ssh.client import MOST_BYTES, Done
+from mesos_gpu.adapters.ssh.client import MAX_BYTES, Done
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.network import Network
@@ -94,7 +94,7 @@ def test_ssh_command_that_does_not_end_is_given_up_with_its_output(host: RemoteH
 
 
 def test_a_host_that_prints_without_end_fills_no_memory(host: RemoteHost) -> None:
-    with pytest.raises(Unavailable, match=f"prints more than {MOST_BYTES} bytes"):
+    with pytest.raises(Unavailable, match=f"prints more than {MAX_BYTES} bytes"):
         host.ssh.run("yes", timeout_s=60)
 
 

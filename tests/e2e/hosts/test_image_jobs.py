@@ -94,7 +94,7 @@ def data(open_directory: Path) -> Path:
     return directory
 
 
-MOST = 200  # processes of a task
+MAX = 200  # processes of a task
 
 
 @pytest.fixture(scope="module", params=EACH_CGROUP)
@@ -115,7 +115,7 @@ def stack(
         "MESOS_GPU_USERS": f"{sharing.NEIGHBOUR},1000-",
         "MESOS_GPU_VOLUMES": str(volumes),
         "MESOS_GPU_ISOLATION": request.param,
-        "MESOS_GPU_PIDS": str(MOST),
+        "MESOS_GPU_PIDS": str(MAX),
         ROOTS: str(data),
     }
     with Stack(
@@ -364,7 +364,7 @@ def test_a_bomb_of_forks_ends_at_the_limit(client: Client) -> None:
     """The executor, which the limit would count, is out of it."""
     bomb = "i=0; while [ $i -lt 400 ] && sleep 600 & do i=$((i+1)); echo $i; done"
     job = run(client, f"({bomb}) > $MESOS_SANDBOX/made 2>/dev/null; tail -n 1 $MESOS_SANDBOX/made", gpus=0)
-    assert MOST - 20 < int(said(client, job).split()[-1]) < MOST, job["message"]
+    assert MAX - 20 < int(said(client, job).split()[-1]) < MAX, job["message"]
 
 
 def test_an_image_has_no_rights_and_changes_no_cgroup(client: Client) -> None:

@@ -26,7 +26,7 @@ from isolator.shares.mps.compute_mode_child import EXCLUSIVE_PROCESS
 from isolator.shares.mps.daemon import Domain, Host, join
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps3 import namespace_of
-from mesos_gpu.adapters.mps_control import LONGEST_PATH, Disobeyed, Limits
+from mesos_gpu.adapters.mps_control import MAX_PATH, Disobeyed, Limits
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -332,7 +332,7 @@ def test_daemon_is_protected_from_its_own_user(host: Host, domain: Domain) -> No
 
 
 def _fill(directory: Path) -> None:
-    for number in range(mps.MOST_FILES + 1):
+    for number in range(mps.MAX_FILES + 1):
         os.mknod(directory / str(number))
 
 
@@ -421,8 +421,8 @@ def test_a_path_that_is_too_long_for_sockets_is_refused(host: Host) -> None:
 
 def test_the_longest_path_that_is_allowed_does(host: Host) -> None:
     domain = domain_on(host)
-    deep = replace(host, root=host.root / ("x" * (LONGEST_PATH - len(str(host.root)) - 1 - 9)))
-    assert len(str(deep.pipes(domain))) == LONGEST_PATH
+    deep = replace(host, root=host.root / ("x" * (MAX_PATH - len(str(host.root)) - 1 - 9)))
+    assert len(str(deep.pipes(domain))) == MAX_PATH
     join(deep, domain, "t1", QUARTER, {})
     assert settings(deep, domain) == ["25.0", "20G"]
     mps.undo(deep, str(domain))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.access.chain import GENESIS, MOST_LINE, Entry, Head, decode, digest, encode, flaws
-from mesos_gpu.model.access.record import MOST_SUBJECTS, AuditRecord, Result
+from mesos_gpu.access.chain import GENESIS, MAX_LINE, Entry, Head, decode, digest, encode, flaws
+from mesos_gpu.model.access.record import MAX_SUBJECTS, AuditRecord, Result
 
 NONE = Head()
 RECORDS = st.builds(
@@ -171,11 +171,11 @@ def test_audit_chain_lines_are_bounded_for_any_record() -> None:
         1e9, long, Result.REFUSED, long, long, True, long, long, long, (long,) * 999, 1, long, long, long
     )
     line = encode(Entry(1 << 60, GENESIS, huge))
-    assert len(line) <= MOST_LINE
+    assert len(line) <= MAX_LINE
     entry = decode(line)
     assert entry is not None
-    assert len(entry.record.on) == MOST_SUBJECTS
-    assert entry.record.on[-1] == f"and {999 - MOST_SUBJECTS + 1} more"
+    assert len(entry.record.on) == MAX_SUBJECTS
+    assert entry.record.on[-1] == f"and {999 - MAX_SUBJECTS + 1} more"
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"seq":"1"}'])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mesos_gpu.access.claims import MOST_GROUPS, NameClaim, Rules, judge
+from mesos_gpu.access.claims import MAX_GROUPS, NameClaim, Rules, judge
 from mesos_gpu.access.proofs import WrongProof
 
 NOW = 1_000_000.0
@@ -63,7 +63,7 @@ def test_claims_give_a_name_groups_and_expiry() -> None:
         ({"preferred_username": "a" * 257}, "cannot be a name"),
         ({"groups": {"admins": True}}, "not a list"),
         ({"groups": ["a", 1]}, "not a list"),
-        ({"groups": ["a"] * (MOST_GROUPS + 1)}, "not a list"),
+        ({"groups": ["a"] * (MAX_GROUPS + 1)}, "not a list"),
         ({"groups": [""]}, "name of a group"),
         ({"groups": ["a\n"]}, "name of a group"),
     ],

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.access.floods import FIRST, FIRST_OF_ALL, MOST_ORIGINS, Floods, origin_of
+from mesos_gpu.access.floods import FIRST, FIRST_OF_ALL, MAX_ORIGINS, Floods, origin_of
 from mesos_gpu.model.access.record import AuditRecord, Result
 
 
@@ -49,12 +49,12 @@ def test_refusals_first_in_a_minute_are_written_whole() -> None:
 def test_refusal_origins_are_bounded_and_leave_proved_names_their_records() -> None:
     floods = Floods()
     assert not list(floods.over(1.0))
-    count = 4 * MOST_ORIGINS
+    count = 4 * MAX_ORIGINS
     whole = sum(floods.take(refusal(1.0, f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}:1")) for i in range(count))
     assert whole == FIRST_OF_ALL
     assert floods.take(refusal(1.0, who="ann"))
     summaries = list(floods.over(62.0))
-    assert len(summaries) <= MOST_ORIGINS + 1
+    assert len(summaries) <= MAX_ORIGINS + 1
     assert sum(record.count for record in summaries) == count - whole
 
 

@@ -9,8 +9,8 @@ from mesos_gpu.access import guesses as module
 from mesos_gpu.access.guesses import (
     FORGET_S,
     FREE,
-    MOST_ADDRESS_S,
-    MOST_NAME_S,
+    MAX_ADDRESS_S,
+    MAX_NAME_S,
     TURN_S,
     TURNS,
     USE_S,
@@ -26,7 +26,7 @@ def test_guesses_beyond_a_few_double_the_wait() -> None:
         now += wait_s
     assert waits[:FREE] == [0.0] * FREE
     assert waits[FREE : FREE + 4] == [1.0, 2.0, 4.0, 8.0]
-    assert waits[-1] == MOST_ADDRESS_S
+    assert waits[-1] == MAX_ADDRESS_S
     assert guesses.wait_s("1.2.3.4", "", now + FORGET_S) == 0.0
 
 
@@ -43,7 +43,7 @@ def test_guesses_at_a_name_from_many_addresses_delay_all_but_its_own() -> None:
     guesses.right("7.7.7.7", "ann", 0.0)
     for i in range(FREE + 20):
         guesses.wrong(f"9.9.9.{i}", "ann", 0.0)
-    assert 0 < guesses.wait_s("8.8.8.8", "ann", 0.0) <= MOST_NAME_S
+    assert 0 < guesses.wait_s("8.8.8.8", "ann", 0.0) <= MAX_NAME_S
     assert guesses.wait_s("7.7.7.7", "ann", 0.0) == 0.0
     assert guesses.wait_s("8.8.8.8", "bob", 0.0) == 0.0
 
@@ -75,7 +75,7 @@ def test_guesses_are_bounded_and_new_addresses_do_not_displace_waiting_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     most = 500
-    monkeypatch.setattr(module, "MOST_KEPT", most)
+    monkeypatch.setattr(module, "MAX_KEPT", most)
     guesses = Guesses()
     for _ in range(FREE + 8):
         guesses.wrong("9.9.9.9", "", 0.0)
@@ -150,7 +150,7 @@ def test_guesses_at_a_name_leave_further_turns_to_an_owner_that_mistypes(address
 def test_guesses_at_one_name_are_bounded_for_any_number_of_addresses(addresses: int) -> None:
     siege = Siege(addresses)
     siege.run(3600.0)
-    beside_turns = 3600 / MOST_NAME_S + FREE + 10  # the first waits are shorter
+    beside_turns = 3600 / MAX_NAME_S + FREE + 10  # the first waits are shorter
     assert siege.looked_at <= min(3600 / TURN_S, TURNS * addresses) + beside_turns
     first = siege.looked_at
     siege.run(7200.0)
@@ -167,7 +167,7 @@ def test_guesses_stay_bounded_while_the_owner_asks_again_and_again() -> None:
     for second in range(600):
         siege.run(float(second))
         siege.guesses.right("192.0.2.1", "ann", float(second))
-    assert siege.looked_at <= min(600 / TURN_S, TURNS * 100) + 600 / MOST_NAME_S + FREE + 10
+    assert siege.looked_at <= min(600 / TURN_S, TURNS * 100) + 600 / MAX_NAME_S + FREE + 10
 
 
 def test_guesses_of_one_ipv6_network_have_the_turns_of_one() -> None:
@@ -184,7 +184,7 @@ def test_guesses_of_networks_of_one_ipv6_site_have_the_turns_of_one(networks: in
     siege.run(60.0)
     assert siege.log_in("192.0.2.1", 60) <= 2 * TURN_S
     siege.run(600.0)
-    assert siege.looked_at <= TURNS + FREE + 600 / MOST_NAME_S + 10
+    assert siege.looked_at <= TURNS + FREE + 600 / MAX_NAME_S + 10
 
 
 def test_guesses_turn_that_is_not_used_ends_and_is_used_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.bench import starts
-from mesos_gpu.cli.bench.commands import MOST_LINES, _tell_losses
+from mesos_gpu.cli.bench.commands import MAX_LINES, _tell_losses
 from mesos_gpu.cli.bench.starts import Used, by_name, empty_start_ms
 from mesos_gpu.local.stack import Stack
 
@@ -68,10 +68,10 @@ def test_bench_launch_prints_log_lines_of_a_lost_launch(
 def test_bench_launch_prints_the_last_lines_of_many(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    many = "".join(f"job-7: {number}\n" for number in range(MOST_LINES + 9))
+    many = "".join(f"job-7: {number}\n" for number in range(MAX_LINES + 9))
     told = lines_told(tmp_path, capsys, {"scheduler": many}, job("job-7", failures=2))
-    assert len(told) == 1 + MOST_LINES
-    assert told[-1] == f"mesos-gpu:   job-7: {MOST_LINES + 8}"
+    assert len(told) == 1 + MAX_LINES
+    assert told[-1] == f"mesos-gpu:   job-7: {MAX_LINES + 8}"
 
 
 def test_bench_launch_prints_no_log_without_a_lost_launch(

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from mesos_gpu.adapters.files.text import MOST_VALUES, BadFile, parse
+from mesos_gpu.adapters.files.text import MAX_VALUES, BadFile, parse
 from mesos_gpu.cli import main, output
 from mesos_gpu.cli.jobfile import read_jobs
 
@@ -17,8 +17,8 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "name", "why"),
     [
-        (BOMB, "job.yaml", f"more than {MOST_VALUES} values"),
-        ("a: &a [*a]", "job.yaml", f"more than {MOST_VALUES} values"),
+        (BOMB, "job.yaml", f"more than {MAX_VALUES} values"),
+        ("a: &a [*a]", "job.yaml", f"more than {MAX_VALUES} values"),
         ("[" * 5000 + "]" * 5000, "job.json", "nested too deeply"),
         ("[" * 5000 + "]" * 5000, "job.yaml", "nested too deeply"),
         ("[" * 5000, "job.yaml", "nested too deeply"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.apps.history import MOST_ROOTS, MOST_VERSION_BYTES
+from mesos_gpu.engine.apps.history import MAX_ROOTS, MAX_VERSION_BYTES
 from mesos_gpu.engine.queue.quota import MIB, check_apps, size_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -105,11 +105,11 @@ def test_definitions_of_a_name_s_apps_have_one_limit_though_no_instance_is_wante
 
 def test_versions_of_an_app_are_kept_up_to_a_size() -> None:
     world = world_of()
-    for number in range(MOST_ROOTS + 20):
+    for number in range(MAX_ROOTS + 20):
         app = App("/a", cmd=f"true {number}", instances=0, env={"X": "x" * 100_000})
         world.feed(ev.AppsChanged(f"d{number}", Group("/", (app,))))
         world.tick(3)
-    for number in range(MOST_ROOTS + 1):
+    for number in range(MAX_ROOTS + 1):
         app = App(f"/b{number}", cmd="true", instances=0)
         world.feed(ev.AppsChanged(f"e{number}", Group("/", (*world.state.apps.catalog.root.apps, app))))
         world.tick(3)
@@ -117,7 +117,7 @@ def test_versions_of_an_app_are_kept_up_to_a_size() -> None:
         ev.AppsChanged("last", Group("/", (replace(world.state.apps.catalog.root.apps[0], cmd="true"),)))
     )
     versions = world.state.apps.app_versions["/a"]
-    assert sum(size_of(each.app) for each in versions[:-1]) <= MOST_VERSION_BYTES + 200_000
+    assert sum(size_of(each.app) for each in versions[:-1]) <= MAX_VERSION_BYTES + 200_000
     assert len(versions) > 2
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Name = NewType("Name", str)
 Kind = Literal["a", "b"]
-MOST: Final = 3
+MAX: Final = 3
 
 class Speaks(Protocol):
     """Of a protocol."""
@@ -43,7 +43,7 @@ class Noun:
     one: int
     two: Mapping[str, int] = field(default_factory=dict)
     hidden: str | None = field(default="x", repr=False)
-    four: tuple[int, ...] = (MOST,)
+    four: tuple[int, ...] = (MAX,)
     def __post_init__(self) -> None:
         if self.one < 0:
             raise ValueError("below 0")
@@ -121,7 +121,7 @@ def told(one: Any) -> dict[str, object]:
             [dataclasses.is_dataclass(each) for each in (one.Noun, one.Row)],
         ],
         "named": [(each | None) is None or (None | each) is None for each in (one.Name, one.Kind)],
-        "use": one.use(noun), "more": noun.more, "name": one.Name("x"), "least": one.MOST,
+        "use": one.use(noun), "more": noun.more, "name": one.Name("x"), "least": one.MAX,
         "pickled": pickle.loads(pickle.dumps(noun)) == noun and pickle.loads(pickle.dumps(row)) == row,
         "copied": copy.copy(noun) == noun and copy.deepcopy(opened) == opened and copy.copy(row) == row,
         "signature": [

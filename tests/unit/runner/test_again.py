@@ -127,7 +127,7 @@ def test_second_try_that_is_skipped_is_red(tmp_path: Path) -> None:
     assert "FAILED also at the second try: test_one.py::test_one" in text
 
 
-@pytest.mark.parametrize(("tests", "status"), [(again.MOST, 0), (again.MOST + 1, 1)])
+@pytest.mark.parametrize(("tests", "status"), [(again.MAX, 0), (again.MAX + 1, 1)])
 def test_second_try_is_refused_after_many_failures(tmp_path: Path, tests: int, status: int) -> None:
     body = f"@pytest.mark.parametrize('n', range({tests}))\ndef test_one(n): fails_once(str(n))\n"
     ended, text = run(tmp_path, "-n0", files={"one": body})

@@ -24,7 +24,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.saves import SaveCard, SaveJob, SaveTask
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.__main__ import Sink
-from mesos_gpu.scheduler.daemon import MOST_IN_BATCH, Daemon
+from mesos_gpu.scheduler.daemon import MAX_IN_BATCH, Daemon
 from mesos_gpu.scheduler.figures import meter
 from mesos_gpu.testing.builders import gpu, offer, spec
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
@@ -90,7 +90,7 @@ def test_daemon_takes_all_waiting_events_before_a_match(monkeypatch: pytest.Monk
     monkeypatch.setattr(meter, "step", counted)
     rig.daemon.put(ev.Registered("fw", "http://m"))
     rig.daemon.request(new_job(spec()))
-    for number in range(4 * MOST_IN_BATCH):
+    for number in range(4 * MAX_IN_BATCH):
         rig.daemon.put(ev.StatusArrived(Status(TaskId(f"gone{number}"), "TASK_FINISHED", AgentId("a1"))))
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
     rig.daemon.start()

@@ -109,7 +109,7 @@ def test_metrics_count_refusals_and_rescinded_offers(world: Watched) -> None:
 
 
 def test_queue_metrics_beyond_the_limit_are_merged(world: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counted, "MOST_QUEUES", 2)
+    monkeypatch.setattr(counted, "MAX_QUEUES", 2)
     world.node("a1", gpu("g0"))
     for number in range(4):
         world.submit(f"j{number}", queue=f"q{number}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.adapters import prober as prober_module
-from mesos_gpu.adapters.asker import MOST_BODY
+from mesos_gpu.adapters.asker import MAX_BODY
 from mesos_gpu.adapters.prober import Prober
 from mesos_gpu.model.apps.app import HttpScheme, ReadinessCheck
 from mesos_gpu.model.jobs.healthcheck import Answer, Readiness
@@ -52,7 +52,7 @@ def rig() -> Iterator[CheckRig]:
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\n\r\nready"
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nloading\r\n0\r\n\r\n"
-UNTIL_CLOSED = b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * (MOST_BODY + 5)
+UNTIL_CLOSED = b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * (MAX_BODY + 5)
 
 ANSWERS = {
     "ready": (OK, ReadinessCheck(), Readiness("readinessCheck", True)),
@@ -75,7 +75,7 @@ ANSWERS = {
     "a long body is cut off": (
         UNTIL_CLOSED,
         KEEP,
-        Readiness("readinessCheck", True, Answer(200, "", "x" * MOST_BODY)),
+        Readiness("readinessCheck", True, Answer(200, "", "x" * MAX_BODY)),
     ),
     "no HTTP": (b"SSH-2.0-OpenSSH\r\n", KEEP, Readiness("readinessCheck", False)),
 }

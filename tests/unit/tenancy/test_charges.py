@@ -8,7 +8,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.charges import charges_of, cost_of_granted, parts_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
-from mesos_gpu.engine.tenancy.past_uses import MOST_USERS, SWEEP_S, micro, value_of
+from mesos_gpu.engine.tenancy.past_uses import MAX_USERS, SWEEP_S, micro, value_of
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.saves import SavePastUse, SaveTask
 from mesos_gpu.model.shares.card import Ability, Sharing
@@ -167,7 +167,7 @@ def test_past_use_of_nothing_for_long_is_forgotten() -> None:
 
 def test_past_use_is_kept_for_a_bounded_number_of_users() -> None:
     world = made()
-    for i in range(MOST_USERS + 5):
+    for i in range(MAX_USERS + 5):
         world.state.put(PastUse("ml/a", f"u{i}", 10**6 + i, micro(world.now)))
     world.state.put(PastUse("ml/a", "*", 10**9, micro(world.now)))
     world.state.put(PastUse("ml/a", "runs", 0, micro(world.now), 8))
@@ -175,8 +175,8 @@ def test_past_use_is_kept_for_a_bounded_number_of_users() -> None:
     world.state.quota.past_uses_swept_at = 0.0
     step(world.state, ev.Tick(), world.now, world.settings)
     left = {user for _, user in world.state.quota.past_uses}
-    assert len(left) == MOST_USERS + 2
-    assert {"*", "runs", f"u{MOST_USERS + 4}"} <= left
+    assert len(left) == MAX_USERS + 2
+    assert {"*", "runs", f"u{MAX_USERS + 4}"} <= left
     assert "u0" not in left
 
 

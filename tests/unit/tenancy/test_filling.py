@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.policy.tenancy.filling import MOST_WEIGHT, Claim, fill, scaled
+from mesos_gpu.policy.tenancy.filling import MAX_WEIGHT, Claim, fill, scaled
 
 CLAIMS = st.lists(
     st.tuples(
         st.integers(0, 50),
-        st.sampled_from([0, 1, 1, 2, 3, 7, 1000, MOST_WEIGHT - 1, MOST_WEIGHT]),
+        st.sampled_from([0, 1, 1, 2, 3, 7, 1000, MAX_WEIGHT - 1, MAX_WEIGHT]),
         st.integers(0, 2),
     ),
     max_size=7,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mesos_gpu.wire import body
 from mesos_gpu.wire.body import decoded
-from mesos_gpu.wire.checking import MOST_CHARACTERS, MOST_ENTRIES, BadJson, excess_of, object_of
+from mesos_gpu.wire.checking import MAX_CHARACTERS, MAX_ENTRIES, BadJson, excess_of, object_of
 from mesos_gpu.wire.jobs import spec_from_mapping
 from mesos_gpu.wire.marathon.app import decode_app, json_of
 from mesos_gpu.wire.marathon.problems import Problems
@@ -73,7 +73,7 @@ BEYOND: list[tuple[bytes, str]] = [
     (b'{"x":[' + b"[1,1,1,1,1,1,1,1,1,1]," * 9_999 + b"[]]}", "values; at most 100000"),
     (json.dumps({str(n): 1 for n in range(10_001)}).encode(), "/ has 10001 fields; at most 10000"),
     (json.dumps({"a/b~": {"k" * 4097: 1}}).encode(), "/a~1b~0 has a field whose name has 4097 characters"),
-    (json.dumps(["x" * (body.MOST_TEXT + 1)]).encode(), "/0 has 131073 characters; at most 131072"),
+    (json.dumps(["x" * (body.MAX_TEXT + 1)]).encode(), "/0 has 131073 characters; at most 131072"),
     (b"01", ""),
     (b"1.", ""),
     (b"+1", ""),
@@ -121,7 +121,7 @@ def test_json_number_of_minus_zero_is_zero() -> None:
 @pytest.mark.parametrize(
     ("strings", "why"),
     [
-        ({str(n): "" for n in range(MOST_ENTRIES + 1)}, "must have at most 1000 entries, got 1001"),
+        ({str(n): "" for n in range(MAX_ENTRIES + 1)}, "must have at most 1000 entries, got 1001"),
         ({"A" * 1025: ""}, "must have names of at most 1024 characters, got one of 1025"),
         (
             {"A": "x" * 131_000, "B": "x" * 131_000, "C": "x" * 1000},
@@ -142,5 +142,5 @@ def test_environment_and_labels_are_bounded_for_jobs_and_apps(
 
 
 def test_json_body_with_as_many_values_as_allowed_is_taken() -> None:
-    assert excess_of({str(n): "" for n in range(MOST_ENTRIES)}) == ""
-    assert excess_of({"A": "x" * (MOST_CHARACTERS - 1)}) == ""
+    assert excess_of({str(n): "" for n in range(MAX_ENTRIES)}) == ""
+    assert excess_of({"A": "x" * (MAX_CHARACTERS - 1)}) == ""

@@ -8,8 +8,8 @@ import pytest
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.gpu_use import (
-    MOST_GPU_USES,
-    MOST_TASK_USES,
+    MAX_GPU_USES,
+    MAX_TASK_USES,
     GpuUse,
     Meters,
     TaskUse,
@@ -59,10 +59,10 @@ def test_gpu_use_fields_of_a_later_monitor_are_ignored() -> None:
 def test_gpu_uses_of_a_report_are_bounded() -> None:
     many = Inventory(gpu_uses=(CARD,) * 999, task_uses=(TASK,) * 999)
     value = json.loads(report.encode(many))
-    assert (len(value["use"]["cards"]), len(value["use"]["tasks"])) == (MOST_GPU_USES, MOST_TASK_USES)
+    assert (len(value["use"]["cards"]), len(value["use"]["tasks"])) == (MAX_GPU_USES, MAX_TASK_USES)
     value["use"] = {each: said if each == "version" else said * 2 for each, said in value["use"].items()}
     again = report.decode(json.dumps(value).encode())
-    assert (len(again.gpu_uses), len(again.task_uses)) == (MOST_GPU_USES, MOST_TASK_USES)
+    assert (len(again.gpu_uses), len(again.task_uses)) == (MAX_GPU_USES, MAX_TASK_USES)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "1", True, [], 1 << 53])

@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
+from mesos_gpu.model.nodes.share_use import MAX_USES, ShareUse
 from mesos_gpu.wire.mesos import report
 
 USE = ShareUse(TaskId("a.1"), GpuId("g"), 100, 200, 300, 4, 5, 1, "its file is damaged")
@@ -37,11 +37,11 @@ def test_share_use_fields_of_a_later_monitor_are_ignored() -> None:
 
 
 def test_share_uses_of_a_report_are_bounded_and_words_cut() -> None:
-    many = Inventory(uses=(USE,) * (MOST_USES + 9))
-    assert len(json.loads(report.encode(many))["uses"]) == MOST_USES
+    many = Inventory(uses=(USE,) * (MAX_USES + 9))
+    assert len(json.loads(report.encode(many))["uses"]) == MAX_USES
     value = json.loads(report.encode(many))
     value["uses"] *= 2
-    assert len(report.decode(json.dumps(value).encode()).uses) == MOST_USES
+    assert len(report.decode(json.dumps(value).encode()).uses) == MAX_USES
     assert report.decode(body(problem="x" * 9999)).uses == (replace(USE, problem="x" * 300),)
 
 

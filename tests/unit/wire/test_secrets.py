@@ -4,7 +4,7 @@ import pytest
 
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
-from mesos_gpu.model.secret import MOST_SECRETS, SOURCE_FORM, Secret
+from mesos_gpu.model.secret import MAX_SECRETS, SOURCE_FORM, Secret
 from mesos_gpu.wire.job_fields import write
 from mesos_gpu.wire.jobs import spec_from_mapping
 from mesos_gpu.wire.secrets import secret_of
@@ -75,8 +75,8 @@ def test_secret_request_problems_are_reported_at_once() -> None:
 
 
 def test_secrets_of_a_job_are_bounded() -> None:
-    assert isinstance(asked({f"S{n}": "a" for n in range(MOST_SECRETS)}), JobSpec)
-    assert isinstance(asked({f"S{n}": "a" for n in range(MOST_SECRETS + 1)}), list)
+    assert isinstance(asked({f"S{n}": "a" for n in range(MAX_SECRETS)}), JobSpec)
+    assert isinstance(asked({f"S{n}": "a" for n in range(MAX_SECRETS + 1)}), list)
     assert isinstance(asked(["a"]), list)
 
 

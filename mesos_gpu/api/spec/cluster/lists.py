@@ -9,7 +9,7 @@ from mesos_gpu.api.spec.schema import says
 from mesos_gpu.api.spec.shapes import Gpu, Node
 
 _Total = Annotated[int, says(minimum=0, description="how many there are with those of other pages")]
-MOST: Final = 1_000_000  # of a page
+MAX: Final = 1_000_000  # of a page
 
 
 class NodeOrder(StrEnum):
@@ -41,12 +41,10 @@ def _page(what: str) -> tuple[Any, ...]:
     return (
         in_query(
             "skip",
-            {"type": "integer", "minimum": 0, "maximum": MOST, "default": 0},
+            {"type": "integer", "minimum": 0, "maximum": MAX, "default": 0},
             "leave out so many of the first",
         ),
-        in_query(
-            "limit", {"type": "integer", "minimum": 1, "maximum": MOST}, f"so many {what}; default: all"
-        ),
+        in_query("limit", {"type": "integer", "minimum": 1, "maximum": MAX}, f"so many {what}; default: all"),
     )
 
 

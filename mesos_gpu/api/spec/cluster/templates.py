@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, TypedDict
 
 from mesos_gpu.api.spec.operation import Operation
 from mesos_gpu.api.spec.schema import says
-from mesos_gpu.wire.checking import MOST_ENTRIES
+from mesos_gpu.wire.checking import MAX_ENTRIES
 from mesos_gpu.wire.marathon.template import KINDS
 
 Value = str | float | list[str] | None
@@ -44,7 +44,7 @@ class TemplateRequest(TypedDict, total=False):
     """Values of parameters, by their names; those that are left out keep their defaults."""
 
     values: Annotated[
-        dict[str, str] | None, says(maxProperties=MOST_ENTRIES, description="as texts; a list has commas")
+        dict[str, str] | None, says(maxProperties=MAX_ENTRIES, description="as texts; a list has commas")
     ]
 
 

@@ -5,18 +5,18 @@ from typing import Annotated, Final, TypedDict
 
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import says
-from mesos_gpu.wire.channel.file import GET, LIST, MOST_PATH, PUT
-from mesos_gpu.wire.channel.forward import MOST_PORTS
-from mesos_gpu.wire.channel.order import MOST_SIDE, MOST_TEXT, MOST_WORDS
-from mesos_gpu.wire.channel.tree import MOST_NAME
+from mesos_gpu.wire.channel.file import GET, LIST, MAX_PATH, PUT
+from mesos_gpu.wire.channel.forward import MAX_PORTS
+from mesos_gpu.wire.channel.order import MAX_SIDE, MAX_TEXT, MAX_WORDS
+from mesos_gpu.wire.channel.tree import MAX_NAME
 
-_Side = Annotated[int, says(minimum=0, maximum=MOST_SIDE)]
+_Side = Annotated[int, says(minimum=0, maximum=MAX_SIDE)]
 _Port = Annotated[int, says(minimum=1, maximum=65535)]
-_Word = Annotated[str, says(pattern="^[^\\x00]*$", maxLength=MOST_TEXT)]
+_Word = Annotated[str, says(pattern="^[^\\x00]*$", maxLength=MAX_TEXT)]
 
 
 class _Command(TypedDict):
-    argv: Annotated[list[_Word], says(minItems=1, maxItems=MOST_WORDS)]
+    argv: Annotated[list[_Word], says(minItems=1, maxItems=MAX_WORDS)]
 
 
 class ExecRequest(_Command, total=False):
@@ -32,7 +32,7 @@ class ExecRequest(_Command, total=False):
 
 
 class _Ports(TypedDict):
-    ports: Annotated[list[_Port], says(minItems=1, maxItems=MOST_PORTS)]
+    ports: Annotated[list[_Port], says(minItems=1, maxItems=MAX_PORTS)]
 
 
 class ForwardRequest(_Ports, total=False):
@@ -50,8 +50,8 @@ class FilesRequest(_FileOrder, total=False):
     goes there under its `name`. Records go over the channel as mesos_gpu/wire/channel/tree.py has them."""
 
     rank: Annotated[int, says(minimum=0, maximum=(1 << 20) - 1, default=0)] | None
-    path: Annotated[str, says(pattern="^[^\\x00]*$", maxLength=MOST_PATH)] | None
-    name: Annotated[str, says(pattern="^[^/\\x00]*$", maxLength=MOST_NAME)] | None
+    path: Annotated[str, says(pattern="^[^\\x00]*$", maxLength=MAX_PATH)] | None
+    name: Annotated[str, says(pattern="^[^/\\x00]*$", maxLength=MAX_NAME)] | None
 
 
 class Channel(TypedDict):

@@ -10,7 +10,7 @@ from mesos_gpu.api.spec.shapes import Moment
 from mesos_gpu.model.jobs.job import JobState
 
 ENDED: Final = tuple(state.value for state in JobState if state.ended)
-MOST: Final = 10_000  # jobs of an answer
+MAX: Final = 10_000  # jobs of an answer
 
 
 class PastJob(TypedDict):
@@ -76,7 +76,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
             in_query("until", {**_MOMENT, "default": 1e11}, "ended before that"),
             in_query(
                 "limit",
-                {"type": "integer", "minimum": 1, "maximum": MOST, "default": 1000},
+                {"type": "integer", "minimum": 1, "maximum": MAX, "default": 1000},
                 "so many at most",
             ),
             in_query(

@@ -46,7 +46,7 @@ class Part:
         Raises:
             Refusal: It is no such number.
         """
-        limit = int(asked.MOST_LISTED.of(request)) if asked.MOST_LISTED.name in request.query_params else None
+        limit = int(asked.MAX_LISTED.of(request)) if asked.MAX_LISTED.name in request.query_params else None
         return cls(int(asked.SKIP.of(request)), limit)
 
     @property

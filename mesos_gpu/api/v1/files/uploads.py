@@ -45,7 +45,7 @@ _PIECE: Final = 1 << 18  # bytes
 _COLLECT_S: Final = 60.0  # seconds between removals of abandoned parts
 _COLLECTS_TO_ALL: Final = 60  # every 60th of these removals also removes unused complete archives
 _WRITERS: Final = 4  # threads of their own, so that a slow disk delays only archives
-_MOST_NAMED: Final = 5  # jobs
+_MAX_NAMED: Final = 5  # jobs
 _NONE: Final = "this scheduler keeps no archives of jobs"
 T = TypeVar("T")
 logger = logging.getLogger("mesos_gpu.api")
@@ -112,7 +112,7 @@ class Uploads:
             claim.enter_context(store.going(owner, digest))
             users = await result_of(self._scheduler.read(lambda view: _users(view, owner)))
             if jobs := users.get(digest):
-                named = ", ".join(jobs[:_MOST_NAMED]) + (", …" if len(jobs) > _MOST_NAMED else "")
+                named = ", ".join(jobs[:_MAX_NAMED]) + (", …" if len(jobs) > _MAX_NAMED else "")
                 raise Conflict(
                     f"{counted(len(jobs), 'job')} of yours need{'s' * (len(jobs) == 1)} it: {named}",
                     remedy="wait for their end, or kill them",

@@ -38,7 +38,7 @@ QUEUES: Final = Versioned(
     lambda each: {"queues": len(each.queues)},
 )
 RECLAIM_AFTER_S: Final = Number("reclaim_after_s", -1, 0, 1e9, whole=False)
-READ: Final = Number("version", -1, 0, document.MOST_VERSION)
+READ: Final = Number("version", -1, 0, document.MAX_VERSION)
 DRY_RUN: Final = Flag("dry_run")
 
 

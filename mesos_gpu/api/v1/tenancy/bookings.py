@@ -27,7 +27,7 @@ PAST: Final = Flag("past")
 SINCE: Final = Number("since", -1, 0, 1e11, whole=False)
 UNTIL: Final = Number("until", -1, 0, 1e11, whole=False)
 _WINDOW_S: Final = 14 * DAY_S
-_MOST_TIMES: Final = 400  # of one booking in an answer
+_MAX_TIMES: Final = 400  # of one booking in an answer
 
 
 class BookingHandlers:
@@ -125,7 +125,7 @@ def shown(booking: Booking, since: float, until: float) -> dict[str, Any]:
             for each in times(booking.spec, max(since, booking.begins), until)
             if each.day > booking.day
         ]
-    return encode(booking, spans[:_MOST_TIMES])
+    return encode(booking, spans[:_MAX_TIMES])
 
 
 def _latest(booking: Booking) -> tuple[float, float]:

@@ -22,8 +22,8 @@ from mesos_gpu.wire.checking import Problem, is_number, object_of, show
 _HOUR: Final = 1000 * MS * 3600  # thousandths times milliseconds
 PAST: Final = Flag("past")
 _KNOWN: Final = ("queue", "user", "gpu_hours")
-_MOST_HOURS: Final = 1e9
-_LONGEST: Final = 256  # of a name
+_MAX_HOURS: Final = 1e9
+_MAX_LENGTH: Final = 256  # of a name
 
 
 class BudgetHandlers:
@@ -58,10 +58,10 @@ def _granted(body: dict[str, Any]) -> tuple[str, str, float]:
     queue, user, hours = body.get("queue"), body.get("user"), body.get("gpu_hours")
     for key, value in (("queue", queue), ("user", user)):
         missing = key == "user" and value is None
-        if not missing and not (isinstance(value, str) and 0 < len(value) <= _LONGEST):
+        if not missing and not (isinstance(value, str) and 0 < len(value) <= _MAX_LENGTH):
             problems.append(Problem(f"/{key}", f"must be a name, got {show(value)}"))
-    if not is_number(hours) or not -_MOST_HOURS <= float(hours or 0) <= _MOST_HOURS:
-        why = f"must be a number of GPU hours from {-_MOST_HOURS:g} to {_MOST_HOURS:g}, got {show(hours)}"
+    if not is_number(hours) or not -_MAX_HOURS <= float(hours or 0) <= _MAX_HOURS:
+        why = f"must be a number of GPU hours from {-_MAX_HOURS:g} to {_MAX_HOURS:g}, got {show(hours)}"
         problems.append(Problem("/gpu_hours", why))
     if problems:
         raise invalid(*problems)

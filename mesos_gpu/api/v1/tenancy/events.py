@@ -25,7 +25,7 @@ from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.listing.filters import By, passes
 
-MOST: Final = Number("limit", 1000, 1, 10_000)  # events of an answer
+MAX: Final = Number("limit", 1000, 1, 10_000)  # events of an answer
 NEWEST: Final = Flag("newest")
 PATTERNS: Final[Mapping[str, By]] = {by.field: by for by in (By.USER, By.QUEUE, By.APP, By.NODE)}
 Wanted = Callable[[LogEvent], bool]
@@ -41,7 +41,7 @@ class EventHandlers:
     async def list(self, request: Request) -> Response:
         """GET /v1/events, waiting for one if `after` says which was the last that is known."""
         after, wait_s = int(asked.AFTER.of(request)), asked.WAIT_S.of(request)
-        most, newest, wanted = int(MOST.of(request)), NEWEST.of(request), _wanted(request)
+        most, newest, wanted = int(MAX.of(request)), NEWEST.of(request), _wanted(request)
         deadline = time.monotonic() + (wait_s if asked.AFTER.name in request.query_params else 0.0)
         while True:
             news = self._changes.any()

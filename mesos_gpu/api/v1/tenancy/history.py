@@ -26,7 +26,7 @@ from mesos_gpu.ports import UseRecords
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.listing.filters import By, Values, labels_of, passes
 
-MOST: Final = Number("limit", 1000, 1, shapes.MOST)
+MAX: Final = Number("limit", 1000, 1, shapes.MAX)
 _LOOKED_AT: Final = 100_000  # jobs, for one answer
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([a-z0-9._-]{1,255})")
 _HOUR: Final = WHOLE * MS * 3600
@@ -44,7 +44,7 @@ class HistoryHandlers:
         """GET /v1/history."""
         states, patterns = _states(request), patterns_of(request, {**PATTERNS, "label": By.LABEL})
         since_ms, until_ms = int(SINCE.of(request) * MS), int(UNTIL.of(request) * MS)
-        most, before, records = int(MOST.of(request)), _cursor(request), on_record(self._kept, "job")
+        most, before, records = int(MAX.of(request)), _cursor(request), on_record(self._kept, "job")
         may = _judge(rights_of(request))
 
         def wanted(job: PastJob) -> bool:

@@ -29,9 +29,9 @@ from mesos_gpu.wire.export.webhook import trial_body
 
 _KINDS: Final = {kind.value: kind for kind in EventKind}
 _KNOWN: Final = ("url", "kinds", "queues", "comment")
-_MOST_QUEUES, _LONGEST_QUEUE = 64, 300
+_MAX_QUEUES, _MAX_QUEUE = 64, 300
 _COMMENT: Final = re.compile(r"[^\x00-\x1f\x7f]{0,200}")
-_MOST_IDS: Final = 1000
+_MAX_IDS: Final = 1000
 
 
 class HookHandlers:
@@ -167,7 +167,7 @@ class HookHandlers:
         if wrong:
             check.problem("url", wrong)
         kinds = _texts(check, value, "kinds", tuple(_KINDS), len(_KINDS))
-        queues = _texts(check, value, "queues", None, _MOST_QUEUES)
+        queues = _texts(check, value, "queues", None, _MAX_QUEUES)
         comment = check.text("comment", "", _COMMENT, "at most 200 characters on one line")
         if check.problems:
             raise invalid(*check.problems)
@@ -230,8 +230,8 @@ def _texts(
     for index, each in enumerate(given):
         if known is not None and each not in known:
             check.problem(f"{key}/{index}", f"{show(each)} is no kind of event; there are {', '.join(known)}")
-        elif not 0 < len(each) <= _LONGEST_QUEUE or not each.isprintable():
-            check.problem(f"{key}/{index}", f"must be 1 to {_LONGEST_QUEUE} characters on one line")
+        elif not 0 < len(each) <= _MAX_QUEUE or not each.isprintable():
+            check.problem(f"{key}/{index}", f"must be 1 to {_MAX_QUEUE} characters on one line")
     return list(dict.fromkeys(given))
 
 
@@ -239,10 +239,8 @@ def _ids(value: dict[str, Any]) -> list[int]:
     check = Check(value, ("ids",))
     ids = [] if value.get("ids") is None else value["ids"]
     good = isinstance(ids, list) and all(type(each) is int and 0 < each < 1 << 62 for each in ids)
-    if not good or len(ids) > _MOST_IDS:
-        check.problem(
-            "ids", f"must be a list of at most {_MOST_IDS} numbers of dead letters, got {show(ids)}"
-        )
+    if not good or len(ids) > _MAX_IDS:
+        check.problem("ids", f"must be a list of at most {_MAX_IDS} numbers of dead letters, got {show(ids)}")
     if check.problems:
         raise invalid(*check.problems)
     return list(ids)

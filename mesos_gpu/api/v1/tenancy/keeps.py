@@ -15,10 +15,10 @@ from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.v1 import views
 from mesos_gpu.engine.events import KeepAsked, KeepWithdrawn
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.tenancy import LONGEST_S
+from mesos_gpu.model.tenancy import MAX_S
 from mesos_gpu.wire.checking import Problem, is_number, object_of, show
 
-_MOST: Final = {"for_s": LONGEST_S, "until": 1e11}
+_MAX: Final = {"for_s": MAX_S, "until": 1e11}
 
 
 class Keeps:
@@ -55,16 +55,16 @@ class Keeps:
 
 def _asked(body: dict[str, Any]) -> tuple[float | None, float | None]:
     """For how long, or until when; one of them is None."""
-    unknown = f"there is no such field; there are {' and '.join(_MOST)}"
-    problems = [Problem(f"/{key}", unknown) for key in body if key not in _MOST]
-    given = {key: body[key] for key in _MOST if body.get(key) is not None}
+    unknown = f"there is no such field; there are {' and '.join(_MAX)}"
+    problems = [Problem(f"/{key}", unknown) for key in body if key not in _MAX]
+    given = {key: body[key] for key in _MAX if body.get(key) is not None}
     if len(given) != 1:
         problems.append(
             Problem("", "must say either for_s, in seconds, or until, in seconds since the epoch")
         )
     for key, value in given.items():
-        if not is_number(value) or not 0 < value <= _MOST[key]:
-            why = f"must be a number of seconds above 0, at most {_MOST[key]:g}, got {show(value)}"
+        if not is_number(value) or not 0 < value <= _MAX[key]:
+            why = f"must be a number of seconds above 0, at most {_MAX[key]:g}, got {show(value)}"
             problems.append(Problem(f"/{key}", why))
     if problems:
         raise invalid(*problems)

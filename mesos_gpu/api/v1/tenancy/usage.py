@@ -33,8 +33,8 @@ from mesos_gpu.wire.plain import clean
 WAITS: Final = Flag("waits")
 DEPTH: Final = Number("depth", 0, 1, 16)  # of queues; 0: as deep as they are
 PERIODS: Final = tuple(each for each in Period if each is not Period.ONCE)
-MOST_PERIODS: Final = 400  # of an answer, the latest
-LONGEST: Final = {
+MAX_PERIODS: Final = 400  # of an answer, the latest
+MAX_LENGTH: Final = {
     Period.DAY: 1,
     Period.WEEK: 7,
     Period.MONTH: 31,
@@ -137,12 +137,12 @@ class UsageHandlers:
         if text is None:
             return [(None, first, last)]
         spans: list[tuple[float | None, int, int]] = []
-        first = max(first, last - MOST_PERIODS * LONGEST[Period(text)])
+        first = max(first, last - MAX_PERIODS * MAX_LENGTH[Period(text)])
         while first < last:
             span = period_at(Period(text), "UTC", first * _DAY_S)
             spans.append((span.begins, first, min(last, span.ends // _DAY_S)))
             first = span.ends // _DAY_S
-        return spans[-MOST_PERIODS:]
+        return spans[-MAX_PERIODS:]
 
 
 def _by(request: Request) -> tuple[str, ...]:

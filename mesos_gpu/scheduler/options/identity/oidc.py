@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from mesos_gpu.access.claims import LONGEST_S, SKEW_S, NameClaim, Rules
+from mesos_gpu.access.claims import MAX_S, SKEW_S, NameClaim, Rules
 from mesos_gpu.access.jws import ALGORITHMS
 from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.adapters.oidc.client import SCOPES, Client, Shows
@@ -36,7 +36,7 @@ class OidcOptions:
     oidc_required: Mapping[str, str] = field(default_factory=dict)
     oidc_algorithms: tuple[str, ...] = ALGORITHMS
     oidc_clock_skew_s: float = SKEW_S
-    oidc_max_lifetime_s: float = LONGEST_S
+    oidc_max_lifetime_s: float = MAX_S
     oidc_scopes: tuple[str, ...] = SCOPES
     oidc_cli_token: str = Shows.ID.value
 
@@ -194,7 +194,7 @@ OIDC: Final = Section(
         ),
         click.option(
             "--oidc-max-lifetime-s",
-            default=int(LONGEST_S),
+            default=int(MAX_S),
             show_default=True,
             type=click.IntRange(60, 30 * 86400),
             help="Longest accepted lifetime of a token.",

@@ -19,7 +19,7 @@ from mesos_gpu.simulate.chaos.queues import LEAVES
 from mesos_gpu.simulate.chaos.world import MODELS, World
 
 USERS: Final = ("alice", "bob")
-_MOST: Final = 5  # that have not ended
+_MAX: Final = 5  # that have not ended
 _QUEUES: Final = (*LEAVES, "a")
 _NAMES: Final = ("exam", "night", "")  # "": that of its id
 _BEGIN_S: Final = (2, 10, 20, 45, 90, 300, 900)  # after now
@@ -82,7 +82,7 @@ def _dice(a: int, b: int) -> random.Random:
 
 def _book(world: World, a: int, b: int) -> None:
     """Somebody books."""
-    if len(_unfinished(world)) >= _MOST:
+    if len(_unfinished(world)) >= _MAX:
         return
     booking_id = world.target or str(world.new_id("k"))
     world.chosen.append(booking_id)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.tenancy import HOURS_FIGURES, Hours, QueueDocument, QueueSpec, Weekday
 
-MOST_BACK_S: Final = 600.0  # that a clock may be set back, and hours stay as they are
+MAX_BACK_S: Final = 600.0  # that a clock may be set back, and hours stay as they are
 _MINUTE_S: Final = 60
 _MINUTE: Final = timedelta(minutes=1)
 _DAYS: Final = tuple(Weekday)
@@ -66,7 +66,7 @@ class Watch:
 
     def see(self, now: float) -> bool:
         """Take in what the clock of the scheduler's host shows; whether the hours are looked at by it."""
-        if self.at - MOST_BACK_S <= now < self.at:
+        if self.at - MAX_BACK_S <= now < self.at:
             return False
         self.at = now
         return True

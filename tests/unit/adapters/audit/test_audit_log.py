@@ -163,7 +163,7 @@ def test_audit_search_reads_a_bounded_piece_and_goes_on_by_cursor(
     logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged.put(*(change(i) for i in range(3000)))
-    monkeypatch.setattr(search, "MOST_BYTES", 1 << 17)
+    monkeypatch.setattr(search, "MAX_BYTES", 1 << 17)
     first = logged.log.search(Asked(on="job:1"), limit=10, cursor="")
     assert (first.records, first.cursor != "") == ((), True)
     cursor, records, searches = first.cursor, list[tuple[str, AuditRecord]](), 1

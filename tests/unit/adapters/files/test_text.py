@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mesos_gpu.adapters.files.text import MOST_DIGITS, MOST_VALUES, BadFile, parse
+from mesos_gpu.adapters.files.text import MAX_DIGITS, MAX_VALUES, BadFile, parse
 
 
 def _grown(line: str, levels: int = 12) -> str:
@@ -27,9 +27,9 @@ HOSTILE = {
     "what merges itself": ("a: &a {<<: *a}", "nested too deeply"),
     "brackets": ("[" * 100_000, "nested too deeply"),
     "braces": ("a: " + "{b: " * 50_000, "nested too deeply"),
-    "a long number": ("a: " + "9" * 100_000, f"more than {MOST_DIGITS} digits"),
-    "a long number to the base of 60": ("a: 1" + ":59" * 100_000, f"more than {MOST_DIGITS} digits"),
-    "a long number of JSON": ('{"a": ' + "9" * 100_000 + "}", f"more than {MOST_DIGITS} digits"),
+    "a long number": ("a: " + "9" * 100_000, f"more than {MAX_DIGITS} digits"),
+    "a long number to the base of 60": ("a: 1" + ":59" * 100_000, f"more than {MAX_DIGITS} digits"),
+    "a long number of JSON": ('{"a": ' + "9" * 100_000 + "}", f"more than {MAX_DIGITS} digits"),
     "a day that no calendar has": ("a: 2001-99-99", "has a value that is none"),
     "an object of Python's": ("!!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
 }
@@ -44,7 +44,7 @@ def test_yaml_file_that_expands_to_much_is_refused_soon(text: str, why: str) -> 
 
 
 @pytest.mark.parametrize(
-    "merges", [MOST_VALUES // 100, pytest.param(MOST_VALUES // 10, marks=pytest.mark.long)]
+    "merges", [MAX_VALUES // 100, pytest.param(MAX_VALUES // 10, marks=pytest.mark.long)]
 )
 def test_yaml_merges_are_applied(merges: int) -> None:
     text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: [*a, *b], z: 3}"

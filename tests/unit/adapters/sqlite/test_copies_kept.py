@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.adapters.sqlite.copies import backup
-from mesos_gpu.adapters.sqlite.files import MOST_COPIES, keep_few
+from mesos_gpu.adapters.sqlite.files import MAX_COPIES, keep_few
 from mesos_gpu.adapters.sqlite_store import SqliteStore, restore
 from mesos_gpu.model.saves import SaveFramework
 
@@ -39,22 +39,22 @@ def test_kept_copies_are_removed_oldest_first_with_their_files(
     for name in (*OTHERS, *(each for copy in mine for each in copy)):
         (tmp_path / name).touch()
     gone = keep_few(tmp_path / "s.sqlite", kind)
-    assert [each.name for each in gone] == [copy[0] for copy in mine[:-MOST_COPIES]]
-    assert names(tmp_path) == {*OTHERS, *(each for copy in mine[-MOST_COPIES:] for each in copy)}
+    assert [each.name for each in gone] == [copy[0] for copy in mine[:-MAX_COPIES]]
+    assert names(tmp_path) == {*OTHERS, *(each for copy in mine[-MAX_COPIES:] for each in copy)}
     assert keep_few(tmp_path / "s.sqlite", kind) == []
 
 
 def test_kept_copies_of_restores_are_the_latest(tmp_path: Path) -> None:
     state = tmp_path / "state.sqlite"
-    for number in range(MOST_COPIES + 2):
+    for number in range(MAX_COPIES + 2):
         store = SqliteStore(state)
         store.save([SaveFramework(f"f{number}")])
         store.close()
         backup(state, copy := tmp_path / f"backup-{number}")
         restore(copy, state)
     kept = sorted(name for name in names(tmp_path) if ".replaced-" in name and not name.endswith("-wal"))
-    assert len(kept) == MOST_COPIES
+    assert len(kept) == MAX_COPIES
     store = SqliteStore(tmp_path / kept[-1], accept_older=True)
-    assert store.load().framework_id == f"f{MOST_COPIES + 1}", "the latest is there"
+    assert store.load().framework_id == f"f{MAX_COPIES + 1}", "the latest is there"
     store.close()
     assert not hooks_of(state).exists()

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from mesos_gpu.adapters.replicated.log import decoded, encoded
 from mesos_gpu.adapters.sqlite import schema, seal
 from mesos_gpu.adapters.sqlite.copies import backup
-from mesos_gpu.adapters.sqlite.large import LEAST
+from mesos_gpu.adapters.sqlite.large import MIN
 from mesos_gpu.adapters.sqlite_store import SqliteStore, restore
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Damaged
@@ -149,7 +149,7 @@ def model_of(jobs: MemoryStore) -> set[tuple[str, str]]:
     """Return the owners and environments that are to be there."""
     wanted = [(each.owner, each.spec) for each in jobs.jobs.values()]
     wanted += [(each.owner, each.spec) for each in jobs.arrays.values()]
-    return {(owner, spec.env["DATA"]) for owner, spec in wanted if len(spec.env.get("DATA", "")) > LEAST}
+    return {(owner, spec.env["DATA"]) for owner, spec in wanted if len(spec.env.get("DATA", "")) > MIN}
 
 
 def any_batch(chosen: random.Random) -> Iterator[Save]:

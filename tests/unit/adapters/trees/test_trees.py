@@ -338,7 +338,7 @@ def test_tree_list_has_the_entries_of_one_directory(source: Path) -> None:
 @pytest.mark.parametrize("letter", ["é", "\x01", "\udcff", "字"])
 def test_tree_longest_paths_come_out_as_they_were(letter: str) -> None:
     size = len(letter.encode(errors="surrogateescape"))
-    path = (letter * (tree.MOST_NAME // size),) * tree.MOST_DEPTH
+    path = (letter * (tree.MAX_NAME // size),) * tree.MAX_DEPTH
     target = letter * (4095 // size)
     (record,) = records_of(iter([tree.entry(Entry(path, "link", 0o777, 1 << 40, 1 << 62, target, 1, 1))]))
     assert isinstance(record.what, Entry)

@@ -10,7 +10,7 @@ import pytest
 
 from mesos_gpu.cli.code.archive import BadDirectory, Packed, find, pack
 
-MOST = 1 << 30
+MAX = 1 << 30
 
 
 def made(root: Path, files: dict[str, str]) -> Path:
@@ -27,7 +27,7 @@ def names(root: Path) -> list[str]:
 
 def packed(root: Path) -> tuple[Packed, bytes]:
     file = io.BytesIO()
-    done = pack(find(root).entries, file, MOST)
+    done = pack(find(root).entries, file, MAX)
     return done, file.getvalue()
 
 

@@ -8,11 +8,11 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine import journal
-from mesos_gpu.engine.access.tokens import KEEP_EXPIRED_S, MOST_OF_NAME, SWEEP_S
+from mesos_gpu.engine.access.tokens import KEEP_EXPIRED_S, MAX_OF_NAME, SWEEP_S
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
-from mesos_gpu.engine.versions import MOST_VERSIONS
+from mesos_gpu.engine.versions import MAX_VERSIONS
 from mesos_gpu.errors import Conflict, NotFound, TooMuch
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token
@@ -68,11 +68,11 @@ def test_access_change_to_an_equal_document_is_no_new_version(world: World) -> N
 
 
 def test_access_versions_keep_the_latest_and_their_numbers_go_on(world: World) -> None:
-    for version in range(MOST_VERSIONS + 3):
+    for version in range(MAX_VERSIONS + 3):
         effects = world.feed(ev.AccessChanged(AccessDocument(unix_users={"ann": f"u{version}"}), version))
     assert only(effects, ForgetAccess).version == 3
-    assert list(world.state.rights.access_versions) == list(range(4, MOST_VERSIONS + 4))
-    assert State.restored(0.0, saved_of(world.state)).rights.access.version == MOST_VERSIONS + 3
+    assert list(world.state.rights.access_versions) == list(range(4, MAX_VERSIONS + 4))
+    assert State.restored(0.0, saved_of(world.state)).rights.access.version == MAX_VERSIONS + 3
 
 
 def test_token_has_its_times_from_the_engine_and_no_longer_life_than_its_proof(world: World) -> None:
@@ -103,9 +103,9 @@ def test_token_use_is_recorded_and_that_of_a_revoked_token_is_not(world: World) 
 
 
 def test_tokens_of_a_name_are_limited_and_the_first_expired_makes_room(world: World) -> None:
-    for index in range(MOST_OF_NAME):
+    for index in range(MAX_OF_NAME):
         create(world, f"a{index}", lifetime_s=100.0 - (index == 7))
-    with pytest.raises(TooMuch, match=f"ann has {MOST_OF_NAME} tokens"):
+    with pytest.raises(TooMuch, match=f"ann has {MAX_OF_NAME} tokens"):
         create(world, "more")
     create(world, "b1", name="bob")
     world.now += 99.5

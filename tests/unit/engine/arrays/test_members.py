@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine.arrays.making import following, forget_old, on_matched
-from mesos_gpu.engine.indexes.arrays import MOST_DRAFTS, overlaps
+from mesos_gpu.engine.indexes.arrays import MAX_DRAFTS, overlaps
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -69,7 +69,7 @@ def test_end_of_a_member_is_counted_once(end: JobState) -> None:
     [
         (0, True, None, 2),
         (0, True, 3, 6),
-        (0, True, MOST_DRAFTS - 1, MOST_DRAFTS),
+        (0, True, MAX_DRAFTS - 1, MAX_DRAFTS),
         (0, False, 3, 3),
         (1, True, 3, None),
         (1, False, 3, None),

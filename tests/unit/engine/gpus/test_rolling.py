@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine.explain.why import why_of
-from mesos_gpu.engine.gpus.rolling import MOST_STARTS, outdated, rolling
+from mesos_gpu.engine.gpus.rolling import MAX_STARTS, outdated, rolling
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, TaskId
@@ -142,7 +142,7 @@ def test_roll_stops_at_a_new_monitor_that_keeps_ending_and_quotes_it() -> None:
     world = cluster("a1", "a2")
     with_settings(world)
     ended_and_replaced(world, "a1")
-    for _ in range(MOST_STARTS):
+    for _ in range(MAX_STARTS):
         world.status(monitor(world, "a1"), "TASK_FAILED", agent="a1", message="no such program")
         world.tick(31.0)
         world.serial += 1

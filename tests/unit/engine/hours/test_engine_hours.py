@@ -9,7 +9,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.queue_why import queue_why
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy.document import MOST_BACK_S, found_of
+from mesos_gpu.engine.tenancy.document import MAX_BACK_S, found_of
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import Guarantee, Hours, QueueDocument, QueueSpec
@@ -174,7 +174,7 @@ def test_job_that_could_start_in_other_hours_is_taken_in() -> None:
         world.submit("never", queue="notebooks", gpus=5)
 
 
-@pytest.mark.parametrize("back_s", [5.0, MOST_BACK_S - 1])
+@pytest.mark.parametrize("back_s", [5.0, MAX_BACK_S - 1])
 def test_hours_do_not_come_twice_when_a_clock_is_set_back_a_little(back_s: float) -> None:
     evening = at("2026-11-24T21:00")
     world = world_at(evening - 300, night_and_day())

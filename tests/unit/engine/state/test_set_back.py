@@ -2,7 +2,7 @@
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.set_back import LEAST_S, latest
+from mesos_gpu.engine.set_back import MIN_S, latest
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import MAX_KILLS
 from mesos_gpu.model.access.token import Token
@@ -196,7 +196,7 @@ def test_clock_set_back_saves_the_moved_times_and_a_small_step_none() -> None:
     world = made()
     task_id = TaskId(started(world))
     before = dict(world.state.work.tasks)
-    world.now -= LEAST_S
+    world.now -= MIN_S
     world.feed(ev.Tick())
     assert world.state.work.tasks == before
     world.now -= DAY_S

@@ -11,7 +11,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.tenancy import past_uses
 from mesos_gpu.engine.tenancy.document import found_of, keep_hours, leaves_of
 from mesos_gpu.engine.tenancy.past_uses import (
-    MOST_USERS,
+    MAX_USERS,
     NOTHING,
     SWEEP_S,
     Change,
@@ -83,10 +83,10 @@ def test_change_that_begins_is_entered_before_one_that_ends() -> None:
 def test_use_is_bounded_and_kept_from_an_earlier_moment_on() -> None:
     world = made()
     for user in ("ann", "*"):
-        world.state.put(PastUse("ml/a", user, past_uses.MOST_VALUE, NOW, 2000))
+        world.state.put(PastUse("ml/a", user, past_uses.MAX_VALUE, NOW, 2000))
     past_uses.on_changes(turn_of(world), TREE, [Change("ml/a", "ann", 10**9, 1000.0)])
     assert world.state.quota.past_uses["ml/a", "ann"] == PastUse(
-        "ml/a", "ann", past_uses.MOST_VALUE, NOW, 2000 + 10**9
+        "ml/a", "ann", past_uses.MAX_VALUE, NOW, 2000 + 10**9
     )
     later = turn_of(world, 1010.0)
     world.state.put(PastUse("web", "ann", 0, NOW, 2000))
@@ -154,11 +154,11 @@ def test_use_of_less_than_a_second_is_forgotten_in_the_next_sweep() -> None:
 def test_use_of_those_who_have_used_the_least_is_forgotten_where_they_are_too_many() -> None:
     world = made()
     at = world.now + 2 * SWEEP_S
-    for number in reversed(range(MOST_USERS)):
+    for number in reversed(range(MAX_USERS)):
         world.state.put(PastUse("ml/a", f"u{number:03}", NOTHING + number // 2, micro(at)))
     world.state.put(PastUse("ml/a", "*", NOTHING, micro(at)))
     world.state.quota.past_uses_swept_at = 0.0
-    users = {f"u{number:03}" for number in range(MOST_USERS)}
+    users = {f"u{number:03}" for number in range(MAX_USERS)}
     assert swept(world, at) == users | {"*"}
     world.state.put(PastUse("ml/a", "z", NOTHING, micro(at)))
     world.state.put(PastUse("ml/a", "a", NOTHING + 9, micro(at)))

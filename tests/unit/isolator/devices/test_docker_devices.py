@@ -24,7 +24,7 @@ def test_a_link_in_the_place_of_capabilities_does_not_lead_out(tmp_path: Path) -
 def test_a_directory_of_any_size_is_not_read_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_devices, "MOST_NODES", 9)
+    monkeypatch.setattr(docker_devices, "MAX_NODES", 9)
     for number in range(9):
         (tmp_path / str(number)).touch()
     assert docker_devices._nodes(tmp_path, {NULL}) == frozenset()

@@ -180,7 +180,7 @@ def test_a_check_goes_on_until_it_is_removed(prober: Prober) -> None:
 
 
 def test_checks_beyond_the_limit_take_turns(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prober_module, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(prober_module, "MAX_AT_ONCE", 2)
     with answering(hangs) as slow, answering(status("200 OK")) as server:
         findings = probe(prober, (SHORT, slow.port), (SHORT, slow.port), *[(HTTP, server.port)] * 5)
     assert [finding.ok for finding in findings] == [False] * 2 + [True] * 5

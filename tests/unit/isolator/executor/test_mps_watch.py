@@ -384,7 +384,7 @@ def test_settings_are_left_to_who_has_the_cards_turn(place2: Beside) -> None:
 
 def test_many_lines_hide_no_fault(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client makes a line whenever it likes, and chooses words of some: the end of the log counts."""
-    monkeypatch.setattr(mps_watch, "MOST_LOG", 4096)
+    monkeypatch.setattr(mps_watch, "MAX_LOG", 4096)
     place2.play(old=True)
     watch = place2.watch()
     place2.log(*["NEW UI"] * 400)
@@ -395,7 +395,7 @@ def test_many_lines_hide_no_fault(place2: Beside, monkeypatch: pytest.MonkeyPatc
 def test_words_within_a_line_are_no_fault_where_the_log_is_read_from_the_middle(
     place2: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mps_watch, "MOST_LOG", 1024)
+    monkeypatch.setattr(mps_watch, "MAX_LOG", 1024)
     place2.play(old=True)
     watch = place2.watch()
     words = "[2026-11-22 06:58:01.100 Other 1] Server is handling a fatal GPU error."
@@ -404,7 +404,7 @@ def test_words_within_a_line_are_no_fault_where_the_log_is_read_from_the_middle(
 
 
 def test_the_log_stays_short(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mps_watch, "MOST_LOG", 4096)
+    monkeypatch.setattr(mps_watch, "MAX_LOG", 4096)
     place2.play()
     watch, log = place2.watch(), place2.host.beside(place2.domain, "log")
     place2.log(*["NEW UI"] * 100)

@@ -38,7 +38,7 @@ def test_a_stream_that_grows_is_noted_once_a_second_at_most_and_at_its_end(tmp_p
 def test_the_file_is_bounded_and_says_less_exactly_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noting, "MOST_TIMES", 400)
+    monkeypatch.setattr(noting, "MAX_TIMES", 400)
     clock = FakeClock(0.0)
     with Sandbox(str(tmp_path)) as sandbox:
         times = LogTimes(sandbox, clock.now)

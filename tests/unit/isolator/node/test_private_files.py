@@ -54,7 +54,7 @@ def test_as_many_files_are_shown_as_a_person_reads(tmp_path: Path, count: int, m
 def test_a_directory_is_looked_at_no_further_than_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_files, "MOST_FILES", 4)
+    monkeypatch.setattr(private_files, "MAX_FILES", 4)
     for number in range(9):
         (tmp_path / str(number)).touch()
         (tmp_path / str(number)).chmod(0o644)

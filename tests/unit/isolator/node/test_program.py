@@ -140,7 +140,7 @@ def test_a_program_without_an_archive_is_the_installed_one(
 def test_a_program_larger_than_any_of_ours_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, is_read: bool
 ) -> None:
-    monkeypatch.setattr(program, "_MOST_BYTES", most)
+    monkeypatch.setattr(program, "_MAX_BYTES", most)
     (tmp_path / "RECORD").write_text("12345")
     digest = Started(Clock(), path=tmp_path / "RECORD").look().digest
     assert digest == (hashlib.sha256(b"12345").hexdigest() if is_read else "")

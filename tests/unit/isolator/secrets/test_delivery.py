@@ -124,7 +124,7 @@ def test_a_container_that_is_not_given_its_files_in_time_is_not_started(
 ) -> None:
     """What links the files into the sandbox is the task's user by then, whom another task of that user may stop."""
     (tmp_path / "secrets").mkdir()
-    monkeypatch.setattr(handing, "_MOST_S", 1e-4)
+    monkeypatch.setattr(handing, "_MAX_S", 1e-4)
     given = delivery.Given(files={"id": b"hunter2"})
     with pytest.raises(MesosGpuError, match=r"not done within 0\.0001 s") as refused:
         handing.hand(given, os.getpid(), tmp_path, (os.getuid(), os.getgid()), str(tmp_path))

@@ -89,7 +89,7 @@ def test_ended_process_has_no_libcuda() -> None:
 
 
 def test_process_without_cuda_is_not_read_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loaded, "_MOST_BYTES", 0)
+    monkeypatch.setattr(loaded, "_MAX_BYTES", 0)
     assert read(replace(ALL, pid=ME, computes=False)) == Loaded()
     assert read(replace(ALL, pid=ME)).problem != ""
 
@@ -102,7 +102,7 @@ def test_a_process_with_too_many_mappings_is_named_and_not_read_for_ever(
         for number in range(0, 8192, 2):  # every second page has other rights: a mapping each
             memory.madvise(mmap.MADV_DONTFORK, number * page, page)
         assert read(replace(ALL, pid=ME)).problem == ""
-        monkeypatch.setattr(loaded, "_MOST_BYTES", 1 << 17)
+        monkeypatch.setattr(loaded, "_MAX_BYTES", 1 << 17)
         assert read(replace(ALL, pid=ME)).problem == "it has more mappings than are looked at"
         monkeypatch.undo()
         assert read(replace(ALL, pid=ME, until=0.0)).problem == "", "a busy host makes nobody suspicious"
@@ -111,7 +111,7 @@ def test_a_process_with_too_many_mappings_is_named_and_not_read_for_ever(
 
 
 def test_a_process_with_too_many_files_open_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loaded, "_MOST_DESCRIPTORS", 1)
+    monkeypatch.setattr(loaded, "_MAX_DESCRIPTORS", 1)
     assert read(replace(ALL, pid=ME, major=1 << 12)).problem == "it has more files open than are looked at"
 
 

@@ -11,7 +11,7 @@ from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.ability import cap_for, most_clients, no_users, probe, refusal
 from isolator.shares.mps.daemon import Domain, Host, own_cgroups
 from isolator.shares.tenancy import Tenancy
-from mesos_gpu.adapters.mps_control import LONGEST_PATH, Limits, too_long
+from mesos_gpu.adapters.mps_control import MAX_PATH, Limits, too_long
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -185,8 +185,8 @@ def test_mps_daemon_has_the_largest_percentage() -> None:
 
 
 def test_paths_that_are_too_long_for_sockets_are_told() -> None:
-    assert too_long(Path("/" + "x" * (LONGEST_PATH - 1))) == ""
-    assert too_long(Path("/" + "x" * LONGEST_PATH)) == "its path has 88 bytes, and sockets take 87"
+    assert too_long(Path("/" + "x" * (MAX_PATH - 1))) == ""
+    assert too_long(Path("/" + "x" * MAX_PATH)) == "its path has 88 bytes, and sockets take 87"
     assert "its path has 89 bytes" in too_long(Path("/" + "ä" * 44))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isolator.host.not_started import NotStarted
-from isolator.shares.own_cuda import LOOK_S, MOST_PATHS, PLACES, libcuda_of, search_path
+from isolator.shares.own_cuda import LOOK_S, MAX_PATHS, PLACES, libcuda_of, search_path
 
 
 def put(root: Path, path: str, content: bytes = b"") -> None:
@@ -125,8 +125,8 @@ def test_links_that_lead_in_a_circle_and_files_that_are_none_harm_nobody(tmp_pat
 
 
 def test_an_image_that_cannot_be_looked_through_is_refused(tmp_path: Path) -> None:
-    put(tmp_path, "etc/ld.so.conf", "".join(f"/d{n}\n" for n in range(MOST_PATHS)).encode())
-    with pytest.raises(NotStarted, match=f"more than {MOST_PATHS} paths"):
+    put(tmp_path, "etc/ld.so.conf", "".join(f"/d{n}\n" for n in range(MAX_PATHS)).encode())
+    with pytest.raises(NotStarted, match=f"more than {MAX_PATHS} paths"):
         libcuda_of(str(tmp_path))
     ticks = itertools.count(0.0, LOOK_S / 2)
     with pytest.raises(NotStarted, match="takes more than 10 s"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck, Protocol
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.policy.apps.healthcheck import (
-    LEAST_PAUSE_S,
+    MIN_PAUSE_S,
     Finding,
     TaskHealth,
     first_after_s,
@@ -170,8 +170,8 @@ def test_later_success_of_a_check_is_not_its_first() -> None:
 
 
 def test_pause_of_a_check_is_never_nothing() -> None:
-    assert [pause_s(HealthCheck(interval_s=seconds)) for seconds in (0, 1)] == [LEAST_PAUSE_S, 1.0]
-    assert first_after_s(HealthCheck(interval_s=0)) == LEAST_PAUSE_S
+    assert [pause_s(HealthCheck(interval_s=seconds)) for seconds in (0, 1)] == [MIN_PAUSE_S, 1.0]
+    assert first_after_s(HealthCheck(interval_s=0)) == MIN_PAUSE_S
 
 
 def test_check_port_index_may_be_the_first_and_never_negative() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from mesos_gpu.model.apps.app import App, Container, SecretRef, Volume
-from mesos_gpu.model.secret import FILE_FORM, MOST_SECRETS, SOURCE_FORM, Secret, unfit
+from mesos_gpu.model.secret import FILE_FORM, MAX_SECRETS, SOURCE_FORM, Secret, unfit
 from mesos_gpu.policy.apps.secrets import Use, problems_of, uses_of
 
 SOURCES = {"hf": "/team/hf", "key": "team/key#pem", "bad": "a b"}
@@ -74,6 +74,6 @@ def test_secret_that_cannot_be_given_is_named_with_its_field(
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_secrets_of_an_app_are_bounded(more: int) -> None:
-    made = app({f"A{n}": SecretRef("hf") for n in range(MOST_SECRETS + more)})
-    said = ("secrets", f"are used {MOST_SECRETS + 1} times; a task gets {MOST_SECRETS} at most")
+    made = app({f"A{n}": SecretRef("hf") for n in range(MAX_SECRETS + more)})
+    said = ("secrets", f"are used {MAX_SECRETS + 1} times; a task gets {MAX_SECRETS} at most")
     assert list(problems_of(made)) == [said] * more

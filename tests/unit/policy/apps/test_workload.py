@@ -46,7 +46,7 @@ from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import CUDA_LABEL
 from mesos_gpu.model.secret import Secret
-from mesos_gpu.policy.apps.task_ids import MOST_OF_APP
+from mesos_gpu.policy.apps.task_ids import MAX_OF_APP
 from mesos_gpu.policy.apps.workload import job_of, unsupported, without_effect
 from mesos_gpu.wire.marathon.app import app_of
 from mesos_gpu.wire.marathon.options import gpu_options
@@ -198,7 +198,7 @@ def test_gpu_options_become_fields_of_the_job() -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
-    "id": ("id", {"id": "/" + "a" * (MOST_OF_APP + 1)}),
+    "id": ("id", {"id": "/" + "a" * (MAX_OF_APP + 1)}),
     "nothing to run": ("cmd", {"cmd": ""}),
     "fetch above the sandbox": ("fetch.0", {"fetch": (Artifact("http://x/y", dest_path="../y"),)}),
     "fetch of no file": ("fetch.0", {"fetch": (Artifact("http://x/"),)}),

@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.pattern import cost, problem_of
 from mesos_gpu.policy.cluster import verdicts
 from mesos_gpu.policy.cluster.verdicts import WORK_IN_ALL, WORK_OF_JOB, Verdicts
 from mesos_gpu.testing.builders import World, offer, spec
-from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
+from mesos_gpu.wire.constraints import MAX_CONSTRAINTS
 from mesos_gpu.wire.jobs import spec_from_mapping
 
 AGENTS = 30
@@ -23,7 +23,7 @@ COSTLY = "(.?){150}.*|N"
 def costly(job: int, operator: Operator = Operator.LIKE) -> tuple[Constraint, ...]:
     """Make as many constraints as a job may have; all of them hold everywhere, and no two jobs share one."""
     value = COSTLY if operator is Operator.LIKE else "(.?){150}!"
-    return tuple(Constraint("hostname", operator, f"{value}{job}.{i}") for i in range(MOST_CONSTRAINTS))
+    return tuple(Constraint("hostname", operator, f"{value}{job}.{i}") for i in range(MAX_CONSTRAINTS))
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_costly_constraint_is_compared_with_all_agents_in_the_end(world: World, 
         world.feed()
         assert sum(work[before:]) <= WORK_OF_JOB + max(work)
     assert not world.state.match.unmatched
-    assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS
+    assert len(work) == (MAX_CONSTRAINTS - 1) * AGENTS
     world.feed(submitted("again", constraints=world.job("never").spec.constraints))
-    assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS, "what is known is not compared again"
+    assert len(work) == (MAX_CONSTRAINTS - 1) * AGENTS, "what is known is not compared again"
 
 
 @pytest.mark.usefixtures("work")
@@ -103,7 +103,7 @@ def test_explanation_reports_a_costly_constraint_still_to_be_compared(world: Wor
 
 
 def test_verdicts_on_constraints_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "MOST_KNOWN", 2)
+    monkeypatch.setattr(verdicts, "MAX_KNOWN", 2)
     known = {("a", "a"): True, ("b", "b"): True, ("c", "c"): True}
     assert Verdicts(known)("d", "d") is True
     assert known == {("d", "d"): True}

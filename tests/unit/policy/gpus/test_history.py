@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.drain import Card
 from mesos_gpu.model.nodes.gpu import Health, Transition
-from mesos_gpu.policy.gpus.history import MOST, with_changes
+from mesos_gpu.policy.gpus.history import MAX, with_changes
 
 CARD = Card(GpuId("g0"))
 
@@ -22,9 +22,9 @@ def test_history_is_unchanged_by_known_changes() -> None:
 
 
 def test_history_does_not_take_dropped_changes_again() -> None:
-    card = with_changes(CARD, [change(float(t)) for t in range(MOST + 5)])
-    assert with_changes(card, [change(2.0), change(float(MOST))]) is card
-    assert card.totals == {"sick": MOST}  # one report never brings more than ten
+    card = with_changes(CARD, [change(float(t)) for t in range(MAX + 5)])
+    assert with_changes(card, [change(2.0), change(float(MAX))]) is card
+    assert card.totals == {"sick": MAX}  # one report never brings more than ten
 
 
 def test_history_reports_a_note_and_does_not_count_it() -> None:
@@ -47,5 +47,5 @@ def test_reports_of_the_last_ten_in_any_mix_with_notes(times: list[int], width: 
         card = with_changes(card, window)
         card = with_changes(card, [change(told[end - 1] + 0.5, Health.OK, Health.OK)])
     assert card.totals.get("sick", 0) == len(told), "each once, however often it was repeated"
-    assert len(card.changes) == min(2 * len(told), MOST)
+    assert len(card.changes) == min(2 * len(told), MAX)
     assert list(card.changes) == sorted(card.changes, key=lambda c: c.at)

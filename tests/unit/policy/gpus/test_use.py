@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mesos_gpu.model.nodes.gpu_use import Span, Work, busy_pct
 from mesos_gpu.policy.gpus.use import (
-    LONGEST_SAMPLE_US,
+    MAX_SAMPLE_US,
     busy_of,
     counted,
     idle_since,
@@ -30,7 +30,7 @@ def test_use_in_a_gap_between_samples_is_unknown() -> None:
     """A buffer that has wrapped: what came before its first sample is forgotten."""
     assert span_of([(11 * S, 100), (60 * S, 0)], 10 * S) == (Span(1000, 1000), 60 * S)
     assert span_of([(60 * S, 100), (61 * S, 0), (62 * S, 0)], 10 * S) == (Span(3000, 1000), 62 * S)
-    assert span_of([(60 * S, 100), (60 * S + LONGEST_SAMPLE_US + 1, 0)], 10 * S)[0] == Span(0, 0)
+    assert span_of([(60 * S, 100), (60 * S + MAX_SAMPLE_US + 1, 0)], 10 * S)[0] == Span(0, 0)
 
 
 def test_use_sample_that_is_no_percentage_is_skipped() -> None:
@@ -50,8 +50,8 @@ def test_use_sample_that_is_no_percentage_is_skipped() -> None:
         ([(2000, 101)], (Span(0, 0), 0)),
         ([(0, 100), (1000, 100)], (Span(1, 1), 1000)),
         ([(4000, 50), (2000, 100)], (Span(4, 3), 4000)),
-        ([(LONGEST_SAMPLE_US, 100)], (Span(2000, 2000), LONGEST_SAMPLE_US)),
-        ([(LONGEST_SAMPLE_US + 1, 100)], (Span(0, 0), LONGEST_SAMPLE_US + 1)),
+        ([(MAX_SAMPLE_US, 100)], (Span(2000, 2000), MAX_SAMPLE_US)),
+        ([(MAX_SAMPLE_US + 1, 100)], (Span(0, 0), MAX_SAMPLE_US + 1)),
         ([(3 * S, 100), (5 * S, 0)], (Span(4000, 2000), 5 * S)),
         ([(3 * S, 100), (5 * S + 1, 0)], (Span(0, 0), 5 * S + 1)),
         ([(3 * S, 0), (4 * S, 100), (5 * S, 100)], (Span(3000, 2000), 5 * S)),

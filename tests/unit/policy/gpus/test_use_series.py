@@ -134,7 +134,7 @@ def test_use_history_forgets_cards_silent_for_a_day() -> None:
 
 
 def test_use_history_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(use_series, "MOST_SERIES", 1)
+    monkeypatch.setattr(use_series, "MAX_SERIES", 1)
     history = UseHistory()
     history.note(node(1000.0, use(1000.0), use(1000.0, card=OTHER)), 1000.0, anything)
     assert list(history.cards) == [CARD]
@@ -153,7 +153,7 @@ def test_report_without_cards_says_nothing_of_tasks() -> None:
 
 
 def test_series_that_are_kept_go_on_when_there_is_room_for_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(use_series, "MOST_SERIES", 2)
+    monkeypatch.setattr(use_series, "MAX_SERIES", 2)
     history = UseHistory()
     for at, seen_ms in ((1000.0, 0), (1010.0, 10_000)):
         both = use(at, seen_ms), use(at, seen_ms, card=OTHER)

@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.tasks.event import MOST_EVENTS, EventKind, JobEvent
+from mesos_gpu.model.tasks.event import MAX_EVENTS, EventKind, JobEvent
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.tasks.events import remembered
@@ -91,6 +91,6 @@ def test_events_of_one_moment_are_in_order_with_numbers_that_grow() -> None:
 
 def test_first_event_has_the_number_of_its_time_and_the_latest_are_kept() -> None:
     assert [each.number for each in remembered([checkpoint(0.0)], [])] == [1]
-    jobs = [checkpoint(float(at), f"j{at}") for at in range(1, MOST_EVENTS + 3)]
+    jobs = [checkpoint(float(at), f"j{at}") for at in range(1, MAX_EVENTS + 3)]
     events = remembered(jobs, [])
-    assert (len(events), events[0].at, events[-1].at) == (MOST_EVENTS, 3.0, MOST_EVENTS + 2.0)
+    assert (len(events), events[0].at, events[-1].at) == (MAX_EVENTS, 3.0, MAX_EVENTS + 2.0)

@@ -10,7 +10,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.saves import ForgetEvents, ForgetNode, KeepEvent, KeepJob, SaveDrain, SaveNode
-from mesos_gpu.model.tasks.event import MOST_EVENTS, EventKind, LogEvent
+from mesos_gpu.model.tasks.event import MAX_EVENTS, EventKind, LogEvent
 from mesos_gpu.scheduler.happenings.follow import Happenings
 from mesos_gpu.scheduler.happenings.log import SPARE, EventLog
 from mesos_gpu.testing.builders import World, gpu, spec
@@ -107,7 +107,7 @@ def test_event_log_omits_the_state_at_the_start(world: Followed) -> None:
 def test_event_log_is_bounded_in_memory_and_on_disk() -> None:
     world = Followed()
     world.listen()
-    number = MOST_EVENTS + SPARE
+    number = MAX_EVENTS + SPARE
     world.log.add([LogEvent(n, 1.0, EventKind.NODE) for n in range(1, number + 1)])
     world.follower = Happenings(world.state, world.log)
     saves = world.follower.follow([], world.state, world.now)
@@ -115,7 +115,7 @@ def test_event_log_is_bounded_in_memory_and_on_disk() -> None:
     world.register()
     world.node("a1", gpu("g0"))
     assert world.log.first == SPARE + 1
-    assert len(world.log.after(0, number)) == MOST_EVENTS + 1
+    assert len(world.log.after(0, number)) == MAX_EVENTS + 1
 
 
 def test_event_log_shows_no_event_before_it_is_saved(world: Followed) -> None:

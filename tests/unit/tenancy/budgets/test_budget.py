@@ -24,7 +24,7 @@ from mesos_gpu.model.saves import SaveBudgetUse
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget, JobClass, OnEmpty, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import MS, BudgetUse, Closed, Part, Span, SpanEnd
-from mesos_gpu.policy.accounts.budget import MOST_PERIODS, Standing, charge_of, opened, period_of, total_of
+from mesos_gpu.policy.accounts.budget import MAX_PERIODS, Standing, charge_of, opened, period_of, total_of
 from mesos_gpu.testing.builders import World, every, gpu, saved_of
 
 HOUR = 3600
@@ -572,7 +572,7 @@ def _check_integral(acts: list[tuple[str, int]]) -> None:
         (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
         for s in all_periods(each.state, each.now)
     }
-    oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
+    oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MAX_PERIODS + 1
     kept = {key: used for key, used in integral.items() if key[2] >= oldest}
     assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
 

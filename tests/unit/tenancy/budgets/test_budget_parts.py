@@ -16,7 +16,7 @@ from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import EVERYBODY, OnEmpty, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import MS, BudgetUse
-from mesos_gpu.policy.accounts.budget import MOST_PERIODS
+from mesos_gpu.policy.accounts.budget import MAX_PERIODS
 from mesos_gpu.testing.builders import World, every
 from tests.unit.tenancy.budgets.test_budget import GPU_HOUR, HOUR, MIDNIGHT, budget, goes_on, starts, world
 
@@ -74,11 +74,9 @@ def test_period_that_is_opened_with_a_record_pays_its_part_of_it() -> None:
 
 def test_no_more_periods_are_kept_than_may_be() -> None:
     made = world({"ml": QueueSpec(budget=budget(4))})
-    for day in range(1, MOST_PERIODS + 2):
+    for day in range(1, MAX_PERIODS + 2):
         goes_on(made, DAY)
-        assert [each.index - INDEX for each in uses(made)] == [
-            *range(max(0, day + 1 - MOST_PERIODS), day + 1)
-        ]
+        assert [each.index - INDEX for each in uses(made)] == [*range(max(0, day + 1 - MAX_PERIODS), day + 1)]
     assert [*book_of(made.state).uses["ml", EVERYBODY]] == [each.index for each in uses(made)]
 
 

@@ -12,8 +12,8 @@ from mesos_gpu.wire.channel.forward import Forward, forward_of
 from mesos_gpu.wire.channel.frames import (
     FROM_CLIENT,
     FROM_HOST,
-    MOST_DATA,
-    MOST_FRAME,
+    MAX_DATA,
+    MAX_FRAME,
     WINDOW,
     Frame,
     Kind,
@@ -64,7 +64,7 @@ def test_channel_frame_of_any_bytes_is_decoded_or_refused(message: bytes) -> Non
     "message",
     [
         b"", b"\xff", b"\x03x", b"\x04\0\x18\0", b"\x05\0\0\0\x41", b"\x06\0\x10\0\x01", b"\x07\0\0\x01\0",
-        bytes(MOST_FRAME + 1),
+        bytes(MAX_FRAME + 1),
     ],
     ids=["none", "unknown", "eof with data", "short size", "signal 65", "credit", "exit 256", "too large"],
 )  # fmt: skip
@@ -75,7 +75,7 @@ def test_channel_frame_that_is_malformed_is_refused(message: bytes) -> None:
 
 def test_channel_frame_that_is_too_large_is_not_encoded() -> None:
     with pytest.raises(ValueError, match="65537 bytes; at most 65536"):
-        encode(Frame(Kind.STDIN, bytes(MOST_DATA + 1)))
+        encode(Frame(Kind.STDIN, bytes(MAX_DATA + 1)))
 
 
 def test_channel_frame_kinds_are_sent_by_one_side() -> None:

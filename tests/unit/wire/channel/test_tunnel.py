@@ -9,7 +9,7 @@ import pytest
 
 from mesos_gpu.adapters.tunnel.connection import Connection
 from mesos_gpu.adapters.tunnel.tunnel import Tunnel
-from mesos_gpu.wire.channel.mux import MOST_DATA, WINDOW, Decoder, Mark, Record, encode
+from mesos_gpu.wire.channel.mux import MAX_DATA, WINDOW, Decoder, Mark, Record, encode
 
 RECORDS = (
     Record(Mark.OPEN, 1, number=80),
@@ -32,7 +32,7 @@ def test_tunnel_records_are_independent_of_how_bytes_are_cut() -> None:
     [
         b"\x00" * 9,
         b"\x09" + bytes(8),
-        encode(Record(Mark.DATA, 1, bytes(MOST_DATA + 1))),
+        encode(Record(Mark.DATA, 1, bytes(MAX_DATA + 1))),
         b"\x03" + bytes(7) + b"\x01" + b"x",
         b"\x05" + bytes(7) + b"\x03" + b"xyz",
         encode(Record(Mark.CREDIT, 1, number=WINDOW + 1)),

@@ -12,7 +12,7 @@ import pytest
 
 from isolator.shares.shim.region import (
     LIMITS_BYTES,
-    MOST_CARDS,
+    MAX_CARDS,
     USAGE_BYTES,
     CardLimits,
     CardUsage,
@@ -152,7 +152,7 @@ def test_a_task_that_locks_its_limits_does_not_stop_the_host(region: Region) -> 
 
 def test_seventeen_cards_are_refused_and_nothing_is_written(region: Region, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="16 cards at most, got 17"):
-        region.write([CardLimits(A, 1)] * (MOST_CARDS + 1))
+        region.write([CardLimits(A, 1)] * (MAX_CARDS + 1))
     assert region.limits((A, B)) == LIMITS
     with pytest.raises(ValueError, match="16 cards"):
         region_of(tmp_path, TaskId("other")).create([CardLimits(A, 1)] * 17)
@@ -167,7 +167,7 @@ def test_a_damaged_file_of_limits_is_said_to_be_damaged(region: Region, content:
 
 
 def process(pid: int, held: int, context: int = 0, busy: int = 0) -> bytes:
-    zeros = [0] * (MOST_CARDS - 1)
+    zeros = [0] * (MAX_CARDS - 1)
     return struct.pack("<iI48Q", pid, 0, held, *zeros, context, *zeros, busy, *zeros)
 
 
@@ -178,7 +178,7 @@ def write_usage(region: Region, at: int, content: bytes) -> None:
 
 
 def slot(number: int) -> int:
-    return 64 + MOST_CARDS * 64 + number * 392
+    return 64 + MAX_CARDS * 64 + number * 392
 
 
 def test_only_processes_that_live_are_counted(region: Region) -> None:
@@ -217,7 +217,7 @@ def test_region_survives_any_bytes_of_a_task(region: Region) -> None:
 def test_region_usage_survives_very_many_locks(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel looks through all of them for each process that a task claims to have; more take seconds."""
     monkeypatch.setattr("isolator.shares.shim.region.LIVING_S", 0.001)
-    first, step = 64 + MOST_CARDS * 64, 8 + MOST_CARDS * 24
+    first, step = 64 + MAX_CARDS * 64, 8 + MAX_CARDS * 24
     with open(region.usage_path, "r+b") as file:
         for at in range(first, USAGE_BYTES, step):
             file.seek(at)
