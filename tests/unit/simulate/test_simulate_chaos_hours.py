@@ -12,9 +12,9 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Hours, QueueDocument, QueueSpec, Weekday
 from mesos_gpu.policy.times import hours
 from mesos_gpu.policy.times.hours import span_at
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos.times.hours import in_force
 from mesos_gpu.wire.tenancy.rules import faults
+from tests.chaos import run as chaos
+from tests.chaos.times.hours import in_force
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 REAL_WINDOW = hours._window

@@ -12,7 +12,7 @@ from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tenancy import Idle
 from mesos_gpu.policy.tenancy import idle as policy
 from mesos_gpu.policy.tenancy.idle import Used, Verdict
-from mesos_gpu.simulate.chaos import run as chaos
+from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 

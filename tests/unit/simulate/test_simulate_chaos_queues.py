@@ -21,7 +21,7 @@ from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
-from mesos_gpu.simulate.chaos import run as chaos
+from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 REAL_WAIT_OF = Barriers.wait_of

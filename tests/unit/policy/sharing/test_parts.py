@@ -12,7 +12,7 @@ from mesos_gpu.policy.sharing.mig import Slot, place_of, slot_for, start_for
 from mesos_gpu.policy.sharing.overdrawn import overdrawn
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 
 CARD = GpuId("g0")
 MPS = Share(100, 2000, 3000, Method.SHIM_MPS2, "ann")

@@ -1,0 +1,102 @@
+"""What a program of an earlier schema saved, as this one reads it: by SQLite, with the steps of the true state."""
+
+import re
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from mesos_gpu.adapters.sqlite import schema, seal
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.errors import Damaged
+from mesos_gpu.model.saves import NOUNS, Save, Saved, SaveFramework
+from tests.chaos.violation import Violation
+
+READ: Final = "what an earlier schema saved is read as it was written"
+EARLIER: Final = seal.SEALED_FROM - 1  # the last whose rows are those of today, without their checksums
+_SEAL: Final = 9  # bytes at the end of a row
+#: Tables that later steps have made: the earlier program knew nothing of what is in them.
+_LATER: Final = frozenset(
+    name
+    for number, script in schema.steps()
+    if number > EARLIER
+    for name in re.findall(r"CREATE TABLE (\w+)", script)
+)
+_ALTERED: Final = re.compile(r"ALTER TABLE (\w+) (?:RENAME COLUMN (\w+) TO (\w+)|ADD COLUMN (\w+))")
+#: What later steps made or altered is taken back, the last first.
+_TAKEN_BACK: Final = (
+    *(
+        f"DROP INDEX {name}"
+        for number, script in schema.steps()
+        if number > EARLIER
+        for name in re.findall(r"CREATE INDEX (\w+)", script)
+    ),
+    *(
+        f"ALTER TABLE {table} DROP COLUMN {added}"
+        if added
+        else f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}"
+        for number, script in reversed(schema.steps())
+        for table, old, new, added in reversed(_ALTERED.findall(script))
+        if number > EARLIER and table not in _LATER
+    ),
+    *(f"DROP TABLE {name}" for name in sorted(_LATER)),
+)
+_KNOWN: Final = tuple(noun for noun in NOUNS if (noun.table or noun.plural) not in _LATER)
+
+
+def see_read(saved: Saved) -> None:
+    """See that a state is read as it is, if a program of the earlier schema wrote it.
+
+    Raises:
+        Violation: Something is missing or other, or it is refused.
+    """
+    try:
+        read = brought_up(saved)
+    except Damaged as error:
+        raise Violation(READ, str(error)) from error
+    for noun in _KNOWN:
+        before, after = getattr(saved, noun.plural), getattr(read, noun.plural)
+        if before != after:
+            raise Violation(READ, f"{noun.plural}: {before!r:.200} became {after!r:.200}")
+    if saved.framework_id != read.framework_id:
+        raise Violation(READ, f"the framework id {saved.framework_id} became {read.framework_id}")
+
+
+def brought_up(saved: Saved) -> Saved:
+    """Write a state, make it what the earlier schema had, and load it.
+
+    Raises:
+        Damaged: This program refuses it.
+    """
+    with tempfile.TemporaryDirectory(prefix="mesos-gpu-chaos-") as directory:
+        path = Path(directory) / "state.sqlite"
+        store = SqliteStore(path)
+        store.save(_saves(saved))
+        store.close()
+        _age(path, EARLIER)
+        with closing(SqliteStore(path)) as store:
+            return store.load()
+
+
+def _saves(saved: Saved) -> list[Save]:
+    batch: list[Save] = [SaveFramework(saved.framework_id or "")]
+    for noun in _KNOWN:
+        values = getattr(saved, noun.plural)
+        batch += [noun.save(value) for value in (values if noun.key else (values,))]
+    return batch
+
+
+def _age(path: Path, number: int) -> None:
+    """Take away the checksums and what later steps made, and say so."""
+    with closing(sqlite3.connect(path)) as db, db:
+        for table in schema.UNSEALED:
+            for *beside, row in _done(db, table.read):
+                _done(db, table.write, row[:-_SEAL], *beside)
+        for statement in _TAKEN_BACK:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={number}")
+
+
+def _done(db: sqlite3.Connection, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    return db.execute(statement, values).fetchall()
