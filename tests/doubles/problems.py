@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.mount import persistent_of
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.policy.sharing.overdrawn import overdrawn
+from tests.doubles.overdrawn import overdrawn
 
 
 def problems(state: State) -> list[str]:
