@@ -1,7 +1,7 @@
 """Interpreter of the eBPF instructions in cgroup programs, to test the decisions of a program without a kernel.
 
-It knows the instructions by their opcode bits (Documentation/bpf/standardization/instruction-set.rst), not by the
-names that the compiler has for them, and stops at what it does not know.
+It decodes instructions by their opcode bits (Documentation/bpf/standardization/instruction-set.rst), independently of
+our compiler's names for them, and raises for unknown instructions.
 """
 
 import struct
@@ -13,10 +13,14 @@ MAX_STEPS = 10_000
 
 
 def run(program: bytes, context: bytes) -> int:
-    """r0 at exit. `program`: encoded instructions; `context`: what r1 points to.
+    """Run a program and return r0 at its exit.
+
+    Args:
+        program: Encoded instructions of 8 bytes each.
+        context: Memory that r1 points to.
 
     Raises:
-        ValueError: An instruction that is not known, a register that was never written, a jump or load outside.
+        ValueError: An instruction is unknown, a register was never written, or a jump or load is out of bounds.
     """
     registers: dict[int, int] = {}
     place = 0

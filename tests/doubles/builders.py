@@ -1,4 +1,4 @@
-"""Short ways to make nouns in tests."""
+"""Builders of nouns for tests, and an engine without a scheduler (`World`)."""
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ E = TypeVar("E")
 
 
 def gpu(name: str, model: str = "A100", *, health: Health = Health.OK, numa_node: int | None = None) -> Gpu:
-    """A GPU whose minor number and index follow from the digits in its name."""
+    """Return a GPU whose minor number and index are the digits in its name."""
     number = int("".join(c for c in name if c.isdigit()) or 0)
     return Gpu(GpuId(name), model, 81920, number, "0000:01:00.0", numa_node, health=health, index=number)
 
@@ -35,7 +35,7 @@ def gpu(name: str, model: str = "A100", *, health: Health = Health.OK, numa_node
 def offer(
     name: str, agent: str = "a1", *, cpus: float = 8, mem: float = 16384, gpus: float = 0, **more: float
 ) -> Offer:
-    """An offer of one agent; `more` are further scalars by Mesos' names."""
+    """Return an offer of one agent; `more` has further scalar resources by their names in Mesos."""
     amounts = {"cpus": cpus, "mem": mem, "gpus": gpus, **more}
     scalars = tuple(Scalar(kind, amount) for kind, amount in amounts.items() if amount)
     ports = (PortRange(31000, 31999),)
@@ -54,27 +54,27 @@ def request(
     tasks: int = 1,
     **more: Any,
 ) -> Request:
-    """What one task needs; `more` are further amounts, and fields of `GpuRequest`."""
+    """Return the request of a task; `more` has further amounts, and fields of `GpuRequest`."""
     amounts = {amount.name: more.pop(amount.name) for amount in AMOUNTS if amount.name in more}
     resources = Resources(cpus=cpus, mem_mib=mem_mib, gpus=gpus, **amounts)
     return Request(resources, GpuRequest(gpus, models=models, **more), min_driver, tasks)
 
 
 def seen(node: NodeCapacity, **fields: object) -> NodeCapacity:
-    """A node as `why` sees it after those changes: free are its healthy GPUs that nothing holds."""
+    """Return a changed node as `why` sees it: its healthy GPUs that no task holds are free."""
     node = replace(node, **fields)  # type: ignore[arg-type]
     idle = (gpu for gpu in node.installed if gpu.health is Health.OK and gpu.id not in node.holders)
     return replace(node, gpus=tuple(idle))
 
 
 def spec(**fields: object) -> JobSpec:
-    """A job that runs `true`."""
+    """Return the specification of a job that runs `true`."""
     return JobSpec(**{"name": "job", "command": "true", **fields})  # type: ignore[arg-type]
 
 
 @dataclass
 class World:
-    """A bare engine: feed it events, look at its effects. The clock goes only where a test puts it."""
+    """An engine without a scheduler: a test feeds it events, checks its effects and sets its clock."""
 
     settings: Settings = field(default_factory=lambda: Settings.of("executor", "monitor"))
     now: float = 1000.0
@@ -82,7 +82,10 @@ class World:
     serial: int = 0
 
     def feed(self, *events: ev.Event) -> list[fx.Effect]:
-        """Step the events, then match; all effects. Handlers are watched."""
+        """Step the events and then a match; return all effects.
+
+        Checks that each handler changes only the parts of the state that it declares, and the invariants of the state.
+        """
         effects = []
         for event in (*events, ev.Match()):
             effects += step_closely(self.state, event, self.now, self.settings)
@@ -90,24 +93,24 @@ class World:
         return effects
 
     def register(self) -> list[fx.Effect]:
-        """The master accepts the subscription."""
+        """Accept the subscription, as the master does."""
         return self.feed(ev.Registered("fw-1", "http://master:5050"))
 
     def submit(self, name: str = "j1", **fields: object) -> Job:
-        """A job with id `name`; the effects are thrown away."""
+        """Submit a job with id `name`, drop the effects, and return the job."""
         self.feed(ev.JobSubmitted(JobId(name), spec(**fields)))
         return self.job(name)
 
     def job(self, name: str = "j1") -> Job:
-        """The job as it is now."""
+        """Return the present job."""
         return self.state.work.jobs[JobId(name)]
 
     def offers(self, *offers: Offer) -> list[fx.Effect]:
-        """Offers arrive."""
+        """Feed offers that arrive now."""
         return self.feed(ev.OffersArrived(tuple(replace(o, received_at=self.now) for o in offers)))
 
     def node(self, agent: str, *gpus: Gpu, cpus: float = 8, driver: str | None = None) -> list[fx.Effect]:
-        """An agent with GPUs comes up: its offer, its monitor's launch and first report, and what is left."""
+        """Start an agent with GPUs: feed its offer, the first report of its monitor, and an offer of the rest."""
         self.serial += 1
         effects = self.offers(offer(f"{agent}-o{self.serial}", agent, cpus=cpus, gpus=len(gpus)))
         launched = only(effects, fx.Launch).tasks[0].task
@@ -117,7 +120,7 @@ class World:
     def report(
         self, agent: str, *gpus: Gpu, task: TaskId | None = None, driver: str | None = None
     ) -> list[fx.Effect]:
-        """The node monitor of an agent reports."""
+        """Feed a report of an agent's node monitor."""
         monitor = task or self.state.cluster.nodes[AgentId(agent)].monitor
         assert monitor is not None
         data = report.encode(Inventory(gpus, "simulated", driver))
@@ -135,13 +138,13 @@ class World:
         uuid: str | None = "dXVpZA==",
         message: str = "",
     ) -> list[fx.Effect]:
-        """A status update arrives."""
+        """Feed a status update."""
         data = assignment.encode(outcome) if outcome else data
         update = Status(TaskId(task), state, AgentId(agent), reason, "", message, uuid, data)
         return self.feed(ev.StatusArrived(update))
 
     def tick(self, seconds: float) -> list[fx.Effect]:
-        """Time passes, in steps of at most a second."""
+        """Let time pass, with a tick at least every second; return all effects."""
         effects: list[fx.Effect] = []
         end = self.now + seconds
         while self.now < end:
@@ -151,11 +154,11 @@ class World:
 
 
 def step_closely(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
-    """Take one event in as `step` does, and see that its handler changes only the parts that it declares.
+    """Step one event, and check that its handler changes only the parts of the state that it declares.
 
     Raises:
         AssertionError: The handler has changed another part.
-        NotFound, Conflict, NotAccepted, TooMuch: As of `step`.
+        NotFound, Conflict, NotAccepted, TooMuch: `step` raises it.
     """
     return step(state, event, now, settings, handle=_handle_closely)
 
@@ -174,7 +177,7 @@ def _handle_closely(turn: Turn, event: ev.Event) -> None:
 
 
 def saved_of(state: State) -> Saved:
-    """What a store would give back of that state."""
+    """Return what a store would load after this state was saved."""
     kept = {name: _kept(getattr(state.part_with(name), name)) for name in (noun.plural for noun in NOUNS)}
     saved = Saved(state.mesos.framework_id, **kept)
     drafts = {job_id for drafts in state.work.members.drafts.values() for job_id in drafts}
@@ -182,7 +185,7 @@ def saved_of(state: State) -> Saved:
 
 
 def _kept(values: Any) -> Any:
-    """What the state has of a noun: one value, or a tuple of those in a list, a dict, or lists in a dict."""
+    """Return a single value as it is, and the values of a list, a dict or a dict of lists as a tuple."""
     if isinstance(values, dict):
         return tuple(
             each for value in values.values() for each in (value if isinstance(value, list) else [value])
@@ -191,12 +194,12 @@ def _kept(values: Any) -> Any:
 
 
 def only(effects: list[fx.Effect], kind: type[E]) -> E:
-    """The one effect of that kind."""
+    """Return the only effect of a kind."""
     matching = every(effects, kind)
     assert len(matching) == 1, f"{len(matching)} {kind.__name__} in {effects}"
     return matching[0]
 
 
 def every(effects: list[fx.Effect], kind: type[E]) -> list[E]:
-    """All effects of that kind."""
+    """Return all effects of a kind."""
     return [effect for effect in effects if isinstance(effect, kind)]

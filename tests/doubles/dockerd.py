@@ -1,6 +1,6 @@
-"""A Docker Engine of a test's own, with its own containerd, images and cgroups; it leaves nothing behind.
+"""A Docker Engine for one test, with its own containerd, images and cgroups; nothing remains after its end.
 
-Containerd is started beside it, as on a host, and not by it: so containers may outlive it.
+Containerd is a process beside the engine, as on a host, so that containers can outlive the engine.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ PREFIX: Final = "mesos-gpu-docker-"  # of the names of engines' directories
 
 
 def missing() -> str:
-    """What this host lacks for a Docker Engine and its images; empty: nothing."""
+    """Return what this host lacks for a Docker Engine and its images, or an empty text."""
     if os.geteuid() != 0:
         return "a Docker Engine needs root"
     lacking = [name for name in ("dockerd", "containerd", "runc", "busybox") if shutil.which(name) is None]
@@ -41,12 +41,12 @@ def missing() -> str:
 
 
 def busybox() -> Path:
-    """The host's, for images."""
+    """Return the path of the host's busybox, which test images contain."""
     return Path(shutil.which("busybox") or "/bin/busybox")
 
 
 class Dockerd:
-    """Use as a context manager. Needs root, and that `missing()` is empty."""
+    """A Docker Engine that a context manager starts and removes; needs root and an empty `missing()`."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Dockerd:
         """Make the directory of an engine.
 
         Args:
-            flags: Further ones of dockerd.
-            bridged: Whether containers may have a bridge; needs `ip`.
-            left: The directory of one whose process is gone, to `close` it; None makes a new one.
-            inside: Makes a command one in the network namespace of the engine, as `Host.inside`.
+            flags: Further options of dockerd.
+            bridged: Whether containers can have a bridge network; needs `ip`.
+            left: Directory of an engine whose test was killed, to `close` that engine; None for a new engine.
+            inside: Function that wraps a command to run in the network namespace of the engine, as `Host.inside`.
         """
         self.directory = left or Path(tempfile.mkdtemp(prefix=PREFIX))
         self.directory.chmod(0o755)
@@ -72,7 +72,6 @@ class Dockerd:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        """Start it."""
         try:
             self.start()
         except BaseException:
@@ -83,14 +82,13 @@ class Dockerd:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove it."""
         self.close()
 
     def start(self) -> None:
-        """Returns when it answers.
+        """Start containerd and dockerd, and wait until dockerd answers.
 
         Raises:
-            RuntimeError: It ended, or does not answer; its log's end is in the message.
+            RuntimeError: A process has ended, or does not answer; the message has the end of its log.
         """
         at, engine = self.directory, self.directory / "containerd.sock"
         if not self._runs("containerd"):
@@ -109,7 +107,7 @@ class Dockerd:
         self._until("dockerd", self._answers)
 
     def _make_bridge(self) -> None:
-        """Make a bridge for this engine alone: another may be tested at the same time."""
+        """Create a bridge with a name and subnet of this engine: other tests may have engines at the same time."""
         place = zlib.crc32(self._bridge.encode())
         subnet = f"10.{200 + place % 50}.{place // 50 % 256}.1/24"
         self._ip("link", "add", self._bridge, "type", "bridge")
@@ -124,16 +122,15 @@ class Dockerd:
         subprocess.run(self._inside(["ip", *words]), check=True, capture_output=True)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End dockerd by a signal and wait for it; `start` may follow."""
+        """End dockerd by a signal and wait for its end; `start` may be called again."""
         self._end("dockerd", number)
         (self.directory / "pid").unlink(missing_ok=True)
 
     def ask(self, method: str, path: str, body: bytes = b"", **header: str) -> Any:
-        """Ask the API for what the code under test does not do itself. In names of header
-        fields an underscore stands for the dash.
+        """Send a request to the engine's API; an underscore in the name of a header field stands for a dash.
 
         Raises:
-            RuntimeError: It refuses.
+            RuntimeError: The engine answers with an error.
         """
         connection = _UnixConnection(self.socket)
         try:
@@ -148,10 +145,10 @@ class Dockerd:
         return json.loads(text) if text.startswith((b"{", b"[")) and b"\n{" not in text else text
 
     def load(self, archive: Path) -> None:
-        """Put the images of an archive into it, which is as `docker save` writes it (tests.doubles.images).
+        """Load the images of an archive in the format of `docker save` (tests.doubles.images).
 
         Raises:
-            RuntimeError: It does not take them.
+            RuntimeError: The engine cannot load the archive.
         """
         told = self.ask("POST", "/images/load", archive.read_bytes())
         if "Loaded image" not in str(told):
@@ -185,8 +182,10 @@ class Dockerd:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def processes(self) -> list[int]:
-        """Processes of the engine and its containers' shims, which have its directory in their command lines, and those
-        in its containers."""
+        """Return the pids of the engine, of shims and of containers.
+
+        The engine and the shims have the engine's directory in their command lines.
+        """
         pids = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
@@ -198,12 +197,12 @@ class Dockerd:
         return sorted({pid for pid in pids if pid != os.getpid()})
 
     def mounts(self) -> list[str]:
-        """Below its directory, outermost first."""
+        """Return the mount points below the engine's directory, outermost first."""
         points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         return [point for point in points if Path(point).is_relative_to(self.directory)]
 
     def cgroups(self) -> list[Path]:
-        """The engine's cgroups in every hierarchy, outermost first."""
+        """Return the cgroups of the engine in every hierarchy, outermost first."""
         directories = []
         for line in Path("/proc/self/mounts").read_text().splitlines():
             point, kind = line.split()[1:3]

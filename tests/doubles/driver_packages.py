@@ -1,6 +1,6 @@
-"""NVIDIA's real user-space driver files, from Debian's packages, in a root of one's own. For tests and benchmarks.
+"""Files of NVIDIA's real user-space driver from Debian's packages, unpacked into a directory.
 
-Nothing of NVIDIA's is in this project: driver_packages.json names files of Debian's archive, with their SHA-256.
+This project contains no files of NVIDIA: driver_packages.json names packages of Debian's archive with their SHA-256.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ import requests
 from mesos_gpu.errors import Unavailable
 from tests.doubles.elf_files import ldconfig
 
-#: The second keeps what the first has replaced by something newer; the third has a C library of 2018.
+#: The second mirror has packages that the first has replaced; the third has a C library of 2018.
 MIRRORS: Final = (
     "http://deb.debian.org/debian",
     "https://snapshot.debian.org/archive/debian/20251101T000000Z",
     "http://archive.ubuntu.com/ubuntu",
 )
-#: To connect, and between two parts of an answer: with both mirrors silent, a test must still have time to say so.
+#: Seconds to connect, and between two parts of an answer: short enough that a test can still report silent mirrors.
 TIMEOUT_S: Final = (5.0, 20.0)
 #: The whole driver of Debian 12; without "large" (OptiX and ray tracing) it is 79 MB instead of 228.
 CURRENT: Final = "535.261.03"
@@ -41,13 +41,13 @@ _TRIPLETS: Final = (
 )
 #: Alternatives that are not directly in the directory of libraries.
 _ELSEWHERE: Final = {"libnvidia-cfg.so.1": "nvidia", "libvdpau_nvidia.so.1": "vdpau"}
-#: Of those, what glx-alternative-nvidia (contrib), which nvidia-alternative needs, puts there all the same.
+#: One of these, which glx-alternative-nvidia (required by nvidia-alternative) also links in the directory of libraries.
 _AGAIN: Final = "libnvidia-cfg.so.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A file of Debian's archive. `path`: below a mirror."""
+    """A package of Debian's archive; `path` is its path on a mirror."""
 
     path: str
     sha256: str
@@ -55,25 +55,25 @@ class Package:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
+        """File name of the package."""
         return self.path.rpartition("/")[2]
 
 
 def packages(*sets: str) -> list[Package]:
-    """List the packages of sets of driver_packages.json: a version, or a version and what else."""
+    """List the packages of sets in driver_packages.json, such as "535.261.03" and "535.261.03 large"."""
     listed = json.loads(Path(__file__).with_suffix(".json").read_text())
     return [Package(**each) for name in sets for each in listed[name]]
 
 
 def fetch(*sets: str, only: Collection[str] = ()) -> list[Path]:
-    """The packages, from the cache where they are there and whole.
+    """Return the files of packages, which are downloaded if the cache lacks them or has damaged ones.
 
     Args:
-        sets: As of `packages`.
-        only: Names of packages; empty: all of the sets.
+        sets: Names of sets, for `packages`.
+        only: Names of packages to fetch, or empty for all packages of the sets.
 
     Raises:
-        Unavailable: One cannot be had.
+        Unavailable: No mirror has a package.
     """
     given = os.environ.get("MESOS_GPU_TEST_CACHE")
     cache = Path(given) if given else platformdirs.user_cache_path("mesos-gpu") / "driver-packages"
@@ -112,14 +112,15 @@ def _is(package: Package, content: bytes) -> bool:
 
 
 def install(root: Path, *sets: str, only: Collection[str] = ()) -> None:
-    """Unpack packages into a root, with the alternatives that Debian's scripts would make, and run ldconfig.
+    """Unpack packages into a root directory, create the alternatives of Debian's scripts, and run ldconfig.
 
     Args:
-        root: A directory.
-        sets, only: As of `fetch`.
+        root: Directory of the root file system.
+        sets: Names of sets, for `fetch`.
+        only: Names of packages, for `fetch`.
 
     Raises:
-        Unavailable: A package cannot be had, or there is no dpkg-deb.
+        Unavailable: No mirror has a package, or dpkg-deb is missing.
     """
     tool = shutil.which("dpkg-deb")
     if tool is None:
@@ -142,7 +143,7 @@ def _unpack(tool: str, file: Path, root: Path) -> None:
 
 
 def _alternatives(root: Path) -> Iterator[tuple[str, str]]:
-    """What the scripts of nvidia-alternative and glx-alternative-nvidia give update-alternatives: link, and file."""
+    """Yield link and target of the alternatives of the packages nvidia-alternative and glx-alternative-nvidia."""
     for triplet in _TRIPLETS:
         top = f"/usr/lib/{triplet}"
         for path in sorted(root.glob(f"{top[1:]}/nvidia/*/lib*.so*")):
@@ -157,7 +158,7 @@ def _alternatives(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _link(root: Path, link: str, target: str) -> None:
-    """Link by way of /etc/alternatives, absolute, as Debian does."""
+    """Create an absolute link through /etc/alternatives, as update-alternatives does."""
     middle = f"/etc/alternatives/nvidia--{link.strip('/').replace('/', '-')}"
     for at, to in ((link, middle), (middle, target)):
         place = root / at.lstrip("/")

@@ -1,7 +1,7 @@
-"""Small ELF shared objects made without a compiler, and a host root full of them laid out as a driver's.
+"""Small ELF shared objects written without a compiler, and a root directory with the file layout of NVIDIA's driver.
 
-They are what a linker would leave of a library without code: program headers, a dynamic segment, a hash table with no
-symbol in it, notes, needed versions; no section headers. The real loader opens them, the real ldconfig lists them.
+The objects have the parts of a library without code: program headers, a dynamic segment, a hash table without symbols,
+notes and needed versions, but no section headers. The real loader opens them, and the real ldconfig lists them.
 """
 
 import shutil
@@ -49,15 +49,15 @@ def shared_object(
     glibc: tuple[int, ...] = (),
     content: bytes = b"",
 ) -> bytes:
-    """A shared object, little endian.
+    """Return the content of a little-endian shared object.
 
     Args:
         machine: "x86_64", "i686", "aarch64", "armv7l" or "ppc64le"; it says 32 or 64 bits too.
-        soname: DT_SONAME.
-        needed: DT_NEEDED, in order.
-        abi: The kernel version of its NT_GNU_ABI_TAG note.
-        glibc: A version needed of libc.so.6, (2, 17); libc.so.6 is then needed, if `needed` does not name it.
-        content: Its data: makes one file differ from another, and as large as wished.
+        soname: Name in DT_SONAME, or None for no entry.
+        needed: Names of libraries in DT_NEEDED, in order.
+        abi: Kernel version in a NT_GNU_ABI_TAG note.
+        glibc: Version of libc.so.6 that is needed, such as (2, 17); adds libc.so.6 to `needed`.
+        content: Bytes that make the file unique or large.
     """
     return _Writer(_MACHINES[machine]).write(soname, tuple(needed), abi, glibc, content)
 
@@ -69,14 +69,14 @@ class _Strings:
         self.data = b"\0"
 
     def add(self, text: str) -> int:
-        """Add a string; returns its offset."""
+        """Add a string and return its offset."""
         offset = len(self.data)
         self.data += text.encode() + b"\0"
         return offset
 
 
 class _Writer:
-    """The file is one segment that is mapped as it lies, at address 0: offsets are addresses."""
+    """A writer of one object: the file is one segment mapped at address 0, so that offsets are addresses."""
 
     def __init__(self, machine: tuple[int, int, int, int]) -> None:
         self._bits, self._machine, self._flags, self._page = machine
@@ -122,7 +122,7 @@ class _Writer:
         table = b"".join(self._words(_DT[name], value) for name, value in (*dynamic, ("NULL", 0)))
         there = at + len(body)
         size = there + len(table)
-        # Writable, for the loader turns the offsets of the dynamic segment into addresses in their place.
+        # Writable: the loader replaces the offsets in the dynamic segment by addresses.
         headers = self._segment(_PT_LOAD, _READ | _WRITE, 0, size, self._page)
         headers += self._segment(_PT_DYNAMIC, _READ | _WRITE, there, len(table), self._word)
         headers += self._segment(_PT_GNU_STACK, _READ | _WRITE, 0, 0, 16)
@@ -147,7 +147,7 @@ class _Writer:
 
 
 def _abi_note(version: tuple[int, int, int]) -> bytes:
-    """NT_GNU_ABI_TAG: the oldest Linux (0) that it runs on."""
+    """Encode a NT_GNU_ABI_TAG note: the oldest kernel of Linux (0) that the object supports."""
     return struct.pack("<3I4s4I", 4, 16, 1, b"GNU\0", 0, *version)
 
 
@@ -159,7 +159,7 @@ def _version_need(strings: _Strings, version: tuple[int, ...]) -> bytes:
 
 
 def _hash(name: str) -> int:
-    """System V's hash of symbol names."""
+    """Return the System V hash of a symbol name."""
     value = 0
     for byte in name.encode():
         value = (value << 4) + byte
@@ -169,7 +169,7 @@ def _hash(name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """A library of the made driver. `{v}`: the driver's version."""
+    """A library of the simulated driver; `{v}` in names stands for the driver's version."""
 
     file: str
     soname: str | None = None
@@ -179,7 +179,7 @@ class _Library:
     directory: str = ""
 
 
-#: As NVIDIA's installer 535 leaves them, most of them; `needed` as theirs, without what the host gives but libc and X.
+#: Most libraries of NVIDIA's installer 535; `needed` is theirs, but of the host's libraries only libc and X are named.
 _DRIVER: Final = (
     _Library("libcuda.so.{v}", "libcuda.so.1", links="libcuda.so"),
     _Library("libcudadebugger.so.{v}", "libcudadebugger.so.1"),
@@ -227,7 +227,7 @@ _DRIVER: Final = (
     _Library("libnvidia-ngx.so.{v}", "libnvidia-ngx.so.1"),
     _Library("libnvidia-gtk3.so.{v}"),
 )
-#: What a host has beside its driver: entry points of GLVND (they need libGLdispatch.so.0), libraries of others.
+#: Libraries of a host beside its driver: entry points of GLVND (they need libGLdispatch.so.0), and others.
 _BESIDE: Final = (
     _Library("libGLdispatch.so.0.0.0", "libGLdispatch.so.0"),
     _Library("libGLX.so.0.0.0", "libGLX.so.0", "libGLdispatch.so.0 libc.so.6"),
@@ -242,7 +242,7 @@ _BESIDE: Final = (
     # Mesa's, without GLVND, as distributions had it in a directory of its own.
     _Library("libEGL.so.1.0.0", "libEGL.so.1", "libglapi.so.0 libgbm.so.1 libc.so.6", directory="mesa-egl"),
 )
-#: What of the driver there is for 32 bits too.
+#: Beginnings of names of libraries that have no 32-bit version.
 _NOT_COMPANION: Final = (
     "libcudadebugger",
     "libnvidia-cfg",
@@ -268,7 +268,7 @@ _DATA: Final[Mapping[str, bytes]] = {
     "vulkan/icd.d/nvidia_icd.json": b'{"ICD": {"library_path": "libGLX_nvidia.so.0"}}\n',
     "nvidia/nvoptix.bin": b"weights\n",
 }
-#: The directory of libraries, and the machine of 32-bit programs that the driver serves as well.
+#: Directory of libraries, and the 32-bit machine that the driver supports too.
 _TRIPLETS: Final[Mapping[str, tuple[str, str | None]]] = {
     "x86_64": ("x86_64-linux-gnu", "i686"),
     "i686": ("i386-linux-gnu", None),
@@ -286,15 +286,17 @@ def driver_tree(
     cache: bool = True,
     beside: bool = True,
 ) -> None:
-    """Fill a directory with what NVIDIA's installer leaves on a host, in small files; called again, a second driver.
+    """Fill a directory with small files that have the names of those of NVIDIA's installer.
+
+    A second call adds another driver.
 
     Args:
-        root: Made if it is not there.
-        version: Of the libraries and programs.
+        root: Directory, which is created if needed.
+        version: Version of the libraries and programs.
         machine: "x86_64" (with its 32-bit libraries), "aarch64" or "ppc64le".
-        kernel: Version of the kernel module in /proc and /sys; "": the libraries'; None: none is loaded.
-        cache: Whether to write /etc/ld.so.cache (by the real ldconfig where it knows the machine).
-        beside: Whether there are GLVND, Mesa, libc.
+        kernel: Version of the kernel module in /proc and /sys; empty for `version`, None if no module is loaded.
+        cache: Whether to write /etc/ld.so.cache (by the real ldconfig if it supports the machine).
+        beside: Whether to add libraries of GLVND and Mesa, and libc.
 
     Raises:
         Unavailable: There is no ldconfig.
@@ -317,10 +319,10 @@ def driver_tree(
 
 
 def ldconfig(root: Path, *options: str) -> None:
-    """Run the real one over a root: it writes etc/ld.so.cache, and links by SONAME.
+    """Run the real ldconfig on a root directory: it writes etc/ld.so.cache and creates links by SONAME.
 
     Raises:
-        Unavailable: It is not there, or fails.
+        Unavailable: ldconfig is missing or fails.
     """
     program = shutil.which("ldconfig", path="/usr/sbin:/sbin:/usr/bin:/bin")
     if program is None:
@@ -334,7 +336,7 @@ def ldconfig(root: Path, *options: str) -> None:
 def _write_libraries(
     root: Path, triplet: str, machine: str, version: str, libraries: Sequence[_Library]
 ) -> list[tuple[str, str]]:
-    """SONAME and path of each that the loader's cache is to have."""
+    """Write libraries and their links; return SONAME and path of each for the loader's cache."""
     listed = []
     for library in libraries:
         name, soname = library.file.format(v=version), library.soname and library.soname.format(v=version)
@@ -384,7 +386,7 @@ def _write_cache(root: Path, machine: str, listed: Sequence[tuple[str, str]]) ->
 
 
 def _write(path: Path, data: bytes, *, mode: int = 0o644, keep: bool = False) -> None:
-    """A new file, never into one that is there: it may have a second name in a volume."""
+    """Write a new file: an existing one is not changed in place, as a volume may have a hard link to it."""
     if keep and path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)

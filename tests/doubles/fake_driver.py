@@ -1,4 +1,4 @@
-"""A driver that only notes its calls, a clock that stands still, and a store that keeps what it was told."""
+"""A driver that records its calls, a clock that a test sets, and a store that records its batches."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,13 +13,12 @@ from tests.doubles.memory_store import MemoryStore
 
 
 class FakeDriver:
-    """`Driver`. `calls` holds (name, arguments) in order; `down` makes every call fail."""
+    """A `Driver` that records (name, arguments) of each call in `calls`; `down` makes every call fail."""
 
     def __init__(self) -> None:
-        """No call yet."""
         self.calls: list[tuple[str, Any]] = []
         self.down = False
-        self.listed: list[Listed] = []  # what `tasks` answers
+        self.listed: list[Listed] = []  # answer of `tasks`
         self.on_call: Callable[[str], None] = lambda _: None
         self._changed = threading.Condition()
 
@@ -32,7 +31,7 @@ class FakeDriver:
             self._changed.notify_all()
 
     def wait_for(self, name: str, timeout_s: float = 60) -> Any:
-        """The arguments of the first call of that name, which may be yet to come."""
+        """Wait for the first call of a name, and return its arguments."""
 
         def found() -> list[Any]:
             return [arguments for call, arguments in self.calls if call == name]
@@ -42,11 +41,9 @@ class FakeDriver:
             return found()[0]
 
     def start(self) -> None:
-        """Note it."""
         self._note("start")
 
     def stop(self, *, teardown: bool) -> None:
-        """Note it."""
         self.calls.append(("stop", teardown))
 
     def accept(
@@ -58,56 +55,45 @@ class FakeDriver:
         reserve: Sequence[Mapping[str, Any]] = (),
         unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Note it; reservations as calls of their own."""
+        """Record the call; reservations and unreservations are separate calls."""
         for name, resources in (("unreserve", unreserve), ("reserve", reserve)):
             if resources:
                 self._note(name, list(resources))
         self._note("accept", (tuple(offer_ids), list(task_infos)))
 
     def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
-        """Note it."""
         self._note("decline", (tuple(offer_ids), refuse_s))
 
     def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
-        """Note it."""
         self._note("acknowledge", (agent_id, task_id, uuid))
 
     def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
-        """Note it."""
         self._note("kill", (task_id, agent_id, grace_s))
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
-        """Note it."""
         self._note("reconcile", tuple(tasks))
 
     def tasks(self) -> Sequence[Listed]:
-        """Note it."""
         self._note("tasks")
         return self.listed
 
     def roles(self) -> Sequence[Role]:
-        """Note it."""
         self._note("roles")
         return []
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
-        """Note it."""
         self._note("message", (agent_id, executor_id, data))
 
     def shutdown(self, agent_id: str, executor_id: str) -> None:
-        """Note it."""
         self._note("shutdown", (agent_id, executor_id))
 
     def suppress(self, roles: Sequence[str] = ()) -> None:
-        """Note it."""
         self._note("suppress", *roles)
 
     def revive(self, roles: Sequence[str] = ()) -> None:
-        """Note it."""
         self._note("revive", *roles)
 
     def resubscribe(self) -> None:
-        """Note it."""
         self._note("resubscribe")
 
 
@@ -115,17 +101,16 @@ class FakeClock:
     """Clock that a test sets. It can be set between two turns of an engine's thread, after all earlier events."""
 
     def __init__(self, now: float = 1000.0) -> None:
-        """Show a time, seconds since the epoch."""
         self._time = now
         self._between_turns: Callable[[Callable[[Any], None]], Future[None]] | None = None
 
     def set_between_turns(self, read: Callable[[Callable[[Any], None]], Future[None]] | None) -> None:
-        """Let an engine's thread set the clock from now on, by `Daemon.read`; None to set it at once again."""
+        """Set the clock on an engine's thread from now on, by `Daemon.read`; None sets it at once again."""
         self._between_turns = read
 
     @property
     def time(self) -> float:
-        """Time that the clock shows, seconds since the epoch."""
+        """Time of the clock, in seconds since the epoch."""
         return self._time
 
     @time.setter
@@ -136,21 +121,20 @@ class FakeClock:
             self._between_turns(lambda _: setattr(self, "_time", value)).result(60)
 
     def now(self) -> float:
-        """Return the time that the clock shows."""
+        """Return the time of the clock."""
         return self._time
 
 
 class RecordingStore(MemoryStore):
-    """`Store` that keeps the batches, too; `full` makes the next save fail, as a full disk does."""
+    """A `Store` in memory that records saved batches; `full` makes saves fail as a full disk does."""
 
     def __init__(self, saved: Saved | None = None) -> None:
-        """With what an earlier run left; None: nothing."""
         super().__init__(saved)
         self.batches: list[list[Save]] = []
         self.full = False
 
     def save(self, batch: Iterable[Save]) -> None:
-        """Commit it, or fail."""
+        """Record and commit a batch, or fail if the disk is full."""
         if self.full:
             raise OSError(28, "No space left on device")
         self.batches.append(list(batch))

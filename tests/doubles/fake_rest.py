@@ -1,4 +1,4 @@
-"""A REST server over real sockets, after docs/reference/rest.md, whose jobs do what a test says."""
+"""A server of /v1 (docs/reference/rest.md) on real sockets, whose jobs a test controls."""
 
 import contextlib
 import json
@@ -31,27 +31,29 @@ Answer = tuple[int, object]
 
 
 class FakeRest:
-    """Use as a context manager. All methods may be called from any thread."""
+    """A scheduler's REST server as a context manager; any thread may call its methods."""
 
     def __init__(self) -> None:
-        """Nothing listens before `start`; `port` is then kept over `stop` and `start`."""
+        """Create a server without jobs; `start` makes it listen, later starts on the same port."""
         self.port = 0
         self.jobs: dict[str, dict[str, Any]] = {}
         self.tasks: dict[str, list[dict[str, Any]]] = {}
         self.written: dict[tuple[str, str], bytes] = {}
-        self.times: dict[tuple[str, str], list[dict[str, float]]] = {}  # of what is written, as of `Logs`
-        self.fixed: dict[str, Answer] = {}  # "GET /v1/gpus" to what is answered instead of asking the fake
-        self.asked: list[tuple[str, Any]] = []  # "POST /v1/jobs" and its body
-        self.queries: dict[str, dict[str, list[str]]] = {}  # "GET /v1/jobs" to what it was asked with last
+        self.times: dict[tuple[str, str], list[dict[str, float]]] = {}  # of the output, as in `Logs`
+        self.fixed: dict[
+            str, Answer
+        ] = {}  # answers by request, such as "GET /v1/gpus", in place of computed ones
+        self.asked: list[tuple[str, Any]] = []  # each request, such as "POST /v1/jobs", with its body
+        self.queries: dict[str, dict[str, list[str]]] = {}  # latest query by request, such as "GET /v1/jobs"
         self._changed = threading.Condition()
-        self._open = threading.Event()  # answers of POST go out
+        self._open = threading.Event()  # set: submissions are answered
         self._open.set()
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
@@ -64,7 +66,7 @@ class FakeRest:
         self.stop()
 
     def start(self) -> None:
-        """Listen; after `stop`, at the same port again."""
+        """Start to listen; after `stop`, on the previous port."""
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), _handler(self))
         self._server.daemon_threads = False  # server_close() joins them
         self.port = self._server.server_port
@@ -72,7 +74,7 @@ class FakeRest:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the port and end what waits; jobs are kept, as a restarted scheduler keeps them."""
+        """Close the port and answer waiting requests; jobs stay, as in a restarted scheduler."""
         server, thread = self._server, self._thread
         if server is None or thread is None:
             return
@@ -84,7 +86,7 @@ class FakeRest:
         thread.join()
 
     def add(self, name: str = "job", **fields: Any) -> str:
-        """A pending job; its id."""
+        """Add a pending job and return its id."""
         with self._changed:
             job_id = f"{name}-{len(self.jobs):08x}"
             spec = {"argv": ["true"], **fields} if "command" not in fields else fields
@@ -99,13 +101,13 @@ class FakeRest:
         return job_id
 
     def update(self, job_id: str, **fields: Any) -> None:
-        """Change a job and wake those who wait for it."""
+        """Change a job and answer the requests that wait for it."""
         with self._changed:
             self.jobs[job_id].update(fields, version=self.jobs[job_id]["version"] + 1)
             self._changed.notify_all()
 
     def launch(self, job_id: str) -> str:
-        """The job runs (again); its new task id."""
+        """Add a running launch of a job and return its task id."""
         number = len(self.tasks[job_id]) + 1
         task_id, now = f"{job_id}.{number}", time.time()
         task = {
@@ -123,24 +125,24 @@ class FakeRest:
         return task_id
 
     def write(self, task_id: str, stream: str, data: bytes) -> None:
-        """The task has written."""
+        """Append to a stream of a task."""
         with self._changed:
             self.written[task_id, stream] = self.written.get((task_id, stream), b"") + data
 
     def end(self, job_id: str, state: str, exit_code: int | None = None, message: str = "") -> None:
-        """The job has ended."""
+        """Let a job end."""
         self.update(job_id, state=state, exit_code=exit_code, message=message, ended_at=time.time())
 
     @property
     def posted(self) -> Any:
-        """The body of the latest POST."""
+        """Body of the latest POST request."""
         return next(body for what, body in reversed(self.asked) if what.startswith("POST "))
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-        """Wait for something that requests change.
+        """Wait until a condition holds, which is checked after each request.
 
         Raises:
-            TimeoutError: It did not come.
+            TimeoutError: The condition does not hold in time.
         """
         with self._changed:
             if not self._changed.wait_for(condition, timeout_s):
@@ -148,7 +150,7 @@ class FakeRest:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Accept jobs without saying so, until `release` or the end of the block."""
+        """Delay the answers to submissions until `release` or the end of the block."""
         self._open.clear()
         try:
             yield
@@ -156,16 +158,16 @@ class FakeRest:
             self._open.set()
 
     def release(self) -> None:
-        """Say now that they are accepted."""
+        """Send the delayed answers to submissions."""
         self._open.set()
 
     def submitted(self) -> str:
-        """The id of the newest job, when there is one."""
+        """Wait for a job, and return the id of the newest one."""
         self.until(lambda: bool(self.jobs))
         return list(self.jobs)[-1]
 
     def answer(self, verb: str, path: str, query: dict[str, list[str]], body: Any) -> Answer:
-        """What one request gets."""
+        """Return status and body of the answer to a request."""
         with self._changed:
             self.asked.append((f"{verb} {path}", body))
             self.queries[f"{verb} {path}"] = query
@@ -242,7 +244,7 @@ class FakeRest:
 
 
 def _unknown(step_s: float, slots: int) -> dict[str, Any]:
-    """A series of a use of which nothing is known."""
+    """Return a series of use in which every value is unknown."""
     columns = dict.fromkeys(("busy_pct", "memory_mib", "power_w"), [None] * slots)
     return {"step_s": step_s, "until": time.time(), **columns}
 
@@ -264,13 +266,13 @@ def _handler(rest: FakeRest) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # the names that http.server looks for
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # names that http.server calls
 
         def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
+            """Write no log."""
 
         def handle(self) -> None:
-            # The client was interrupted: what many tests are about.
+            # Many tests interrupt the client.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 super().handle()
 

@@ -1,7 +1,7 @@
-"""Docker image archives made without Docker, for agents whose --docker_registry is a directory.
+"""Docker image archives written without Docker, for agents whose --docker_registry is a directory.
 
 The layout is that of `docker save` version 1.0 (Docker Image Specification v1.0.0), which Mesos' local puller
-reads, with the manifest.json beside it that newer versions of `docker load` want.
+reads, with the manifest.json that newer versions of `docker load` need.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class Link(str):
 
 
 def layer(files: Mapping[str, "bytes | Link | None"]) -> bytes:
-    """A layer: paths to their content. All is root's; files are 0755, so that they can be run."""
+    """Return a layer with files of root, of mode 0755, by path; None as content makes a directory."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, content in files.items():
@@ -42,7 +42,7 @@ def layer(files: Mapping[str, "bytes | Link | None"]) -> bytes:
 
 
 def busybox_layer(busybox: Path, applets: Sequence[str]) -> bytes:
-    """A root file system with one static program and its names: sh, cat …"""
+    """Return a layer with a root file system: busybox, and links to it named sh, cat and so on."""
     directories = ("bin", "dev", "etc", "mnt", "proc", "root", "sys", "tmp", "usr", "usr/local")
     return layer(
         {
@@ -61,10 +61,10 @@ def save(
     """Write `<directory>/<name>.tar`.
 
     Args:
-        directory: What --docker_registry names.
-        name: As a job names the image, "registry:5000/team/app:1"; slashes become directories.
-        layers: From the bottom to the top, each a tar file, or the path of one that is too large for memory.
-        config: Env, Entrypoint, Cmd, WorkingDir, User, Labels, as in Docker's image configuration.
+        directory: Directory that --docker_registry names.
+        name: Name of the image in a job, such as "registry:5000/team/app:1"; slashes become directories.
+        layers: Layers from the bottom to the top: content of a tar file, or the path of a large one.
+        config: Fields of Docker's image configuration, such as Env, Entrypoint, Cmd, WorkingDir, User and Labels.
     """
     path = directory / f"{name}.tar"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def save(
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Repository and tag; a colon before the last slash belongs to a port."""
+    """Split a name into repository and tag; a colon before the last slash belongs to a port."""
     head, slash, last = name.rpartition("/")
     last, _, tag = last.partition(":")
     return head + slash + last, tag or "latest"
@@ -100,11 +100,11 @@ def _split(name: str) -> tuple[str, str]:
 def _write_layers(
     tar: tarfile.TarFile, layers: Sequence[bytes | Path], config: Mapping[str, object]
 ) -> tuple[str, list[str]]:
-    """The top layer's id, and the layers' files."""
+    """Write layers to an archive; return the id of the top layer, and the names of the files of layers."""
     parent, files = "", []
     for data in layers:
-        # With the configuration in it: Mesos' store keeps a layer's json by the layer's id, and would give the
-        # configuration of an earlier image with the same files.
+        # The id depends on the configuration: Mesos' store keeps the JSON file of a layer by the layer's id, and would
+        # use the configuration of an earlier image with equal files.
         ident = _digest(data, _json([parent, config]))
         about = {
             "id": ident,

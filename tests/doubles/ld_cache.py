@@ -1,4 +1,4 @@
-"""The loader's cache written without ldconfig: for machines that the one at hand does not know, and byte orders.
+"""The loader's cache (ld.so.cache) written without ldconfig, for other machines, byte orders and versions of glibc.
 
 Layouts as in glibc 2.36, sysdeps/generic/dl-cache.h and elf/cache.c.
 """
@@ -22,15 +22,15 @@ _HWCAP_EXTENSION: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class CacheLine:
-    """A library of a cache.
+    """An entry of the cache: one library.
 
     Attributes:
-        name: What a program asks for, "libcuda.so.1".
-        path: Where it is.
-        flags: Its kind, of FLAGS.
-        hwcap: A subdirectory of glibc-hwcaps ("x86-64-v3"); "": none.
-        hwcap_bits: The older way to say it.
-        os_version: The kernel that it needs, packed.
+        name: SONAME that programs load, such as "libcuda.so.1".
+        path: Path of the file.
+        flags: Kind of library, a value of FLAGS.
+        hwcap: Subdirectory of glibc-hwcaps, such as "x86-64-v3", or empty.
+        hwcap_bits: Hardware capabilities in the older format.
+        os_version: Oldest kernel that the library supports, packed.
     """
 
     name: str
@@ -42,8 +42,10 @@ class CacheLine:
 
 
 def old(lines: Sequence[CacheLine]) -> bytes:
-    """Write a cache of libc5 and of glibc before 2.2 (ld.so-1.7.0): offsets count from the strings; no hwcap or
-    kernel."""
+    """Return a cache in the format of libc5 and of glibc before 2.2 (ld.so-1.7.0).
+
+    Offsets count from the begin of the strings; entries have no hardware capabilities and no kernel.
+    """
     strings = _Strings(0)
     entries = b"".join(
         struct.pack("=i2I", line.flags, strings.add(line.name), strings.add(line.path)) for line in lines
@@ -52,13 +54,13 @@ def old(lines: Sequence[CacheLine]) -> bytes:
 
 
 def new(lines: Sequence[CacheLine], *, order: str = "<", marked: bool = True, start: int = 0) -> bytes:
-    """The one of today (glibc-ld.so.cache1.1), offsets from its start.
+    """Return a cache in the present format (glibc-ld.so.cache1.1), whose offsets count from its start.
 
     Args:
-        lines: In order.
-        order: "<" little, ">" big endian.
-        marked: Whether it says its byte order; glibc before 2.33 wrote zero there.
-        start: Where in the file it is to be: its extension is found from the file's start.
+        lines: Entries in their order.
+        order: Byte order: "<" for little endian, ">" for big endian.
+        marked: Whether the header has the byte order; glibc before 2.33 wrote zero.
+        start: Offset of the cache in its file, from whose start the position of the extension counts.
     """
     hwcaps = sorted({line.hwcap for line in lines if line.hwcap})
     strings = _Strings(48 + 24 * len(lines))
@@ -78,9 +80,9 @@ def new(lines: Sequence[CacheLine], *, order: str = "<", marked: bool = True, st
 
 
 def compat(lines: Sequence[CacheLine]) -> bytes:
-    """Write both forms, the new one behind the old: ldconfig wrote so until glibc 2.32."""
+    """Return both formats, the present one after the old one, as ldconfig wrote them until glibc 2.32."""
     start = b"ld.so-1.7.0\0" + struct.pack("=I", len(lines))
-    # The old entries point behind the new file's entries, into the strings of both.
+    # The old entries point to the strings after the entries of the new format, which both share.
     room = len(start) + 12 * len(lines)
     pad = -room % 8
     entries, seen = b"", _Strings(pad + 48 + 24 * len(lines))
@@ -90,7 +92,7 @@ def compat(lines: Sequence[CacheLine]) -> bytes:
 
 
 class _Strings:
-    """Strings behind one another, the first at `start`."""
+    """A table of strings, of which the first is at offset `start`."""
 
     def __init__(self, start: int) -> None:
         self.data = b""
@@ -98,18 +100,18 @@ class _Strings:
 
     @property
     def end(self) -> int:
-        """Where the next one will be."""
+        """Offset of the next string."""
         return self._start + len(self.data)
 
     def add(self, text: str) -> int:
-        """Where it is."""
+        """Add a string and return its offset."""
         at = self.end
         self.data += text.encode() + b"\0"
         return at
 
 
 def _extension(order: str, at: int, names: Sequence[int]) -> bytes:
-    """A directory of one section: tag 1, the subdirectories' names by index."""
+    """Return an extension with one section: tag 1, the offsets of names of subdirectories by index."""
     magic, tag_hwcaps = 0xEAA42174, 1
     section_at = at + 8 + 16
     head = struct.pack(f"{order}2I4I", magic, 1, tag_hwcaps, 0, section_at, 4 * len(names))

@@ -1,4 +1,4 @@
-"""A store in memory: `tests/chaos` judges by it, and tests run a scheduler on it."""
+"""A store in memory, with which `tests/chaos` compares the scheduler, and on which tests run one."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -44,7 +44,7 @@ from mesos_gpu.policy.accounts.sums import Row, rows
 
 
 class MemoryStore:
-    """`Store`: what was committed, and nothing else. It has an attribute for each noun that is saved, by its key."""
+    """A `Store` in memory, with an attribute for each saved noun: values by their key."""
 
     catalog: AppCatalog
     jobs: dict[JobId, Job]
@@ -63,14 +63,11 @@ class MemoryStore:
     budget_uses: dict[tuple[str, str, int], BudgetUse]
 
     def __init__(self, saved: Saved | None = None) -> None:
-        """With what an earlier run left; None: nothing."""
         given = saved or Saved(None, (), (), ())
         self.framework_id, self.doubtful = given.framework_id, given.doubtful
-        self.kept: dict[
-            tuple[TaskId, int], Closed
-        ] = {}  # of use, by task and when it began; none is summed up
+        self.kept: dict[tuple[TaskId, int], Closed] = {}  # records of use by task and begin; never summed up
         self.past: dict[JobId, PastJob] = {}
-        self.happened: dict[int, LogEvent] = {}  # by number
+        self.happened: dict[int, LogEvent] = {}  # events by number
         self.hooks, self.sent = given.hooks, given.sent
         for noun in NOUNS:
             values = getattr(given, noun.plural)
@@ -79,7 +76,7 @@ class MemoryStore:
             setattr(self, noun.plural, values)
 
     def save(self, batch: Iterable[Save]) -> None:
-        """Commit all of it; nothing, if the batch cannot be read to its end."""
+        """Commit a batch, or nothing of it if reading the batch fails."""
         for item in tuple(batch):
             if (noun := SAVED_BY.get(type(item))) is not None:
                 self._put(noun, value_of(item))
@@ -105,26 +102,24 @@ class MemoryStore:
                 self._drop(FORGOTTEN_BY[type(item)], about(item))
 
     def confirm(self) -> None:
-        """Nobody else writes here."""
+        """Do nothing: no other process writes to this store."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
     def events(self) -> list[LogEvent]:
-        """See `Store`."""
         return [self.happened[number] for number in sorted(self.happened)]
 
     def use(self, days: Sequence[int], now_ms: int, *, waits: bool = False) -> list[list[Row]]:
-        """See `UseRecords`; the waits are always there."""
+        """Return rows of use by period, always with waits."""
         times = [(first * DAY_MS, last * DAY_MS) for first, last in pairwise(days)]
         return [list(rows(self.records(*time, now_ms), *time)) for time in times]
 
     def exact_since_ms(self) -> int:
-        """See `UseRecords`: nothing is ever summed up."""
+        """Return 0: records are never summed up."""
         return 0
 
     def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
-        """See `UseRecords`."""
         ended = sorted(self.kept.values(), key=lambda each: (each.ends_ms, each.span.task_id))
         last = [
             Closed(
@@ -144,14 +139,12 @@ class MemoryStore:
     def past_jobs(
         self, since_ms: int, until_ms: int, before: tuple[int, str] | None = None
     ) -> Iterator[PastJob]:
-        """See `UseRecords`."""
         ended = sorted(((int(job.ended_at * MS), job.id, job) for job in self.past.values()), reverse=True)
         for ended_ms, id, job in ended:
             if since_ms <= ended_ms < until_ms and (before is None or (ended_ms, id) < before):
                 yield job
 
     def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
-        """See `UseRecords`."""
         held: dict[JobId, Held] = {}
         for record in self.kept.values():
             if record.span.job_id in jobs:
@@ -173,7 +166,7 @@ class MemoryStore:
                     del values[own]
 
     def load(self) -> Saved:
-        """Everything, each noun in its order."""
+        """Return all that was saved, each noun in its order."""
         nouns = {noun.plural: self._in_order(noun) for noun in NOUNS}
         return Saved(self.framework_id, hooks=self.hooks, sent=self.sent, doubtful=self.doubtful, **nouns)
 

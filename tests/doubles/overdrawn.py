@@ -1,4 +1,4 @@
-"""Whether the shares of a card are more than it has. Pure."""
+"""A check that the shares of a card do not exceed the card."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,13 @@ from mesos_gpu.model.shares.share import Share
 
 
 def overdrawn(gpu: GpuId, sharing: Sharing | None, shares: Sequence[Share]) -> list[str]:
-    """What is wrong, in words; none: nothing is. `sharing`: None: the card's host says nothing of it."""
+    """Return a message for each limit of a card that its shares exceed.
+
+    Args:
+        gpu: Id of the card.
+        sharing: Amounts that the card has for shares, or None if its host does not report them.
+        shares: Shares that tasks hold of the card.
+    """
     problems = []
     memory_mib = sum(share.memory_mib for share in shares)
     if sharing is not None and memory_mib > sharing.memory_mib:

@@ -1,4 +1,4 @@
-"""What must hold of the state after each step; tests and `tests/chaos` assert it."""
+"""Invariants of the state that hold after each step; tests and `tests/chaos` assert them."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tests.doubles.overdrawn import overdrawn
 
 
 def problems(state: State) -> list[str]:
-    """Broken invariants, in words; tests assert that there are none."""
+    """Return a message for each invariant that does not hold."""
     said = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
     said += _problems_of_arrays(state)
     said += _problems_of_volumes(state)
@@ -47,8 +47,8 @@ def problems(state: State) -> list[str]:
 
 
 def _problems_of_volumes(state: State) -> list[str]:
-    """Return words for each app's volume that has two jobs, for each volume that lacks a record or a job, and for each
-    name that one owner has twice."""
+    """Return messages for volumes that two jobs have, that lack a record or a job, and for names that one owner has
+    twice."""
     said, users, names = list[str](), dict[str, JobId](), set[tuple[str, str]]()
     for volume in state.work.volumes.values():
         if volume.is_named and not volume.unwanted:
@@ -67,7 +67,7 @@ def _problems_of_volumes(state: State) -> list[str]:
 
 
 def _problems_of_arrays(state: State) -> list[str]:
-    """Where what is known of arrays is not what a look at all jobs gives."""
+    """Return messages for indexes of arrays that differ from those computed from all jobs."""
     said, members = list[str](), state.work.members
     live: dict[JobId, set[JobId]] = {}
     for job in state.work.jobs.values():
@@ -93,8 +93,10 @@ def _problems_of_arrays(state: State) -> list[str]:
 
 
 def _problems_of_shares(state: State) -> list[str]:
-    """What is wrong with cards that are shared. How much compute may be promised is an operator's word, which may
-    change while shares run: it is not looked at here."""
+    """Return messages for shared cards that are also held whole, or whose shares exceed the card.
+
+    Promised compute is not checked: an operator may lower its limit while shares run.
+    """
     said: list[str] = []
     sharers: dict[GpuId, dict[TaskId, Share]] = {}
     covers: dict[GpuId, TaskId] = {}
@@ -123,7 +125,7 @@ def _problems_of_shares(state: State) -> list[str]:
 
 
 def _problems_of_agents(state: State) -> list[str]:
-    """Where what is known of agents is not what a look at all of them gives."""
+    """Return messages for indexes of agents that differ from those computed from all nodes and offers."""
     cluster = state.cluster
     made, known = agents_of(cluster.nodes.values(), cluster.offers.values()), cluster.agents
     said: list[str] = []
@@ -152,7 +154,7 @@ def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:
 
 
 def _problems_of_tasks(state: State) -> list[str]:
-    """Where what is known of live tasks is not what a look at all of them gives."""
+    """Return messages for indexes of live tasks that differ from those computed from all tasks."""
     made, known = replace(state.work, made_restless=None).restless, state.work.restless
     said: list[str] = []
     if (order := known.in_order(known.numbers)) != list(state.work.live):

@@ -1,4 +1,4 @@
-"""A Docker image with a Python, a shell and glibc, made of this machine's own files: nothing is pulled."""
+"""A Docker image with Python, a shell and glibc, built from files of this machine without a registry."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from mesos_gpu.errors import Unavailable
 from tests.doubles.dockerd import busybox
 from tests.doubles.images import busybox_layer, layer, save
 
-#: As an image of NVIDIA's says that it wants the driver, with the path of CUDA's compatibility libraries.
+#: Configuration of an image that needs the driver, as NVIDIA's images have it.
 WANTS_DRIVER: Final = {
     "Env": ["PATH=/usr/bin:/bin", "PYTHONHOME=/usr", "NVIDIA_VISIBLE_DEVICES=all", "CUDA_VERSION=99.0"],
     "Labels": {"com.nvidia.volumes.needed": "nvidia_driver"},
@@ -21,9 +21,9 @@ WANTS_DRIVER: Final = {
 _PACKAGES: Final = ("collections", "ctypes", "encodings", "importlib", "json", "re")
 _MODULES: Final = ("_ctypes", "_struct", "_json", "_posixsubprocess", "select", "math", "fcntl", "grp")
 _LIBRARIES: Final = "lib/x86_64-linux-gnu"  # where Debian's loader looks without a cache
-#: Of /etc/ld.so.conf: to be found as it was, whatever is mounted.
+#: Content of /etc/ld.so.conf, which mounts must not change.
 LOADER_CONF: Final = f"/{_LIBRARIES}\n"
-#: Of glibc and GCC, for what is loaded later.
+#: Libraries of glibc and GCC that programs may load later.
 _ALWAYS: Final = (
     "libc.so.6",
     "libm.so.6",
@@ -52,11 +52,11 @@ def python_image(directory: Path, name: str, libraries: Iterable[Path] = ()) -> 
 
 
 def python_layer(packages: Iterable[str], modules: Iterable[str]) -> bytes:
-    """Pack this Python as `/usr/bin/python3`, at home in `/usr`.
+    """Return a layer with this Python as `/usr/bin/python3`, whose home is `/usr`.
 
     Args:
-        packages: Of the standard library; its single files are all there.
-        modules: In shared libraries; those that this Python has built in are not asked for.
+        packages: Packages of the standard library; all of its single modules are included.
+        modules: Extension modules in shared libraries; built-in ones are ignored.
 
     Raises:
         Unavailable: There is no ldd.
@@ -77,7 +77,7 @@ def python_layer(packages: Iterable[str], modules: Iterable[str]) -> bytes:
 
 
 def _closure(files: list[Path]) -> set[Path]:
-    """Libraries that they need, and those that any image has."""
+    """Return the libraries that files need, and those that every image has."""
     done = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, timeout=30)
     libraries = {Path(path) for path in re.findall(r"=> (/\S+)", done.stdout)}
     libc = next((path for path in libraries if path.name == "libc.so.6"), None)

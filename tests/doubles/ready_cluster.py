@@ -1,4 +1,4 @@
-"""A driver with a cluster that always has room: launches run at once, and what is killed ends at once."""
+"""A driver with a simulated cluster in which launches run at once and killed tasks end at once."""
 
 import uuid
 from collections import Counter
@@ -34,7 +34,7 @@ class ReadyAgent:
         cpus: Processors beside its cards.
         mem_mib: Memory in MiB.
         attributes: Attributes of its offers.
-        zone: Zone of its fault domain; empty: it has no domain.
+        zone: Zone of its fault domain, or empty if it has no domain.
     """
 
     hostname: str
@@ -47,13 +47,13 @@ class ReadyAgent:
 
 @dataclass(slots=True)
 class _Room:
-    """Amounts, in thousandths, and ports that are in one offer or in none."""
+    """Free amounts, in thousandths, and free ports of an offer or of an agent's rest."""
 
     amounts: "Counter[str]" = field(default_factory=Counter)
     ports: list[PortRange] = field(default_factory=list)
 
     def add(self, amounts: Mapping[str, int], ports: Iterable[PortRange]) -> None:
-        """Add what an offer or a task leaves."""
+        """Add freed amounts and ports."""
         self.amounts.update(amounts)
         joined: list[PortRange] = []
         for span in sorted((*self.ports, *ports), key=lambda each: each.begin):
@@ -63,7 +63,7 @@ class _Room:
         self.ports = joined
 
     def take(self, amounts: Mapping[str, int], ports: Collection[int]) -> None:
-        """Take what a task needs."""
+        """Remove the amounts and ports of a task."""
         assert all(offers(self.ports, port) for port in ports), "a port was not offered"
         self.amounts.subtract(amounts)
         self.ports = list(without([PortRange(port, port) for port in sorted(ports)], self.ports))
@@ -75,14 +75,14 @@ class _Agent:
     url: str
     spec: ReadyAgent
     gpus: list[Gpu]  # as its monitor sees them now
-    room: _Room  # in no task and no offer
+    room: _Room  # neither in a task nor in an offer
     monitor: TaskId | None = None
     said: bytes = b""  # its monitor's last report
-    unheard: bool = False  # that report is not acknowledged
+    unheard: bool = False  # whether that report is not acknowledged yet
 
 
 class ReadyCluster:
-    """`Driver`. Its answers are put into the scheduler's queue. All is on the engine's thread, but `report`."""
+    """A `Driver` whose events go into the scheduler's queue; only `report` may be called from any thread."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ReadyCluster:
         cpus: float = CPUS,
         mem_mib: float = MEM_MIB,
     ) -> None:
-        """Offer nothing yet.
+        """Create agents; `start` offers them.
 
         Args:
             agents: Agents, or their number if they are alike.
@@ -109,25 +109,25 @@ class ReadyCluster:
             agents = [ReadyAgent(f"a{n}.example", _cards(n, gpus), cpus, mem_mib) for n in range(agents)]
         self._agents = [_agent(number, spec) for number, spec in enumerate(agents)]
         self._by_id = {agent.id: agent for agent in self._agents}
-        self._bare = dict.fromkeys(self._by_id)  # those with room that is not offered
+        self._bare = dict.fromkeys(self._by_id)  # agents with resources that are not offered
         self._of_offer: dict[OfferId, tuple[_Agent, _Room]] = {}
         self._tasks: dict[str, tuple[_Agent, list[int], Counter[str]]] = {}  # with its ports and amounts
         self.launched = 0
 
     def start(self) -> None:
-        """Subscribed at once."""
+        """Register the framework and offer all agents."""
         self._put(ev.Registered("fw", "http://127.0.0.1:5050"))
         self._offer()
 
     def stop(self, *, teardown: bool) -> None:
-        """Nothing is left to do."""
+        """Do nothing: no process runs."""
 
     def tasks(self) -> Sequence[Listed]:
-        """List nothing: the scheduler knows all tasks, and never asks."""
+        """Return no tasks: the scheduler knows them all."""
         return []
 
     def roles(self) -> Sequence[Role]:
-        """Tell nothing: no role has a limit."""
+        """Return no roles: none has a limit."""
         return []
 
     def accept(
@@ -139,7 +139,7 @@ class ReadyCluster:
         reserve: Sequence[Mapping[str, Any]] = (),
         unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """All of it runs, if the offers are at hand; what is left is offered again. Reservations change nothing."""
+        """Run tasks on offers and offer the rest again; drop tasks of unknown offers. Reservations are ignored."""
         if not all(each in self._of_offer for each in offer_ids):
             for info in task_infos:
                 self._drop(info)
@@ -157,7 +157,7 @@ class ReadyCluster:
         self._offer()
 
     def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
-        """Offered again when the scheduler asks."""
+        """Take offers back until the scheduler revives."""
         self._take(offer_ids)
 
     def _take(self, offer_ids: Sequence[str]) -> _Agent:
@@ -189,12 +189,13 @@ class ReadyCluster:
         self._put(ev.StatusArrived(status))
 
     def report(self, number: int, *, uses: bool = False) -> bool:
-        """Let an agent's monitor report, as it does every ten seconds; on any thread. Whether it did: one whose last
-        report is not acknowledged yet is silent.
+        """Send a report of an agent's monitor, on any thread.
+
+        Returns False if the agent has no monitor, or if the scheduler has not acknowledged the last report.
 
         Args:
             number: Number of the agent, from 0.
-            uses: Whether the report has the use of cards, another each time; else it is the same, byte for byte.
+            uses: Whether the report has the use of cards, different each time; else it equals the last report.
         """
         agent = self._agents[number]
         if agent.monitor is None or agent.unheard:
@@ -215,12 +216,12 @@ class ReadyCluster:
         self.end(task_id, "TASK_KILLED")
 
     def end(self, task_id: str, state: str = "TASK_FINISHED", message: str = "") -> None:
-        """Let a task end, and offer what it had; one that has ended stays so.
+        """Let a task end, and offer its resources; does nothing if it has ended.
 
         Args:
             task_id: Id of the task.
             state: State that Mesos reports.
-            message: Words of its executor.
+            message: Message of its executor.
         """
         if task_id in self._tasks:
             agent, ports, amounts = self._tasks.pop(task_id)
@@ -232,20 +233,20 @@ class ReadyCluster:
             self._offer()
 
     def revive(self, roles: Sequence[str] = ()) -> None:
-        """Offer what is not offered."""
+        """Offer all free resources."""
         self._offer()
 
     def resubscribe(self) -> None:
-        """Do nothing: no engine breaks here."""
+        """Do nothing: a subscription never breaks here."""
 
     def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
-        """Let a monitor say more; nothing else waits for it."""
+        """Allow the next report of a monitor; acknowledgements of other tasks are ignored."""
         agent = self._by_id[AgentId(agent_id)]
         if task_id == agent.monitor:
             agent.unheard = False
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
-        """Say how they stand: a task runs, or it is gone."""
+        """Report the state of tasks: running or gone."""
         for task_id, agent_id in tasks or [(id, agent.id) for id, (agent, _, _) in self._tasks.items()]:
             state = "TASK_RUNNING" if task_id in self._tasks else "TASK_GONE"
             agent = None if agent_id is None else AgentId(agent_id)
@@ -255,10 +256,10 @@ class ReadyCluster:
         """Do nothing: no executor listens."""
 
     def shutdown(self, agent_id: str, executor_id: str) -> None:
-        """Nothing is left over."""
+        """Do nothing: there are no executors."""
 
     def suppress(self, roles: Sequence[str] = ()) -> None:
-        """Offers come only when they are asked for anyway."""
+        """Do nothing: offers come only after a call."""
 
 
 def _ports(info: Mapping[str, Any]) -> Iterator[int]:
@@ -269,7 +270,7 @@ def _ports(info: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _amounts(info: Mapping[str, Any]) -> "Counter[str]":
-    """Thousandths of what a task takes, its executor included."""
+    """Return the amounts of a task and its executor in thousandths."""
     amounts: Counter[str] = Counter()
     for each in (*info["resources"], *info.get("executor", {}).get("resources", ())):
         if "scalar" in each:

@@ -1,4 +1,4 @@
-"""A loopback peer that speaks the agent's side of the v1 executor API, for scripted cases."""
+"""A server on the loopback interface that is an agent for executors (v1 executor API), controlled by a test."""
 
 import json
 import ssl
@@ -12,25 +12,26 @@ from typing import Any
 
 
 class _Server(ThreadingHTTPServer):
-    """A peer that goes away in the middle is what these tests are about: no traceback for it."""
+    """A server that prints no traceback for connections that the peer has reset."""
 
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report an error, as the base class does, but for a connection that was reset."""
+        """Report errors but for reset connections."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 class ScriptedAgent:
-    """Collects SUBSCRIBEs and UPDATEs; sends the events that a test puts in.
+    """An agent that records SUBSCRIBE and UPDATE calls of an executor, and sends it the events of a test.
 
-    `refuse`: HTTP statuses to answer the next requests with, in order. `acknowledge`: whether updates are
-    acknowledged by themselves.
+    Attributes:
+        refuse: HTTP statuses of the answers to the next requests, in order.
+        acknowledge: Whether the agent acknowledges each update at once.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        """Listens at once. `tls`: of a server; None: plain HTTP."""
+        """Start to listen, by plain HTTP without `tls`."""
         self.subscribes: list[dict[str, Any]] = []
         self.updates: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -47,7 +48,7 @@ class ScriptedAgent:
                 agent._answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Quiet."""
+                """Write no log."""
 
         self._server = _Server(("127.0.0.1", 0), Handler)
         if tls is not None:
@@ -57,7 +58,7 @@ class ScriptedAgent:
         self._thread.start()
 
     def environment(self, sandbox: str, **more: str) -> dict[str, str]:
-        """What an agent puts into an executor's environment."""
+        """Return the variables that an agent sets for an executor."""
         return {
             "MESOS_AGENT_ENDPOINT": self.endpoint,
             "MESOS_SLAVE_PID": f"slave(1)@{self.endpoint}",
@@ -73,15 +74,15 @@ class ScriptedAgent:
         }
 
     def send(self, event: dict[str, Any]) -> None:
-        """An event for whoever is subscribed, or will be."""
+        """Send an event to the subscribed executor, or to the next one that subscribes."""
         self._events.put(event)
 
     def break_stream(self) -> None:
-        """End the subscription, as an agent that dies."""
+        """End the subscription, as when the agent dies."""
         self._events.put(None)
 
     def states(self, task_id: str) -> list[str]:
-        """States that were reported of a task, in order, repeats left out."""
+        """Return the reported states of a task in order, without repeated updates."""
         seen: dict[str, str] = {}
         for status in self.updates:
             if status["task_id"]["value"] == task_id:
@@ -89,12 +90,11 @@ class ScriptedAgent:
         return list(seen.values())
 
     def wait_for(self, condition: Any, timeout_s: float = 60) -> None:
-        """Wait until `condition()`; checked at each request."""
+        """Wait until a condition holds, which is checked after each request."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout_s), f"updates: {self.updates}"
 
     def close(self) -> None:
-        """Stop listening."""
         self._events.put(None)
         self._server.shutdown()
         self._thread.join()
@@ -155,7 +155,7 @@ def _plain(handler: BaseHTTPRequestHandler, status: int) -> None:
 
 @contextmanager
 def scripted_agent(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedAgent]:
-    """Start an agent that is closed at the end. `tls`: as of `ScriptedAgent`."""
+    """Yield an agent that is closed at the end of the block."""
     agent = ScriptedAgent(tls)
     try:
         yield agent

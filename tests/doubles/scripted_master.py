@@ -1,6 +1,6 @@
-"""A peer on the loopback interface that speaks the v1 scheduler API as a script says: real sockets, no Mesos.
+"""A server on the loopback interface that is a master for schedulers (v1 scheduler API), controlled by a test.
 
-It is for what a real master does too seldom or too slowly: refusals, redirects, silence, half answers.
+It shows what a real master does too rarely or too slowly: refusals, redirects, silence and incomplete answers.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ _HEARTBEAT: Final = {"type": "HEARTBEAT"}
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Answer SUBSCRIBE with 200: SUBSCRIBED, then `events`, then what `send` brings.
+    """The answer 200 to SUBSCRIBE: an event SUBSCRIBED, then `events`, then those of `send`.
 
     Args:
-        events: Bytes are sent as they are, as a record.
-        heartbeat_s: What SUBSCRIBED promises.
-        then_end: Close the stream after `events`.
+        events: Events, or the bytes of a record.
+        heartbeat_s: Seconds between heartbeats, as SUBSCRIBED announces.
+        then_end: Whether to close the stream after `events`.
     """
 
     events: tuple[Mapping[str, Any] | bytes, ...] = ()
@@ -39,7 +39,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer with this status. The connection is closed after a SUBSCRIBE, else if `close` (unannounced)."""
+    """An answer with a status.
+
+    The connection is closed without notice after a SUBSCRIBE, and after other calls if `close` is set.
+    """
 
     status: int
     body: bytes = b""
@@ -49,14 +52,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Answer with these bytes as they are, and close."""
+    """An answer of raw bytes, after which the connection is closed."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request; `at` is monotonic, in seconds; header names are lower case."""
+    """A received call; `at` is its monotonic time in seconds, and names of headers are in lower case."""
 
     type: str
     body: dict[str, Any]
@@ -65,10 +68,9 @@ class Call:
 
 
 class Inbox:
-    """A sink that keeps what it is given, and can be waited on; `then` is called with each, and may raise."""
+    """A receiver that records events and can wait for them; `then` is called with each event, and may raise."""
 
     def __init__(self, then: Callable[[Any], None] = lambda _: None) -> None:
-        """Empty."""
         self.events: list[Any] = []
         self._then, self._changed = then, threading.Condition()
 
@@ -79,12 +81,12 @@ class Inbox:
         self._then(event)
 
     def of(self, kind: type[E]) -> list[E]:
-        """The events of that kind so far."""
+        """Return the events of a kind so far."""
         with self._changed:
             return [event for event in self.events if isinstance(event, kind)]
 
     def wait_for(self, kind: type[E], count: int = 1, timeout_s: float = 30.0) -> E:
-        """The event that makes those of its kind `count`, which may be yet to come."""
+        """Wait until there are `count` events of a kind, and return the last of these."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: len(self.of(kind)) >= count, timeout_s)
             assert arrived, f"no {count} {kind.__name__} in {timeout_s} s: {self.events}"
@@ -92,14 +94,14 @@ class Inbox:
 
 
 class ScriptedMaster:
-    """Serves from construction to `close`. All methods may be called from any thread.
+    """A master that serves from its construction to `close`; any thread may call its methods.
 
     Args:
-        *answers: For the first SUBSCRIBEs, in order; the ones after are answered by `then`.
-        then: See there.
-        port: To come back on after a "restart"; 0 chooses one.
-        version: Body and status of `GET /version`.
-        tls: Of a server; None: plain HTTP.
+        *answers: Answers to the first SUBSCRIBE calls, in order.
+        then: Answer to further SUBSCRIBE calls.
+        port: Port to listen on, that of an earlier master for a restart; 0 for any free port.
+        version: Status and version in the answer to `GET /version`.
+        tls: TLS context of the server, or None for plain HTTP.
     """
 
     def __init__(
@@ -110,11 +112,10 @@ class ScriptedMaster:
         version: tuple[int, str] = (200, "1.11.0"),
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Listen."""
         self.answers, self.then = deque(answers), then or Stream()
         self.version = version
         self.call_answer = Reply(202)
-        self.calls_go_on = threading.Event()  # cleared: calls wait for it
+        self.calls_go_on = threading.Event()  # cleared: answers to calls wait
         self.calls_go_on.set()
         self.calls: list[Call] = []
         self._changed = threading.Condition()
@@ -140,16 +141,16 @@ class ScriptedMaster:
 
     @property
     def port(self) -> int:
-        """Where it listens, on 127.0.0.1."""
+        """Port of the server on 127.0.0.1."""
         return int(self._server.server_address[1])
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """Address of the server as HOST:PORT."""
         return f"127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """End every stream and connection, and stop listening."""
+        """End all streams and connections, and stop to listen."""
         self._closing = True
         self._server.shutdown()
         self._thread.join()
@@ -157,13 +158,13 @@ class ScriptedMaster:
         self._server.server_close()
 
     def send(self, event: Mapping[str, Any]) -> None:
-        """Put an event on every open stream."""
+        """Send an event on every open stream."""
         with self._changed:
             for stream in self._streams:
                 stream.put(event)
 
     def drop(self) -> None:
-        """Cut every connection, as a killed master does."""
+        """Cut every connection, as when a master is killed."""
         with self._changed:
             for each in self._sockets:
                 with contextlib.suppress(OSError):  # the other side was quicker
@@ -173,12 +174,12 @@ class ScriptedMaster:
         self.calls_go_on.set()
 
     def of_type(self, kind: str) -> list[Call]:
-        """The calls of that type so far."""
+        """Return the calls of a type so far."""
         with self._changed:
             return [call for call in self.calls if call.type == kind]
 
     def wait_for(self, kind: str, count: int = 1, timeout_s: float = 30.0) -> Call:
-        """The call of that type that makes them `count`, which may be yet to come."""
+        """Wait until there are `count` calls of a type, and return the last of these."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: len(self.of_type(kind)) >= count, timeout_s)
             assert arrived, f"{len(self.of_type(kind))} of {count} {kind} in {timeout_s} s: {self.calls}"
@@ -187,19 +188,19 @@ class ScriptedMaster:
     # --- for the handler
 
     def note(self, call: Call) -> int:
-        """Keep a call; how many SUBSCRIBEs there were."""
+        """Record a call; return the number of SUBSCRIBE calls so far."""
         with self._changed:
             self.calls.append(call)
             self._changed.notify_all()
             return len(self.of_type("SUBSCRIBE"))
 
     def next_answer(self) -> Stream | Reply | Raw:
-        """Take the next answer to a SUBSCRIBE."""
+        """Return the next answer to a SUBSCRIBE call."""
         with self._changed:
             return self.answers.popleft() if self.answers else self.then
 
     def connected(self, sock: socket.socket) -> None:
-        """A connection began; it is cut at once if we are closing."""
+        """Record a new connection, which is cut at once while the server closes."""
         with self._changed:
             self._sockets.add(sock)
         if self._closing:
@@ -211,14 +212,14 @@ class ScriptedMaster:
             self._sockets.discard(sock)
 
     def pump(self, stream: Stream, write: Callable[[Mapping[str, Any] | bytes], None]) -> None:
-        """Write SUBSCRIBED and more events until there is an end."""
+        """Write SUBSCRIBED and further events until the stream ends."""
         subscribed = {
             "framework_id": {"value": FRAMEWORK_ID},
             "heartbeat_interval_seconds": stream.heartbeat_s,
         }
         feed: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         with self._changed:
-            self._streams.append(feed)  # first: who sees SUBSCRIBED may `send`
+            self._streams.append(feed)  # before SUBSCRIBED, after which a test may `send`
         try:
             for event in ({"type": "SUBSCRIBED", "subscribed": subscribed}, *stream.events):
                 write(event)
@@ -267,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.close()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests look at `calls`."""
+        """Write no log."""
 
     def do_GET(self) -> None:
         status, version = self.master.version

@@ -1,5 +1,7 @@
-"""ZooKeeper in memory, as far as schedulers use it, by the calls of kazoo: sessions end, requests are lost, and answers
-of what was done."""
+"""ZooKeeper in memory with those calls of kazoo that schedulers use.
+
+Sessions can end, and requests and answers can be lost.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -23,19 +25,19 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Node:
-    """What is at a path."""
+    """A node of ZooKeeper."""
 
     data: bytes
     version: int = 0
-    owner: "Session | None" = None  # with whose session it goes
-    made: int = 0  # children with numbers, ever
+    owner: "Session | None" = None  # session whose end removes the node
+    made: int = 0  # number of children with a sequence number, ever
 
 
 class Answer(Generic[T]):
-    """What kazoo gives for a request that is under way."""
+    """The result of an asynchronous request, as kazoo returns it."""
 
     def __init__(self, do: Callable[[], T]) -> None:
-        """Do it at once."""
+        """Execute a request at once, and keep its value or error."""
         self._value: T | None = None
         self._error: Exception | None = None
         try:
@@ -44,47 +46,48 @@ class Answer(Generic[T]):
             self._error = error
 
     def get(self, timeout: float | None = None) -> T:
-        """What came of it."""
+        """Return the value or raise the error of the request."""
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
 
 
 class VirtualZooKeeper:
-    """All servers as one."""
+    """An ensemble of servers."""
 
     def __init__(self, *paths: str) -> None:
-        """With empty nodes at these paths."""
+        """Create empty nodes at paths."""
         self.nodes = {path: Node(b"") for path in paths}
         self._sessions = itertools.count(1)
 
     def session(self) -> "Session":
-        """A client's."""
+        """Return the session of a new client."""
         return Session(self)
 
     def number(self) -> int:
-        """Number the next session: servers give each another one."""
+        """Return the id of the next session."""
         return next(self._sessions)
 
 
 class Session:
-    """A client of kazoo, and its session. Writes meet troubles in their turn: "lost" on the way there, or "unheard", of
-    which the answer is lost."""
+    """A kazoo client with its session.
+
+    Each write takes the next of `troubles`: "lost" if the request is lost, "unheard" if only its answer is.
+    """
 
     def __init__(self, servers: VirtualZooKeeper) -> None:
-        """Begin the session."""
         self._servers, self._nodes = servers, servers.nodes
-        self.client_id = (servers.number(), b"")  # and its password
+        self.client_id = (servers.number(), b"")  # id and password
         self.troubles: list[str] = []
         self.expired = False
         self._listeners: list[Callable[[str], Any]] = []
 
     def add_listener(self, listener: Callable[[str], Any]) -> None:
-        """Tell it when the session is lost."""
+        """Call a listener when the session is lost."""
         self._listeners.append(listener)
 
     def expire(self) -> None:
-        """The servers have not heard it for too long: what lived with it goes."""
+        """End the session, as after a timeout: its ephemeral nodes are removed."""
         self.expired = True
         for path in [path for path, node in self._nodes.items() if node.owner is self]:
             del self._nodes[path]
@@ -92,14 +95,14 @@ class Session:
             listener(KazooState.LOST)
 
     def revive(self) -> None:
-        """Connect again: kazoo begins another session by itself."""
+        """Begin another session, as kazoo does by itself."""
         self.expired, self.client_id = False, (self._servers.number(), b"")
         self.troubles = [each for each in self.troubles if each != "expire"]
 
     # --- reads
 
     def get_async(self, path: str) -> Answer[tuple[bytes, Any]]:
-        """Data and status of a node."""
+        """Return data and status of a node."""
         return Answer(lambda: self._read(path))
 
     def _read(self, path: str) -> tuple[bytes, Any]:
@@ -108,7 +111,7 @@ class Session:
         return node.data, SimpleNamespace(version=node.version, last_modified=0.0, ephemeralOwner=owner)
 
     def get_children_async(self, path: str, watch: object = None) -> Answer[list[str]]:
-        """Names of the children of a node; nobody watches them."""
+        """Return the names of a node's children; watches are ignored."""
         return Answer(lambda: self._children(path))
 
     def _children(self, path: str) -> list[str]:
@@ -116,7 +119,7 @@ class Session:
         return [each.rpartition("/")[2] for each in self._nodes if each.rpartition("/")[0] == path]
 
     def exists_async(self, path: str, watch: object = None) -> Answer[Node | None]:
-        """Whether there is such a node; nobody watches it."""
+        """Return a node, or None if it does not exist; watches are ignored."""
         return Answer(lambda: self._look(path))
 
     def _look(self, path: str) -> Node | None:
@@ -128,7 +131,7 @@ class Session:
     def create_async(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> Answer[str]:
-        """Make a node."""
+        """Create a node."""
         return Answer(lambda: self._written(lambda: self._create(path, data, ephemeral, sequence)))
 
     def set_async(self, path: str, data: bytes) -> Answer[Any]:
@@ -136,7 +139,7 @@ class Session:
         return Answer(lambda: self._written(lambda: self._set(path, data)))
 
     def transaction(self) -> "Transaction":
-        """Several changes, all of them or none."""
+        """Return a new transaction."""
         return Transaction(self)
 
     def _written(self, do: Callable[[], T]) -> T:
@@ -174,7 +177,7 @@ class Session:
         return SimpleNamespace(version=node.version)
 
     def commit(self, changes: list[tuple[str, str, Any]]) -> list[Any]:
-        """Do a transaction; of one that fails, all results are errors."""
+        """Execute a transaction and return its results, which are all errors if one change fails."""
 
         def all_of_them() -> list[Any]:
             before = {path: (node.data, node.version) for path, node in self._nodes.items()}
@@ -211,18 +214,17 @@ class Session:
 
 
 class Transaction:
-    """What kazoo has for changes of which all are done, or none."""
+    """A kazoo transaction: changes that are made together or not at all."""
 
     def __init__(self, session: Session) -> None:
-        """Nothing is in it yet."""
         self._session, self._changes = session, list[tuple[str, str, Any]]()
 
     def check(self, path: str, version: int) -> None:
-        """Hold only at this version."""
+        """Require a version of a node."""
         self._changes.append(("check", path, version))
 
     def create(self, path: str, data: bytes = b"") -> None:
-        """Make a node."""
+        """Create a node."""
         self._changes.append(("create", path, data))
 
     def set_data(self, path: str, data: bytes) -> None:
@@ -234,5 +236,5 @@ class Transaction:
         self._changes.append(("delete", path, None))
 
     def commit_async(self) -> Answer[list[Any]]:
-        """Do all, or nothing."""
+        """Execute the changes."""
         return Answer(lambda: self._session.commit(self._changes))

@@ -1,5 +1,7 @@
-"""Cards that are files, a libcuda and an NVML over them, and programs that use them: to try libraries that stand before
-the driver's, without a GPU and without a file of NVIDIA's."""
+"""GPUs simulated by files, with a libcuda and an NVML that use these files.
+
+Tests run CUDA programs on them, to try our libraries that wrap the driver's, without a GPU or files of NVIDIA.
+"""
 
 import os
 import shutil
@@ -45,10 +47,10 @@ def _hex(number: int) -> str:
 
 
 class Cards:
-    """Cards of a host, in a directory."""
+    """Simulated cards of a host: one file for each card in a directory."""
 
     def __init__(self, path: Path, count: int = 1, memory_mib: int = CARD_MIB) -> None:
-        """Make them anew."""
+        """Create empty cards, also in place of existing ones."""
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
         for number in range(count):
@@ -57,20 +59,20 @@ class Cards:
             (path / f"card{number}").write_bytes(content)
 
     def uuid(self, number: int = 0) -> str:
-        """The id of a card, as NVML has it."""
+        """Return the UUID of a card as NVML reports it."""
         text = _hex(number)
         return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def used_mib(self, number: int = 0) -> float:
-        """What all processes have of a card."""
+        """Return the memory of a card that processes have allocated, in MiB."""
         return float(_HEAD.unpack_from(self._content(number))[1]) / MIB
 
     def busy_ns(self, number: int = 0) -> dict[int, int]:
-        """The time on a card of each process, by pid."""
+        """Return the nanoseconds that each process has used a card, by pid."""
         return {pid: busy_ns for pid, _, busy_ns in self._processes(number)}
 
     def held_bytes(self, number: int = 0) -> dict[int, int]:
-        """What each process has of a card, by pid."""
+        """Return the bytes of a card that each process has allocated, by pid."""
         return {pid: used for pid, used, _ in self._processes(number)}
 
     def _processes(self, number: int) -> list[tuple[int, int, int]]:
@@ -82,16 +84,16 @@ class Cards:
 
 
 class Host:
-    """Libraries as a task has them: ours before the stubs, or the stubs alone."""
+    """Libraries as in a task's environment: our wrappers around the stubs, or the stubs alone."""
 
     def __init__(self, path: Path, stubs: Path, cards: Cards, ours: Mapping[str, str] | None = None) -> None:
-        """Lay out `lib64` and an empty `region`.
+        """Create the directory `lib64` with the libraries; `region` is not created.
 
         Args:
-            path: Made for it.
-            stubs: From `compile_stubs`.
-            cards: That its programs see.
-            ours: By the name of a library, "libcuda.so.1", the file that stands before it.
+            path: Directory of the host.
+            stubs: Directory that `compile_stubs` has filled.
+            cards: Cards that programs see.
+            ours: Files of our wrappers by library name, such as "libcuda.so.1"; None for the stubs alone.
         """
         self.path, self.cards, self._stubs = path, cards, stubs
         self.lib64, self.region = path / "lib64", path / "region"
@@ -102,7 +104,7 @@ class Host:
             shutil.copy(stubs / name, self.lib64 / (name if ours is None else real))
 
     def env(self, **more: str) -> dict[str, str]:
-        """The environment of a program there."""
+        """Return the environment of a program on this host."""
         return {**os.environ, "LD_LIBRARY_PATH": str(self.lib64), "STUB_CARDS": str(self.cards.path), **more}
 
     def client(self, *args: object, **more: str) -> "subprocess.Popen[str]":

@@ -1,13 +1,13 @@
-"""The control program of MPS without a GPU, by protocol 2 or 3: a daemon that sees what a test says.
+"""A control daemon of MPS without a GPU, by protocol 2 or 3, whose servers and clients a test sets.
 
-`program` makes an executable with the arguments and variables of nvidia-cuda-mps-control: fake_mps_client.py, which
-becomes the daemon by running this file. What servers and clients there are is in `fake.json` beside the sockets, which
-a test writes with `play`.
+`program` writes an executable with the arguments and variables of nvidia-cuda-mps-control: fake_mps_client.py, which
+becomes the daemon by running this file. Servers and clients are in `fake.json` beside the sockets, which a test writes
+with `play`.
 
 Source of the answers by protocol 2: the daemon of 535.261.03, tried (tests/contract/test_mps.py asks both), and its
 manual page; of `get_server_status` NVIDIA's MPS documentation of release 615; by protocol 3 as `Daemon3` says at each.
-What a log says of a fault are strings of libcuda.so of 535.261.03. Whoever comes while it speaks with another waits:
-the daemon of 535 sends it away.
+Lines of logs about faults are strings of libcuda.so of 535.261.03. A second control client waits until the first has
+hung up; the daemon of 535 refuses it.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import socket
 import sys
 from typing import Any
 
-REFUSED = "\1"  # begins the words of a refusal; the client has it, too
+REFUSED = "\1"  # first character of a refusal; fake_mps_client.py has a copy
 
 WORDS_OF_FAULT = (
     "Client process {pid} encountered a fatal GPU error.",
@@ -28,7 +28,7 @@ WORDS_OF_FAULT = (
 
 
 def program(directory: str, protocol: int, *, multiuser: bool = False) -> str:
-    """Make the executable of that protocol in a directory; its path. `multiuser`: one that knows several users."""
+    """Write the executable for a protocol into a directory and return its path; `multiuser` for -multiuser-server."""
     path = os.path.join(directory, "nvidia-cuda-mps-control")
     with open(path, "w") as file:
         kind = f"{protocol} multiuser" if multiuser else f"{protocol} -"
@@ -42,14 +42,14 @@ def program(directory: str, protocol: int, *, multiuser: bool = False) -> str:
 
 
 def play(pipes: str, **state: Any) -> None:
-    """Say what the daemon at these pipes is to see.
+    """Set the servers and clients of a daemon.
 
     Args:
-        pipes: Its directory.
-        state: `servers`: by pid, as text: "ACTIVE", "INITIALIZING" or "FAULT"; `clients`: pairs of server and pid;
-            `sticky`: pids that no command lets go; `absent`: UUIDs of cards that are not there; `old`: it cannot be
-            asked for a server's state, as 535; `drained`: path of a file that gets the pid of each client that is let
-            go while it runs, which outlives the daemon's own directory.
+        pipes: Directory of the daemon's sockets.
+        state: `servers`: state by pid, as text: "ACTIVE", "INITIALIZING" or "FAULT"; `clients`: pairs of server and
+            pid; `sticky`: pids of clients that no command ends; `absent`: UUIDs of missing cards; `old`: whether the
+            daemon lacks the command for a server's state, as 535; `drained`: path of a file to which the daemon writes
+            the pid of each client that it ends while the client's process runs; it outlives the daemon's directory.
     """
     part = os.path.join(pipes, ".fake.json")
     with open(part, "w") as file:
@@ -58,7 +58,7 @@ def play(pipes: str, **state: Any) -> None:
 
 
 def seen(pipes: str) -> dict[str, Any]:
-    """What `play` has said last, less the clients that were let go."""
+    """Return the state that `play` has set, without clients that were ended since."""
     nothing = {"servers": {}, "clients": [], "sticky": [], "absent": [], "old": False, "drained": ""}
     try:
         with open(os.path.join(pipes, "fake.json")) as file:
@@ -71,16 +71,16 @@ def seen(pipes: str) -> dict[str, Any]:
 
 
 class Daemon2:
-    """Answers of the daemon of 535; those of servers are as its manual page has them."""
+    """Commands of the daemon of 535 (protocol 2); answers about servers follow its manual page."""
 
     def __init__(self, pipes: str, percent: str = "100") -> None:
-        """Begin with the defaults. `percent`: of each client, as the daemon's environment has it."""
+        """Set the defaults; `percent` is CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of the daemon's environment."""
         self._pipes = pipes
         self._percents: dict[str | None, float] = {None: float(percent)}
         self._memory: dict[tuple[str | None, str], str] = {}
 
     def answer(self, line: str) -> list[str]:
-        """Obey one command; the lines of the answer."""
+        """Execute a command and return the lines of the answer."""
         name, *arguments = line.split()
         method = getattr(self, f"_{name}", None)
         if name == "get_server_status" and seen(self._pipes)["old"]:
@@ -144,7 +144,7 @@ class Daemon2:
 
 
 def _shown(text: str | None) -> list[str]:
-    """Whole GiB where there are some; a fraction is cut off before its unit is looked at."""
+    """Return a limit as the daemon prints it: in whole GiB or MiB; it drops a fraction and then the unit."""
     number = re.match(r"\d+", text or "")
     if text is None or number is None or int(number[0]) == 0:
         return []
@@ -156,21 +156,23 @@ def _shown(text: str | None) -> list[str]:
 
 
 class Refused(Exception):
-    """A command that the daemon of protocol 3 refuses, in words."""
+    """A refusal of a command by the daemon of protocol 3, with the reason."""
 
 
 class Daemon3:
-    """Servers with namespaces; lists as CSV. Each answer has its source: [doc] NVIDIA's "MPS v3 Interface" and "MPS v3
-    Namespaces" of release 615; [meas] others' measurements; [guess] ours, where neither says anything."""
+    """Commands of protocol 3: servers with namespaces, and lists as CSV.
+
+    Comments have the source of each answer: [doc] NVIDIA's "MPS v3 Interface" and "MPS v3 Namespaces" of release 615;
+    [meas] measurements of others; [guess] our assumption where both say nothing.
+    """
 
     def __init__(self, pipes: str, *, multiuser: bool = False) -> None:
-        """Begin without servers."""
         self._pipes, self._multiuser = pipes, multiuser
         #: By name: uid, cards, and of each namespace percentage and memory.
         self._servers: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {}
 
     def answer(self, line: str) -> list[str]:
-        """Obey one command; the lines of the answer, or one with the words of a refusal [guess]."""
+        """Execute a command; return the lines of the answer, or one line with a refusal [guess]."""
         if line == "-q":  # [doc] ends the daemon and all running servers
             raise SystemExit(1)
         module, verb, *arguments = (*line.split(), "", "")
@@ -208,7 +210,7 @@ class Daemon3:
         ]
 
     def _namespace_create(self, name: str, server: str) -> list[str]:
-        """[doc] takes no limits: they are set."""
+        """[doc] takes no limits, which a later command sets."""
         _see_name(name)
         self._namespaces(server)[name] = ("100", "")
         os.makedirs(os.path.join(self._pipes, server, name), exist_ok=True)
@@ -221,7 +223,7 @@ class Daemon3:
         active_thread_percentage: str | None = None,
         pinned_memory_limit: str | None = None,
     ) -> list[str]:
-        """[doc] percentages are 1 to 100, limits whole numbers with K, M or G. [guess] what it does with others."""
+        """[doc] percentages are 1 to 100, limits whole numbers with K, M or G. [guess] answers to other values."""
         percent, memory = self._namespaces(server)[name]
         if active_thread_percentage is not None:
             if not 1 <= int(active_thread_percentage) <= 100:
@@ -281,7 +283,7 @@ def _let_go(pipes: str, pid: int) -> None:
 
 
 def serve(pipes: str, protocol: int, *, multiuser: bool = False) -> None:
-    """Answer one after the other, for ever. Settings are lost with the process. `multiuser`: for all users."""
+    """Serve control clients one after the other, without end; `multiuser` for option -multiuser-server."""
     path = os.path.join(pipes, "control")
     if os.path.exists(path):
         os.unlink(path)
@@ -294,7 +296,7 @@ def serve(pipes: str, protocol: int, *, multiuser: bool = False) -> None:
         print(f"[… Control {os.getpid()}] Starting control daemon using socket {path}", flush=True)
         while True:
             peer, _ = listener.accept()
-            # Whoever asked may be gone by now.
+            # The client may have hung up.
             with contextlib.suppress(ConnectionError), peer, peer.makefile("rw") as lines:
                 for line in lines:
                     answer = daemon.answer(line.strip()) if line.strip() else []

@@ -1,4 +1,4 @@
-"""The asking side of fake_mps.py, run as a file: tests start it hundreds of times, so it imports next to nothing."""
+"""The control client of fake_mps.py, which is run as a file; few imports, as tests start it hundreds of times."""
 
 import os
 import sys
@@ -9,13 +9,13 @@ from _socket import (
 )  # the module `socket` takes as long as the interpreter's start
 from collections.abc import Iterable, Iterator
 
-REFUSED = "\1"  # begins the words of a refusal; the daemon has it, too
+REFUSED = "\1"  # first character of a refusal; fake_mps.py has a copy
 _DAEMON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_mps.py")
 _MULTIUSER = {"-m", "-multiuser-server"}
 
 
 def _lines(daemon: socket) -> Iterator[str]:
-    """What the daemon writes, until it hangs up."""
+    """Yield the lines that the daemon writes until it hangs up."""
     left = b""
     while part := daemon.recv(1 << 16):
         *whole, left = (left + part).split(b"\n")
@@ -23,7 +23,7 @@ def _lines(daemon: socket) -> Iterator[str]:
 
 
 def ask(pipes: str, commands: Iterable[str]) -> int:
-    """Pass commands on, and print the answers; 1 if there is no daemon, or one is refused."""
+    """Send commands to the daemon and print its answers; return 1 if there is no daemon or it refuses a command."""
     daemon = socket(AF_UNIX, SOCK_STREAM)
     try:
         daemon.connect(os.path.join(pipes, "control"))
@@ -44,9 +44,9 @@ def ask(pipes: str, commands: Iterable[str]) -> int:
 
 
 def main() -> int:
-    """Ask the daemon, or become one."""
+    """Send commands to the daemon, or become the daemon (`-f`); return the exit status."""
     protocol, kind, *arguments = sys.argv[1:]
-    if kind != "multiuser" and _MULTIUSER & set(arguments):  # as 535 does with options that it does not know
+    if kind != "multiuser" and _MULTIUSER & set(arguments):  # as 535 does with unknown options
         print("Cannot find MPS control daemon process", file=sys.stderr)
         return 1
     if "-f" in arguments:

@@ -1,1 +1,1 @@
-"""NVML without a card."""
+"""A double of NVML, NVIDIA's library for facts of GPUs."""

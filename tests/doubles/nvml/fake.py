@@ -1,4 +1,4 @@
-"""NVML without a card: the calls that our probe makes, over GPUs that a test gives. The errors are pynvml's own."""
+"""A double of the module pynvml: the calls of our probe, on GPUs that a test gives, with pynvml's own errors."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,37 +22,36 @@ _BROKEN: Final = {
 
 
 class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
-    """Stands for the module. A handle is the GPU's index.
+    """A double of the module pynvml, in which the handle of a GPU is its index.
 
-    `state` is read at each call; a path: a JSON file with the same, for a fake in another process.
+    `state` is read at each call. A path names a JSON file with the state, for a double in another process. Its keys:
 
-    - `broken`: what nvmlInit fails with; `hang`: it never returns; `unsupported`: all optional queries say so
-    - `events`: [UUID, XID] pairs, as they come; a wait begins with those that are new since nvmlEventSetCreate
-    - `cards`: by index, as text: `lost`, `nameless`, `hang`, `reset_required`, `error` (a code, of each query),
-      `rows` (as nvmlDeviceGetRemappedRows), `retired`, `ecc`, `clocks`, `pids`, `recovery`, `memory`: "n/a",
-      `reserved_mib`, `cores`, and what `FakeMig` and `FakeUse` say
+    - `broken`: error of nvmlInit; `hang`: nvmlInit never returns; `unsupported`: all optional queries are refused
+    - `events`: [UUID, XID] pairs in their order; a wait returns those that came after nvmlEventSetCreate
+    - `cards`: states by index, as text: `lost`, `nameless`, `hang`, `reset_required`, `error` (code of each query),
+      `rows` (for nvmlDeviceGetRemappedRows), `retired`, `ecc`, `clocks`, `pids`, `recovery`, `memory`: "n/a",
+      `reserved_mib`, `cores`, and the keys of `FakeMig` and `FakeUse`
     """
 
     def __init__(self, gpus: Sequence[Gpu], state: Mapping[str, Any] | Path | None = None) -> None:
-        """`open` counts sessions: a test asserts that it is 0 again."""
+        """Set the GPUs and their state; `open` counts sessions, and a test asserts that it is 0 at the end."""
         self._gpus = gpus
         self._state = state or {}
         self._told = 0
         self.open = 0
 
     def __getattr__(self, name: str) -> Any:
-        """Constants and errors are the real ones."""
+        """Return constants, errors and types of pynvml."""
         if name.startswith(("NVML", "nvmlEventType", "nvmlMemory_v2", "c_nvml")):
             return getattr(pynvml, name)
         raise AttributeError(name)
 
     def hang(self) -> None:
-        """Never return."""
         while True:
             time.sleep(60)
 
     def nvmlInit(self) -> None:
-        """Fails as the state says."""
+        """Begin a session, or fail as the state says."""
         state = self._now()
         if state.get("hang"):
             self.hang()
@@ -61,29 +60,26 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
         self.open += 1
 
     def nvmlShutdown(self) -> None:
-        """The end of a session."""
+        """End a session."""
         self.open -= 1
 
     def nvmlDeviceGetCount(self) -> int:
-        """All of them, also the lost."""
+        """Return the number of GPUs, lost ones included."""
         return len(self._gpus)
 
     def nvmlSystemGetDriverVersion(self) -> str:
-        """A version."""
         return "535.0.0-fake"
 
     def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
-        """12.2."""
         return 12020
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        """The index; a card that hangs does so here."""
+        """Return the index of a GPU, or never if the GPU hangs."""
         if self._card(index).get("hang"):
             self.hang()
         return index
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str | bytes) -> int:
-        """The index."""
         name = uuid.decode() if isinstance(uuid, bytes) else uuid
         for index, gpu in enumerate(self._gpus):
             if gpu.id == name:
@@ -91,7 +87,7 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
     def nvmlDeviceGetUUID(self, handle: int | str | tuple[int, int, int]) -> str:
-        """Readable also of a lost card."""
+        """Return the UUID, which a lost GPU has too."""
         if isinstance(handle, str):  # of an event
             return handle
         if isinstance(handle, tuple):
@@ -101,15 +97,14 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
         return str(self._gpus[handle].id)
 
     def nvmlDeviceGetMinorNumber(self, handle: int) -> int:
-        """Likewise."""
+        """Return the minor number, which a lost GPU has too."""
         return self._gpus[handle].minor
 
     def nvmlDeviceGetName(self, handle: int | tuple[int, int, int]) -> str:
-        """The model."""
         return self._mig_name(handle) if isinstance(handle, tuple) else self._well(handle).model
 
     def nvmlDeviceGetMemoryInfo(self, handle: int, version: int | None = None) -> Any:
-        """Bytes; version 2 also has what the driver keeps."""
+        """Return bytes of memory; version 2 also has those that the driver reserves."""
         gpu = self._well(handle)
         if self._card(handle).get("memory") == "n/a":
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -125,31 +120,26 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
         )
 
     def nvmlDeviceGetNumGpuCores(self, handle: int) -> int:
-        """CUDA cores."""
         return int(self._fact(handle, "cores"))
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
-        """The bus id."""
         return SimpleNamespace(busId=self._well(handle).pci_bus_id.encode())
 
     def nvmlDeviceGetNumaNodeId(self, handle: int) -> int:
-        """The node."""
         return int(self._optional(handle).numa_node or 0)
 
     def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, ...]:
-        """Major, minor."""
         capability = self._optional(handle).compute_capability
         if capability is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return tuple(map(int, capability.split(".")))
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: int) -> list[Any]:
-        """Refuse, as a driver before 510 does, which has no such function."""
+        """Fail as a driver before 510, which lacks the function."""
         del handle
         raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
     def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: int) -> list[Any]:
-        """All of them."""
         pids = self._fact(handle, "pids")
         memory = pids if isinstance(pids, dict) else dict.fromkeys(pids)
         return [SimpleNamespace(pid=pid, usedGpuMemory=memory[pid]) for pid in memory]
@@ -160,7 +150,7 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
     nvmlDeviceGetMPSComputeRunningProcesses_v2 = nvmlDeviceGetComputeRunningProcesses_v3
 
     def nvmlDeviceGetFieldValues(self, handle: int, fields: Sequence[int]) -> list[Any]:
-        """The recovery action; without one, as a driver that does not know the field. Or what `FakeUse` has."""
+        """Return the recovery action, an unknown field if the state has none, or the fields of `FakeUse`."""
         if list(fields) != [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]:
             return self._use_fields(handle, fields)
         self._optional(handle)
@@ -169,17 +159,17 @@ class FakeNvml(FakeMig, FakeLimits, FakeUse, FakeFaults):
         return [SimpleNamespace(nvmlReturn=answer, value=SimpleNamespace(uiVal=action))]
 
     def nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:
-        """All of one host bridge, but for what NVLink joins."""
+        """Return that two GPUs are joined by the system alone: only NVLink joins more closely here."""
         del other
         self._optional(one)
         return int(pynvml.NVML_TOPOLOGY_SYSTEM)
 
     def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:
-        """Whether the link is up: as many are as the first link's kind says, as NV4."""
+        """Return whether a link is up; the kind of the first link, such as NV4, has the number of links."""
         return int(link < self._links(handle)[1])
 
     def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> Any:
-        """The peer's bus id."""
+        """Return the bus id of the GPU at the other end of a link."""
         del link
         peer = self._links(handle)[0]
         return SimpleNamespace(busId=next(g.pci_bus_id for g in self._gpus if g.id == peer))

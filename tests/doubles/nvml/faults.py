@@ -1,4 +1,4 @@
-"""The part of the fake NVML that tells faults of cards: of their memory, slow clocks, and events."""
+"""Faults of GPUs in the double of NVML: errors of memory, slow clocks, and events."""
 
 import time
 from types import SimpleNamespace
@@ -10,17 +10,17 @@ from tests.doubles.nvml.state import State
 
 
 class FakeFaults(State):
-    """Facts of the state of each card, and the events of all cards; see `FakeNvml`."""
+    """Calls of NVML for faults and events; `FakeNvml` has the keys of the state."""
 
     _told: int  # number of events that a wait has returned
 
     def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:
-        """Correctable, uncorrectable, pending, failure."""
+        """Return remapped rows: correctable, uncorrectable, pending, failed."""
         corrected, uncorrected, pending, failure = self._fact(handle, "rows")
         return corrected, uncorrected, pending, failure
 
     def nvmlDeviceGetRetiredPagesPendingStatus(self, handle: int) -> int:
-        """0 or 1."""
+        """Return 1 if pages wait to be retired, else 0."""
         return int(self._fact(handle, "retired"))
 
     def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
@@ -29,7 +29,7 @@ class FakeFaults(State):
         return int(self._fact(handle, "ecc"))
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
-        """A driver before 535 has only the older name."""
+        """Fail as a driver before 535, which has only the older function."""
         del handle
         raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
@@ -54,7 +54,7 @@ class FakeFaults(State):
         self._well(handle)
 
     def nvmlEventSetWait_v2(self, events: str, timeout_ms: int) -> Any:
-        """The next XID."""
+        """Return the next XID event, or fail after the timeout."""
         assert events == "set"
         deadline = time.monotonic() + timeout_ms / 1000
         while time.monotonic() < deadline:

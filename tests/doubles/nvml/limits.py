@@ -1,4 +1,4 @@
-"""The part of the fake NVML that limits memory by cgroup, over a cgroup tree that a test gives.
+"""Memory limits of cgroups in the double of NVML, on a directory of cgroups that a test gives.
 
 Answers as in NVIDIA's "MPS v3 Memory Partitioning" and its open kernel module 615.71.09, mem_mgr/memacct.c.
 """
@@ -14,12 +14,15 @@ ROOT: Final = "/sys/fs/cgroup"
 
 
 class FakeLimits(State):
-    """Drivers whose state has `memacct`: "dmem" (the cgroup's own files hold the limits), "misc" (the driver does),
-    "off" (it was told not to); without it, the driver is older than 615. `tree`: where /sys/fs/cgroup is; `used`: MiB
-    by cgroup path; `ignores`: it says yes, and sets nothing."""
+    """Calls of NVML for memory limits of cgroups.
+
+    Key `memacct` of the state: "dmem" (limits are in files of the cgroup), "misc" (the driver holds them), "off"
+    (disabled by configuration); the driver is older than 615 if it is missing. `tree`: path of /sys/fs/cgroup; `used`:
+    MiB by cgroup path; `ignores`: whether the driver accepts limits and does not set them.
+    """
 
     def nvmlDeviceSetMemoryLimits_v1(self, handle: int, limits: Any) -> None:
-        """Set both; needs root."""
+        """Set the soft and the hard limit of a cgroup; needs root."""
         state, path = self._limited(handle, limits)
         if state.get("user"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
@@ -50,7 +53,7 @@ class FakeLimits(State):
         self._put(state)
 
     def nvmlDeviceGetMemoryLimits_v1(self, handle: int, limits: Any) -> None:
-        """Read both, and what is used; anybody may."""
+        """Read the limits and the used memory of a cgroup; needs no privilege."""
         state, path = self._limited(handle, limits)
         row = state.get("limits", {}).get(f"{handle} {path}")
         if row is None and state["memacct"] == "misc":  # memacctGetLimits: no limits here and above

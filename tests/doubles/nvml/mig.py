@@ -1,4 +1,4 @@
-"""The part of the fake NVML that is about MIG: instances are in the state, so that what one process makes another sees.
+"""MIG in the double of NVML: instances are in the state, so that all processes of a test see them.
 
 Answers as in NVIDIA's NVML API reference, "Multi Instance GPU Management".
 """
@@ -18,16 +18,19 @@ Made = tuple[int, int, int, list[int]]  # id, number of its profile, start, ids 
 
 
 class FakeMig(State):
-    """Cards whose state has `mig`: {"mode": 0 or 1, "made": [[id, profile, start, [compute instances]]]}; `busy`: ids
-    of GPU instances that a process uses. A handle of an instance is a tuple that begins with the card's index."""
+    """Calls of NVML for MIG, on cards whose state has the key `mig`.
+
+    It is {"mode": 0 or 1, "made": [[id, profile, start, [compute instances]]], "busy": ids of GPU instances that a
+    process uses}. A handle of an instance is a tuple that begins with the card's index.
+    """
 
     def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
-        """Current, pending."""
+        """Return the current and the pending mode."""
         mig = self._mig(handle)
         return [mig["mode"], mig.get("pending", mig["mode"])]
 
     def nvmlDeviceGetGpuInstanceProfileInfo(self, handle: int, profile: int, version: int = 2) -> Any:
-        """Facts of a profile that the card's model has; its name begins with "MIG"."""
+        """Return facts of a profile of the card's model; its name begins with "MIG"."""
         assert version == 2
         for number, name, kind, slices, sms, memory_mib, _, _ in self._table(handle).rows:
             if kind == profile:
@@ -43,7 +46,7 @@ class FakeMig(State):
     def nvmlDeviceGetGpuInstancePossiblePlacements(
         self, handle: int, profile: int, places: Any, count: Any
     ) -> int:
-        """All of them, taken or not. Requires a privileged user."""
+        """Return all placements of a profile, also occupied ones; needs privilege."""
         self._privileged()
         row = self._row(handle, profile)
         if places is not None:
@@ -53,26 +56,23 @@ class FakeMig(State):
         return int(pynvml.NVML_SUCCESS)
 
     def nvmlDeviceGetMaxMigDeviceCount(self, handle: int) -> int:
-        """Compute slices."""
         return self._table(handle).compute_slices
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> tuple[int, int, int]:
-        """Card, GPU instance, compute instance."""
+        """Return a handle: card, GPU instance, compute instance."""
         devices = [(handle, gi, ci) for gi, _, _, cis in self._mig(handle)["made"] for ci in cis]
         if index >= len(devices):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return devices[index]
 
     def nvmlDeviceGetGpuInstanceId(self, device: tuple[int, int, int]) -> int:
-        """Second of the handle."""
         return device[1]
 
     def nvmlDeviceGetComputeInstanceId(self, device: tuple[int, int, int]) -> int:
-        """Third of the handle."""
         return device[2]
 
     def nvmlDeviceGetAttributes_v2(self, device: tuple[int, int, int]) -> Any:
-        """Facts of a MIG device; its compute instances have equal parts of its compute, and all of its memory."""
+        """Return facts of a MIG device; compute instances share its compute in equal parts, and all of its memory."""
         if not isinstance(device, tuple):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         _, profile, _, compute = self._instance(device[0], device[1])
@@ -85,13 +85,13 @@ class FakeMig(State):
         )
 
     def nvmlDeviceGetGpuInstanceById(self, handle: int, id_: int) -> tuple[int, int]:
-        """Card, GPU instance. Requires a privileged user."""
+        """Return a handle of a GPU instance; needs privilege."""
         self._privileged()
         self._instance(handle, id_)
         return handle, id_
 
     def nvmlGpuInstanceGetInfo(self, instance: tuple[int, int]) -> Any:
-        """Where it is."""
+        """Return id, profile and placement of a GPU instance."""
         id_, profile, start, _ = self._instance(*instance)
         place = SimpleNamespace(start=start, size=self._row(instance[0], profile)[7])
         return SimpleNamespace(id=id_, profileId=profile, placement=place)
@@ -99,7 +99,7 @@ class FakeMig(State):
     def nvmlDeviceCreateGpuInstanceWithPlacement(
         self, handle: int, profile: int, place: Any
     ) -> tuple[int, int]:
-        """Fails where its slices overlap with another's, or the profile has no such place."""
+        """Create a GPU instance; fails if its slices overlap with another one or the profile lacks the placement."""
         self._privileged()
         start, width = place._obj.start, place._obj.size
         row = self._row(handle, profile)
@@ -116,7 +116,7 @@ class FakeMig(State):
     def nvmlGpuInstanceGetComputeInstanceProfileInfo(
         self, instance: tuple[int, int], profile: int, engines: int, version: int = 2
     ) -> Any:
-        """Facts of a profile; there are those of as many slices as the instance has, and of one."""
+        """Return facts of a profile; a profile has one slice, or as many as the GPU instance."""
         assert (engines, version) == (pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, 2)
         slices = self._row(instance[0], self._instance(*instance)[1])[3]
         kinds = {1: 0x0, 2: 0x1, 3: 0x2, 4: 0x3, 7: 0x4}
@@ -127,7 +127,7 @@ class FakeMig(State):
     def nvmlGpuInstanceCreateComputeInstance(
         self, instance: tuple[int, int], profile: int
     ) -> tuple[int, int, int]:
-        """Create one, which fails where there is one already."""
+        """Create a compute instance; fails if the GPU instance has one."""
         assert profile >= 100, "an id, no kind"
         with self._changing(instance[0]) as made:
             (row,) = [each for each in made if each[0] == instance[1]]
@@ -139,13 +139,13 @@ class FakeMig(State):
     def nvmlGpuInstanceGetComputeInstanceById(
         self, instance: tuple[int, int], id_: int
     ) -> tuple[int, int, int]:
-        """Card, GPU instance, compute instance."""
+        """Return a handle: card, GPU instance, compute instance."""
         if id_ not in self._instance(*instance)[3]:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return (*instance, id_)
 
     def nvmlComputeInstanceDestroy(self, compute: tuple[int, int, int]) -> int:
-        """Fails while a process uses it."""
+        """Destroy a compute instance; fails while a process uses the GPU instance."""
         if compute[1] in self._mig(compute[0]).get("busy", ()):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_IN_USE)
         with self._changing(compute[0]) as made:
@@ -154,7 +154,7 @@ class FakeMig(State):
         return int(pynvml.NVML_SUCCESS)
 
     def nvmlGpuInstanceDestroy(self, instance: tuple[int, int]) -> int:
-        """Fails while it has compute instances."""
+        """Destroy a GPU instance; fails while it has compute instances."""
         with self._changing(instance[0]) as made:
             (row,) = [each for each in made if each[0] == instance[1]]
             if row[3]:
@@ -203,7 +203,7 @@ class FakeMig(State):
 
     @contextmanager
     def _changing(self, handle: int) -> Iterator[list[Any]]:
-        """The instances of a card, to be changed."""
+        """Yield the list of a card's instances, and store it after the block has changed it."""
         state = self._now()
         yield state["cards"][str(handle)]["mig"]["made"]
         self._put(state)

@@ -1,4 +1,4 @@
-"""Profiles of cards in MIG mode, for fakes and simulation; a host asks NVML.
+"""Profiles of cards in MIG mode, for tests; real hosts read them from NVML.
 
 Source: NVIDIA's MIG User Guide, "Supported MIG Profiles" and the placements of `nvidia-smi mig -lgipp`.
 """
@@ -17,9 +17,9 @@ class MigTable:
     """A card's slices and profiles.
 
     Attributes:
-        memory_slices, compute_slices: Of the card.
-        sm_count: Of the card.
-        rows: Number, name, NVML_GPU_INSTANCE_PROFILE_*, compute slices, SMs, MiB, starts, width of each.
+        memory_slices, compute_slices: Slices of memory and of compute of the whole card.
+        sm_count: Streaming multiprocessors of the card.
+        rows: Number, name, NVML_GPU_INSTANCE_PROFILE_*, compute slices, SMs, MiB, starts and width of each profile.
     """
 
     memory_slices: int
@@ -28,7 +28,7 @@ class MigTable:
     rows: tuple[tuple[int, str, int, int, int, int, tuple[int, ...], int], ...]
 
     def profiles(self) -> tuple[MigProfile, ...]:
-        """Profiles that a host reports if it makes instances: those without extensions ("+me", "-me")."""
+        """Return the profiles that a host reports if it creates instances: those without extensions ("+me", "-me")."""
         return tuple(
             MigProfile(
                 name, number, memory_mib, slices * WHOLE // self.compute_slices,

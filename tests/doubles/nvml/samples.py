@@ -1,4 +1,4 @@
-"""Samples of use as a driver keeps them: of short periods, in a buffer of few, the oldest forgotten first."""
+"""Utilization samples as a driver keeps them: of short periods, in a ring buffer."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -6,18 +6,18 @@ from typing import Any, Final
 PERIOD_US: Final = 166_667  # a sixth of a second
 MAX: Final = 100
 _ALL: Final = 100  # percent
-Kernels = Iterable[tuple[int, int]]  # when each begins and ends, in microseconds; none runs beside another
+Kernels = Iterable[tuple[int, int]]  # begin and end of each in microseconds; kernels do not overlap
 
 
 def samples_at(
     now_us: int, processes: Mapping[int, Kernels], *, period_us: int = PERIOD_US
 ) -> dict[str, Any]:
-    """What the state of a fake card says of samples and processes at a moment.
+    """Return the keys for samples and processes in the state of a card, as of a time.
 
     Args:
-        now_us: The moment.
-        processes: What each runs, by pid.
-        period_us: Of a sample.
+        now_us: Time in microseconds.
+        processes: Kernels of each process, by pid.
+        period_us: Microseconds of one sample.
     """
     last = now_us // period_us
     ends = [number * period_us for number in range(max(last - MAX, 0) + 1, last + 1)]
@@ -41,6 +41,6 @@ def samples_at(
 
 
 def _part_pct(kernels: Kernels, begins_us: int, ends_us: int) -> int:
-    """The part of a time in which a kernel ran, as a driver tells it: in whole percent."""
+    """Return the part of a period in which kernels ran, in whole percent as a driver reports it."""
     busy_us = sum(max(0, min(end, ends_us) - max(begin, begins_us)) for begin, end in kernels)
     return busy_us * _ALL // (ends_us - begins_us)

@@ -1,4 +1,4 @@
-"""State of the fake NVML, which a test gives, and cards by index."""
+"""State of the double of NVML, which a test gives."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,20 +11,20 @@ from mesos_gpu.model.nodes.gpu import Gpu
 
 
 class State:
-    """Base of the parts of the fake NVML."""
+    """Base class of the parts of the double of NVML: access to the state."""
 
     _gpus: Sequence[Gpu]
     _state: Mapping[str, Any] | Path
 
     def _now(self) -> Mapping[str, Any]:
-        """Return the state as it is."""
+        """Return the present state, which may be in a file."""
         if isinstance(self._state, Path):
             state: dict[str, Any] = json.loads(self._state.read_text())
             return state
         return self._state
 
     def _put(self, state: Any) -> None:
-        """Keep what was changed in the state, for other processes."""
+        """Write a changed state to its file, for other processes."""
         if isinstance(self._state, Path):
             self._state.write_text(json.dumps(state))
 

@@ -1,6 +1,6 @@
-"""An OpenID Connect issuer for tests: a real HTTP server with keys that rotate, logins by device and by browser.
+"""An OpenID Connect issuer for tests: an HTTP server with keys that rotate, and logins by device and by browser.
 
-It signs whatever a test asks it to, also what no issuer should.
+It signs any claims that a test gives, invalid ones included.
 """
 
 import base64
@@ -30,14 +30,14 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Pri
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A key and what it is called."""
+    """A private key with its id and algorithm."""
 
     key_id: str
     algorithm: str
     private: PrivateKey
 
     def public_jwk(self) -> dict[str, Any]:
-        """Write it as the published list has it."""
+        """Return the public key as a JWK, as the issuer publishes it."""
         reader: Any = {"RS": RSAAlgorithm, "PS": RSAAlgorithm, "ES": ECAlgorithm}.get(
             self.algorithm[:2], OKPAlgorithm
         )
@@ -46,7 +46,7 @@ class SigningKey:
 
 
 def new_key(algorithm: str = "ES256", key_id: str = "") -> SigningKey:
-    """Make one; RSA takes a moment."""
+    """Generate a key; RSA keys take about a second."""
     private: PrivateKey
     if algorithm[:2] in ("RS", "PS"):
         private = rsa.generate_private_key(65537, 2048)
@@ -60,7 +60,7 @@ def new_key(algorithm: str = "ES256", key_id: str = "") -> SigningKey:
 
 @dataclass
 class DeviceLogin:
-    """A login that a person has to allow."""
+    """A login by device that a person has to allow."""
 
     user_code: str
     expires_at: float
@@ -71,15 +71,17 @@ class DeviceLogin:
 
 @dataclass
 class OidcIssuer:
-    """Serves on 127.0.0.1 while it is entered.
+    """An issuer that serves on 127.0.0.1 as a context manager.
 
     Attributes:
-        keys: Those that are published.
-        hits: Requests, by their paths.
-        changes: Of the discovery document.
-        broken: Paths that answer 500, or with these bytes.
-        slow_down: How many polls are told to slow down.
-        life_s: Of tokens.
+        keys: Published keys; the first one signs.
+        hits: Number of requests by path.
+        changes: Fields that replace those of the discovery document.
+        broken: Bodies of paths that answer with wrong bytes; None for an answer 500.
+        redirects: Target by path that redirects.
+        person: Claims of the user who logs in.
+        slow_down: Number of polls that get the answer "slow_down".
+        life_s: Seconds until tokens expire.
     """
 
     keys: list[SigningKey] = field(default_factory=lambda: [new_key()])
@@ -116,17 +118,17 @@ class OidcIssuer:
 
     @property
     def url(self) -> str:
-        """What it calls itself."""
+        """URL of the issuer, its "iss"."""
         return f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def rotate(self, algorithm: str = "ES256", *, keep: bool = False) -> SigningKey:
-        """Sign by a new key from now on; `keep`: the ones before stay published."""
+        """Sign with a new key from now on; `keep` leaves earlier keys published."""
         key = new_key(algorithm)
         self.keys = [key, *(self.keys if keep else ())]
         return key
 
     def claims(self, **more: object) -> dict[str, object]:
-        """Make those of a good token; one that is None is left out."""
+        """Return the claims of a valid token, changed by `more`; claims of None are left out."""
         now = int(time.time())
         usual = {"iss": self.url, "aud": CLIENT, "iat": now, "exp": now + int(self.life_s), **self.person}
         return {name: value for name, value in {**usual, **more}.items() if value is not None}
@@ -134,7 +136,7 @@ class OidcIssuer:
     def token(
         self, key: SigningKey | None = None, header: Mapping[str, object] | None = None, **more: object
     ) -> str:
-        """A token of `claims(**more)`, by the first key or another one."""
+        """Return a token of `claims(**more)`, signed with the first key or another one."""
         return self.signed(self.claims(**more), key, header)
 
     def signed(
@@ -143,14 +145,14 @@ class OidcIssuer:
         key: SigningKey | None = None,
         header: Mapping[str, object] | None = None,
     ) -> str:
-        """A token of these claims."""
+        """Return a signed token of claims."""
         signing = key or self.keys[0]
         named: dict[str, object] = {"kid": signing.key_id, **(header or {})}
         headers = {name: value for name, value in named.items() if value is not None}
         return _JWS.encode(json.dumps(claims).encode(), signing.private, signing.algorithm, headers)
 
     def allow(self, user_code: str, **claims: object) -> None:
-        """Do what a person does that opens the page and types the code."""
+        """Allow a login, as a person who opens the page and types the code."""
         self._device(user_code).claims = {**self.person, **claims}
 
     def deny(self, user_code: str) -> None:
@@ -161,7 +163,7 @@ class OidcIssuer:
         return next(each for each in self.devices.values() if each.user_code == user_code)
 
     def discovery(self) -> dict[str, object]:
-        """What it says of itself."""
+        """Return the discovery document."""
         return {
             "issuer": self.url,
             "jwks_uri": f"{self.url}/keys",
@@ -173,7 +175,7 @@ class OidcIssuer:
         }
 
     def begin_device(self, _form: Mapping[str, str]) -> tuple[int, dict[str, object]]:
-        """RFC 8628, section 3.2."""
+        """Begin a login by device (RFC 8628, section 3.2); return status and body of the answer."""
         code, user_code = token_urlsafe(16), token_hex(4).upper()
         self.devices[code] = DeviceLogin(user_code, time.time() + self.device_life_s)
         return 200, {
@@ -186,7 +188,7 @@ class OidcIssuer:
         }
 
     def give(self, form: Mapping[str, str], authorization: str) -> tuple[int, dict[str, object]]:
-        """The token endpoint."""
+        """Answer a request to the token endpoint; return status and body."""
         if self.secret and not self._is_client(form, authorization):
             return 401, {"error": "invalid_client", "error_description": "client authentication failed"}
         grant = form.get("grant_type")
@@ -200,7 +202,7 @@ class OidcIssuer:
         return 400, {"error": "unsupported_grant_type"}
 
     def _is_client(self, form: Mapping[str, str], authorization: str) -> bool:
-        """Whether it shows its secret by the one way that is published, HTTP basic unless said."""
+        """Return whether a client sends its secret by the published method, HTTP basic by default."""
         if "client_secret_post" in str(self.changes.get("token_endpoint_auth_methods_supported")):
             return not authorization and form.get("client_secret") == self.secret
         pair = f"{quote_plus(CLIENT)}:{quote_plus(self.secret)}"  # RFC 6749, section 2.3.1
@@ -248,7 +250,7 @@ class OidcIssuer:
         }
 
     def authorize(self, query: Mapping[str, str]) -> str:
-        """Where a browser is sent whose user has logged in."""
+        """Return the URL to which a browser is redirected after the login."""
         code = token_urlsafe(16)
         self.codes[code] = dict(query)
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
@@ -259,10 +261,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
     def do_GET(self) -> None:
-        """Discovery, keys, authorization."""
+        """Answer requests for the discovery document, keys and authorization."""
         parts = urlsplit(self.path)
         if self._spoiled(parts.path):
             return
@@ -276,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, {"error": "not_found"})
 
     def do_POST(self) -> None:
-        """Logins."""
+        """Answer requests for logins and tokens."""
         form = _first(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
         path = urlsplit(self.path).path
         if self._spoiled(path):
