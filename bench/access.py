@@ -1,4 +1,4 @@
-"""`python -m bench access`: what proving a name, and the rights that it has, add to requests."""
+"""`python -m bench access`: the time that authentication and authorization add to requests."""
 
 import base64
 import datetime
@@ -57,22 +57,27 @@ ROUTES: Final[Mapping[str, tuple[str, str, object]]] = {
 
 
 @click.command()
-@click.option("--jobs", default=1000, show_default=True, type=click.IntRange(1), help="Of many owners.")
-@click.option("--apps", default=1000, show_default=True, type=click.IntRange(1), help="Of many teams.")
+@click.option("--jobs", default=1000, show_default=True, type=click.IntRange(1), help="Jobs of many owners.")
+@click.option("--apps", default=1000, show_default=True, type=click.IntRange(1), help="Apps of many teams.")
 @click.option(
-    "--rounds", default=200, show_default=True, type=click.IntRange(1), help="Of one request of each kind."
+    "--rounds",
+    default=200,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Requests of each kind with each proof.",
 )
 @json_option
 def access(jobs: int, apps: int, rounds: int, as_json: bool) -> None:
-    """Ask with each kind of proof, and without any, by turns: what is added to the median of a request.
+    """Measure the time that each kind of proof adds to the median of a request.
 
-    One scheduler answers all of them: over plain HTTP, a Unix socket and TLS, each with proofs and without. Its
-    document has 50 roles and 200 bindings, and there are 1,000 tokens. "few" is a user who sees few jobs and apps.
+    Requests with each kind of proof and without one take turns. One scheduler answers them over plain HTTP, a Unix
+    socket and TLS. Its access document has 50 roles and 200 bindings, and there are 1,000 tokens. "few" is a user who
+    sees few jobs and apps.
     """
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as top:
         output.note(f"{jobs} jobs, {apps} apps, {rounds} rounds")
         with serving(_serve, Path(top), jobs, apps) as pipe, ExitStack() as stack:
-            told: Sequence[dict[str, Any]] = pipe.recv()  # what `_Caller`s are made with
+            told: Sequence[dict[str, Any]] = pipe.recv()  # arguments of `_Caller`
             callers = [stack.enter_context(_Caller(**each)) for each in told]
             rows = [row for route in ROUTES for row in _measured(route, callers, rounds)]
     if as_json:
@@ -82,19 +87,19 @@ def access(jobs: int, apps: int, rounds: int, as_json: bool) -> None:
     output.table(heads, [tuple(row.values()) for row in rows], empty="")
 
 
-# --- who asks
+# --- callers
 
 
 @dataclass
 class _Caller:
-    """A connection that stays open.
+    """A caller with one kind of proof, whose connection stays open.
 
     Attributes:
-        proof: Its name in the table.
-        beside: That of the one to compare with, which has the same kind of connection; "": it is one itself.
-        place: A port of 127.0.0.1, or the path of a Unix socket.
-        headers: Its proof.
-        tls: Files of the server's certificate, and of its own certificate and key if it shows them.
+        proof: Name of the proof in the table.
+        beside: Name of the caller without proof on the same kind of connection; empty for that caller itself.
+        place: Port of 127.0.0.1, or path of a Unix socket.
+        headers: Header fields with the proof.
+        tls: Files of the server's certificate, and of the client's certificate and key if it has them.
     """
 
     proof: str
@@ -127,7 +132,11 @@ class _Caller:
         return context.wrap_socket(made, server_hostname="localhost")
 
     def ask(self, verb: str, path: str, body: object = None) -> tuple[float, bytes]:
-        """How long the answer took, in ms, and its body."""
+        """Send a request; return the milliseconds until the answer is complete, and its body.
+
+        Raises:
+            MesosGpuError: The answer has an error.
+        """
         sent = None if body is None else json.dumps(body)
         headers = {**self.headers, **({} if body is None else {"Content-Type": "application/json"})}
         began = time.perf_counter()
@@ -142,7 +151,7 @@ class _Caller:
 
 
 def _measured(route: str, callers: Sequence[_Caller], rounds: int) -> Iterator[dict[str, object]]:
-    """The rows of a route: everybody asks once in each round, in another order each time."""
+    """Yield the rows of a route: each caller sends one request in each round, in random order."""
     took: dict[str, list[float]] = defaultdict(list)
     sizes: dict[str, int] = {}
     turns, chance = list(callers), random.Random(7)
@@ -173,7 +182,7 @@ def _measured(route: str, callers: Sequence[_Caller], rounds: int) -> Iterator[d
 
 
 def _serve(top: Path, jobs: int, apps: int, pipe: Connection) -> None:
-    """Serve three kinds of connections, each with proofs and without, until told to stop."""
+    """Serve three kinds of connections, each with and without proofs, until the pipe has a message."""
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore
     from mesos_gpu.engine import events as ev
@@ -208,7 +217,7 @@ def _serve(top: Path, jobs: int, apps: int, pipe: Connection) -> None:
 def _open_servers(
     top: Path, daemon: "Daemon", who: "Who", headers: Mapping[str, Mapping[str, str]], stack: ExitStack
 ) -> list[dict[str, Any]]:
-    """Who is to ask."""
+    """Open the servers; return the arguments of each `_Caller`."""
     from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings
     from mesos_gpu.adapters.tls.clients import Clients
     from mesos_gpu.adapters.tls.reload import ReloadedTls
@@ -275,7 +284,7 @@ def _basic(name: str, password: str) -> str:
 
 
 def _certificate(top: Path, name: str) -> tuple[Path, Path]:
-    """PEM files of a certificate that vouches for itself, and its key."""
+    """Create a self-signed certificate; return the PEM files of certificate and key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -294,11 +303,11 @@ def _certificate(top: Path, name: str) -> tuple[Path, Path]:
     return cert, private
 
 
-# --- what there is
+# --- documents, tokens, jobs and apps
 
 
 def _fill(daemon: "Daemon", jobs: int, apps: int) -> dict[str, str]:
-    """Make a document, tokens, jobs and apps; the token of each name."""
+    """Create an access document, tokens, jobs and apps; return a token by user name."""
     from mesos_gpu.api.asking import apps_change, new_job
     from mesos_gpu.engine.events import AccessChanged
     from mesos_gpu.model.apps.app import App, Group
@@ -327,7 +336,7 @@ def _fill(daemon: "Daemon", jobs: int, apps: int) -> dict[str, str]:
 
 
 def _document() -> "AccessDocument":
-    """Roles and bindings as those of a company with many teams."""
+    """Return roles and bindings like those of a company with many teams."""
     from mesos_gpu.model.access.document import AccessDocument, Binding, Role, Shared
 
     rights = (

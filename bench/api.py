@@ -1,4 +1,4 @@
-"""`python -m bench api`: Marathon's interface over a scheduler whose cluster always has room."""
+"""`python -m bench api`: requests to the interface of Marathon, on a scheduler with a simulated cluster."""
 
 import math
 import multiprocessing as mp
@@ -29,11 +29,11 @@ from mesos_gpu.local.processes import poll
 
 AGENTS: Final = 50
 RATE: Final = 20  # requests a second, of the mix
-_CLIENTS: Final = 16  # threads that ask
+_CLIENTS: Final = 16  # threads that send requests
 _REPEATS: Final = 20
 _RUNS: Final = 5
 _APP: Final = {"cmd": "sleep 1000", "cpus": 0.1, "mem": 32}
-#: Of twenty requests.
+#: Routes of twenty requests.
 _MIX: Final = (
     *("GET /v2/apps/{id}",) * 6,
     *("GET /v2/apps?embed",) * 3,
@@ -54,15 +54,23 @@ _PATHS: Final = {
 
 @click.command()
 @click.option("--apps", default=100, show_default=True, type=click.IntRange(1), help="Apps, one POST each.")
-@click.option("--instances", default=10, show_default=True, type=click.IntRange(1), help="Of each app.")
-@click.option("--seconds", default=30, show_default=True, type=click.IntRange(1), help="Of mixed requests.")
-@click.option("--many", default=1000, show_default=True, type=click.IntRange(1), help="Apps in one answer.")
-@click.option("--listeners", default=50, show_default=True, type=click.IntRange(1), help="Of events.")
+@click.option(
+    "--instances", default=10, show_default=True, type=click.IntRange(1), help="Instances of each app."
+)
+@click.option(
+    "--seconds", default=30, show_default=True, type=click.IntRange(1), help="Duration of mixed requests."
+)
+@click.option(
+    "--many", default=1000, show_default=True, type=click.IntRange(1), help="Apps in one large answer."
+)
+@click.option(
+    "--listeners", default=50, show_default=True, type=click.IntRange(1), help="Listeners to events."
+)
 @json_option
 def api(apps: int, instances: int, seconds: int, many: int, listeners: int, as_json: bool) -> None:
-    """Create, scale and delete apps; ask at 20 requests/s; list many apps; launch while others listen.
+    """Create, scale and delete apps; send 20 requests/s; list many apps; launch while others listen.
 
-    Everything but Mesos is real: the HTTP server, the scheduler, its state on disk. What is launched runs at once.
+    Everything but Mesos is real: the HTTP server, the scheduler, its state on disk. Tasks run at once when launched.
     """
     figures: dict[str, object] = {"apps": apps, "instances": instances}
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as top, _scheduler(Path(top)) as asker:
@@ -89,17 +97,17 @@ def api(apps: int, instances: int, seconds: int, many: int, listeners: int, as_j
 
 @contextmanager
 def serving(serve: Callable[..., None], *given: Any) -> Iterator[Connection]:
-    """Run a scheduler until the end of the block, in a process of its own: who asks takes none of its time.
+    """Run a scheduler in a process of its own until the end of the block, so that clients take none of its time.
 
     Args:
-        serve: A module's function. It gets `given` and its end of the pipe, and returns when it is sent "stop".
-        given: Can be pickled.
+        serve: Function of a module. It gets `given` and one end of a pipe, and returns after the message "stop".
+        given: Further arguments, which can be pickled.
 
     Yields:
         The other end of the pipe.
 
     Raises:
-        MesosGpuError: It ended, and something of it was still waited for.
+        MesosGpuError: The process ended before it has sent an awaited message.
     """
     context = mp.get_context("spawn")
     here, there = context.Pipe()
@@ -111,7 +119,7 @@ def serving(serve: Callable[..., None], *given: Any) -> Iterator[Connection]:
         here.send("stop")
         child.join(30)
     except EOFError as error:
-        raise MesosGpuError("the scheduler did not start", remedy="see what it said above") from error
+        raise MesosGpuError("the scheduler did not start", remedy="see its output above") from error
     finally:
         child.kill()
         child.join()
@@ -127,7 +135,7 @@ def _scheduler(top: Path) -> Iterator["_Asker"]:
 
 
 def _serve(state: Path, pipe: Connection) -> None:
-    """Answer "launched" with their number, until told to stop."""
+    """Serve until a message other than "launched" comes, which is answered with the number of launches."""
     from mesos_gpu import __version__
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore
@@ -157,7 +165,7 @@ def _serve(state: Path, pipe: Connection) -> None:
 
 @dataclass
 class _Asker:
-    """Asks, and remembers how long each answer took."""
+    """A client that records the time of each answer, by route."""
 
     url: str
     pipe: Connection
@@ -167,7 +175,17 @@ class _Asker:
     _sessions: list[requests.Session] = field(default_factory=list)
 
     def ask(self, route: str, path: str, since: float | None = None, **more: Any) -> Any:
-        """The answer's JSON. `route`: its verb, and under which name it counts; `since`: when it was due."""
+        """Send a request and return the JSON of the answer.
+
+        Args:
+            route: Verb, and the name under which the time is recorded.
+            path: Path and query.
+            since: Time from which the answer counts, if the request was due earlier.
+            more: Further arguments of `requests`.
+
+        Raises:
+            MesosGpuError: The answer has an error.
+        """
         began = time.perf_counter() if since is None else since
         answer = self._session().request(route.split(" ")[0], self.url + path, timeout=60, **more)
         self.took_ms[route].append((time.perf_counter() - began) * 1000)
@@ -185,18 +203,18 @@ class _Asker:
         return session
 
     def launched(self) -> int:
-        """Launches so far."""
+        """Return the number of launches so far."""
         self.pipe.send("launched")
         return int(self.pipe.recv())
 
     def note(self, during: str) -> None:
-        """Percentiles of each route, of what was asked since the last note."""
+        """Add percentiles of each route for the requests since the last call."""
         for route, took in sorted(self.took_ms.items()):
             self.routes.append({"during": during, "route": route, "times": len(took), **_percentiles(took)})
         self.took_ms.clear()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close all connections."""
         for session in self._sessions:
             session.close()
 
@@ -206,7 +224,7 @@ def _percentiles(took_ms: list[float]) -> Mapping[str, float]:
     return {f"p{n}_ms": round(ordered[math.ceil(len(ordered) * n / 100) - 1], 1) for n in (50, 95, 99)}
 
 
-# --- what is measured
+# --- measurements
 
 
 def _settled(asker: _Asker) -> None:
@@ -241,7 +259,7 @@ def _change(asker: _Asker, apps: int, instances: int) -> dict[str, object]:
 
 
 def _mixed(asker: _Asker, apps: int, instances: int, count: int) -> None:
-    """Open loop: each request has its time, whatever became of those before it."""
+    """Send mixed requests, each at its time, even if earlier ones are not answered yet."""
     began = time.perf_counter()
     with ThreadPoolExecutor(_CLIENTS) as pool:
         asked = []
@@ -264,7 +282,7 @@ def _mix_one(asker: _Asker, route: str, app: int, instances: int, due: float) ->
 
 
 def _spread(mix: Sequence[str]) -> list[str]:
-    """Mix the requests, so that those of a kind do not come one after the other."""
+    """Reorder requests so that those of a kind do not follow each other."""
     return [mix[n * 7 % len(mix)] for n in range(len(mix))]
 
 
@@ -286,7 +304,7 @@ def _large(asker: _Asker, many: int) -> dict[str, object]:
 
 
 def _launches(asker: _Asker, tasks: int, listeners: int) -> dict[str, object]:
-    """Time launches by turns with and without listeners, as the machine may be slower at one time than at another."""
+    """Measure launches with and without listeners, by turns, as the speed of the machine may vary."""
     alone, heard = [], []
     for _ in range(_RUNS):
         alone.append(_launch(asker, tasks))
@@ -300,7 +318,7 @@ def _launches(asker: _Asker, tasks: int, listeners: int) -> dict[str, object]:
 
 
 def _launch(asker: _Asker, tasks: int) -> float:
-    """Launches a second of one app; it is deleted again."""
+    """Return the launches per second of one app, which is deleted afterwards."""
     before, began = asker.launched(), time.perf_counter()
     asker.ask("POST app", "/v2/apps", json={"id": "/burst", **_APP, "instances": tasks})
     poll("all are launched", lambda: asker.launched() - before >= tasks, 120)
@@ -314,7 +332,7 @@ def _launch(asker: _Asker, tasks: int) -> float:
 
 @contextmanager
 def _listening(url: str, count: int) -> Iterator[Callable[[], int]]:
-    """Connections to /v2/events, read by one thread; how many bytes came so far."""
+    """Open connections to /v2/events; yield a function that returns the bytes received so far."""
     address, came = (urlsplit(url).hostname or "", urlsplit(url).port or 80), [0]
     ask = f"GET /v2/events HTTP/1.1\r\nHost: {address[0]}\r\nAccept: text/event-stream\r\n\r\n".encode()
     stop, told = socket.socketpair()

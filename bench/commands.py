@@ -49,7 +49,7 @@ IDLE_JOBS = 20
 MAX_ALONE = 20  # containers of each agent that Mesos runs without an executor
 MAX_ROUNDS = 10  # of a whole GPU, the first share of a card, and a further one
 MAX_LAUNCH_S = 30.0
-MAX_LINES = 60  # of logs, of a job that has lost a launch
+MAX_LINES = 60  # lines of logs that are printed for a job that has lost a launch
 
 
 class _Bench(Lines):
@@ -147,8 +147,10 @@ def _one(client: Client) -> Job:
 
 
 def _shares(client: Client, rounds: int) -> dict[str, float]:
-    """Launch by turns on whole GPUs, on cards that are opened for it, and on those. Each first share takes more of its
-    card than it leaves, and stays: so the next opens another."""
+    """Launch by turns on a whole GPU, on a card without shares, and on that card beside its first share.
+
+    The first share takes more than half of its card and stays, so that the next first share gets another card.
+    """
     waits_ms: dict[str, list[float]] = {"whole": [], "first": [], "further": []}
     stay: list[Job] = []
     for _ in range(rounds):
@@ -172,7 +174,11 @@ def _shares(client: Client, rounds: int) -> dict[str, float]:
 
 
 def _running(client: Client, job: Job) -> Job:
-    """The job once it has started; one that is short has ended, too."""
+    """Wait until a job has started, and a job of `true` has ended, too; return it.
+
+    Raises:
+        MesosGpuError: The job has not started in time.
+    """
     deadline = time.monotonic() + MAX_LAUNCH_S
     for seen in client.follow(job, deadline=deadline):
         job = seen
@@ -184,7 +190,7 @@ def _running(client: Client, job: Job) -> Job:
 
 
 def _latency(jobs: Sequence[Job]) -> dict[str, float]:
-    """Seconds from submission to the RUNNING update, by the scheduler's own clock."""
+    """Return percentiles of the seconds from submission to the RUNNING update, by the scheduler's clock."""
     waits = sorted(job["started_at"] - job["submitted_at"] for job in jobs if job["started_at"])
     return {
         "submit_to_running_p50_s": round(statistics.median(waits), 3),
@@ -219,7 +225,11 @@ def _burst(client: Client, stack: Stack, tasks: int) -> dict[str, Any]:
 
 
 def _run_all(client: Client, stack: Stack, tasks: int) -> tuple[list[Job], int]:
-    """So many jobs, from submission to their end, and the most memory that the scheduler had meanwhile, bytes."""
+    """Run jobs to their end; return them and the peak memory of the scheduler in bytes.
+
+    Raises:
+        MesosGpuError: A job does not end or does not finish.
+    """
     import psutil
 
     scheduler = psutil.Process(stack.scheduler.pid)
@@ -241,7 +251,7 @@ def _run_all(client: Client, stack: Stack, tasks: int) -> tuple[list[Job], int]:
 
 
 def _tell_losses(stack: Stack, jobs: Sequence[Job]) -> None:
-    """Say which jobs have lost a launch, and what the logs have of them: the cluster goes, and its logs with it."""
+    """Print jobs that have lost a launch with their lines in logs, which are removed with the cluster."""
     for job in jobs:
         if job["infrastructure_failures"]:
             output.note(f"{job['id']} has lost a launch")
@@ -250,14 +260,14 @@ def _tell_losses(stack: Stack, jobs: Sequence[Job]) -> None:
 
 
 def _lines_of(stack: Stack, job_id: str) -> list[str]:
-    """The last lines that logs of the scheduler, the masters and the agents have of a job, its tasks and executors."""
+    """Return the last lines about a job in the logs of the scheduler, the masters and the agents."""
     logs = [stack.scheduler.log, *(each.log for each in (*stack.cluster.masters, *stack.cluster.agents))]
     lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if job_id in line]
     return lines[-MAX_LINES:]
 
 
 def _executor(client: Client, stack: Stack) -> dict[str, float]:
-    """CPU and memory of executors that have just started a `sleep`."""
+    """Return CPU time and memory of executors that have just started a `sleep`."""
     import psutil
 
     jobs = [_submit(client, "sleep 30") for _ in range(4)]

@@ -1,5 +1,7 @@
-"""What each process that ends has used of the processors, as the kernel's accounting says it (taskstats): so the cost
-of a launch can be told by the processes that it takes, however short they live."""
+"""CPU time of processes that end, from the kernel's accounting (taskstats).
+
+It divides the cost of a launch among its processes, however short they live.
+"""
 
 import os
 import socket
@@ -24,7 +26,7 @@ _TURN_S: Final = 0.05
 
 
 class Thread(NamedTuple):
-    """A thread that has ended: its process, the parent of that, and what it has used, s."""
+    """A thread that has ended: its process, the parent process, and its CPU time in seconds."""
 
     process: int
     parent: int
@@ -32,13 +34,13 @@ class Thread(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """CPU of all processes below the agents that have ended, s.
+    """CPU seconds of ended processes below the agents.
 
     Attributes:
-        helpers: What the agents have started: `mesos-containerizer`, from its fork on.
-        executors: What those have started, with all its threads.
-        tasks: What those have started: the process that becomes the task, and whatever is below.
-        processes: How many there were.
+        helpers: Seconds of children of agents: `mesos-containerizer`, from its fork on.
+        executors: Seconds of children of helpers, with all their threads.
+        tasks: Seconds of children of executors, which become tasks, and of their descendants.
+        processes: Number of ended processes.
     """
 
     helpers: float
@@ -48,7 +50,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, threads: Collection[Thread], agents: Collection[int]) -> Self:
-        """By how far each process was below an agent."""
+        """Add up threads by the depth of their process below an agent."""
         parents = {each.process: each.parent for each in threads}
         below = {process: _depth(process, parents, agents) for process in parents}
         used_s = [0.0, 0.0, 0.0]
@@ -58,11 +60,11 @@ class Parts(NamedTuple):
         return cls(used_s[0], used_s[1], used_s[2], sum(depth > 0 for depth in below.values()))
 
     def each(self, tasks: int, empty_ms: float) -> dict[str, float]:
-        """What each task cost.
+        """Return the cost of one task, in CPU milliseconds and in starts of an empty interpreter.
 
         Args:
-            tasks: That were launched, and have ended.
-            empty_ms: CPU of an empty start.
+            tasks: Number of tasks that were launched and have ended.
+            empty_ms: CPU milliseconds of the start of an empty interpreter.
         """
         kinds = {"helper": self.helpers, "executor": self.executors, "task": self.tasks}
         ms = {kind: used_s * 1000 / tasks for kind, used_s in kinds.items()}
@@ -74,7 +76,7 @@ class Parts(NamedTuple):
 
 
 def _depth(process: int, parents: Mapping[int, int], agents: Collection[int]) -> int:
-    """How many steps below an agent; 0: it is not."""
+    """Return the depth of a process below an agent, or 0 if no agent is above it."""
     for depth in range(1, len(parents) + 1):
         process = parents.get(process, 0)
         if process in agents:
@@ -85,13 +87,13 @@ def _depth(process: int, parents: Mapping[int, int], agents: Collection[int]) ->
 
 
 class Exits:
-    """Listens to the ends of all threads of this machine; to be used as a context manager."""
+    """A listener to the ends of all threads of this machine, as a context manager."""
 
     def __init__(self) -> None:
-        """Listen.
+        """Open a netlink socket for taskstats.
 
         Raises:
-            OSError: This process may not, or the kernel keeps no such accounts.
+            OSError: This process lacks the privilege, or the kernel keeps no taskstats.
         """
         self._threads: list[Thread] = []
         self._lost, self._over = 0, threading.Event()
@@ -120,34 +122,32 @@ class Exits:
         return answer
 
     def __enter__(self) -> Self:
-        """Collect from now on."""
         self._reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Collect no more."""
         self._over.set()
         self._reader.join()
         self._socket.close()
 
     def _read(self) -> None:
-        """Until it is over, and nothing more has come for a turn."""
+        """Collect ended threads until the block is over and no further message comes."""
         while True:
             try:
                 self._threads += _ended(self._socket.recv(65536))
             except TimeoutError:
                 if self._over.is_set():
                     return
-            except OSError:  # ENOBUFS: more came than there was room for
+            except OSError:  # ENOBUFS: the buffer was full, and messages were lost
                 self._lost += 1
 
     def parts(self, agents: Collection[int]) -> Parts | None:
-        """What has ended below these processes, when this is over; None: some of it was not heard."""
+        """Return the CPU time of processes that ended below the agents, or None if messages were lost."""
         return None if self._lost else Parts.of(self._threads, agents)
 
 
 def _attributes(message: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Each attribute's kind, and where its value begins and ends."""
+    """Yield the kind of each netlink attribute, and begin and end of its value."""
     while start + 4 <= end:
         length, kind = struct.unpack_from("HH", message, start)
         if length < 4:
@@ -160,12 +160,12 @@ def _family(answer: bytes) -> int:
     for kind, begin, _ in _attributes(answer, _HEADERS, len(answer)):
         if kind == _CTRL_FAMILY_ID:
             return int(struct.unpack_from("H", answer, begin)[0])
-    raise OSError(95, "the kernel keeps no accounts of what ends (CONFIG_TASKSTATS)")
+    raise OSError(95, "the kernel keeps no accounts of processes that end (CONFIG_TASKSTATS)")
 
 
 def _ended(message: bytes) -> Iterator[Thread]:
     for kind, begin, end in _attributes(message, _HEADERS, len(message)):
-        if kind != _TYPE_AGGR_PID:  # that of a whole process has no times that are exact
+        if kind != _TYPE_AGGR_PID:  # records of whole processes have no exact times
             continue
         for inner, at, _ in _attributes(message, begin, end):
             if inner == _TYPE_STATS and _VERSION.unpack_from(message, at)[0] >= _OLDEST:
@@ -177,9 +177,9 @@ def _ended(message: bytes) -> Iterator[Thread]:
 
 
 def listener() -> tuple[Exits | None, str]:
-    """Who listens to what ends; without one, why there is none."""
+    """Return a listener, or None and the reason if there can be none."""
     try:
         return Exits(), ""
     except OSError as error:
         why: Any = error.strerror or error
-        return None, f"the kernel's accounts of processes that end (taskstats) are not to be had: {why}"
+        return None, f"the kernel's accounts of processes that end (taskstats) are not available: {why}"

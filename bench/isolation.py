@@ -1,5 +1,4 @@
-"""`python -m bench isolation`: what isolation costs a launch, beside isolation off, and what of it the denied ports
-do, in one run."""
+"""`python -m bench isolation`: the time that isolation, and its denied ports, add to a launch."""
 
 import contextlib
 import os
@@ -34,8 +33,10 @@ NO_PORTS = "_no_ports"
 @click.option("--jobs", default=60, show_default=True, type=click.IntRange(5), help="Jobs of each kind.")
 @json_option
 def isolation(jobs: int, as_json: bool) -> None:
-    """Time the rules of a task's cgroups, and one-GPU launches with isolation off, by cgroup v1 and by v2, each with
-    and without denied ports, by turns."""
+    """Measure the rules of a task's cgroups, and one-GPU launches by kind of isolation.
+
+    Kinds are isolation off, cgroup v1 and cgroup v2, each with and without denied ports; launches take turns.
+    """
     if os.geteuid() != 0:
         raise Unavailable("isolation needs root", remedy="run it as root")
     there = sorted(mounted())
@@ -55,7 +56,7 @@ def isolation(jobs: int, as_json: bool) -> None:
 
 
 def _rules(version: Version) -> dict[str, float]:
-    """Milliseconds to give a cgroup the rules of an eight-card task; and to exchange them for other cards'."""
+    """Return the milliseconds to set the device rules of an eight-card task on a cgroup, and to replace them."""
     facts = DriverFacts({"nvidia": 195, "nvidia-uvm": 509})
     sets = [rules_of(nvidia_devices(facts, range(start, start + 8))) for start in (0, 8)]
     root = mounted()[version] / OWN_ROOT
@@ -96,7 +97,7 @@ def _ports() -> dict[str, float]:
 
 
 def _seen_ms(fence: Fence) -> float:
-    """Time, ms, until a child that joins the fence has seen that it holds."""
+    """Return the milliseconds in which a child process inside the fence verifies it."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -118,7 +119,7 @@ def _ms(work: Callable[[], object]) -> float:
 
 
 def _launches(jobs: int, kinds: tuple[str, ...]) -> dict[str, float]:
-    """Milliseconds from submission to RUNNING, by the scheduler's clock: a cluster of each kind, asked by turns."""
+    """Return milliseconds from submission to RUNNING, on one cluster of each kind, by turns."""
     waits: dict[str, list[float]] = {kind: [] for kind in kinds}
     with contextlib.ExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-")))

@@ -1,4 +1,4 @@
-"""`python -m bench metrics`: the page that Prometheus reads, of clusters of several sizes."""
+"""`python -m bench metrics`: the page that Prometheus reads, for clusters of several sizes."""
 
 import contextlib
 import http.client
@@ -28,7 +28,7 @@ _NODE_CARDS: Final = 8
 _QUEUES: Final = 20
 _ROUNDS: Final = 5
 _PIECE: Final = 1 << 20  # bytes
-_FRESH_S: Final = 600.0  # for which the reports are no old ones
+_FRESH_S: Final = 600.0  # seconds for which reports stay fresh
 _METERS: Final = Meters(**{field.name: 7 for field in fields(Meters)})
 _WORK: Final = Work(1.0, 100, 50)
 
@@ -36,9 +36,11 @@ _WORK: Final = Work(1.0, 100, 50)
 @click.command()
 @json_option
 def metrics(as_json: bool) -> None:
-    """Make the page of metrics of 1,000 and 10,000 cards that tell everything, with 1,000 tasks; the processor time in
-    ms, and how much of it the engine's thread has. WHOLE_MS: from a request to the last byte of the answer, on
-    loopback."""
+    """Measure the page of metrics for 1,000 and 10,000 cards that report all meters, with 1,000 tasks.
+
+    PAGE_MS is the processor time of the page, ENGINE_MS the part of it on the engine's thread, and WHOLE_MS the time
+    from a request to the last byte of the answer, on loopback.
+    """
     results = []
     for cards, tasks in SIZES:
         output.note(f"{cards:,} cards, {tasks:,} tasks")
@@ -50,7 +52,7 @@ def metrics(as_json: bool) -> None:
 
 
 def measured(cards: int, tasks: int) -> dict[str, Any]:
-    """Make the page some times: medians in ms of processor time, lines and KiB."""
+    """Render the page several times; return medians of processor time in ms, and its lines and KiB."""
     from mesos_gpu.api.metrics.families import metrics as families
     from mesos_gpu.api.metrics.families import snapshot
     from mesos_gpu.engine.reading.view import View
@@ -76,7 +78,11 @@ def measured(cards: int, tasks: int) -> dict[str, Any]:
 
 
 def served_ms(cards: int, tasks: int) -> float:
-    """Ask a scheduler, of a process of its own, for the page: the median in ms until all of it is there."""
+    """Request the page from a scheduler in its own process; return the median of ms until its last byte.
+
+    Raises:
+        MesosGpuError: The answer has an error or is too short.
+    """
     took_ms = []
     with serving(_serve, cards, tasks) as pipe:
         url = urlsplit(pipe.recv())
@@ -95,7 +101,7 @@ def served_ms(cards: int, tasks: int) -> float:
 
 
 def _serve(cards: int, tasks: int, pipe: Connection) -> None:
-    """Serve a cluster whose nodes have just reported, until told to stop."""
+    """Serve a cluster whose nodes have just reported, until the pipe has a message."""
     from mesos_gpu import __version__
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.api.app import create_app
@@ -140,7 +146,7 @@ def _gpu(number: int) -> Gpu:
 
 
 def _launched(state: Any, node: int, number: int, gpu: Gpu) -> TaskUse:
-    """Put a job and its task in, and say what that uses."""
+    """Add a job with a running task to the state; return the use of the task."""
     queue = f"queue-{number % _QUEUES}"
     spec = JobSpec(name="train", command="true", gpus=1, queue=queue)
     job = Job(JobId(f"train-{number:08x}"), spec, 0.0, number + 1, state=JobState.RUNNING)

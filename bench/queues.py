@@ -1,6 +1,6 @@
-"""`python -m bench queues`: matches, reclaim, and one answer to why a job waits, through a tree of 500 leaves.
+"""`python -m bench queues`: matches, reclaim and explanations with a tree of 500 leaf queues.
 
-`python -m bench arrays`: what job arrays that wait cost a match, beside the same tasks as jobs.
+`python -m bench arrays`: the time that waiting job arrays add to a match, and that of as many jobs.
 """
 
 import random
@@ -64,13 +64,13 @@ _RUNNING: Final = JobSpec("runs", command="true", cpus=0.1, timeout_s=36_000.0, 
 
 
 @click.command()
-@click.option("--jobs", default=10_000, show_default=True, type=click.IntRange(1), help="That wait.")
+@click.option("--jobs", default=10_000, show_default=True, type=click.IntRange(1), help="Waiting jobs.")
 @json_option
 def queues(jobs: int, as_json: bool) -> None:
-    """Match 10,000 jobs of 500 leaves on full clusters, with that tree and without, and plan who makes room for those
-    that are guaranteed it; processor time in ms.
+    """Match 10,000 jobs of 500 leaf queues on full clusters, with the tree of queues and without.
 
-    Then the time of 400 grants, and of their ends, with a tree, with budgets and without either.
+    Also measured are the choice of jobs to preempt for guarantees, and then 400 launches and their ends with a tree,
+    with budgets and with neither. Figures are processor time in ms.
     """
     result: dict[str, float] = {}
     for nodes, gpus in _CLUSTERS:
@@ -101,11 +101,11 @@ def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, floa
     state, settings = cluster.state, cluster.settings
     last = state.work.queue[-1][1]
     before = thread_time()
-    cluster.match()  # the first one makes what later ones keep
+    cluster.match()  # the first match builds indexes that later ones keep
     first_ms = (thread_time() - before) * 1000
     match_ms = _ms(cluster.match)
     why_ms = _ms(lambda: why_of(state, settings, cluster.now, state.work.jobs[last]))
-    copy_ms = _ms(lambda: copy_for_readers(state))  # what `why` takes of the engine's thread
+    copy_ms = _ms(lambda: copy_for_readers(state))  # the part of `why` on the engine's thread
     figures = {"first_match": first_ms, "match": match_ms, "why": why_ms, "copy_for_why": copy_ms}
     if not tree:
         return figures
@@ -117,7 +117,7 @@ def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, floa
 
 
 def _seat_anew(state: State, settings: Settings, now: float) -> None:
-    """Give out seats, as each match does first."""
+    """Compute the guaranteed admissions, as each match does first."""
     backlog = Backlog(
         state, settings, now, offered_of(state), reading=True, standing=standing_of(state, settings, now)
     )
@@ -125,8 +125,10 @@ def _seat_anew(state: State, settings: Settings, now: float) -> None:
 
 
 def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
-    """Let others want what they are guaranteed when one queue has borrowed all: the match that plans for all of them, a
-    match while these plans are under way, and as a baseline one before them."""
+    """Measure matches while queues reclaim their guarantees from one queue that has borrowed all GPUs.
+
+    Measured are the match that plans all reclaims, a match while these are under way, and a match before them.
+    """
     cluster, document = MemoryCluster(), _document(nodes * gpus)
     leaves = _leaves(document)
     owed = {DEFAULT_POOL: Guarantee(nodes * gpus * 100)}  # half of all, of five top queues together
@@ -151,7 +153,7 @@ def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
 
 
 def _plans(nodes: int, gpus: int) -> dict[str, float]:
-    """Choose whom to end on nodes that are full of jobs of one GPU; as a baseline the cheapest choice on each node."""
+    """Measure the choice of victims on nodes full of jobs of one GPU, and as a baseline that on each node alone."""
     chance = random.Random(0)
     victims: dict[JobId, Victim] = {}
     there = []
@@ -178,10 +180,10 @@ def _plans(nodes: int, gpus: int) -> dict[str, float]:
 
 
 class MemoryCluster:
-    """The engine, and nodes in memory on which all jobs are started."""
+    """An engine with simulated nodes on which all launches run."""
 
     def __init__(self, levels: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Begin without nodes.
+        """Create an engine without nodes.
 
         Args:
             levels: Number of nodes in each group of a level of the fabric, by the name of the level.
@@ -194,16 +196,16 @@ class MemoryCluster:
         self.step(ev.Registered("fw-1", "http://master:5050"))
 
     def step(self, event: ev.Event) -> list[fx.Effect]:
-        """Let something happen."""
+        """Step an event and return its effects."""
         return step(self.state, event, self.now, self.settings)
 
     def match(self) -> list[fx.Effect]:
-        """Match, when the next one is due."""
+        """Let time pass until the next match is due, and match."""
         self.now += self.settings.placing.match_interval_s + 0.1
         return self.step(ev.Match())
 
     def arrive(self, nodes: int, gpus: int) -> None:
-        """Have nodes come, each with so many GPUs, and a monitor that runs there."""
+        """Add nodes with a running monitor."""
         self.offer("first", [gpus] * nodes, cpus=200)
         for task in self._launched():
             cards = [
@@ -213,7 +215,7 @@ class MemoryCluster:
             self._runs(task, report.encode(Inventory(tuple(cards), "simulated", None)))
 
     def fill(self, nodes: int, gpus: int, specs: Sequence[JobSpec]) -> None:
-        """Have as many nodes come, and a job run on all GPUs of each."""
+        """Add nodes, and run a job on all GPUs of each."""
         self.arrive(nodes, gpus)
         self.offer("second", [gpus] * nodes, cpus=199)
         for i in range(nodes):
@@ -226,7 +228,7 @@ class MemoryCluster:
         assert len(self.state.work.live) == 2 * nodes, "a job runs on each node, beside its monitor"
 
     def submit(self, jobs: int, leaves: Sequence[str]) -> None:
-        """Have jobs of many kinds come to all queues."""
+        """Submit jobs of many kinds to all queues."""
         for i in range(jobs):
             wanted = JobSpec(
                 f"j{i}",
@@ -241,10 +243,10 @@ class MemoryCluster:
             self.step(ev.JobSubmitted(JobId(f"j{i}"), wanted))
 
     def offer(self, name: str, gpus: Sequence[int], *, cpus: float) -> None:
-        """Have each node offer something.
+        """Add an offer of each node.
 
         Args:
-            name: Begin of the ids of the offers.
+            name: Prefix of the ids of the offers.
             gpus: Number of GPUs in the offer of each node.
             cpus: Processors in each offer.
         """
@@ -279,12 +281,12 @@ class MemoryCluster:
 
 
 def quick_world() -> "World":
-    """Make a world that is not checked after each event."""
+    """Return a `World` that does not check invariants after each event."""
     from tests.doubles.builders import World
 
     class Quick(World):
         def feed(self, *events: ev.Event) -> list[fx.Effect]:
-            """Step the events, then match; all effects."""
+            """Step events and then a match; return all effects."""
             steps = [step(self.state, event, self.now, self.settings) for event in (*events, ev.Match())]
             return [effect for effects in steps for effect in effects]
 
@@ -294,8 +296,10 @@ def quick_world() -> "World":
 
 
 def _grants() -> dict[str, float]:
-    """Launch 400 jobs of one GPU at once, and end them one by one: in one line, with a tree, and with one where each
-    job pays from three budgets."""
+    """Measure 400 launches at once and their ends one by one: without a tree of queues, with one, and with budgets.
+
+    With budgets, each job is charged to three of them.
+    """
     queues = {"a": QueueSpec(), **{f"a/{i}": QueueSpec() for i in range(10)}}
     budget = Budget(10**12, period=Period.YEAR)
     paid = {
@@ -342,9 +346,7 @@ def _grants_ms(document: QueueDocument | None) -> dict[str, float]:
 
 
 def _shares_ms(state: State, settings: Settings, now: float) -> dict[str, float]:
-    """Work out what all queues are due after a change of demand; the division of it; and as a baseline the division
-    that keeps each number for who asks."""
-
+    """Measure fair shares of all queues after a change of demand, the division alone, and one with explanations."""
     shares = _shares(state, settings, now)
     demands, layout = shares.demands(DEFAULT_POOL), shares.layout(DEFAULT_POOL)
     amount = shares.pools[DEFAULT_POOL].milli
@@ -365,7 +367,7 @@ def _shares(state: State, settings: Settings, now: float) -> Shares:
 
 
 def _document(gpus: int) -> QueueDocument:
-    """Queues of a cluster of so many GPUs: those at the top are guaranteed some, those below may hold half of all."""
+    """Return queues of a cluster: top queues have a guarantee, and the queues below them a limit of half of all GPUs."""
     queues: dict[str, QueueSpec] = {}
     level = [""]
     for depth, fan in enumerate(_FAN):
@@ -384,7 +386,7 @@ def _leaves(document: QueueDocument) -> list[str]:
 
 
 def _once(done: Callable[[], object]) -> float:
-    """Processor time of it, in ms."""
+    """Run a function and return its processor time in ms."""
     began = thread_time()
     done()
     return 1000 * (thread_time() - began)
@@ -406,13 +408,15 @@ _ARRAYS: Final = 10
 
 
 @click.command()
-@click.option("--tasks", default=10_000, show_default=True, type=click.IntRange(1), help="Of each array.")
+@click.option(
+    "--tasks", default=10_000, show_default=True, type=click.IntRange(1), help="Tasks of each array."
+)
 @json_option
 def arrays(tasks: int, as_json: bool) -> None:
-    """Match 10 arrays of 10,000 tasks on a full cluster of 400 GPUs, with a tree of queues and without, beside 10 jobs
-    and beside as many jobs as the arrays have tasks; processor time in ms.
+    """Match 10 arrays of 10,000 tasks on a full cluster of 400 GPUs, with a tree of queues and without.
 
-    Then the time to take in and save an array of so many tasks, 200 at once.
+    For comparison 10 jobs are matched, and as many jobs as the arrays have tasks; figures are processor time in ms.
+    Then the time to accept and save an array of as many tasks is measured.
     """
     result: dict[str, float] = {}
     for tree in (False, True):
@@ -445,18 +449,18 @@ def _spec(name: str, queue: str, array: str = "") -> JobSpec:
 
 
 def _match_ms(array: str, count: int, *, tree: bool) -> float:
-    """The median time of a match, with something that waits in each of ten queues."""
+    """Return the median time of a match with waiting jobs or an array in each of ten queues."""
     cluster, leaves = _full(tree=tree)
     for i in range(_ARRAYS):
         for j in range(count):
             spec = _spec(f"w{i}", leaves[i * 7 % len(leaves)], array)
             cluster.step(ev.JobSubmitted(JobId(f"w{i}x{j}-0a1b2c3d"), spec))
-    cluster.match()  # the first one makes what later ones keep
+    cluster.match()  # the first match builds indexes that later ones keep
     return _ms(cluster.match)
 
 
 def _submit_ms(tasks: int) -> float:
-    """Take in an array, and write what is saved of it to a disk: from the request's event to its answer."""
+    """Return the ms to accept an array and save it to disk, from the event of the request to its answer."""
     from mesos_gpu.adapters.sqlite_store import SqliteStore
 
     cluster, leaves = _full(tree=False)

@@ -1,4 +1,4 @@
-"""What a cluster is read by, at the size of a `bench scale`: lists, what the dashboard shows, and metrics."""
+"""Reads of a large cluster in `bench scale`: lists, feeds of the dashboard, and metrics."""
 
 import contextlib
 import http.client
@@ -20,11 +20,12 @@ _PIECE: Final = 1 << 20  # bytes
 
 
 def paths(jobs: int, nodes: int, gpus: int) -> tuple[str, ...]:
-    """What is asked for: lists as clients ask for them, with a page from the middle of each; then what pages of the
-    dashboard ask for, then what Prometheus asks for.
+    """Return the paths to read: lists and a page from the middle of each, feeds of the dashboard, and metrics.
 
     Args:
-        jobs, nodes, gpus: How many there are.
+        jobs: Number of jobs of the cluster.
+        nodes: Number of nodes of the cluster.
+        gpus: Number of GPUs of the cluster.
     """
     page = f"limit={_PAGE}&skip="
     return (
@@ -46,23 +47,25 @@ def paths(jobs: int, nodes: int, gpus: int) -> tuple[str, ...]:
 
 
 def _middle(count: int) -> int:
-    """How many there are before the page in the middle of a list."""
+    """Return the number of entries before the page in the middle of a list."""
     return max(count - _PAGE, 0) // 2
 
 
 def measured(
     daemon: "Daemon", asked: Sequence[str], read_s: Callable[[], float]
 ) -> dict[str, dict[str, float]]:
-    """Ask for each path some times, by turns. Return by path the medians of `ms` until the last byte and of
-    `engine_ms`, the processor time that the request takes of the scheduler's thread, and `kib` of the answer.
+    """Request each path several times, by turns, and return medians by path.
+
+    The figures are `ms` until the last byte, `engine_ms` of processor time on the scheduler's thread, and `kib` of the
+    answer.
 
     Args:
-        daemon: That serves it; it is started.
-        asked: Their paths.
-        read_s: Returns the processor time that requests have taken of its thread.
+        daemon: Scheduler, which is started.
+        asked: Paths of the requests.
+        read_s: Function that returns the processor time of reads on the scheduler's thread so far.
 
     Raises:
-        MesosGpuError: It refuses something.
+        MesosGpuError: An answer has an error.
     """
     from mesos_gpu import __version__
     from mesos_gpu.api.app import create_app

@@ -1,4 +1,4 @@
-"""`python -m bench scale`: a scheduler of thousands of agents, with a Mesos of words instead of hosts."""
+"""`python -m bench scale`: a scheduler with thousands of simulated agents."""
 
 import tempfile
 import threading
@@ -27,38 +27,46 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 V = TypeVar("V")
 BATCH: Final = 200  # jobs that are submitted together
-REPORT_S: Final = 10.0  # from one report of a monitor to its next
-_STEP_S: Final = 0.05  # of those that report together
+REPORT_S: Final = 10.0  # seconds between two reports of a monitor
+_STEP_S: Final = 0.05  # seconds between batches of reports
 _CPUS: Final = 64.0  # of each agent
 _MEM_MIB: Final = 512 * 1024.0
 _MAX_S: Final = 3600.0
 
 
 @click.command()
-@click.option("--agents", default=1_000, show_default=True, type=click.IntRange(1, 60_000), help="Of Mesos.")
-@click.option("--gpus", default=8, show_default=True, type=click.IntRange(1, 64), help="Of each agent.")
-@click.option("--jobs", default=2_000, show_default=True, type=click.IntRange(1), help="Of one GPU each.")
+@click.option(
+    "--agents", default=1_000, show_default=True, type=click.IntRange(1, 60_000), help="Agents of Mesos."
+)
+@click.option("--gpus", default=8, show_default=True, type=click.IntRange(1, 64), help="GPUs of each agent.")
+@click.option(
+    "--jobs", default=2_000, show_default=True, type=click.IntRange(1), help="Jobs of one GPU each."
+)
 @click.option(
     "--running",
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Jobs that run already, beside those.",
+    help="Jobs that run before the measurement.",
 )
 @click.option(
     "--policy",
     default=Placement.BUNDLE.value,
     show_default=True,
     type=click.Choice(OFFERED),
-    help="Of placement.",
+    help="Policy of placement.",
 )
 @click.option(
-    "--seconds", default=20.0, show_default=True, type=NumberRange(0.1), help="Of each look at idleness."
+    "--seconds",
+    default=20.0,
+    show_default=True,
+    type=NumberRange(0.1),
+    help="Duration of each measurement of an idle scheduler.",
 )
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Where the state is on disk; default: it is in memory.",
+    help="Directory of the state on disk; default: it is in memory.",
 )
 @json_option
 def scale(
@@ -71,15 +79,14 @@ def scale(
     directory: Path | None,
     as_json: bool,
 ) -> None:
-    """Submit jobs in batches of 200 to a scheduler of many agents, whose launches run at once and stay.
+    """Submit jobs in batches of 200 to a scheduler of many agents, whose launches run at once and do not end.
 
-    What is left of an offer comes back, and every agent's monitor reports every 10 s. Where a figure has cpu in its
-    name, a second is one of processor time of the scheduler's thread; engine_ is said of its decisions alone. Then
-    nothing is submitted any more: idle_core_pct is the processor time that the scheduler's thread takes for reports
-    that say the same again, idle_uses_core_pct for those that tell another use of each card, in percent of a core.
-    rss_mib is that of this process, the scripted Mesos included. At last lists, the dashboard's feeds and the metrics
-    are read over HTTP, each five times: ms until the last byte, engine_ms that it takes of the scheduler's thread, and
-    kib.
+    The rest of an offer comes back, and every agent's monitor reports every 10 s. Figures with cpu in their name count
+    processor time of the scheduler's thread; those with engine_ count its decisions alone. Then no more jobs are
+    submitted: idle_core_pct is the processor time of the scheduler's thread for unchanged reports, and
+    idle_uses_core_pct for reports with another use of each card, in percent of a core. rss_mib is the memory of this
+    process, the simulated Mesos included. Finally lists, the dashboard's feeds and the metrics are read over HTTP, five
+    times each: ms until the last byte, engine_ms on the scheduler's thread, and kib.
     """
     if jobs + running > agents * gpus:
         raise click.UsageError(
@@ -100,19 +107,19 @@ def scale(
 def measured(
     agents: int, gpus: int, jobs: int, policy: str, seconds: float, directory: Path | None, running: int = 0
 ) -> dict[str, Any]:
-    """Run a scheduler for it; the figures by name.
+    """Run a scheduler and return the figures by name.
 
     Args:
-        agents: With a monitor each.
-        gpus: Of each agent.
-        jobs: Of one GPU each; not more than there are GPUs.
-        policy: Of placement.
-        seconds: How long each kind of idleness is looked at.
-        directory: Of the state; None: it is in memory.
-        running: Jobs that run before those are submitted.
+        agents: Number of agents, each with a monitor.
+        gpus: GPUs of each agent.
+        jobs: Number of jobs of one GPU; there must be GPUs for all.
+        policy: Name of the policy of placement.
+        seconds: Duration of each measurement of an idle scheduler.
+        directory: Directory of the state, or None for a state in memory.
+        running: Number of jobs that run before the measured ones.
 
     Raises:
-        Unavailable: The scheduler has not launched them within an hour.
+        Unavailable: The scheduler has not launched all jobs within an hour.
     """
     import psutil
 
@@ -134,7 +141,7 @@ def measured(
             }
             figures |= {"policy": policy, "start_s": round(time.perf_counter() - began, 1)}
             if running:
-                output.note(f"{running:,} jobs, which run from then on")
+                output.note(f"{running:,} jobs, which run meanwhile")
                 _launched(daemon, cluster, running)
             output.note(f"{jobs:,} jobs")
             figures |= _launched(daemon, cluster, jobs)
@@ -182,7 +189,7 @@ def _made(
 
 
 class _Readers:
-    """Processor time that readers take of the scheduler's thread.
+    """Processor time of readers on the scheduler's thread.
 
     Attributes:
         taken_s: Processor time so far, in seconds.
@@ -192,7 +199,7 @@ class _Readers:
         self.taken_s = 0.0
 
     def timed(self, fn: Callable[[V], T], view: V) -> T:
-        """Run `fn`, and add up its time."""
+        """Run a function on a view, and add its processor time."""
         began = time.thread_time()
         try:
             return fn(view)
@@ -201,10 +208,10 @@ class _Readers:
 
 
 class _Reports:
-    """Lets every monitor report every ten seconds, a few of them at a time, on a thread of its own."""
+    """A thread that lets every monitor report every ten seconds, a few of them at a time."""
 
     def __init__(self, cluster: "ReadyCluster", agents: int) -> None:
-        self.uses = False  # whether they tell the use of cards
+        self.uses = False  # whether reports have the use of cards
         self._cluster, self._agents = cluster, agents
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
@@ -227,7 +234,7 @@ class _Reports:
 
 
 def _launched(daemon: "Daemon", cluster: "ReadyCluster", jobs: int) -> dict[str, float]:
-    """Submit them in batches, each when the one before it is launched."""
+    """Submit jobs in batches, each after the launch of the previous one; return rates and percentiles."""
     from mesos_gpu.api.asking import new_job
 
     spec = JobSpec("bench", command="true", gpus=1, cpus=1, mem_mib=1024)
@@ -259,7 +266,7 @@ def _is_launched(cluster: "ReadyCluster", due: int) -> bool:
 
 
 def _idle_pct(daemon: "Daemon", seconds: float) -> float:
-    """What the scheduler's thread takes of a processor; the first reports of a kind are not counted."""
+    """Return the processor time of the scheduler's thread in percent, without the first reports of a kind."""
     time.sleep(min(REPORT_S, seconds))
     began, cpu_s = time.perf_counter(), _cpu_s(daemon)
     time.sleep(seconds)
@@ -267,12 +274,12 @@ def _idle_pct(daemon: "Daemon", seconds: float) -> float:
 
 
 def _cpu_s(daemon: "Daemon") -> float:
-    """Processor time of the scheduler's thread."""
+    """Return the processor time of the scheduler's thread, in seconds."""
     return daemon.read(lambda _: time.thread_time()).result()
 
 
 def _engine_s(daemon: "Daemon") -> float:
-    """What of that its steps have taken so far."""
+    """Return the processor time of the engine's steps so far, in seconds."""
     return daemon.read(lambda _: daemon.meter.stepped_s).result()
 
 

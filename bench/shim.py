@@ -1,5 +1,7 @@
-"""`python -m bench shim`: what the libraries for shares cost a launch, and how their windows split a card. The driver
-and the card are doubles (`tests.doubles.cuda`): it needs a C compiler and no GPU."""
+"""`python -m bench shim`: the time that the libraries for shares add to a launch, and how their windows split a card.
+
+Driver and card are doubles (`tests.doubles.cuda`), so it needs a C compiler and no GPU.
+"""
 
 import os
 import subprocess
@@ -21,7 +23,7 @@ from mesos_gpu.policy.sharing.windows import PERIOD_US, Tenant, Window, plan
 from mesos_gpu.scheduler.options.parse import NumberRange
 from tests.doubles.cuda import CARD_MIB, MIB, Cards, Host, compile_stubs
 
-#: Thousandths of the card of each tenant, and how long a kernel of theirs runs, µs.
+#: Thousandths of the card of each tenant, and microseconds of one kernel.
 SPLITS: Final = (
     ((500, 500), 1000),
     ((700, 300), 1000),
@@ -31,13 +33,19 @@ SPLITS: Final = (
 )
 LAUNCHES: Final = 300_000
 WARM_UP_S: Final = 0.7
-SLEEP_S: Final = 0.0005  # the sleep of `waking_ms`
+SLEEP_S: Final = 0.0005  # seconds of one sleep of `waking_ms`
 _MAX_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a card was split: thousandths of each tenant, granted and measured. `late_ms`: as `waking_ms`, meanwhile."""
+    """The split of a card among tenants.
+
+    Attributes:
+        granted: Thousandths of the card that each tenant is granted.
+        measured: Thousandths of the time that each tenant used the card.
+        late_ms: Delay of sleepers during the measurement, as of `waking_ms`.
+    """
 
     granted: tuple[int, ...]
     measured: tuple[int, ...]
@@ -45,17 +53,20 @@ class Split:
 
     @property
     def is_fair(self) -> bool:
-        """Whether each got no more than 30 thousandths too much, no less than 30 and 8 % of its share too little, and
-        all together nine tenths and more: what does not fit into the rest of a window waits for the next."""
+        """Whether each tenant got its share, up to 30 thousandths more or 8 % and 30 thousandths less.
+
+        All tenants together must get 93 % of the card: a kernel that does not fit into the rest of a window waits for
+        the next one.
+        """
         each = zip(self.granted, self.measured, strict=True)
         return all(0.92 * want - 30 <= got <= want + 30 for want, got in each) and sum(self.measured) >= 930
 
 
 class Rig:
-    """The libraries and the doubles, compiled, and one card."""
+    """The compiled libraries and doubles, and one card."""
 
     def __init__(self, top: Path, command: Sequence[str]) -> None:
-        """Compile them."""
+        """Compile the libraries for shares and the doubles."""
         self._top, self._stubs = top, top / "stubs"
         self.cards = Cards(top / "cards")
         compile_stubs(self._stubs, command)
@@ -64,7 +75,7 @@ class Rig:
         self._hosts = 0
 
     def host(self, *, shim: bool = True, window: Window | None = None) -> Host:
-        """A task that may use the whole card's memory; without `shim` it has the driver alone."""
+        """Create a task that may use all memory of the card; without `shim` it has the driver's libraries alone."""
         self._hosts += 1
         host = Host(self._top / f"task{self._hosts}", self._stubs, self.cards, self._ours if shim else None)
         if shim:
@@ -73,7 +84,7 @@ class Rig:
         return host
 
     def cost_us(self, host: Host, runs: int) -> float:
-        """The time that a launch takes on a driver that does nothing; the best run tells it from what else runs."""
+        """Return the microseconds of a launch on a driver that does nothing: the best of several runs."""
         return min(self._cost_us(host) for _ in range(runs))
 
     def _cost_us(self, host: Host) -> float:
@@ -81,14 +92,14 @@ class Rig:
         answer, said = program.communicate(timeout=_MAX_S)
         if program.returncode:
             raise Unavailable(
-                f"the program for the measurement failed: {answer}{said}", remedy="see what it says"
+                f"the program for the measurement failed: {answer}{said}", remedy="see its message"
             )
         return float(answer)
 
     def split(
         self, compute_milli: Sequence[int], kernel_us: int, seconds: float, *, shim: bool = True
     ) -> Split:
-        """How tenants that always want the card share it; without `shim` by its own turns."""
+        """Measure the split among tenants that always have work; without `shim` the driver decides."""
         tasks = [TaskId(str(number)) for number, _ in enumerate(compute_milli)]
         tenants = [Tenant(task, milli) for task, milli in zip(tasks, compute_milli, strict=True)]
         windows: Mapping[TaskId, Window | None] = plan(tenants).granted if shim else dict.fromkeys(tasks)
@@ -111,7 +122,7 @@ class Rig:
 
 
 def waking_ms(seconds: float = 0.2) -> float:
-    """How late a sleeper wakes, 9 times of 10: where it is late, a share of time says nothing of who measures it."""
+    """Return the 90th percentile of the milliseconds by which sleepers wake late; long delays distort a split."""
     late_s, until = [0.0], time.perf_counter() + seconds
     while (began := time.perf_counter()) < until:
         time.sleep(SLEEP_S)
@@ -121,9 +132,15 @@ def waking_ms(seconds: float = 0.2) -> float:
 
 @click.command()
 @click.option(
-    "--runs", default=5, show_default=True, type=click.IntRange(1), help="Of each launch's cost; the best."
+    "--runs",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Runs of each measurement of a launch; the best counts.",
 )
-@click.option("--seconds", default=3.0, show_default=True, type=NumberRange(0.5), help="Of each split.")
+@click.option(
+    "--seconds", default=3.0, show_default=True, type=NumberRange(0.5), help="Duration of each split."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def shim(runs: int, seconds: float, as_json: bool) -> None:
     """Launch kernels and split a card by the libraries for shares, beside the driver alone; no GPU is used."""

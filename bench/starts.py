@@ -1,5 +1,4 @@
-"""What a launch costs of the processors, in starts of an empty interpreter: so runs on machines of any speed, and under
-any load, can be compared."""
+"""CPU time of a launch, also in starts of an empty interpreter, which compares machines of different speed and load."""
 
 import os
 import shutil
@@ -13,13 +12,19 @@ from mesos_gpu.local.processes import Agent, get_json, poll
 from mesos_gpu.local.stack import Stack
 
 ROUNDS = 20
-MAX_S: Final = 60.0  # of one launch by Mesos alone
+MAX_S: Final = 60.0  # seconds of one launch by Mesos alone
 _EMPTY: Final = ("-IS", "-c", "pass")
 
 
 def empty_start_ms(rounds: int = ROUNDS, python: str = "") -> float:
-    """CPU of an interpreter that does nothing, user's and system's, ms: the median of rounds, in each of which all
-    cores start one, as launches take all cores, too. python: this one; by default the one that all here runs on."""
+    """Return the CPU milliseconds of the start of an empty interpreter: the median of rounds.
+
+    In each round all cores start one, as launches use all cores, too.
+
+    Args:
+        rounds: Number of rounds.
+        python: Path of the interpreter, or empty for the one that tasks are launched with.
+    """
     command = [python or helpers.python(), *_EMPTY]
     took_s = []
     for _ in range(rounds):
@@ -31,8 +36,10 @@ def empty_start_ms(rounds: int = ROUNDS, python: str = "") -> float:
 
 
 def by_name(ms_per_task: float) -> dict[str, float]:
-    """What a task costs in starts of what `python3` is on PATH: a version manager's script takes several times as long
-    as the interpreter that it stands for."""
+    """Return the cost of a task in starts of the `python3` on PATH.
+
+    A script of a version manager takes several times as long as the interpreter that it starts.
+    """
     path = shutil.which("python3")
     if path is None:
         return {}
@@ -44,11 +51,13 @@ def by_name(ms_per_task: float) -> dict[str, float]:
 
 
 class Used(NamedTuple):
-    """CPU that a cluster has used, seconds, as /proc has it.
+    """CPU seconds that the processes of a cluster have used, from /proc.
 
     Attributes:
-        containers: Of what the agents have started, and that has ended: helpers, executors, tasks, and theirs.
-        agents, masters, scheduler: Of themselves.
+        containers: Seconds of ended children of agents: helpers, executors, tasks and their descendants.
+        agents: Seconds of the agents themselves.
+        masters: Seconds of the masters.
+        scheduler: Seconds of the scheduler.
     """
 
     containers: float
@@ -58,7 +67,7 @@ class Used(NamedTuple):
 
     @classmethod
     def of(cls, stack: Stack) -> Self:
-        """Until now."""
+        """Read the seconds used so far."""
         import psutil
 
         agents = [psutil.Process(agent.pid).cpu_times() for agent in stack.cluster.agents]
@@ -70,12 +79,12 @@ class Used(NamedTuple):
         )
 
     def since(self, before: Self, tasks: int, empty_ms: float) -> dict[str, float]:
-        """What each task cost since then.
+        """Return the cost of one task since an earlier reading.
 
         Args:
-            before: Of the same cluster, earlier.
-            tasks: That were launched and have ended meanwhile.
-            empty_ms: As of `empty_start_ms`.
+            before: Earlier reading of the cluster.
+            tasks: Number of tasks that were launched and have ended meanwhile.
+            empty_ms: CPU milliseconds of the start of an empty interpreter, from `empty_start_ms`.
         """
         ms = [(now - then) * 1000 / tasks for now, then in zip(self, before, strict=True)]
         return {
@@ -90,21 +99,23 @@ class Used(NamedTuple):
 
 
 def containers(stack: Stack) -> int:
-    """How many the agents have: the processes that they have started."""
+    """Return the number of containers: the child processes of the agents."""
     import psutil
 
     return sum(len(psutil.Process(agent.pid).children()) for agent in stack.cluster.agents)
 
 
 def await_containers(stack: Stack, number: int) -> None:
-    """Wait until no more than so many are left: the last executors have ended, and their agents know what they used."""
+    """Wait until at most `number` containers are left, so that agents account for the CPU time of the others."""
     poll("the last executors end", lambda: containers(stack) <= number)
 
 
 def of_mesos_alone(stack: Stack, containers_each: int) -> dict[str, float]:
-    """What a container costs in which Mesos itself runs `true`, without an executor and a scheduler, ms: its agent's
-    part, and the helper's with the shell. Its command executor, which the embedded distribution lacks, would come on
-    top."""
+    """Return the CPU milliseconds of a container in which Mesos runs `true` without an executor and a scheduler.
+
+    The figures are the agent's part, and that of helper and shell. Mesos' command executor, which the embedded
+    distribution lacks, would add to them.
+    """
     agents, resident = stack.cluster.agents, containers(stack)
     before = Used.of(stack)
     for _ in range(containers_each):

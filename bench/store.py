@@ -1,4 +1,4 @@
-"""`python -m bench store`: changes of tasks' states that reach the disk in a second, one by one and in groups."""
+"""`python -m bench store`: changes of tasks' states that are saved per second, one by one and in groups."""
 
 import os
 import statistics
@@ -25,12 +25,12 @@ from mesos_gpu.scheduler.options.parse import NumberRange
 if TYPE_CHECKING:
     from mesos_gpu.adapters.sqlite_store import SqliteStore
 
-GROUPS: Final = (1, 10, 100, 500)  # transitions of a transaction; the scheduler takes up to the last at once
+GROUPS: Final = (1, 10, 100, 500)  # transitions per transaction; the scheduler groups up to 500
 _ROUNDS: Final = 3
-_TASKS: Final = 5_000  # that change their states in turn
+_TASKS: Final = 5_000  # tasks that change their states by turns
 _AGENTS: Final = 50
 _PAGE: Final = bytes(4096)
-_PAGES: Final = 1_000  # as many as a log that is written anew has
+_PAGES: Final = 1_000  # pages of the file, as of a rewritten log
 _STATES: Final = (
     (JobState.RUNNING, TaskState.STARTING, EventKind.STARTED),
     (JobState.RUNNING, TaskState.RUNNING, EventKind.STARTED),
@@ -40,21 +40,22 @@ _STATES: Final = (
 
 @click.command()
 @click.option(
-    "--seconds", default=1.0, show_default=True, type=NumberRange(0.01), help="Of each measurement."
+    "--seconds", default=1.0, show_default=True, type=NumberRange(0.01), help="Duration of each measurement."
 )
-@click.option("--jobs", default=2_000, show_default=True, type=click.IntRange(1), help="Of the scheduler.")
+@click.option(
+    "--jobs", default=2_000, show_default=True, type=click.IntRange(1), help="Jobs of the scheduler."
+)
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="On the disk that is measured; default: that of temporary files.",
+    help="Directory on the measured disk; default: that of temporary files.",
 )
 @json_option
 def store(seconds: float, jobs: int, directory: Path | None, as_json: bool) -> None:
-    """Save changes of tasks' states, each with its job and event, in transactions of 1 to 500 of them; then those of
-    jobs that a scheduler takes, launches and kills.
+    """Save changes of tasks' states, with their jobs and events, in transactions of 1 to 500 changes.
 
-    Beside them is what the disk does: a page written, and synced, after the other. Each is measured in turn, and
-    the medians are shown.
+    Then a scheduler takes, launches and kills jobs. For comparison single pages are written and synced. Measurements
+    take turns, and their medians are shown.
     """
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-", dir=directory) as top:
         figures: dict[str, float] = _saved(Path(top), seconds)
@@ -70,7 +71,7 @@ def store(seconds: float, jobs: int, directory: Path | None, as_json: bool) -> N
 
 
 def _saved(top: Path, seconds: float) -> dict[str, float]:
-    """Transitions a second and processor time of each, by the size of groups; syncs a second of the disk alone."""
+    """Return transitions per second and their processor time by size of group, and syncs per second of the disk."""
     from mesos_gpu.adapters.sqlite_store import SqliteStore
 
     rates: dict[str, list[float]] = {}
@@ -90,7 +91,7 @@ def _saved(top: Path, seconds: float) -> dict[str, float]:
 
 
 def transitions() -> Iterator[Sequence[Save]]:
-    """What is saved of each change of a task's state, for ever: of many tasks, by turns."""
+    """Yield the saves of changes of tasks' states, of many tasks by turns, without end."""
     for number in count(1):
         job_state, task_state, kind = _STATES[number // _TASKS % len(_STATES)]
         serial = number % _TASKS
@@ -112,7 +113,7 @@ def transitions() -> Iterator[Sequence[Save]]:
 
 
 def _rate(steps: Callable[[], int], seconds: float) -> tuple[float, float]:
-    """What `steps` counts, a second, and processor time of each in microseconds."""
+    """Return the rate per second that `steps` counts, and processor time of each count in microseconds."""
     done, began, cpu = 0, time.perf_counter(), time.process_time()
     while (took_s := time.perf_counter() - began) < seconds:
         done += steps()
@@ -120,7 +121,7 @@ def _rate(steps: Callable[[], int], seconds: float) -> tuple[float, float]:
 
 
 def _syncing(path: Path) -> Callable[[], int]:
-    """Write a page in its place and sync it, as the least that a transaction can do."""
+    """Return a function that writes and syncs ten pages of a file, the least work of a transaction."""
     path.write_bytes(_PAGE * _PAGES)
     places = cycle(range(0, len(_PAGE) * _PAGES, len(_PAGE)))
 
@@ -146,7 +147,7 @@ def _saving(opened: "SqliteStore", every: Iterator[Sequence[Save]], size: int) -
 
 
 class _Counting:
-    """`Store` that counts what it commits: the states of jobs and tasks that were others before, and transactions."""
+    """A `Store` that counts changed states of jobs and tasks, and transactions."""
 
     def __init__(self, inner: "SqliteStore") -> None:
         self._inner = inner
@@ -174,7 +175,6 @@ class _Counting:
         self._states[id] = state
 
     def confirm(self) -> None:
-        """See `Store`."""
         self._inner.confirm()
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class _Counting:
 
 
 def _scheduled(path: Path, jobs: int) -> dict[str, float]:
-    """States of jobs and tasks that a scheduler committed, while jobs were submitted, launched and killed."""
+    """Return the rate of changed states while a scheduler takes, launches and kills jobs, and changes per commit."""
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore
     from mesos_gpu.api.asking import job_kill, new_job

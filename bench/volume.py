@@ -1,4 +1,4 @@
-"""`python -m bench volume`: building, verifying and mounting a driver volume, beside copying it as Mesos does."""
+"""`python -m bench volume`: time to build, verify and mount a driver volume, and to copy its files as Mesos does."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ from volumes.store import Volume, verify
 from volumes.version import driver_version
 
 LOOKS: Final = 1000
-#: In a child with a mount namespace of its own, which goes with it.
+#: Program of a child process, whose mount namespace ends with it.
 _MOUNT: Final = """
 import sys, time
 from isolator.devices import view
@@ -39,10 +39,14 @@ print((time.perf_counter() - began) * 1000)
 @click.option(
     "--root",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A host's file system with a driver; default: Debian's packages of NVIDIA's, which are fetched (220 MB).",
+    help="Root of a file system with a driver; default: Debian's packages of the driver are downloaded (220 MB).",
 )
 @click.option(
-    "--runs", default=7, show_default=True, type=click.IntRange(1), help="Of each kind; medians are told."
+    "--runs",
+    default=7,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Runs of each measurement, of which the median counts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def volume(root: Path | None, runs: int, as_json: bool) -> None:
@@ -97,8 +101,10 @@ def _built(root: Path, store: Path) -> float:
 
 
 def _copied(sources: list[Path], target: Path) -> float:
-    """Copy as Mesos and, over file systems, nvidia-docker do, and take the time, ms: no digest, no links, no second
-    name."""
+    """Copy files as Mesos does, without digests and links; return the milliseconds.
+
+    nvidia-docker also copied files between file systems so.
+    """
     target.mkdir()
     took_ms = _ms(lambda: [shutil.copy(source, target) for source in sources])
     shutil.rmtree(target)
@@ -106,7 +112,7 @@ def _copied(sources: list[Path], target: Path) -> float:
 
 
 def _launch(store: Path, volume: Volume, runs: int) -> dict[str, float]:
-    """What a volume that is there costs a launch."""
+    """Return the milliseconds that an existing volume adds to a launch."""
     env = {"MESOS_GPU_VOLUMES": str(store)}
     inventory = Inventory(driver_version=volume.version)
     took_ms = _ms(lambda: [for_tasks(env, inventory) for _ in range(LOOKS)])

@@ -1,1 +1,1 @@
-"""Measurements of where work is placed: policies, and levels of a fabric."""
+"""Benchmarks of placement: policies, and levels of a network fabric."""

@@ -1,4 +1,4 @@
-"""`python -m bench levels`: the search for a gang's groups in a fabric, and how near its racks are to the fewest."""
+"""`python -m bench levels`: the search for a gang's nodes in a network fabric, and the number of racks it uses."""
 
 import random
 import statistics
@@ -38,13 +38,13 @@ _WISHES: Final = {
 
 
 @click.command()
-@click.option("--instances", default=500, show_default=True, type=click.IntRange(1), help="Small ones.")
+@click.option("--instances", default=500, show_default=True, type=click.IntRange(1), help="Small fabrics.")
 @json_option
 def levels(instances: int, as_json: bool) -> None:
-    """Place gangs of 256 tasks on 2,000 nodes in 200 racks of 10 blocks, some of whose GPUs are in use; processor time
-    in ms.
+    """Place gangs of 256 tasks on 2,000 nodes in 200 racks of 10 blocks, some of whose GPUs are in use.
 
-    Then the racks that gangs get on small fabrics, by the fewest that there can be.
+    Figures are processor time in ms. Then gangs are placed on small fabrics: the racks that they use, divided by the
+    fewest possible.
     """
     result: dict[str, float] = {}
     for name in _WISHES:

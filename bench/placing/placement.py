@@ -1,4 +1,4 @@
-"""`python -m bench placement`: decisions a second, beside plain Python, in one run."""
+"""`python -m bench placement`: placement decisions per second of each policy, and of a simple version in Python."""
 
 import random
 import statistics
@@ -15,19 +15,23 @@ from mesos_gpu.policy.cluster.registry import OFFERED, POLICIES
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
-#: GPUs, thousandths and how many of a thousand requests: about as in the trace of docs/placement.md.
+#: GPUs, thousandths of each, and requests of a thousand: about as in the trace of docs/placement.md.
 _REQUESTS: Final = (
     (0, WHOLE, 133), (1, WHOLE, 480), (1, 810, 132), (1, 470, 92), (1, 320, 40), (1, 650, 31), (1, 230, 17),
     (1, 460, 16), (1, 160, 9), (1, 590, 9), (1, 550, 9), (2, WHOLE, 10), (4, WHOLE, 10), (8, WHOLE, 12),
 )  # fmt: skip
 _CPUS: Final = (2_000, 4_000, 6_000, 8_000, 11_900, 12_000, 16_000)
-_PLAIN: Final = 200  # attempts of plain Python: it is slow
-_NEW: Final = 50  # shapes that were never seen
+_PLAIN: Final = 200  # attempts of the simple version, which is slow
+_NEW: Final = 50  # request shapes that are new to the policy
 
 
 @click.command()
-@click.option("--attempts", default=20_000, show_default=True, type=click.IntRange(100), help="Of each kind.")
-@click.option("--runs", default=3, show_default=True, type=click.IntRange(1), help="The median is printed.")
+@click.option(
+    "--attempts", default=20_000, show_default=True, type=click.IntRange(100), help="Attempts of each policy."
+)
+@click.option(
+    "--runs", default=3, show_default=True, type=click.IntRange(1), help="Runs, whose median is printed."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def placement(attempts: int, runs: int, as_json: bool) -> None:
     """Place requests on 1,213 nodes and on 10,000, by each policy and by plain Python."""
@@ -68,9 +72,9 @@ def _nodes(count: int) -> list[Row]:
 
 
 def _rates(nodes: int, policy: Policy, requests: list[Shape], half_full: bool) -> tuple[float, float]:
-    """Attempts a second, decision and bookkeeping; and milliseconds for one decision of a shape never seen."""
+    """Return attempts per second with bookkeeping, and milliseconds of a decision on a new shape."""
     view = View(_nodes(nodes)[:nodes], policy)
-    if half_full:  # else a large cluster would be as good as empty
+    if half_full:  # otherwise a large cluster would stay almost empty
         for used in range(0, nodes, 2):
             view.take(used, view.shape(Shape(2_000, 8_000, 1)))
     for shape in set(requests):
@@ -98,7 +102,7 @@ class _Node:
 
 
 def _plain(nodes: int, requests: list[Shape]) -> float:
-    """Place by the rule of `Bundle`, written as one would write it first."""
+    """Return attempts per second of a simple version of `Bundle`: a loop over all nodes."""
     every = [_Node(node.cpu_milli, node.mem_mib, list(node.gpu_free_milli)) for node in _nodes(nodes)[:nodes]]
     began = time.perf_counter()
     for want in requests:

@@ -1,1 +1,1 @@
-"""Benchmarks of what teams share: reports of use, idle GPUs."""
+"""Benchmarks of bookings, reports of use, and idle GPUs."""

@@ -1,4 +1,4 @@
-"""`python -m bench bookings`: how long the engine judges a booking beside hours, and beside what is booked."""
+"""`python -m bench bookings`: processor time to decide on a booking beside queues with hours and other bookings."""
 
 from dataclasses import replace
 from time import thread_time
@@ -28,27 +28,32 @@ _ASKED: Final = BookingSpec("asked", "exam", 2, "14:00", _HOUR)
 
 @click.command()
 @click.option(
-    "--nodes", default=20, show_default=True, type=click.IntRange(20, 10_000), help="Of 8 GPUs each."
+    "--nodes", default=20, show_default=True, type=click.IntRange(20, 10_000), help="Nodes of 8 GPUs each."
 )
 @click.option(
-    "--queues", default=30, show_default=True, type=click.IntRange(16, 100), help="With hours of their own."
+    "--queues",
+    default=30,
+    show_default=True,
+    type=click.IntRange(16, 100),
+    help="Queues with hours of their own.",
 )
 @click.option(
     "--booked",
     default=5,
     show_default=True,
     type=click.IntRange(0, 200),
-    help="Each day, two hours of 2 GPUs.",
+    help="Bookings of each day: two hours of 2 GPUs.",
 )
 @json_option
 def bookings(nodes: int, queues: int, booked: int, as_json: bool) -> None:
-    """Judge bookings beside queues whose guarantees change by day and by night, and beside others that are there each
-    day; the engine's processor time for one, in ms.
+    """Measure the engine's processor time to accept or refuse a booking, in ms.
 
-    One that is once, one that is there each day, and one of whole nodes that fits at night alone: for that the times
-    that are nearest are looked for. Then the match after one was made, in which all get provisional nodes anew.
+    There are queues whose guarantees change by day and by night, and bookings that repeat each day. The measured
+    bookings are one that happens once, one that repeats each day, and one of whole nodes that fits only at night, for
+    which the engine searches the nearest times. Then the match after a booking is measured, in which all bookings get
+    new provisional nodes.
     """
-    # Whole nodes that nobody is guaranteed by day: fewer than by night.
+    # Whole nodes that no queue is guaranteed by day: fewer than by night.
     by_day = (nodes * _GPUS - queues) // _GPUS
     asked = {
         "once": _ASKED,
@@ -85,7 +90,7 @@ def _world(nodes: int, queues: int, booked: int) -> "World":
 
 
 def _hours(number: int) -> tuple[Hours, ...]:
-    """Make the hours of a queue: there are four kinds of days and three of nights, so that much changes in a day."""
+    """Return the hours of a queue: four kinds of days and three of nights, for many changes of guarantees in a day."""
     day = Hours(
         f"{6 + number % 4:02}:00", "18:00", zone=_ZONE, guarantee_gpus={DEFAULT_POOL: Guarantee(1000)}
     )

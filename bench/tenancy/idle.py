@@ -1,4 +1,4 @@
-"""`python -m bench idle`: what it costs to take in monitors' reports, and of that to look for idle GPUs."""
+"""`python -m bench idle`: processor time for reports of monitors and for the check of idle GPUs."""
 
 import statistics
 from dataclasses import replace
@@ -24,7 +24,7 @@ from mesos_gpu.wire.mesos import report
 if TYPE_CHECKING:
     from tests.doubles.builders import World
 
-_REPORT_S: Final = 10  # from one report of a monitor to its next
+_REPORT_S: Final = 10  # seconds between two reports of a monitor
 _GPUS: Final = 8  # of each node; a job has each
 _WARM: Final = 3  # rounds before those that count
 _DOCUMENT: Final = QueueDocument(queues={"ml": QueueSpec(idle=Idle(start_grace_s=0.0))})
@@ -39,16 +39,16 @@ _ROWS: Final = {
 
 @click.command()
 @click.option(
-    "--nodes", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Of 8 GPUs each."
+    "--nodes", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Nodes of 8 GPUs each."
 )
 @click.option("--rounds", default=60, show_default=True, type=click.IntRange(1), help="Reports of each node.")
 @json_option
 def idle(nodes: int, rounds: int, as_json: bool) -> None:
-    """Let monitors report what eight jobs of a GPU each did on each node, every ten seconds, with another count each
-    time; the engine's processor time for a report and the look that follows, in µs.
+    """Measure the engine's processor time for a report of a node and the check of idle GPUs, in µs.
 
-    Without a document of queues nobody looks for idle GPUs. With one, everybody is busy, or everybody idle: the rules
-    are those of default, by which a job is looked at once a minute, and nothing comes of it.
+    Each node has eight jobs of one GPU; its monitor reports other work every ten seconds. Without a document of queues
+    idle GPUs are not checked. With one, all jobs are busy or all are idle, and the default rules, which check a job
+    once a minute, take no action.
     """
     output.note(f"{nodes:,} nodes, {rounds} reports of each")
     result = {f"{name}_us": round(us, 1) for name, us in _measured(nodes, rounds).items()}
@@ -59,8 +59,7 @@ def idle(nodes: int, rounds: int, as_json: bool) -> None:
 
 
 def _measured(nodes: int, rounds: int) -> dict[str, float]:
-    """Processor time for each report, in µs, by row. Rows take turns: a machine that is slower for a while is so for
-    all of them."""
+    """Return the processor time of a report in µs, by row; rows take turns, as the speed of the machine may vary."""
     worlds = {name: _filled(nodes, has_document=has_document) for name, (has_document, _) in _ROWS.items()}
     took_us: dict[str, list[float]] = {name: [] for name in _ROWS}
     for number in range(_WARM + rounds):
@@ -70,7 +69,7 @@ def _measured(nodes: int, rounds: int) -> dict[str, float]:
 
 
 def _filled(nodes: int, *, has_document: bool) -> "World":
-    """An engine with a job on each GPU."""
+    """Return an engine with a job on each GPU."""
     from tests.doubles.builders import gpu, offer
 
     world = quick_world()
@@ -92,7 +91,7 @@ def _filled(nodes: int, *, has_document: bool) -> "World":
 
 
 def _round(world: "World", number: int, share: float) -> float:
-    """Let every node report once; how long that took, in µs."""
+    """Let every node report once; return the processor time in µs."""
     world.now += _REPORT_S
     updates = [_said(world, node, number, share) for node in world.state.cluster.nodes.values()]
     began = thread_time()
@@ -103,7 +102,7 @@ def _round(world: "World", number: int, share: float) -> float:
 
 
 def _said(world: "World", node: Node, number: int, share: float) -> Status:
-    """A monitor's report."""
+    """Return the status update with a report of a node's monitor."""
     seen_ms = (number + 1) * _REPORT_S * 1000
     work = Work(0.0, seen_ms, round(seen_ms * share))
     uses = [

@@ -1,4 +1,4 @@
-"""`python -m bench reports`: a year's reports, by what is summed up of a million records of use."""
+"""`python -m bench reports`: reports of one year, from a million records of use."""
 
 import random
 import sqlite3
@@ -36,20 +36,21 @@ _ASKED: Final = {
     "wait": {"by": "queue", "waits": "true"},
     "wait by month": {"by": "queue", "depth": "1", "period": "month", "waits": "true"},
 }
-#: What each account used, without the sums by days that are kept.
+#: Use of each account, computed without the stored sums of days.
 _ONE_BY_ONE: Final = (
     """SELECT account, SUM(cost_milli * (ends_ms - begins_ms)) FROM used_spans GROUP BY account"""
 )
 
 
 @click.command()
-@click.option("--records", default=1_000_000, show_default=True, type=click.IntRange(1), help="Of one year.")
+@click.option(
+    "--records", default=1_000_000, show_default=True, type=click.IntRange(1), help="Records of one year."
+)
 @json_option
 def reports(records: int, as_json: bool) -> None:
-    """Put a year's records of 2,000 owners in 500 queues on a disk, and ask the scheduler for reports of that year; the
-    time of each whole answer, in ms.
+    """Save a year's records of 2,000 owners in 500 queues to disk, and measure reports of that year.
 
-    Everything is real but the cluster, which is idle.
+    The figures are milliseconds until the whole answer. Everything but the cluster, which is idle, is real.
     """
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as top:
         state, today = Path(top) / "state", int(time.time()) * 1000 // DAY_MS
@@ -70,7 +71,7 @@ def reports(records: int, as_json: bool) -> None:
 
 
 def _keep(state: Path, records: int, from_ms: int) -> float:
-    """Write them, as the scheduler does; seconds."""
+    """Save records as the scheduler does; return the seconds."""
     from mesos_gpu.adapters.sqlite_store import SqliteStore
 
     store = SqliteStore(state)
@@ -83,7 +84,7 @@ def _keep(state: Path, records: int, from_ms: int) -> float:
 
 
 def _records(records: int, from_ms: int) -> Iterator[Closed]:
-    """Make them of jobs of 1 to 8 GPUs that run for two hours on average, one after the other."""
+    """Yield records of jobs of 1 to 8 GPUs that run for two hours on average, by their begin."""
     chance = random.Random(0)
     for i in range(records):
         queue, gpu_milli = chance.randrange(_QUEUES), 1000 << chance.randrange(4)
@@ -99,7 +100,7 @@ def _records(records: int, from_ms: int) -> Iterator[Closed]:
 
 
 def _serve(state: Path, pipe: Connection) -> None:
-    """Answer until told to stop."""
+    """Serve until the pipe has a message."""
     from mesos_gpu import __version__
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore

@@ -64,4 +64,4 @@ def test_bench_exits_without_permission_say_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("bench.exits.socket.socket", refuse)
     exits, why = listener()
     assert exits is None
-    assert why.endswith("(taskstats) are not to be had: Operation not permitted")
+    assert why.endswith("(taskstats) are not available: Operation not permitted")
