@@ -346,7 +346,7 @@ def _grants_ms(document: QueueDocument | None) -> dict[str, float]:
 
 
 def _shares_ms(state: State, settings: Settings, now: float) -> dict[str, float]:
-    """Measure fair shares of all queues after a change of demand, the division alone, and one with explanations."""
+    """Measure fair shares of all queues after a change of demand, and the division without and with explanations."""
     shares = _shares(state, settings, now)
     demands, layout = shares.demands(DEFAULT_POOL), shares.layout(DEFAULT_POOL)
     amount = shares.pools[DEFAULT_POOL].milli

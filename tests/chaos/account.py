@@ -1,4 +1,4 @@
-"""What the witness knows: what the scheduler was told and what it saved, as both truly happened."""
+"""The account of a scheduler: messages that it received and data that it saved, from which rules judge it."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,18 +22,18 @@ OF_ARRAY: Final = "s."  # tasks of the array s-1 are s.0-1.1 and so on
 
 @dataclass(slots=True)
 class Word:
-    """What the scheduler was told of a launch."""
+    """The state of a launch by the status updates that the scheduler has received."""
 
     ended: str = ""  # the first terminal state
     cut_since: float | None = None
-    placed: bool = False  # its executor said that it has its place
-    given_up: bool = False  # cut for so long that its job may start elsewhere
+    placed: bool = False  # whether its executor has reported that it is ready to start
+    given_up: bool = False  # whether it was unreachable for so long that its job may start elsewhere
     running: bool = False
 
 
 @dataclass(slots=True)
 class Told:
-    """What the scheduler was told of an agent, and when."""
+    """The latest report of an agent's monitor that the scheduler has received."""
 
     health: dict[GpuId, Health]
     driver: str | None
@@ -42,8 +42,15 @@ class Told:
 
 @dataclass(slots=True)
 class Known:
-    """What monitors have told of one card of a launch: idle and busy, milliseconds, when of idle time last, and for how
-    long without a break, of late, that it was at work."""
+    """The use of one card of a launch, by the reports of monitors.
+
+    Attributes:
+        work: Latest counts of a monitor.
+        idle_ms: Milliseconds in which the card was idle.
+        busy_ms: Milliseconds in which the card was busy.
+        idle_at: Time of the latest report with idle time, in seconds since the epoch.
+        worked_ms: Milliseconds of the latest time without a break in which the card was busy.
+    """
 
     work: Work | None = None
     idle_ms: int = 0
@@ -54,13 +61,13 @@ class Known:
 
 @dataclass(slots=True)
 class Idling:
-    """What is known of all launches, and what they were told.
+    """Idle GPUs: known use of cards, and warnings and notices of launches.
 
     Attributes:
-        known: By launch and card.
-        warned: Launches that were warned.
-        noticed: By launch, the number of its latest notice that was judged.
-        kept: Until when jobs are kept, as somebody has asked for.
+        known: Known use by launch and card.
+        warned: Launches that got a warning.
+        noticed: Number of the latest judged notice, by launch.
+        kept: Time until which a user has asked to keep a job, by job.
     """
 
     kept: dict[JobId, float] = field(default_factory=dict)
@@ -71,17 +78,17 @@ class Idling:
 
 @dataclass(slots=True)
 class Calendar:
-    """What is known of bookings beside what is on disk.
+    """Facts of bookings beside those that are saved.
 
     Attributes:
-        asked: Bookings that were made or changed by the batch in hand.
-        before: Bookings as they were before the step in hand.
-        alone: Whether nothing else was asked or told by that batch.
-        cancelled: Those that somebody has cancelled.
-        began: By booking, when its current time began.
-        used: By booking, when a job that may was last seen on its cards, since its begin.
-        noticed: By launch, the number of its latest notice that was judged.
-        since: By rule and ids, since when something is not as it should be soon.
+        asked: Bookings that the present batch has made or changed.
+        before: Bookings before the present step.
+        alone: Whether the present batch has only one message.
+        cancelled: Bookings that a user has cancelled.
+        began: Time at which the current occurrence began, by booking.
+        used: Time at which an authorized job was last seen on the cards, by booking.
+        noticed: Number of the latest judged notice, by launch.
+        since: Time since which a rule is broken, by rule and ids; it must hold again soon.
     """
 
     asked: set[str] = field(default_factory=set)
@@ -95,99 +102,106 @@ class Calendar:
 
 
 def job_of(task_id: str) -> JobId:
-    """The job whose launch has this id; an instance of an app has dots in its name."""
+    """Return the job of a launch by its id; names of instances of apps contain dots."""
     if task_id.startswith(OF_ARRAY):
         return JobId(".".join(task_id.split(".")[:2]))
     return JobId(task_id.rpartition(".")[0] if _OF_APP in task_id else task_id.partition(".")[0])
 
 
 def launch_of(task_id: str) -> str:
-    """Which launch of its job: "2" of j1.2, and of j1.2.0, a gang's first member."""
+    """Return the number of a launch of its job: "2" for j1.2, and for j1.2.0, the first member of a gang."""
     if _OF_APP in task_id:
         return task_id.rpartition(".")[2]
     return task_id.removeprefix(f"{job_of(task_id)}.").partition(".")[0]
 
 
 class Account:
-    """An account of one scheduler's life, over all its restarts."""
+    """All that one scheduler has received and saved, over all its restarts."""
 
     def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
-        """Nothing was said yet."""
+        """Begin without any messages."""
         self.mesos, self.settings = mesos, settings
         self.disk = MemoryStore()
-        self.watch = Watch()  # by which hours of queues are looked at
+        self.watch = Watch()  # clock by which hours of queues apply
         self.words: dict[TaskId, Word] = {}
         self.agents: dict[AgentId, Told] = {}
         self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
-        self.registered_at = 0.0  # the scheduler with the master
-        self.unseen_since: dict[AgentId, float] = {}  # GPUs of agents that the scheduler is not offered
+        self.registered_at = 0.0  # time of the latest registration with the master
+        self.unseen_since: dict[AgentId, float] = {}  # time since which GPUs of an agent are not offered
         self.followed: set[AgentId] = (
             set()
-        )  # agents that are gone, and of whose hosts another one has reported
-        self.void_now: set[OfferId] = set()  # those that it might use before the batch just heard
+        )  # agents that are gone, while another agent of their host has reported
+        self.void_now: set[OfferId] = set()  # offers that the scheduler might use before the present batch
         self.unacknowledged: dict[tuple[TaskId, str], int] = {}
         self.submitted: set[JobId] = set()
         self.user_killed: set[JobId] = set()
-        self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
+        self.drained: dict[tuple[Target, str], float | None] = {}  # deadline by drained place
         self.evicted: set[TaskId] = set()
-        self.asked: dict[TaskId, Resize] = {}  # the latest share that each was asked to have
-        self.may_restart: set[TaskId] = set()  # its user wants another share, if need be by another launch
+        self.asked: dict[TaskId, Resize] = {}  # latest request to resize a share, by task
+        self.may_restart: set[TaskId] = set()  # tasks whose user allows another launch for a resize
         self.launches: dict[JobId, list[TaskId]] = {}
-        self.ended_now: set[TaskId] = set()  # by words of the batch in hand, which may follow what is judged
+        self.ended_now: set[TaskId] = (
+            set()
+        )  # tasks that ended in the present batch, perhaps after the judged step
         self.begun: set[str] = set()  # launches of gangs whose members may start
-        self.launched: set[JobId] = set()  # by the batch in hand
-        self.dropped: set[JobId] = set()  # of these, those that Mesos will drop: an offer was void already
-        self.learnt: dict[JobId, tuple[TaskId, str]] = {}  # from which launch, and what
-        self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
-        self.healthy: dict[TaskId, bool | None] = {}  # by the scheduler's checks, since its start
+        self.launched: set[JobId] = set()  # jobs that the present batch has launched
+        self.dropped: set[JobId] = set()  # launched jobs that Mesos will drop, because an offer was void
+        self.learnt: dict[
+            JobId, tuple[TaskId, str]
+        ] = {}  # launch and driver version that a job was found to need
+        self.broken_now: set[GpuId] = set()  # cards that reports of the present batch call broken
+        self.healthy: dict[
+            TaskId, bool | None
+        ] = {}  # results of the scheduler's health checks since its start
         self.ready: set[TaskId] = set()
-        self.takers: set[JobId] = set()  # by the batch in hand others were told to end for them
-        self.lent: dict[str, float] = {}  # by host, when another framework was seen to have GPUs of it
+        self.takers: set[JobId] = set()  # jobs for which others were told to end in the present batch
+        self.lent: dict[
+            str, float
+        ] = {}  # time at which another framework was last seen to have GPUs, by host
         self.idling, self.calendar = Idling(), Calendar()
-        self.seats_change = False  # by the batch in hand
-        self.hours_change = False  # and seats were not given since
+        self.seats_change = False  # whether the present batch changes guaranteed admissions
+        self.hours_change = False  # whether hours have changed since the last admissions
         self.stops: dict[
             tuple[JobId, JobId], tuple[float, QueueDocument]
-        ] = {}  # who was told to end for whom
-        self.arrays: dict[JobId, JobArray] = {}  # as they were asked for
-        self.spent: set[JobId] = set()  # members of arrays that have finished, be they forgotten
+        ] = {}  # time and document of a preemption, by victim and gaining job
+        self.arrays: dict[JobId, JobArray] = {}  # arrays as they were submitted
+        self.spent: set[JobId] = set()  # finished members of arrays, forgotten ones included
 
     def note_unseen(self, now: float) -> None:
-        """Since when an agent has more GPUs free than the offers have that the scheduler holds."""
+        """Record since when an agent has free GPUs that are not in offers of the scheduler."""
         short = {agent.id for agent in self.mesos.agents.values() if agent.free["gpus"] + agent.kept["gpus"]}
         short |= {agent.id for offer_id, (agent, _) in self.mesos.offers.items() if offer_id not in self.held}
         self.unseen_since = {agent_id: self.unseen_since.get(agent_id, now) for agent_id in short}
 
     @property
     def queues(self) -> QueueDocument:
-        """The tree of queues that is on disk, with the figures of the hours that it is."""
+        """The saved tree of queues, with the figures of the present hours."""
         return self.watch.document(self.written)
 
     @property
     def written(self) -> QueueDocument:
-        """The tree of queues as it is on disk."""
+        """The saved tree of queues, without hours applied."""
         return next(reversed(self.disk.queue_versions.values()), NO_QUEUES)
 
     def latest(self, job_id: JobId) -> list[TaskId]:
-        """The tasks of a job's latest launch."""
+        """Return the tasks of a job's latest launch."""
         tasks = self.launches.get(job_id, [])
         return [task_id for task_id in tasks if launch_of(task_id) == launch_of(tasks[-1])]
 
     def given_up(self, task_id: TaskId, now: float) -> bool:
-        """Whether it was cut off for so long that its job may start elsewhere, or its host has another agent now."""
+        """Return whether a task was unreachable so long that its job may start elsewhere, or its host has another agent."""
         word = self.words[task_id]
         limit_s = self.settings.mesos.unreachable_timeout_s
         cut = word.cut_since is not None and now - word.cut_since >= limit_s
         return word.given_up or cut or self.is_replaced(task_id)
 
     def is_replaced(self, task_id: TaskId) -> bool:
-        """Whether the agent of a launch is gone for good, and another one of its host has reported since."""
+        """Return whether the agent of a launch is gone, and another agent of its host has reported since."""
         task = self.disk.tasks.get(task_id) if self.followed else None
         return task is not None and task.agent_id in self.followed
 
     def note_followed(self, agent_id: AgentId, hostname: str) -> None:
-        """An agent has reported: those that its host had before have another one after them from now on, whatever
-        becomes of this one."""
+        """Record a report of an agent: earlier agents of its host are replaced from now on."""
         gone = self.mesos.gone.items()
         self.followed.update(each for each, host in gone if host == hostname and each != agent_id)
 
@@ -197,7 +211,9 @@ class Account:
         return job_id if job_id in self.submitted else None
 
     def whose(self, task_id: TaskId) -> JobId:
-        """Return the job of a task, submitted or not. An instance of an app that came back is another job, whose tasks
-        are counted on: only what was saved tells the two apart."""
+        """Return the job of a task, submitted or not.
+
+        A recreated instance of an app is another job that continues the numbers of tasks; only saved tasks tell which.
+        """
         task = self.disk.tasks.get(task_id)
         return task.job_id if task and task.job_id else job_of(task_id)

@@ -1,6 +1,6 @@
-"""What may happen in the world: small acts, each chosen by two numbers, so that a list of them can be replayed.
+"""Random events of the simulation (acts), each determined by two numbers, so that a list of them can be replayed.
 
-An act that finds nothing to act on does nothing.
+An act does nothing if it finds no object.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from tests.chaos.settle import go_on, settle
 from tests.chaos.virtual import Agent, Facts, Run
 from tests.chaos.world import DRIVERS, MODELS, World
 
-_MAX_JOBS: Final = 12  # that have not ended
+_MAX_JOBS: Final = 12  # unfinished jobs at most
 _FAILURES: Final = tuple(OnGpuFailure)
 _HEALTHS: Final = tuple(Health)
 _TASKS: Final = (1, 1, 1, 1, 2, 3)
@@ -53,10 +53,10 @@ _MIN: Final = (None, None, None, None, "470", "535", "550.54")
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An act in the world: its name in `ACTS`, and two numbers that say to what and how.
+    """An event of the simulation: its name in `ACTS`, and two numbers that choose the object and the details.
 
-    With a `target`, it happens to that and to nothing else, whatever the first number says: so it stays what it was
-    when others are left out before it.
+    With a `target` it happens to that object, whatever the first number chooses: so it stays the same event when
+    earlier acts are left out.
     """
 
     name: str
@@ -106,7 +106,7 @@ def _letter(event: ev.Event) -> str:
 
 
 def _new_job(world: World) -> JobId | None:
-    """Name the next job; None: there are as many as there may be."""
+    """Return the id of a new job, or None if there are too many jobs."""
     if len(world.waiting_or_running()) >= _MAX_JOBS:
         return None
     job_id = JobId(world.target) if world.target else world.new_id("j")
@@ -145,7 +145,7 @@ def _submit(world: World, a: int, b: int) -> None:
 
 
 def _submit_share(world: World, a: int, b: int) -> None:
-    """A job that has a share of a card and runs nearly everywhere, so that cards fill with such."""
+    """Submit a job with a share of a card that fits almost everywhere, so that cards fill with shares."""
     job_id = _new_job(world)
     if job_id is None:
         return
@@ -167,14 +167,14 @@ def _submit_share(world: World, a: int, b: int) -> None:
 
 
 def _submit_to_queue(world: World, a: int, b: int) -> None:
-    """A job in the tree of queues, mostly one that may be stopped for others, and whole GPUs."""
+    """Submit a job to the tree of queues, mostly preemptible and with whole GPUs."""
     job_id = _new_job(world)
     if job_id is not None:
         _hand_in(world, _in_queue(job_id, a, b), None)
 
 
 def _submit_in_class(world: World, a: int, b: int) -> None:
-    """Such a job of a user, who is proved or not, and mostly of a class."""
+    """Submit a job of a user to the tree of queues, mostly of a class, authenticated or not."""
     job_id = _new_job(world)
     if job_id is None:
         return
@@ -185,7 +185,7 @@ def _submit_in_class(world: World, a: int, b: int) -> None:
 
 
 def _submit_for_booking(world: World, a: int, b: int) -> None:
-    """A job of a booking's queue, which mostly asks for the booking."""
+    """Submit a job to the queue of a booking, which mostly requests the booking."""
     job_id = _new_job(world)
     asked = None if job_id is None else bookings.job_for(world, job_id, a, b)
     if asked is not None:
@@ -236,7 +236,7 @@ def _kill(world: World, a: int, b: int) -> None:
 
 
 def _resize(world: World, a: int, b: int) -> None:
-    """A user wants another share for a job: mostly for one that has one."""
+    """Request a resize of a job's share, rarely for a job without one."""
     shared = [run for run in world.mesos.alive() if run.item.task.share and run.stage == "TASK_RUNNING"]
     run = _run(world, shared, a) if shared else None
     job = (
@@ -260,7 +260,7 @@ def _resize(world: World, a: int, b: int) -> None:
 
 
 def _deafen(world: World, a: int, b: int) -> None:
-    """An executor that no request for another share reaches any more; its task goes on."""
+    """Let an executor ignore requests to resize from now on, while its task runs."""
     shared = [run for run in world.mesos.alive() if run.item.task.share and not run.deaf]
     if run := _run(world, shared, a):
         world.say(f"the executor of {run.id} hears of no resize any more")
@@ -300,7 +300,7 @@ def _reset(world: World, a: int, b: int) -> None:
 
 
 def _deliver(world: World, a: int, b: int) -> None:
-    """The oldest, or now and then another: updates may pass each other."""
+    """Deliver the oldest message, or now and then another one, so that updates overtake each other."""
     if event := _mail(world, a if b % 4 == 0 else 0):
         world.say(f"arrives: {_said(event)}")
         world.inbox.append(event)
@@ -362,7 +362,7 @@ def _rescind(world: World, a: int, b: int) -> None:
 
 
 def _disconnect(world: World, a: int, b: int) -> None:
-    """The connection breaks and comes back, perhaps later, perhaps to a new master that knows no agent yet."""
+    """Break the connection; it comes back at once or later, perhaps to a new master without agents."""
     world.say("the connection breaks" + (": another master leads" if b % 3 == 0 else ""))
     world.mesos.disconnect()
     world.inbox.append(ev.Disconnected())
@@ -380,7 +380,7 @@ def _connect(world: World, a: int, b: int) -> None:
 
 
 def _restart(world: World, a: int, b: int) -> None:
-    """Kill the scheduler, or let its disk be full for a while, or both."""
+    """Kill the scheduler, or let its disk be full for some time, or both."""
     crash, full_s = ("before", "after")[a % 2], (0.0, 0.0, 3.0, 20.0)[a // 2 % 4]
     if full_s and a // 8 % 2:
         crash = ""
@@ -405,7 +405,7 @@ def _progress(world: World, a: int, b: int) -> None:
 
 
 def _keeper_dies(world: World, a: int, b: int) -> None:
-    """An executor ends, and with it the tasks that hold the shared cards of its agent."""
+    """End the executor of cover tasks, which hold the shared cards of an agent, and these tasks with it."""
     covers = [run for run in world.mesos.alive() if run.item.task.covers is not None]
     if run := _run(world, covers, a):
         world.say(f"the keeper of {run.agent.id} dies")
@@ -415,7 +415,7 @@ def _keeper_dies(world: World, a: int, b: int) -> None:
 
 
 def _other(world: World, a: int, b: int) -> None:
-    """Another framework takes the GPUs of an agent that it can get, or is done with them."""
+    """Let another framework take the free GPUs of an agent, or give them back."""
     if agent := _agent(world, a):
         if b % 2 and agent.free["gpus"]:
             world.say(f"another framework takes {agent.free['gpus']:g} GPUs of {agent.id}")
@@ -426,7 +426,7 @@ def _other(world: World, a: int, b: int) -> None:
 
 
 def _refuse(world: World, a: int, b: int) -> None:
-    """A claim that nobody here made keeps an executor from its GPUs."""
+    """Let an executor find an unknown claim on its GPUs."""
     staging = [r for r in world.mesos.alive() if r.stage == "TASK_STAGING" and r.item.task.gpus]
     if run := _run(world, staging, a):
         world.say(f"the executor of {run.id} finds a claim on its GPU, and refuses")
@@ -436,7 +436,7 @@ def _refuse(world: World, a: int, b: int) -> None:
 def _refused(world: World, run: Run) -> None:
     gpu_id = run.item.task.gpus[0]
     if gpu_id in run.agent.shares:
-        return  # whoever had a share of it would be no stranger
+        return  # a task with a share of the card is known
     run.agent.claims.setdefault(gpu_id, run.id)
     world.mesos.start(run)
 
@@ -457,7 +457,7 @@ def _garble(world: World, a: int, b: int) -> None:
 
 
 def _miss(world: World, a: int, b: int) -> None:
-    """A monitor does not find one of its GPUs, once."""
+    """Send one report of a monitor in which a GPU is missing."""
     if card := _gpu(world, a):
         agent, gpu_id = card
         world.say(f"the monitor of {agent.id} does not find {gpu_id}")
@@ -472,7 +472,7 @@ def _cut(world: World, a: int, b: int) -> None:
 
 
 def _die(world: World, a: int, b: int) -> None:
-    """A host loses its power; it comes back under its old id, or under a new one."""
+    """Cut the power of a host, whose agent comes back with its old id or a new one."""
     if agent := _agent(world, a):
         world.say(f"the host of {agent.id} loses its power")
         world.mesos.die(agent)
@@ -489,7 +489,7 @@ def _come_back(world: World, a: int, b: int) -> None:
 
 
 def _upgrade(world: World, a: int, b: int) -> None:
-    """A host's driver is changed, up or down, while nothing runs there."""
+    """Change the driver of a host without tasks to another version."""
     agent = _agent(world, a)
     if agent and not (agent.claims or agent.shares or agent.cut):
         agent.driver = DRIVERS[b % len(DRIVERS)]
@@ -504,7 +504,7 @@ def _time(seconds: Sequence[float]) -> Callable[[World, int, int], None]:
     return act
 
 
-#: name: (how often, what it does)
+#: Weight and function of each act, by name.
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "submit": (7, _submit),
     "kill": (2, _kill),
@@ -555,7 +555,7 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
 
 
 def do(world: World, act: Act) -> None:
-    """Let it happen, and give the engine what came of it: mostly at once, now and then with what comes next.
+    """Execute an act, and pass its events to the engine, mostly at once, now and then with the next act.
 
     Raises:
         Violation: An invariant is broken.
@@ -568,7 +568,7 @@ def do(world: World, act: Act) -> None:
 
 
 def pinned(act: Act, chosen: Sequence[str]) -> list[Act]:
-    """The act that has just happened, to what it chose; one act for each thing chosen."""
+    """Return acts that repeat the last one with the chosen objects as targets, one act for each object."""
     if act.name == "deliver many":
         held = [Act("deliver", act.a, 0, name) for name in chosen]
         return [*held[:-1], *(replace(last, b=act.b) for last in held[-1:])]

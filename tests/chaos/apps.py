@@ -1,4 +1,4 @@
-"""What users do to apps, and what health checks say, as acts for `acts`."""
+"""Acts of users on apps, and results of health checks."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,9 +34,11 @@ _UNIQUE: Final = (Constraint("hostname", Operator.UNIQUE),)
 
 
 def _app(id: str, b: int) -> App:
-    """Choose an app of a few thousand, of one of the two kinds that are this id's: an update mostly has as many
-    checks."""
-    b >>= 3  # these bits say whether the engine hears of it at once
+    """Return one of some thousand definitions of an app.
+
+    There are two kinds for each id, so that an update mostly keeps the health checks.
+    """
+    b >>= 3  # the last bits choose whether the event is passed at once
     kind, b = IDS.index(id) * 2 + b % 2, b // 2
     return App(
         id,
@@ -59,7 +61,7 @@ def _app(id: str, b: int) -> App:
 
 
 def _begin(world: World, what: str, root: Group, b: int, event: dict[str, object]) -> None:
-    """Each change has a moment of its own, as it has with a real clock."""
+    """Change the tree of apps, at a time of its own, as with a real clock."""
     world.pass_time(0.001)
     id, force = world.new_id("d"), b // 8 % 2 == 0
     world.say(f"a user {what}: {id}" + (", with force" if force else ""))
@@ -67,7 +69,7 @@ def _begin(world: World, what: str, root: Group, b: int, event: dict[str, object
 
 
 def _put(world: World, a: int, b: int) -> None:
-    """Create an app, or make something else of it."""
+    """Create or update an app."""
     id = choose(world, IDS, a, str)
     if id is not None:
         app = _app(id, b)
@@ -95,7 +97,7 @@ def _known(world: World, a: int) -> App | None:
 
 
 def _scale(world: World, a: int, b: int) -> None:
-    """Scale an app, with or without choosing who goes."""
+    """Scale an app, or end chosen instances of it."""
     if app := _known(world, a):
         chosen = list(world.state.apps.instances.get(app.id, ()))[: b // 16 % 3]
         kill = {app.id: tuple(chosen)} if chosen and b // 64 % 2 else {}
@@ -123,7 +125,7 @@ def _delete(world: World, a: int, b: int) -> None:
 
 
 def _undo(world: World, a: int, b: int) -> None:
-    """Roll a deployment back, or end it where it is."""
+    """Roll a deployment back, or stop it in its present state (force)."""
     deployments: list[Deployment] = list(world.state.apps.deployments.values())
     if deployment := choose(world, deployments, a, lambda deployment: deployment.id):
         world.pass_time(0.001)
@@ -142,13 +144,13 @@ def _running(world: World, a: int) -> Job | None:
 
 
 def _check(world: World, a: int, b: int) -> None:
-    """A check of an instance has news: it is well, or not, or has been so for too long."""
+    """Report a health check of an instance: healthy, unhealthy, or unhealthy for too long."""
     if job := _running(world, a):
         check(world, job, (True, True, True, True, False, False)[b // 8 % 6], kill=b // 48 % 4 == 0)
 
 
 def check(world: World, job: Job, well: bool, *, kill: bool = False) -> None:
-    """What its checks say of an instance that runs."""
+    """Report readiness and health of a running instance; `kill` ends an unhealthy one."""
     assert job.task_id is not None, "it runs"
     if job.proves_ready:
         world.inbox.append(ev.ReadinessFound(job.task_id, Readiness("readinessCheck", well)))

@@ -1,4 +1,4 @@
-"""The choice of whom an act happens to."""
+"""The choice of the object of an act."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def choose(world: World, items: Sequence[T], number: int, name: Callable[[T], str]) -> T | None:
-    """The item that the act in hand is about; the world notes its name."""
+    """Return the object of the present act, and record its name; None if there is none."""
     if world.target is not None:
         return next((item for item in items if name(item) == world.target), None)
     if not items:

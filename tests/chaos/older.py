@@ -1,4 +1,4 @@
-"""What a program of an earlier schema saved, as this one reads it: by SQLite, with the steps of the true state."""
+"""A check that a state saved by a program of an earlier schema is read without loss, by SQLite and its migrations."""
 
 import re
 import sqlite3
@@ -14,9 +14,11 @@ from mesos_gpu.model.saves import NOUNS, Save, Saved, SaveFramework
 from tests.chaos.violation import Violation
 
 READ: Final = "what an earlier schema saved is read as it was written"
-EARLIER: Final = seal.SEALED_FROM - 1  # the last whose rows are those of today, without their checksums
+EARLIER: Final = (
+    seal.SEALED_FROM - 1
+)  # the last schema whose rows equal the present ones but for their checksums
 _SEAL: Final = 9  # bytes at the end of a row
-#: Tables that later steps have made: the earlier program knew nothing of what is in them.
+#: Tables of later migrations, whose content the earlier program did not have.
 _LATER: Final = frozenset(
     name
     for number, script in schema.steps()
@@ -24,7 +26,7 @@ _LATER: Final = frozenset(
     for name in re.findall(r"CREATE TABLE (\w+)", script)
 )
 _ALTERED: Final = re.compile(r"ALTER TABLE (\w+) (?:RENAME COLUMN (\w+) TO (\w+)|ADD COLUMN (\w+))")
-#: What later steps made or altered is taken back, the last first.
+#: Statements that undo later migrations, the last first.
 _TAKEN_BACK: Final = (
     *(
         f"DROP INDEX {name}"
@@ -46,10 +48,10 @@ _KNOWN: Final = tuple(noun for noun in NOUNS if (noun.table or noun.plural) not 
 
 
 def see_read(saved: Saved) -> None:
-    """See that a state is read as it is, if a program of the earlier schema wrote it.
+    """Check that a state which a program of the earlier schema has saved is read without a change.
 
     Raises:
-        Violation: Something is missing or other, or it is refused.
+        Violation: Something is missing or changed, or the state is refused.
     """
     try:
         read = brought_up(saved)
@@ -64,10 +66,10 @@ def see_read(saved: Saved) -> None:
 
 
 def brought_up(saved: Saved) -> Saved:
-    """Write a state, make it what the earlier schema had, and load it.
+    """Save a state, convert it to the earlier schema, and load it.
 
     Raises:
-        Damaged: This program refuses it.
+        Damaged: The state is refused.
     """
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-chaos-") as directory:
         path = Path(directory) / "state.sqlite"
@@ -88,7 +90,7 @@ def _saves(saved: Saved) -> list[Save]:
 
 
 def _age(path: Path, number: int) -> None:
-    """Take away the checksums and what later steps made, and say so."""
+    """Remove checksums and the results of later migrations, and set the number of the schema."""
     with closing(sqlite3.connect(path)) as db, db:
         for table in schema.UNSEALED:
             for *beside, row in _done(db, table.read):

@@ -1,4 +1,4 @@
-"""What operators do to the tree of queues, and users within it, as acts for `acts`."""
+"""Acts of operators on the tree of queues, and of users within it."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ from tests.chaos.idling.use import Doing
 from tests.chaos.world import World
 
 T = TypeVar("T")
-_MAX_ARRAYS: Final = 4  # at once
+_MAX_ARRAYS: Final = 4  # unfinished arrays at most
 LEAVES: Final = ("a/x", "a/y", "b", "default")
 _OWED: Final = (0, 1, 2, 4)
 _LIMITS: Final = (None, None, None, 1, 2, 4)
@@ -37,8 +37,8 @@ _NOTICES: Final = (None, 0.0, 5.0, 20.0)
 _RECLAIMS: Final = (Reclaim.ANY, Reclaim.ANY, None, Reclaim.LOWER, Reclaim.NEVER)
 _RUNTIMES: Final = (None, None, MinRuntime(15.0, 30.0))
 _COSTS: Final[tuple[Mapping[str, int], ...]] = ({}, {}, {"A100": 2})
-_STARVES_S: Final = 30.0  # a quiet time is a few minutes
-#: Some are true, some not, and some are no checkpoints.
+_STARVES_S: Final = 30.0  # shorter than a quiet time, which takes some minutes
+#: Messages of executors: true, false and malformed checkpoints.
 _CHECKPOINTS: Final = (
     encode_checkpoint(0.0),
     encode_checkpoint(0.0),
@@ -57,21 +57,21 @@ _RULES: Final = tuple(
     for policy in (IdlePolicy.ALWAYS, IdlePolicy.PRESSURE, IdlePolicy.REPORT)
     for requeue, resume_s in ((False, 120.0), (True, 5.0), (True, 120.0))
 )
-_LONG_NOTICE_S: Final = 45.0  # there is time to wake in it, and to be at work for some windows
-_KEEPS_S: Final = (20.0, 60.0, 120.0, 300.0, 900.0)  # the last is too long
-#: Idleness lasts, or nothing would come of it.
+_LONG_NOTICE_S: Final = 45.0  # long enough for a job to resume work for some windows
+_KEEPS_S: Final = (20.0, 60.0, 120.0, 300.0, 900.0)  # the last exceeds the maximum
+#: Mostly idle, because only long idleness has consequences.
 _DOINGS: Final = (Doing.IDLE, Doing.IDLE, Doing.IDLE, Doing.NOW_AND_THEN, Doing.BUSY, Doing.UNTOLD)
 
 
 class _Digits:
-    """Chooses by the digits of a number."""
+    """A sequence of choices by the digits of a number."""
 
     def __init__(self, number: int) -> None:
-        """Begin with the last."""
+        """Begin with the last digit."""
         self._left = number
 
     def of(self, items: tuple[T, ...]) -> T:
-        """Choose an item."""
+        """Return the item that the next digit chooses."""
         self._left, at = divmod(self._left, len(items))
         return items[at]
 
@@ -88,8 +88,8 @@ def _owed(gpus: int, nodes: int = 0) -> Mapping[str, Guarantee]:
 
 
 def document_of(a: int, b: int) -> QueueDocument:
-    """A tree of two levels: the same queues always, of which some are guaranteed more or less, limited, or stopped."""
-    first, second = _Digits(a), _Digits(b >> 3)  # the last bits say whether the engine hears of it at once
+    """Return a tree of two levels, always with equal names but other guarantees, limits and stops of queues."""
+    first, second = _Digits(a), _Digits(b >> 3)  # the last bits choose whether the event is passed at once
     own, other, surplus = first.of(_OWED), first.of(_OWED), first.of((0, 0, 2))
     shapes, limit = first.of((0, 1, 2)), first.of(_LIMITS)
     inner = QueueSpec(
@@ -122,7 +122,7 @@ def document_of(a: int, b: int) -> QueueDocument:
 
 
 def _change(world: World, a: int, b: int) -> None:
-    """Another tree; now and then by somebody who has not seen the latest."""
+    """Write another tree, now and then with a wrong version."""
     document = document_of(a, b)
     version = world.state.quota.queues.version + (b % 7 == 6)
     words = "; ".join(f"{path}: {_short(spec)}" for path, spec in document.queues.items())
@@ -131,7 +131,7 @@ def _change(world: World, a: int, b: int) -> None:
 
 
 def resume(world: World) -> None:
-    """Let queues be served again that are stopped."""
+    """Resume queues that are stopped."""
     document = world.state.quota.queues
     if any(spec.stop is not Stop.NONE for spec in document.queues.values()):
         served = {path: replace(spec, stop=Stop.NONE) for path, spec in document.queues.items()}
@@ -139,7 +139,7 @@ def resume(world: World) -> None:
 
 
 def _short(spec: QueueSpec) -> str:
-    """What of it is not as in every other."""
+    """Describe the fields of a queue that differ from the defaults."""
     plain = QueueSpec()
     names = [name for name in QueueSpec.__slots__ if getattr(spec, name) != getattr(plain, name)]
     return ", ".join(f"{name} {_plain(getattr(spec, name))}" for name in names) or "nothing"
@@ -155,7 +155,7 @@ def _plain(value: object) -> str:
 
 
 def _checkpoint(world: World, a: int, b: int) -> None:
-    """A task tells of a checkpoint, truly or not, or what an executor says of it is no such thing."""
+    """Send a true, false or malformed checkpoint of a task."""
     runs = [run for run in world.mesos.alive() if run.job_id and run.stage == "TASK_RUNNING"]
     run = choose(world, runs, a, lambda run: run.job_id or "")
     if run is not None:
@@ -165,19 +165,18 @@ def _checkpoint(world: World, a: int, b: int) -> None:
 
 
 def _steps(world: World, a: int, b: int) -> None:
-    """The clock of the scheduler's host is set, back by less than the moment that it takes, or far ahead."""
+    """Let the clock jump ahead by seconds to a day."""
     seconds = (7.5, 400.0, 3600.0, 90_000.0)[a % 4]
     world.say(f"the clock steps by {seconds:g} s")
     world.pass_time(seconds)
 
 
-#: name: (how often, what it does)
 _ARRAYS: Final = ("0-5%2", "0-3", "1,4,9%1", "0-9%3", "0-8:2%2", "7")
 _RANGES: Final = (None, "0-2", "1-9", "4", "3-5,9", "0-8:4")
 
 
 def _submit_array(world: World, a: int, b: int) -> None:
-    """A user hands in a job array."""
+    """Submit a job array."""
     if len(world.state.work.members.jobs) >= _MAX_ARRAYS:
         return
     digits = _Digits(a)
@@ -199,7 +198,7 @@ def _submit_array(world: World, a: int, b: int) -> None:
 
 
 def _kill_tasks(world: World, a: int, b: int) -> None:
-    """A user kills some tasks of an array, or all."""
+    """Kill some tasks of an array, or all."""
     array = choose(
         world, [each for each in world.state.work.arrays.values() if each.ended_at is None], a, _id_of
     )
@@ -214,7 +213,7 @@ def _id_of(array: JobArray) -> str:
 
 
 def with_idle_rules(plain: QueueDocument, dice: random.Random) -> QueueDocument:
-    """The tree, of which some queues end jobs whose GPUs do nothing, and some give longer notice."""
+    """Return a tree with rules of idle GPUs, and with longer notices, in some queues."""
     queues = {
         path: replace(
             spec,
@@ -227,7 +226,7 @@ def with_idle_rules(plain: QueueDocument, dice: random.Random) -> QueueDocument:
 
 
 def _change_idle(world: World, a: int, b: int) -> None:
-    """Another tree, with rules of idle GPUs."""
+    """Write another tree with rules of idle GPUs."""
     document = with_idle_rules(document_of(a, b), random.Random(a << 24 | b >> 3))
     words = ", ".join(
         f"{path} {each.idle.policy.value}" for path, each in document.queues.items() if each.idle
@@ -237,7 +236,7 @@ def _change_idle(world: World, a: int, b: int) -> None:
 
 
 def _do(world: World, a: int, b: int) -> None:
-    """A launch idles, works, or nobody can tell."""
+    """Let a launch idle, work, or be unknown from now on."""
     runs = [run for run in world.mesos.alive() if run.job_id and run.item.task.gpus]
     run = choose(world, runs, a, lambda run: run.job_id or "")
     if run is not None:
@@ -247,7 +246,7 @@ def _do(world: World, a: int, b: int) -> None:
 
 
 def _wake(world: World, a: int, b: int) -> None:
-    """A launch that was told that it idles goes to work; mostly one that ends soon."""
+    """Let a launch with a notice resume work, mostly one that ends soon."""
     told = [
         run for run in world.mesos.alive() if (task := world.state.work.tasks.get(run.id)) and task.notice
     ]
@@ -259,7 +258,7 @@ def _wake(world: World, a: int, b: int) -> None:
 
 
 def _keep(world: World, a: int, b: int) -> None:
-    """A user has a job kept that does nothing, or wants that no longer; mostly one that was told."""
+    """Ask to keep a job, mostly one with a notice, or withdraw the request."""
     runs = [run for run in world.mesos.alive() if run.job_id]
     told = [run for run in runs if (task := world.state.work.tasks.get(run.id)) and task.notice]
     run = choose(world, told or runs, a, lambda run: run.job_id or "")
@@ -275,7 +274,7 @@ def _keep(world: World, a: int, b: int) -> None:
 
 
 def _monitor_dies(world: World, a: int, b: int) -> None:
-    """A node's monitor ends; the next one counts anew."""
+    """End a node's monitor, whose successor starts new counts."""
     monitors = [run for run in world.mesos.alive() if run.is_monitor and run.stage == "TASK_RUNNING"]
     run = choose(world, monitors, a, lambda run: run.agent.hostname)
     if run is not None:

@@ -1,5 +1,7 @@
-"""Two schedulers of one cluster, of which who leads is killed, paused or asked to go, ZooKeeper, which loses requests,
-answers and sessions, and upgrades; as acts. Most of them make two of a scheduler that was alone.
+"""Acts on two schedulers of one cluster, on ZooKeeper, and upgrades.
+
+The leader is killed, paused or stopped; ZooKeeper loses requests, answers and sessions. Most of these acts add a second
+scheduler if there is only one.
 """
 
 from collections.abc import Callable
@@ -12,14 +14,14 @@ from tests.chaos.world import World
 
 def _pair(world: World) -> Pair:
     if world.pair is None:
-        world.flush()  # what is decided is saved before the state is copied
+        world.flush()  # decisions are saved before the state is copied
         world.say("a second scheduler stands by")
         world.pair = Pair(world.witness.disk.load())
     return world.pair
 
 
 def _switch(world: World, a: int, b: int) -> None:
-    """Who leads dies before or after a save, or leaves its place when all is done."""
+    """Kill the leader before or after a save, or stop it when all is saved."""
     _pair(world)
     if a % 3 == 2:
         world.say("who leads is asked to go")
@@ -32,7 +34,7 @@ def _switch(world: World, a: int, b: int) -> None:
 
 
 def _pause(world: World, a: int, b: int) -> None:
-    """Who leads is paused where it is, and another elected."""
+    """Pause the leader, so that the other scheduler is elected."""
     pair = _pair(world)
     if pair.sleeper is not None:
         return
@@ -46,7 +48,7 @@ def _pause(world: World, a: int, b: int) -> None:
 
 
 def _zookeeper(world: World, a: int, b: int) -> None:
-    """ZooKeeper does not hear some of the next writes, or is not heard, and in the end the session may be over."""
+    """Let ZooKeeper lose some of the next writes or answers, and perhaps end the session then."""
     lost, unheard, expires = a % 3, a // 3 % 2, a // 6 % 3 == 0
     ends = ", then the session is over" if expires else ""
     world.say(f"ZooKeeper is away: {lost} writes are lost, {unheard} answers{ends}")
@@ -54,7 +56,7 @@ def _zookeeper(world: World, a: int, b: int) -> None:
 
 
 def _older_state(world: World, a: int, b: int) -> None:
-    """The next leader is another release, and the state was saved by a program of an earlier schema."""
+    """Restart the scheduler as another release, after a check that it reads a state of an earlier schema."""
     world.flush()
     world.say("a newer program reads what an older one saved")
     see_read(world.witness.disk.load())
@@ -62,7 +64,7 @@ def _older_state(world: World, a: int, b: int) -> None:
     world.restart()
 
 
-#: name: (how often, what it does)
+#: Weight and function of each act, by name.
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "switch": (0.0, _switch),
     "pause leader": (0.0, _pause),

@@ -1,4 +1,4 @@
-"""Trees of queues with pools, classes and budgets, jobs that name these, and clocks that are set back; as acts."""
+"""Acts that write trees of queues with pools, classes and budgets, and that set clocks back."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ def _budget(dice: random.Random) -> Budget | None:
 
 
 def _spec(dice: random.Random, path: str, spec: QueueSpec, pools: bool) -> QueueSpec:
-    """The queue with budgets of its own and, of each user, in it; what it is guaranteed holds of the pool, too."""
+    """Return a queue with budgets of its own and of users in it, and with a guarantee in the pool."""
     own = {user: budget for user in (*USERS, EVERYBODY) if (budget := _budget(dice)) and dice.random() < 0.3}
     owed: Mapping[str, Guarantee] = spec.guarantee_gpus
     if pools and path in ("a", "b"):
@@ -75,7 +75,7 @@ def _document(a: int, b: int) -> QueueDocument:
 
 
 def _change(world: World, a: int, b: int) -> None:
-    """Another tree, with terms of all kinds."""
+    """Write another tree with pools, classes and budgets."""
     document = _document(a, b)
     world.say(
         f"an operator writes queues, after version {world.state.quota.queues.version}: {_words(document)}"
@@ -100,14 +100,14 @@ def _named(spec: QueueSpec) -> str:
 
 
 def _set_clock(world: World, a: int, b: int) -> None:
-    """The clock of the scheduler's host is set back; in a quiet time it is put right."""
+    """Set the clock of the scheduler's host back."""
     back_s = _CLOCKS_S[a % len(_CLOCKS_S)]
     if world.now - back_s >= _EARLIEST_S:
         world.say(f"the clock is set back by {back_s:g} s")
         world.set_clock(-back_s)
 
 
-#: name: (how often, what it does)
+#: Weight and function of each act, by name.
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "change terms": (0.0, _change),
     "set clock": (0.0, _set_clock),

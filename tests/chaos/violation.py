@@ -1,8 +1,8 @@
-"""What a run of random acts looks for."""
+"""The exception for a broken invariant."""
 
 
 class Violation(Exception):
-    """An invariant is broken. `rule` is its name, `words` the case, `about` the ids concerned."""
+    """A broken invariant: `rule` is its name, `words` describes the case, `about` has the ids of objects."""
 
     def __init__(self, rule: str, words: str, *about: str) -> None:
         super().__init__(f"{rule}: {words}")

@@ -1,1 +1,1 @@
-"""Documents of queues that operators write in chaos."""
+"""Acts that write documents of queues and bookings."""

@@ -1,4 +1,4 @@
-"""What people do with bookings, what becomes of nodes that are booked, clocks that pass begins and ends; as acts."""
+"""Acts on bookings: changes by users, faults of booked nodes, and clocks that pass begins and ends."""
 
 import random
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from tests.chaos.queues import LEAVES
 from tests.chaos.world import MODELS, World
 
 USERS: Final = ("alice", "bob")
-_MAX: Final = 5  # that have not ended
+_MAX: Final = 5  # unfinished bookings at most
 _QUEUES: Final = (*LEAVES, "a")
-_NAMES: Final = ("exam", "night", "")  # "": that of its id
-_BEGIN_S: Final = (2, 10, 20, 45, 90, 300, 900)  # after now
+_NAMES: Final = ("exam", "night", "")  # empty for the id as name
+_BEGIN_S: Final = (2, 10, 20, 45, 90, 300, 900)  # seconds from now
 _LAST_S: Final = (60, 60, 120, 300, 1200)
 _ZONES: Final = ("UTC", "Europe/Vienna", "Asia/Kolkata", "America/New_York")
 _REPEATS: Final = (*(Repeat.NONE,) * 5, Repeat.DAILY, Repeat.WEEKDAYS, Repeat.WEEKLY)
 _PURGES_S: Final = (0, 0, 30, 120, 900)
 _SHIFTS_S: Final = (-20.0, -5.0, -0.1, 0.0, 0.3, 5.0)
-_LEADS_S: Final = (0.0, 0.0, 5.0, 10.0, 25.0)  # before a begin or an end: notices and graces
+_LEADS_S: Final = (0.0, 0.0, 5.0, 10.0, 25.0)  # seconds before a begin or an end, for notices and graces
 _SOON_S: Final = 7200.0
 _DAY_S: Final = 86_400.0
 
@@ -77,11 +77,11 @@ def _spec(dice: random.Random, world: World, booking_id: str) -> BookingSpec:
 
 
 def _dice(a: int, b: int) -> random.Random:
-    return random.Random(a << 24 | b >> 3)  # the last bits say whether the engine hears of it at once
+    return random.Random(a << 24 | b >> 3)  # the last bits choose whether the event is passed at once
 
 
 def _book(world: World, a: int, b: int) -> None:
-    """Somebody books."""
+    """Create a booking."""
     if len(_unfinished(world)) >= _MAX:
         return
     booking_id = world.target or str(world.new_id("k"))
@@ -92,7 +92,7 @@ def _book(world: World, a: int, b: int) -> None:
 
 
 def _move(world: World, a: int, b: int) -> None:
-    """Somebody changes a booking: mostly when it begins; of one that has begun mostly how long it lasts."""
+    """Change a booking: mostly its begin, or its duration if it has begun."""
     booking = _any(world, a)
     if booking is None:
         return
@@ -112,7 +112,7 @@ def _move(world: World, a: int, b: int) -> None:
 
 
 def _cancel(world: World, a: int, b: int) -> None:
-    """Somebody cancels a booking."""
+    """Cancel a booking of a user."""
     booking = _any(world, a)
     if booking is not None:
         world.say(f"booking {booking.id} is cancelled")
@@ -129,7 +129,10 @@ def _words(spec: BookingSpec) -> str:
 
 
 def job_for(world: World, job_id: JobId, a: int, b: int) -> tuple[JobSpec, str] | None:
-    """A job of a booking's queue, which mostly asks for the booking, and who submits it; None: nothing is booked."""
+    """Return a job for the queue of a booking, which mostly requests the booking, and its owner.
+
+    Returns None if there are no bookings.
+    """
     unfinished = _unfinished(world)
     if not unfinished:
         return None
@@ -158,7 +161,7 @@ def job_for(world: World, job_id: JobId, a: int, b: int) -> tuple[JobSpec, str] 
 
 
 def _strike(world: World, a: int, b: int) -> None:
-    """A node that is chosen for a booking, or a card of it, is lost, drained or falls ill."""
+    """Lose, drain or break a node that is chosen for a booking, or a card of it."""
     places = [place for booking in _unfinished(world) for place in booking.places]
     place = choose(world, places, a, lambda place: place.hostname)
     agent = None if place is None else world.mesos.agents.get(place.agent_id)
@@ -184,8 +187,10 @@ def _sicken(world: World, place: Place) -> None:
 
 
 def _pass(world: World, a: int, b: int) -> None:
-    """Time goes on to a begin or an end of a booking, to shortly before it, or beyond; rarely for a day. Mostly all
-    that has been said of nodes meanwhile is heard, and what is free is offered."""
+    """Let time pass to about the begin or end of a booking, rarely for a day.
+
+    Mostly all messages are delivered then, and all free resources are offered.
+    """
     moments = {float(at) for booking in _unfinished(world) for at in (booking.begins, booking.ends)}
     moments |= {
         booking.counted_at + booking.spec.purge_after_s
@@ -211,11 +216,11 @@ def _pass(world: World, a: int, b: int) -> None:
 
 
 def cancel_all(world: World) -> None:
-    """Let nothing be booked any more."""
+    """Cancel all bookings."""
     world.inbox += [ev.BookingCancelled(booking.id) for booking in _unfinished(world)]
 
 
-#: name: (how often, what it does)
+#: Weight and function of each act, by name.
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], Any]]]] = {
     "book": (0.0, _book),
     "move booking": (0.0, _move),

@@ -1,4 +1,4 @@
-"""Trees of queues that lend parts of their guarantees, with limits above limits, of pools and of users; as acts."""
+"""Acts that write trees of queues with lend limits, and with limits of inner queues, pools and users."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -52,12 +52,12 @@ def _limits(dice: random.Random) -> Limits:
 
 
 def _change(world: World, a: int, b: int) -> None:
-    """Let an operator write another tree with lend limits."""
+    """Write another tree of queues with lend limits."""
     document = lending_of(a, b)
     words = ", ".join(f"{path} keeps {dict(spec.lend_limit_gpus)}" for path, spec in document.queues.items())
     world.say(f"an operator writes queues, after version {world.state.quota.queues.version}: {words}")
     world.inbox.append(ev.QueuesChanged(document, world.state.quota.queues.version))
 
 
-#: name: (how often, what it does)
+#: Weight and function of each act, by name.
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {"change lending": (0.0, _change)}

@@ -1,4 +1,4 @@
-"""Trees of queues with hours, dedicated pools and orders of pools, and clocks that pass their changes; as acts."""
+"""Acts that write trees of queues with hours, dedicated pools and orders of pools, and clocks that pass hours."""
 
 import random
 from collections.abc import Callable
@@ -17,23 +17,23 @@ from tests.chaos.world import MODELS, World
 _ZONES: Final = ("UTC", "Europe/Vienna", "Asia/Kolkata", "America/New_York")
 _OLD: Final = "old"
 _ORDERS: Final = (None, None, (_OLD,), (_OLD, DEFAULT_POOL), (DEFAULT_POOL, _OLD))
-_BEGIN_S: Final = (-1800, 60, 120, 240, 600)  # of hours, after now
+_BEGIN_S: Final = (-1800, 60, 120, 240, 600)  # seconds from now
 _LAST_S: Final = (120, 300, 900, 7200, 43_200)
 _MINUTE_S: Final = 60
 _DAY_S: Final = 86_400
-_SUMMER_S: Final = 104.0 * _DAY_S  # in America/New_York clocks are set forward meanwhile
-_SOON_S: Final = 600  # in which the next change of hours is looked for
+_SUMMER_S: Final = 104.0 * _DAY_S  # long enough for summer time to begin in America/New_York
+_SOON_S: Final = 600  # seconds in which the next change of hours is searched
 _EARLIEST_S: Final = 500_000.0
 _BACK_S: Final = (0.5, 5.0, 30.0, 130.0, 900.0)
 
 
 def document_at(a: int, b: int, now: float) -> QueueDocument:
-    """The tree of `document_of`, of which some queues have hours that begin or end soon, and some an order of pools.
+    """Return the tree of `document_of` with hours that begin or end soon in some queues, and orders of pools in some.
 
     Args:
-        a: Says how, and so does `b`.
-        b: Its last bits are not looked at.
-        now: Seconds since the epoch.
+        a: First number of the act, which chooses details.
+        b: Second number of the act, whose last three bits are ignored.
+        now: Present time in seconds since the epoch.
     """
     plain, dice = document_of(a, b), random.Random(a << 24 | b >> 3)
     old = Pool(_OLD, MODELS[1:], dedicated=dice.random() < 0.6)
@@ -97,13 +97,13 @@ def _in_order(
 
 
 def _without_default(spec: QueueSpec) -> QueueSpec:
-    """A queue that is guaranteed nothing where it may not be."""
+    """Return a queue without guarantees, for pools that it may not use."""
     hours = tuple(replace(each, guarantee_gpus={}) for each in spec.hours)
     return replace(spec, guarantee_gpus={}, hours=hours)
 
 
 def _change(world: World, a: int, b: int) -> None:
-    """Another tree, with hours and pools."""
+    """Write another tree with hours and pools."""
     document = document_at(a, b, world.now)
     world.say(
         f"an operator writes queues, after version {world.state.quota.queues.version}: {_words(document)}"
@@ -112,7 +112,7 @@ def _change(world: World, a: int, b: int) -> None:
 
 
 def _change_all(world: World, a: int, b: int) -> None:
-    """Another tree, with hours, pools and rules of idle GPUs."""
+    """Write another tree with hours, pools and rules of idle GPUs."""
     plain = document_at(a, b, world.now)
     document = with_idle_rules(plain, random.Random(b << 24 | a))
     world.say(
@@ -131,7 +131,7 @@ def _words(document: QueueDocument) -> str:
 
 
 def _next_change_s(world: World) -> float | None:
-    """How long until figures of queues are others; None: not soon."""
+    """Return the seconds until hours change figures of queues, or None if that is not soon."""
     written, now = world.witness.written, world.now
     first = now // _MINUTE_S * _MINUTE_S + _MINUTE_S
     today = in_force(written, now)
@@ -140,7 +140,7 @@ def _next_change_s(world: World) -> float | None:
 
 
 def _pass_hours(world: World, a: int, b: int) -> None:
-    """Time goes on to the next change of hours, to shortly before it, or beyond; rarely, into summer."""
+    """Let time pass to about the next change of hours, rarely to another season."""
     left_s = _next_change_s(world)
     if left_s is not None:
         seconds = max(0.1, left_s + (-20.0, -5.0, -0.1, 0.0, 0.3, 30.0)[a % 6])
@@ -153,14 +153,14 @@ def _pass_hours(world: World, a: int, b: int) -> None:
 
 
 def _set_back(world: World, a: int, b: int) -> None:
-    """The clock of the scheduler's host is set back, mostly by less than hours are kept for."""
+    """Set the clock of the scheduler's host back, mostly by less than `MAX_BACK_S`."""
     back_s = _BACK_S[a % len(_BACK_S)]
     if world.now - back_s >= _EARLIEST_S:
         world.say(f"the clock is set back by {back_s:g} s")
         world.set_clock(-back_s)
 
 
-#: name: (how often, what it does)
+#: Weight and function of each act, by name.
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "change hours": (0.0, _change),
     "change all": (0.0, _change_all),

@@ -1,1 +1,1 @@
-"""GPUs that idle and wake in chaos."""
+"""Simulated use of GPUs."""

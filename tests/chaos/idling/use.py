@@ -1,4 +1,4 @@
-"""What launches truly do with their cards, and what their nodes' monitors count of it."""
+"""The simulated use of cards by launches, and the counts of monitors."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ _MS: Final = 1000
 
 
 class Doing(Enum):
-    """What a launch does with its cards, and whether the driver tells it."""
+    """The use of its cards by a launch, and whether the driver reports it."""
 
-    UNTOLD = "untold"  # its monitor is older, or its driver keeps no samples
+    UNTOLD = "untold"  # an older monitor, or a driver without samples
     BUSY = "busy"
-    NOW_AND_THEN = "now and then"  # more than idle, and less than work
+    NOW_AND_THEN = "now and then"  # neither idle nor at work
     IDLE = "idle"
 
 
@@ -25,7 +25,7 @@ _BUSY_PERCENT: Final = {Doing.BUSY: 90, Doing.NOW_AND_THEN: 7, Doing.IDLE: 0}
 
 @dataclass(slots=True)
 class _Count:
-    """What one monitor has counted of a launch, on each card the same."""
+    """The counts of one monitor for a launch, equal on all of its cards."""
 
     monitor: TaskId
     since: float
@@ -35,21 +35,21 @@ class _Count:
 
 @dataclass(slots=True)
 class Meters:
-    """All launches; what nobody has decided of one its monitor does not tell."""
+    """The use of cards by all launches; monitors report it for those whose use was chosen."""
 
     doing: dict[TaskId, Doing] = field(default_factory=dict)
     _looked_at: dict[TaskId, float] = field(default_factory=dict)
     _counts: dict[TaskId, _Count] = field(default_factory=dict)
 
     def change(self, task_id: TaskId, doing: Doing, now: float) -> None:
-        """Let a launch do something else from now on; what it did since the last look is told as what it was."""
+        """Change the use of cards by a launch from now on, after counting its use until now."""
         self._look(task_id, now)
         self.doing[task_id] = doing
 
     def told(
         self, monitor: TaskId, held: Iterable[tuple[TaskId, tuple[GpuId, ...]]], now: float
     ) -> tuple[TaskUse, ...]:
-        """What a monitor reports of launches on its node. One that has begun since the last look counts anew."""
+        """Return the report of a monitor about launches on its node; a new monitor starts new counts."""
         uses: list[TaskUse] = []
         for task_id, gpus in held:
             if task_id not in self.doing:

@@ -1,1 +1,1 @@
-"""What must hold, judged by what was truly delivered and truly happened."""
+"""Rules that the scheduler must keep, checked by delivered messages and by the simulated cluster."""

@@ -1,6 +1,6 @@
-"""What must hold of job arrays: no more of one at once than it says, each index at most once, and none that it lacks.
+"""Rules of job arrays: the limit of tasks at once holds, each index runs at most once, and no other index runs.
 
-What runs is counted by what Mesos and the launches say, not by what the scheduler thinks of it.
+Running tasks are counted by Mesos and launches, not by the state of the scheduler.
 """
 
 from mesos_gpu.model.arrays.array import JobArray
@@ -13,29 +13,29 @@ from tests.chaos.violation import Violation
 
 
 def submitted(account: Account, array_id: JobId, indexes: str) -> None:
-    """An array is handed in: all of its tasks are asked for."""
+    """Record a submitted array and its tasks."""
     array = account.arrays[array_id] = JobArray(array_id, JobSpec(array_id, array=indexes), 0.0, 0)
     account.submitted.update(array.member_id(array.indexes.at(place)) for place in each_of(array.indexes.all))
 
 
 def killed(account: Account, array_id: JobId, indexes: str | None) -> None:
-    """A user asks for the end of some of its tasks."""
+    """Record tasks of an array that a user has killed; None for all."""
     array = account.arrays[array_id]
     named = array.indexes.all if indexes is None else array.indexes.positions(parsed(indexes))
     account.user_killed.update(array.member_id(array.indexes.at(place)) for place in each_of(named))
 
 
 def ended(account: Account, job: Job) -> None:
-    """A member is saved that has finished: it is remembered longer than the scheduler does."""
+    """Record a finished member, which the scheduler may forget."""
     if job.array is not None and job.state is JobState.FINISHED:
         account.spent.add(job.id)
 
 
 def launched(account: Account, task: Task, job_id: JobId, now: float) -> None:
-    """A member is launched.
+    """Check the launch of a member.
 
     Raises:
-        Violation: It is none of its array, has run before, or there are too many now.
+        Violation: Its index is not in the array, it has finished before, or too many members run.
     """
     job = account.disk.jobs[job_id]
     if job.array is None or job.index is None:
@@ -58,6 +58,6 @@ def launched(account: Account, task: Task, job_id: JobId, now: float) -> None:
 
 
 def _runs(account: Account, job_id: JobId, now: float) -> bool:
-    """Whether a launch of a job has not ended, and was not given up."""
+    """Return whether a launch of a job has not ended and was not given up."""
     tasks = account.launches.get(job_id, ())
     return any(not account.words[each].ended and not account.given_up(each, now) for each in tasks)

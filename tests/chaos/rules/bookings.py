@@ -1,5 +1,6 @@
-"""What must hold of bookings: what is accepted is kept, what is booked is for whom it is booked, and nobody leaves
-without his notice. Worked out of what is on disk and of what people asked for.
+"""Rules of bookings: accepted ones are kept, only authorized jobs use them, and other jobs get notice to leave.
+
+They are checked from saved data and from requests of users.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,10 +33,10 @@ BEFORE: Final = "nothing starts in the way of a booking"
 _NOTICE: Final = "nobody leaves for a booking without his notice"
 _GONE: Final = "who asks for a booking ends with it"
 _LATE: Final = "nodes of a booking are chosen late"
-_LATE_S: Final = 2.0  # so late may a match be
-_DUE_S: Final = 3.0  # in which ticks and matches have done what was due
+_LATE_S: Final = 2.0  # seconds by which a match may be late
+_DUE_S: Final = 3.0  # seconds within which ticks and matches must act
 _CLOCKS_S: Final = 0.001
-_WEEKEND: Final = 5  # the first day of it
+_WEEKEND: Final = 5  # its first day, from 0 for Monday
 _NEXT: Final = {
     None: {BookingState.BOOKED},
     BookingState.BOOKED: {BookingState.BOOKED, BookingState.PREPARING, BookingState.ACTIVE},
@@ -44,11 +45,11 @@ _NEXT: Final = {
 }
 
 
-# --- whose they are
+# --- jobs that may use a booking
 
 
 def _called(account: Account, name: str) -> Booking | None:
-    """The booking that a job means which asks for that; None: it is not there any more."""
+    """Return the booking with an id or name that a job requests, or None if it was forgotten."""
     every = account.disk.bookings
     return every.get(name) or next(
         (each for each in every.values() if each.spec.name == name and not each.state.ended), None
@@ -56,7 +57,7 @@ def _called(account: Account, name: str) -> Booking | None:
 
 
 def over(account: Account, job: Job) -> bool:
-    """Whether a job asks for a booking that has ended, so that it ends as well."""
+    """Return whether a job requests a booking that has ended, so that the job must end."""
     if job.spec.booking is None:
         return False
     booking = _called(account, job.spec.booking)
@@ -81,25 +82,27 @@ def _with_nodes(account: Account) -> Iterator[Booking]:
 
 
 def used(account: Account, job: Job) -> Booking | None:
-    """The active booking on whose cards a job runs that may."""
+    """Return the active booking whose cards a job rightly uses, or None."""
     tasks = (account.disk.tasks[task_id] for task_id in account.latest(job.id))
     return next((there for task in tasks if (there := is_on(account, task, job))), None)
 
 
 def is_on(account: Account, task: Task, job: Job) -> Booking | None:
-    """The active booking on whose cards a task of a job is that may be there."""
+    """Return the active booking whose cards a task of a job rightly uses, or None."""
     active = (each for each in account.disk.bookings.values() if each.is_active and _may_use(each, job))
     return next((each for each in active if set(task.gpus) & set(each.gpus)), None)
 
 
 def kept_from(account: Account, job: Job) -> set[GpuId]:
-    """Cards that are chosen for bookings which a job may not use."""
+    """Return the cards of bookings that a job may not use."""
     return {gpu for each in _with_nodes(account) if not _may_use(each, job) for gpu in each.gpus}
 
 
 def slots_taken_soon(account: Account, job: Job, now: float) -> int:
-    """How many tasks of a job could find no room any more on nodes where they have it, as bookings that have no nodes
-    yet begin before it could be told to leave them; if those are the nodes that they get."""
+    """Return how many tasks of a job may lose their room to bookings without nodes that begin soon.
+
+    Such a booking begins before the job could leave, and it may get the nodes on which the job has room.
+    """
     count = 0
     for booking in account.disk.bookings.values():
         if booking.state is not BookingState.BOOKED or _may_use(booking, job):
@@ -111,7 +114,7 @@ def slots_taken_soon(account: Account, job: Job, now: float) -> int:
 
 
 def owed_s(account: Account, job: Job) -> float:
-    """Seconds from a notice to SIGTERM."""
+    """Return the seconds from a notice to SIGTERM that a job is owed."""
     given_s, asked_s = tree.inherited(account.queues, job.spec.queue, "notice_s"), job.spec.notice_s
     if not isinstance(given_s, int | float):
         return min(asked_s or 0.0, account.settings.tasks.most_notice_s)
@@ -126,11 +129,11 @@ def _over_at(spec: JobSpec, began_at: float) -> float:
     return inf if spec.timeout_s is None else began_at + spec.timeout_s + spec.kill_grace_s
 
 
-# --- what people ask for
+# --- requests of users
 
 
 def hear(account: Account, event: ev.Event) -> None:
-    """Take in what somebody asked for and was not refused."""
+    """Record an accepted request for a booking."""
     match event:
         case ev.BookingMade(booking_id) | ev.BookingChanged(booking_id):
             account.calendar.asked.add(booking_id)
@@ -138,14 +141,14 @@ def hear(account: Account, event: ev.Event) -> None:
             account.calendar.cancelled.add(booking_id)
 
 
-# --- how they go
+# --- states of bookings
 
 
 def follow(account: Account, effects: Iterable[fx.Effect], now: float) -> None:
-    """Take in the bookings that a step has saved, before what else it did, and judge each beside what it was.
+    """Take over the bookings that a step has saved, and check how each of them has changed.
 
     Raises:
-        Violation: It may not become that.
+        Violation: A booking may not change so.
     """
     account.calendar.before = dict(account.disk.bookings)
     for effect in effects:
@@ -179,7 +182,7 @@ def _saved(account: Account, new: Booking, now: float) -> None:
 
 
 def _is_when_asked(booking: Booking) -> None:
-    """Check its time by what a clock shows where it was asked for."""
+    """Check the time of a booking in its own time zone."""
     spec, place = booking.spec, ZoneInfo(booking.spec.zone)
     shown = datetime.fromtimestamp(booking.begins, UTC).astimezone(place)
     asked = datetime.fromisoformat(spec.begins).replace(tzinfo=None)
@@ -203,7 +206,7 @@ def _is_when_asked(booking: Booking) -> None:
 
 
 def _ends(account: Account, old: Booking, how: BookingState, now: float) -> None:
-    """Check why a time of a booking ends."""
+    """Check that a booking, or one occurrence of it, has a reason to end."""
     calendar = account.calendar
     began = calendar.began.pop(old.id, now) if old.is_active else now
     idle_s = now - max(calendar.used.get(old.id, began), began)
@@ -222,7 +225,7 @@ def _ends(account: Account, old: Booking, how: BookingState, now: float) -> None
 
 
 def _is_late(account: Account, booking: Booking, now: float) -> None:
-    """Check that nodes are not chosen before somebody must be told, who has them."""
+    """Check that nodes are not chosen earlier than the longest notice of running jobs requires."""
     held = (_job(account, task) for task in account.disk.tasks.values() if task.gpus and not task.ended)
     lead_s = max((_lead_s(account, job) for job in held if job is not None), default=0.0)
     if now < booking.begins - lead_s - _CLOCKS_S:
@@ -231,7 +234,7 @@ def _is_late(account: Account, booking: Booking, now: float) -> None:
 
 
 def _is_as_asked(account: Account, new: Booking, old: Booking | None) -> None:
-    """Check new places: so many cards, of one of the models and in the pool, and each known to be sound."""
+    """Check new nodes of a booking: number and models of cards, pool, and health."""
     before = old.places if old is not None else ()
     spec = new.spec
     if len(new.places) > spec.nodes or len({place.agent_id for place in new.places}) < len(new.places):
@@ -251,14 +254,14 @@ def _is_as_asked(account: Account, new: Booking, old: Booking | None) -> None:
             raise Violation(KEPT, words, new.id)
 
 
-# --- who starts
+# --- launches
 
 
 def launched(account: Account, task: Task, job_id: JobId, now: float) -> None:
-    """Check that a task which is launched may be on its cards, for what is booked.
+    """Check that bookings allow a launched task to use its cards.
 
     Raises:
-        Violation: It may not.
+        Violation: A booking does not allow it.
     """
     job = account.disk.jobs[job_id]
     for booking in _with_nodes(account):
@@ -281,14 +284,14 @@ def _leaves_in_time(account: Account, task: Task, job: Job, booking: Booking, no
         raise Violation(BEFORE, words, task.id, booking.id)
 
 
-# --- who leaves
+# --- notices
 
 
 def told(account: Account, task: Task, now: float) -> None:
-    """Judge a notice for a booking, as it is saved.
+    """Check a saved notice for a booking.
 
     Raises:
-        Violation: It comes without a reason, or the end comes too soon or too late.
+        Violation: It has no reason, or its end is too early or too late.
     """
     notice, calendar = task.notice, account.calendar
     if notice is None or notice.reason is not NoticeReason.CALENDAR or task.ended or not notice.stands:
@@ -309,11 +312,11 @@ def told(account: Account, task: Task, now: float) -> None:
 
 
 def _leaves_at(account: Account, job: Job, now: float) -> list[float]:
-    """When a job must have left for bookings, by which it is to be told now: their begins and ends."""
+    """Return begins and ends of bookings for which a job must get its notice by now."""
     gpus = {gpu for task_id in account.latest(job.id) for gpu in account.disk.tasks[task_id].gpus}
     lead_s, moments = _lead_s(account, job), list[float]()
     for booking in {*account.calendar.before.values(), *account.disk.bookings.values()}:
-        asks = job.spec.booking in (booking.id, booking.spec.name)  # it may be on a node that was replaced
+        asks = job.spec.booking in (booking.id, booking.spec.name)  # its node may have been replaced
         if not asks and not gpus & set(booking.gpus):
             continue
         may, ending = _may_use(booking, job), booking.id in account.calendar.cancelled or booking.state.ended
@@ -326,7 +329,7 @@ def _leaves_at(account: Account, job: Job, now: float) -> list[float]:
 
 
 def needs_end(account: Account, job: Job, now: float) -> str:
-    """Which booking has a job end for certain by now, in words; "": none does."""
+    """Return the reason for which a booking must end a job by now, or an empty text."""
     gpus = {gpu for task_id in account.latest(job.id) for gpu in account.disk.tasks[task_id].gpus}
     lead_s = _lead_s(account, job)
     starts = [account.disk.tasks[task_id].started_at or now for task_id in account.latest(job.id)]
@@ -343,7 +346,7 @@ def needs_end(account: Account, job: Job, now: float) -> str:
 
 
 def ends_at_once(account: Account, job: Job, now: float) -> bool:
-    """Whether a job that is owed no notice may be ended for a booking, whatever it was told of before."""
+    """Return whether a job without a right to notice may be ended for a booking at once."""
     return not owed_s(account, job) and bool(_leaves_at(account, job, now))
 
 
@@ -351,10 +354,10 @@ def ends_at_once(account: Account, job: Job, now: float) -> bool:
 
 
 def kept(account: Account, launched_now: Iterable[JobId], now: float) -> None:
-    """Look at all bookings as they are after a batch.
+    """Check all bookings after a batch.
 
     Raises:
-        Violation: One is not as it should be.
+        Violation: A rule is broken.
     """
     bookings = list(account.disk.bookings.values())
     if not bookings:
@@ -374,7 +377,7 @@ def kept(account: Account, launched_now: Iterable[JobId], now: float) -> None:
 
 
 def _lasting(account: Account, wrong: dict[tuple[str, str], str], now: float) -> None:
-    """Raise for what is wrong for longer than it takes to see and mend it."""
+    """Raise for a fault that lasts longer than the scheduler needs to notice and correct it."""
     before = account.calendar.since
     account.calendar.since = {key: min(before.get(key, now), now) for key in wrong}
     for key, since in account.calendar.since.items():
@@ -401,8 +404,8 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
     if not booking.state.has_nodes:
         return
     if booking.is_active and any(task.launched_at < now for task in users_of(account, booking)):
-        account.calendar.used[booking.id] = now  # not by who may not any more at the moment of his launch
-    since = account.registered_at  # then each node has time to report
+        account.calendar.used[booking.id] = now  # without jobs that lost the right when they were launched
+    since = account.registered_at  # each node has time to report after a registration
     sound = [each for each in booking.places if _is_sound(account, each.agent_id, each.gpus, now, since)]
     connected = account.mesos.connected
     if booking.is_active and connected and len(booking.places) < booking.spec.nodes and not booking.told:
@@ -420,7 +423,7 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
 
 
 def users_of(account: Account, booking: Booking) -> list[Task]:
-    """The tasks that hold cards of a booking, of jobs that may."""
+    """Return the tasks that rightly hold cards of a booking."""
     gpus = set(booking.gpus)
     tasks = (task for task in account.disk.tasks.values() if gpus & set(task.gpus) and not task.ended)
     return [task for task in tasks if (job := _job(account, task)) is not None and _may_use(booking, job)]
@@ -429,7 +432,7 @@ def users_of(account: Account, booking: Booking) -> list[Task]:
 def _is_sound(
     account: Account, agent_id: object, gpus: Iterable[GpuId], now: float, since: float = 0.0
 ) -> bool:
-    """Whether cards of a node are known to be sound. `since`: what was reported before holds from then on, too."""
+    """Return whether cards of a node are known to be healthy; reports before `since` count from then on."""
     node = next((node for node in account.disk.nodes.values() if node.id == agent_id), None)
     known = account.agents.get(node.id) if node is not None else None
     if node is None or known is None or node.lost_at is not None or not node.wire:
@@ -449,8 +452,10 @@ def _is_well(account: Account, health: dict[GpuId, Health], gpu: GpuId) -> bool:
 
 
 def _could_serve(account: Account, booking: Booking, agent: Agent, now: float) -> bool:
-    """Whether a booking could have a node for sure: enough of its cards are sound, and not of another booking
-    meanwhile, and nobody is there who stays."""
+    """Return whether a booking could certainly use a node.
+
+    Enough of its cards must be healthy, outside of other bookings, and without tasks that cannot be preempted.
+    """
     if tree.pool_of(account.queues, agent) != booking.spec.pool or not _is_sound(account, agent.id, (), now):
         return False
     taken = {
@@ -477,7 +482,7 @@ def _could_serve(account: Account, booking: Booking, agent: Agent, now: float) -
 
 
 def _offered(account: Account, agent: Agent) -> int:
-    """GPUs of an agent that the scheduler has offers of: another framework may have the others."""
+    """Return the number of GPUs of an agent in offers; another framework may have the others."""
     offers = [offer_id for offer_id, agent_id in account.held.items() if agent_id == agent.id]
     known = [each for each in offers if each in account.mesos.offers]
     return int(sum(account.mesos.offers[i][1]["gpus"] + account.mesos.offered_kept[i]["gpus"] for i in known))
@@ -488,8 +493,7 @@ def _stays(job: Job, booking: Booking) -> bool:
 
 
 def _unobstructed(account: Account, booking: Booking, launched_now: set[JobId], now: float) -> None:
-    """Check that a booking for which nothing is chosen yet finds as many nodes as before, whoever was launched; where
-    it is the only one then."""
+    """Check that launches leave enough nodes for a booking without nodes; only if no other booking overlaps with it."""
     if booking.state is not BookingState.BOOKED or not launched_now:
         return
     others = (each for each in account.disk.bookings.values() if not each.state.ended and each is not booking)
@@ -502,7 +506,7 @@ def _unobstructed(account: Account, booking: Booking, launched_now: set[JobId], 
 
 
 def _nodes_for(account: Account, booking: Booking, but: set[JobId], now: float) -> int:
-    """How many nodes have enough sound cards that are free when it begins; `but`: jobs that were not launched then."""
+    """Return how many nodes have enough healthy cards that are free when a booking begins, without jobs `but`."""
     count = 0
     for agent in account.mesos.agents.values():
         if tree.pool_of(account.queues, agent) != booking.spec.pool:
@@ -513,7 +517,7 @@ def _nodes_for(account: Account, booking: Booking, but: set[JobId], now: float) 
             gpu
             for task in account.disk.tasks.values()
             if task.hostname == agent.hostname and not task.ended and task.job_id not in but
-            for gpu in task.gpus  # a shared card is given back when those are gone who have shares of it
+            for gpu in task.gpus  # a shared card is free when its last share has ended
             if _is_there_then(account, task, booking, now)
         }
         health = account.agents[agent.id].health
@@ -534,8 +538,7 @@ def _is_there_then(account: Account, task: Task, booking: Booking, now: float) -
 
 
 def _should_be_told(account: Account, task: Task, now: float, wrong: dict[tuple[str, str], str]) -> None:
-    """Note who is on cards of an active booking and must leave, and who asks for a booking that is not there, while
-    nobody has told them."""
+    """Record a task that must leave the cards of a booking, or whose own booking has ended, without a notice."""
     job = _job(account, task)
     if job is None or job.kill_requested or task.evicted or account.words[task.id].ended:
         return
@@ -546,7 +549,7 @@ def _should_be_told(account: Account, task: Task, now: float, wrong: dict[tuple[
         if mine is None or not mine.is_active:
             wrong[_GONE, f"{task.id} {job.id}"] = f"{task.id} runs, and its booking does not: {mine}"
     for booking in account.disk.bookings.values():
-        begun = booking.is_active and now >= booking.begins  # not while a clock that was set back shows less
+        begun = booking.is_active and now >= booking.begins  # false while a clock was set back
         there = begun and bool(set(task.gpus) & set(booking.gpus))
         if there and job.spec.preemptible and not _may_use(booking, job):
             key = FOR, f"{task.id} {booking.id}"
@@ -554,7 +557,7 @@ def _should_be_told(account: Account, task: Task, now: float, wrong: dict[tuple[
 
 
 def _launch_is_over(account: Account, task: Task, job: Job, now: float) -> bool:
-    """Whether it is known that a launch does not go on: it was given up, or is cut off."""
+    """Return whether a launch is given up or unreachable."""
     word = account.words[task.id]
     latest = account.latest(job.id)
     return task.id not in latest or word.cut_since is not None or account.given_up(task.id, now)

@@ -1,7 +1,7 @@
-"""What is on record of use, and what budgets have paid, beside what was truly held while time passed.
+"""Rules of records of use and of budgets: both must equal the use that is added up here.
 
-What is held is added up here by brute force, launch by launch, from what is on disk after each batch. Amounts are whole
-thousandths of cost times milliseconds, as in the records.
+Use is added up launch by launch from the data that is saved after each batch. Amounts are whole thousandths of cost
+times milliseconds, as in the records.
 """
 
 from collections import Counter
@@ -26,42 +26,50 @@ Amounts = tuple[int, int, int]  # thousandths of GPUs, of cost, and of what budg
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a launch holds since a moment."""
+    """Amounts that a launch holds since a time."""
 
     whose: tuple[str, str, str]  # owner, queue, class
     amounts: Amounts
     begins_ms: int
-    models: frozenset[str] = field(default=frozenset(), compare=False)  # of its cards, as last reported
+    models: frozenset[str] = field(
+        default=frozenset(), compare=False
+    )  # models of its cards, as last reported
 
     def until(self, now_ms: int) -> Counter[int]:
-        """What that is up to a moment; a clock that was set back takes nothing away."""
+        """Return amounts times milliseconds until a time; never negative if the clock was set back."""
         lasts = max(0, now_ms - self.begins_ms)
         return Counter({i: each * lasts for i, each in enumerate(self.amounts)})
 
 
 @dataclass(slots=True)
 class Books:
-    """What was held so far."""
+    """Use of all launches so far."""
 
     holds: dict[TaskId, Holding] = field(default_factory=dict)
-    held: dict[TaskId, Counter[int]] = field(default_factory=dict)  # by launch, before what it holds now
-    slack: dict[TaskId, Counter[int]] = field(default_factory=dict)  # counted before the clock was set back
+    held: dict[TaskId, Counter[int]] = field(
+        default_factory=dict
+    )  # use by launch, without the present holding
+    slack: dict[TaskId, Counter[int]] = field(
+        default_factory=dict
+    )  # use counted twice because the clock was set back
     latest_ms: int = 0
-    recorded: dict[TaskId, Counter[int]] = field(default_factory=dict)  # by the records that are written
+    recorded: dict[TaskId, Counter[int]] = field(default_factory=dict)  # use in written records, by launch
     written: dict[tuple[TaskId, int], int] = field(
         default_factory=dict
-    )  # records, numbered, by task and begin
+    )  # serial number of a record, by task and begin
     before: dict[tuple[str, str], int] = field(
         default_factory=dict
-    )  # by budget, when it began: how many there were
-    periods: dict[tuple[str, str, str], list[BudgetUse]] = field(default_factory=dict)  # by budget and terms
+    )  # number of records at the begin of a budget, by budget
+    periods: dict[tuple[str, str, str], list[BudgetUse]] = field(
+        default_factory=dict
+    )  # periods by budget and terms
 
 
 def follow(account: Account, books: Books, effects: Iterable[fx.Effect], now: float) -> None:
-    """Take in what a batch has saved, and check the records of what it has changed.
+    """Take over the saves of a batch, and check the records of changed launches.
 
     Raises:
-        Violation: They are not what was held.
+        Violation: Records differ from the use.
     """
     now_ms, news = int(now * MS), False
     _set_back(books, now_ms)
@@ -78,7 +86,7 @@ def follow(account: Account, books: Books, effects: Iterable[fx.Effect], now: fl
 
 
 def _set_back(books: Books, now_ms: int) -> None:
-    """What was held up to a time that comes again may be on record already."""
+    """Note that use in a time that comes again may be in records already."""
     back_ms, books.latest_ms = max(0, books.latest_ms - now_ms), now_ms
     for task_id, holding in books.holds.items() if back_ms else ():
         amounts = {i: each * back_ms for i, each in enumerate(holding.amounts)}
@@ -119,21 +127,21 @@ def _change(account: Account, books: Books, now_ms: int) -> None:
 
 
 def _holding(account: Account, task: Task | None, old: Holding | None, now_ms: int) -> Holding | None:
-    """What a task holds now; None: nothing."""
+    """Return what a task holds now, or None if it holds nothing."""
     job = account.disk.jobs.get(task.job_id) if task is not None and task.job_id is not None else None
     if task is None or job is None or job.state is JobState.PENDING:
         return None
     if launch_of(account.latest(job.id)[-1]) != launch_of(task.id):
-        return None  # it was given up
+        return None  # the launch was given up
     share = task.counted_share
-    asked = job.spec.counted_milli  # what it may grow to counts at once, as in limits
+    asked = job.spec.counted_milli  # a requested larger size counts at once, as for limits
     gpus = len(task.gpus) * WHOLE if share is None else max(asked, len(task.gpus) * share.compute_milli)
     document, node = account.queues, account.disk.nodes.get(task.agent_id)
     models = (
         frozenset(gpu.model for gpu in node.gpus if gpu.id in task.gpus) if node is not None else frozenset()
     )
     if not models and old is not None:
-        models = old.models  # its host says no more of them, and they cost what the document says now
+        models = old.models  # its host no longer reports them; costs follow the document
     cost = gpus * max((document.gpu_cost.get(model, 1) for model in models), default=1)
     name = job.spec.job_class or ""
     percent = next((each.charge_percent for each in document.classes if each.name == name), 100)
@@ -146,7 +154,7 @@ def _holding(account: Account, task: Task | None, old: Holding | None, now_ms: i
 
 
 def _agrees(account: Account, books: Books, task_id: TaskId, now_ms: int) -> None:
-    """Check what is on record of a launch, up to now."""
+    """Check records and open span of a launch up to now."""
     held, recorded = (Counter(each.get(task_id, Counter())) for each in (books.held, books.recorded))
     if task_id in books.holds:
         held.update(books.holds[task_id].until(now_ms))
@@ -173,26 +181,26 @@ def _agrees(account: Account, books: Books, task_id: TaskId, now_ms: int) -> Non
 
 
 def _open(books: Books, use: BudgetUse) -> None:
-    """Check that a period is not opened that is over, or still there."""
+    """Check that a period is not opened twice and does not overlap with another one."""
     known = books.periods.setdefault((use.queue, use.user, use.terms), [])
     for i, other in enumerate(known):
         if (other.index, other.begins_ms) == (use.index, use.begins_ms):
-            known[i] = use  # what it has paid changes
+            known[i] = use  # its paid amount has changed
             return
     for other in known:
         if other.ends_ms > use.begins_ms or other.index >= use.index:
             words = f"{use.queue} {use.user}: {use} after {other}"
             raise Violation("no period of a budget is opened twice", words, use.queue)
-    if not known:  # what was on record then does not count, wherever the clock stood
+    if not known:  # earlier records do not count, at any time of the clock
         books.before[use.queue, use.user] = len(books.written)
     known.append(use)
 
 
 def affordable(account: Account, launched: set[JobId], now: float) -> None:
-    """Check that nothing was started that an empty budget holds back.
+    """Check that no job was started that an empty budget must hold back.
 
     Raises:
-        Violation: Something was.
+        Violation: Such a job was started.
     """
     now_ms = int(now * MS)
     for job_id in launched if account.disk.budget_uses else ():
@@ -212,7 +220,7 @@ def affordable(account: Account, launched: set[JobId], now: float) -> None:
 
 
 def _of_span(span: Span, use: BudgetUse, now_ms: int) -> int:
-    """What an open span has used of a period up to now."""
+    """Return the charge of an open span to a period up to now."""
     if not (f"{span.queue}/".startswith(f"{use.queue}/") and use.user in (EVERYBODY, span.owner.rstrip("?"))):
         return 0
     lasts = min(now_ms, use.ends_ms) - max(span.begins_ms, use.begins_ms)
@@ -220,17 +228,17 @@ def _of_span(span: Span, use: BudgetUse, now_ms: int) -> int:
 
 
 def _drop(books: Books, gone: ForgetBudgetUse) -> None:
-    """A budget that was away begins anew."""
+    """Forget a period of a budget that was removed."""
     for (queue, user, _), known in books.periods.items():
         if (queue, user) == (gone.queue, gone.user):
             known[:] = [use for use in known if use.index != gone.index]
 
 
 def paid(account: Account, books: Books) -> None:
-    """Check of each period that what it has paid is what is on record, refunds taken off.
+    """Check that the paid amount of each period equals the charges of records without refunds.
 
     Raises:
-        Violation: It is not.
+        Violation: The amounts differ.
     """
     if not account.disk.budget_uses:
         return
@@ -252,7 +260,7 @@ def paid(account: Account, books: Books) -> None:
 
 
 def _payers(account: Account, record: Closed) -> Iterable[BudgetUse]:
-    """The periods that pay for a record: of its queue and those above it, of all and of its user."""
+    """Yield the periods that pay for a record: of its queue and all queues above, of all users and of its user."""
     queue, user = record.span.queue, record.span.owner.removesuffix("?")
     for use in account.disk.budget_uses.values():
         if f"{queue}/".startswith(f"{use.queue}/") and use.user in (EVERYBODY, user):

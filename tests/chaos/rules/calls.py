@@ -1,4 +1,4 @@
-"""Rules for the calls of the scheduler, which are judged by the account."""
+"""Rules for the scheduler's calls to Mesos and executors, checked by the account."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ def _launch(account: Account, launch: fx.Launch, now: float) -> None:
 
 
 def _once(account: Account, task: Task, job_id: JobId, now: float) -> None:
-    """Each earlier launch of the job has really ended, or was cut off for so long that it may be given up."""
+    """Check that each earlier launch of a job has ended, or was unreachable so long that it may be given up."""
     earlier = account.launches.setdefault(job_id, [])
     for other in earlier:
         if launch_of(other) == launch_of(task.id):
@@ -73,12 +73,12 @@ def _once(account: Account, task: Task, job_id: JobId, now: float) -> None:
 
 
 def _quota(account: Account, task: Task, job_id: JobId, now: float) -> None:
-    """Check that a job's queue does not hold more GPUs than it may, with what this task is to have."""
+    """Check that the queue of a job keeps its limit with the GPUs of a task."""
     queue = account.disk.jobs[job_id].spec.queue
     limit = account.settings.queue.queue_limits.get(queue)
     if (
         limit is None or not task.gpus or queue in account.queues.queues
-    ):  # then `limits` looks at what that says
+    ):  # rules in `limits` check queues of the document
         return
     mine = [task_id for i in account.launches if i in account.disk.jobs for task_id in account.latest(i)]
     tasks = [
@@ -122,7 +122,7 @@ def _alone(account: Account, task_id: str, gpu_id: GpuId, words: str) -> None:
     share = account.disk.tasks[TaskId(task_id)].share if task_id in account.disk.tasks else None
     for run in account.mesos.runs.values():
         if share is not None and run.item.task.share is not None:
-            continue  # `shares` looks at these
+            continue  # rules in `shares` check these
         if run.alive and gpu_id in run.item.task.gpus and run.id != task_id:
             words = f"{gpu_id} {words} {task_id} while {run.id} holds it ({run.stage})"
             raise Violation("no GPU is granted twice", words, task_id, run.id)
@@ -131,14 +131,14 @@ def _alone(account: Account, task_id: str, gpu_id: GpuId, words: str) -> None:
 def _within(account: Account, launch: fx.Launch) -> None:
     offered = [account.mesos.offers[o][1] for o in launch.offer_ids if o in account.mesos.offers]
     if len(offered) != len(launch.offer_ids):
-        return  # one was rescinded meanwhile
+        return  # an offer was rescinded meanwhile
     kept = [account.mesos.offered_kept[offer_id] for offer_id in launch.offer_ids]
     for ours, given in ((False, offered), (True, kept)):
         _within_kind(launch, ours, given)
 
 
 def _within_kind(launch: fx.Launch, ours: bool, offered: Sequence[Mapping[str, float]]) -> None:
-    """Check it for what is reserved for shared cards, or for what is not."""
+    """Check that a launch fits reserved or unreserved amounts of its offers."""
     carved = [s for item in launch.tasks for s in (*item.resources, *item.executor_resources)]
     for name in ("cpus", "mem", "gpus"):
         used = sum(each.amount for each in carved if each.name == name and bool(owner_of(each)) is ours)
@@ -161,7 +161,7 @@ def _decline(account: Account, decline: fx.Decline, now: float) -> None:
     if not decline.offer_ids:
         raise Violation("only offers at hand are used", "DECLINE of nothing")
     for offer_id in decline.offer_ids:
-        if offer_id in account.void_now:  # given back before the scheduler heard the rest of the batch
+        if offer_id in account.void_now:  # void before the scheduler has received the rest of the batch
             account.void_now.remove(offer_id)
         else:
             _take(account, offer_id, "DECLINE")
@@ -208,8 +208,8 @@ def _ask_resize(account: Account, ask: fx.AskResize, now: float) -> None:
 def _give_notice(account: Account, given: fx.GiveNotice, now: float) -> None:
     task = account.disk.tasks[given.task_id]
     saved = task.notice
-    # One that is sent again may be recalled by the same step: its number is lower then.
-    told = saved and replace(given.notice, why=saved.why, by=saved.by)  # a name may be veiled
+    # A repeated notice may be recalled by the same step, and then has a lower number.
+    told = saved and replace(given.notice, why=saved.why, by=saved.by)  # the sent notice may hide a name
     if saved is None or (told != saved and given.notice.number >= saved.number):
         raise Violation("a notice is saved before it is sent", f"{given.notice}, not {task.notice}", task.id)
 
@@ -219,7 +219,7 @@ def _start(account: Account, start: fx.Start, now: float) -> None:
 
 
 def _ignore(account: Account, effect: fx.Effect, now: float) -> None:
-    """Not judged: it takes no offer, and no GPU of a task that is known."""
+    """Accept a call that takes no offer and no GPU."""
 
 
 CHECKS: Final[dict[type, Callable[[Account, Any, float], None]]] = {

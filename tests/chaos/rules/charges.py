@@ -1,6 +1,6 @@
-"""What a booking is charged for GPUs that stood ready and that nobody used, beside what truly was so while time passed.
+"""Rules of charges for unused GPUs of bookings: they must equal the idle time that is added up here.
 
-It is added up here batch by batch, from the places, tasks and jobs that are on disk.
+Idle time is added up after each batch from saved bookings, tasks and jobs.
 """
 
 from collections.abc import Iterable
@@ -18,21 +18,22 @@ from tests.chaos.rules.bookings import users_of
 from tests.chaos.violation import Violation
 
 IDLE: Final = "a booking is charged for what stood ready and nobody used"
-_DUE_S: Final = 3.0  # in which it is noted that other GPUs are used
+_DUE_S: Final = 3.0  # seconds within which the scheduler must note other used GPUs
 
 
 @dataclass(slots=True)
 class Ready:
-    """What stands ready in the current time of an active booking, as it was after the last batch.
+    """Cards of an active booking after the last batch, and idle time of its current occurrence.
 
     Attributes:
-        since: When that was, seconds since the epoch.
-        gpus: Cards that it has.
-        used: Those of them that jobs hold which may.
-        by: The tasks that hold those.
-        noted: As many as the scheduler takes to be used.
-        least, most: What was idle so far, GPUs times milliseconds: the scheduler sees a little later what is used.
-        wrong_since: Since when it has noted another number of the same tasks; None: it has not.
+        since: Time of the last batch, in seconds since the epoch.
+        gpus: Number of cards.
+        used: Number of cards that authorized jobs hold.
+        by: Tasks that hold cards.
+        noted: Number of used cards by the state of the scheduler.
+        least: Lower bound of idle GPU milliseconds; the scheduler notices use a little later.
+        most: Upper bound of idle GPU milliseconds.
+        wrong_since: Time since which the scheduler has a wrong number of used cards, or None if it is right.
         unsure: Whether the clock was set back meanwhile.
     """
 
@@ -47,7 +48,7 @@ class Ready:
     unsure: bool = False
 
     def pass_to(self, moment: float) -> None:
-        """Time has passed up to a moment; what a batch rounds is less than a millisecond a GPU."""
+        """Add idle time up to a time, with less than a millisecond of rounding per GPU."""
         self.unsure |= moment < self.since
         lasts_ms = max(moment - self.since, 0.0) * MS
         low, high = sorted((self.gpus - self.used, max(self.gpus - self.noted, 0)))
@@ -58,16 +59,16 @@ class Ready:
 
 @dataclass(slots=True)
 class Charges:
-    """What stands ready, by booking."""
+    """Cards and idle time of active bookings, by id."""
 
     ready: dict[str, Ready] = field(default_factory=dict)
 
 
 def follow(account: Account, charges: Charges, effects: Iterable[fx.Effect], now: float) -> None:
-    """Judge the records of bookings whose time a step ends, before it is on disk.
+    """Check the records of bookings whose occurrence a step ends, before they are saved.
 
     Raises:
-        Violation: They are not of what was idle.
+        Violation: Records differ from the idle time.
     """
     every = list(effects)
     records = [effect.record for effect in every if isinstance(effect, KeepRecord)]
@@ -104,10 +105,10 @@ def _right(account: Account, old: Booking, ready: Ready, records: list[Closed], 
 
 
 def note(account: Account, charges: Charges, now: float) -> None:
-    """Look at the active bookings after a batch.
+    """Check the active bookings after a batch.
 
     Raises:
-        Violation: The scheduler has not noted for some time how many of their GPUs are used.
+        Violation: The scheduler has had a wrong number of used GPUs for some time.
     """
     for booking in account.disk.bookings.values():
         if not booking.is_active:

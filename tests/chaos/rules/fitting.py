@@ -1,4 +1,4 @@
-"""What may be booked: only what has nodes beside all that is booked meanwhile, and takes nothing that is guaranteed."""
+"""Rules for new bookings: they must fit beside other bookings, and leave the guarantees of queues free."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,11 +16,10 @@ _FITS: Final = "only what fits is booked"
 
 
 def accepted(account: Account, bookings: list[Booking]) -> None:
-    """Check of what was accepted in this batch that there is a way to lay out all that is booked meanwhile, and that it
-    takes nothing of what others are guaranteed when it begins."""
+    """Check that a booking accepted in this batch fits beside overlapping ones, and leaves guarantees free."""
     asked, account.calendar.asked = account.calendar.asked, set()
     if len(asked) != 1 or not account.calendar.alone:
-        return  # what else the batch had may have come after it
+        return  # other messages of the batch may have come after it
     mine = account.disk.bookings.get(asked.pop())
     if mine is None or mine.state is not BookingState.BOOKED:
         return
@@ -37,14 +36,14 @@ def accepted(account: Account, bookings: list[Booking]) -> None:
 
 
 def _laid_out(account: Account, left: list[Booking], used_now: dict[str, list[tuple[Booking, int]]]) -> bool:
-    """Whether there are nodes for each, one after the other."""
+    """Return whether there are nodes for all bookings, by trying all choices."""
     if not left:
         return True
     booking, rest = left[0], left[1:]
     agents = [
         agent for agent in account.mesos.agents.values() if _has_room(account, agent, booking, used_now)
     ]
-    # What it lacks once it has begun is promised to nobody.
+    # Nodes that a booking lacks after its begin are not promised.
     nodes = len(booking.places) or booking.spec.nodes
     for chosen in _choices(agents, nodes):
         for agent in chosen:

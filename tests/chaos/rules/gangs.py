@@ -1,4 +1,4 @@
-"""What must hold of gangs, of jobs that make room for others, and of constraints; told by what the witness knows."""
+"""Rules of gangs, of preempted jobs and of constraints."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from tests.chaos.violation import Violation
 
 
 def whole(account: Account, launched: set[JobId]) -> None:
-    """Check that of each job launched in a batch all tasks were, with a port of its own for each member."""
+    """Check that a batch has launched all tasks of each job, each member with a port of its own."""
     for job_id in launched:
         tasks = [account.disk.tasks[task_id] for task_id in account.latest(job_id)]
         asked = account.disk.jobs[job_id].spec.tasks
@@ -30,11 +30,11 @@ def whole(account: Account, launched: set[JobId]) -> None:
 
 
 def all_placed(account: Account, task_id: TaskId) -> None:
-    """A member may start when each of its gang has said that it has its place, and none has gone."""
+    """Check that all members of a gang are ready, and none has ended, when a member may start."""
     job_id = JobId(task_id.partition(".")[0])
     launch = task_id.rpartition(".")[0]
     if launch in account.begun:
-        return  # the word is repeated; who began may have ended since
+        return  # a repeated call: members may have ended since
     account.begun.add(launch)
     for member in account.latest(job_id):
         word = account.words[member]
@@ -47,7 +47,7 @@ def all_placed(account: Account, task_id: TaskId) -> None:
 
 
 def justified(account: Account, task: Task, job: Job, now: float) -> bool:
-    """Whether the task was ended for another job, or because another member of its gang is gone."""
+    """Return whether a task was rightly ended: for another job, or because a member of its gang has gone."""
     if stops.ends(account, task, job, now):
         return True
     others = [member for member in account.latest(job.id) if member != task.id]
@@ -57,7 +57,7 @@ def justified(account: Account, task: Task, job: Job, now: float) -> bool:
 
 
 def bound(account: Account, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
-    """Check that a task's constraints hold where it goes, and that what is to be apart is apart."""
+    """Check constraints and anti-affinity of a launched task."""
     spec, task = account.disk.jobs[job_id].spec, item.task
     for constraint in spec.constraints:
         if constraint.operator is Operator.CLUSTER and constraint.value != task.hostname:
@@ -74,7 +74,7 @@ def bound(account: Account, item: fx.LaunchTask, job_id: JobId, now: float) -> N
 
 
 def _neighbours(account: Account, task: Task, now: float) -> list[Task]:
-    """The tasks of latest launches that are on its host already, as far as anybody knows."""
+    """Return tasks of latest launches on the host of a task that may still run."""
     neighbours = []
     for job_id in account.launches:
         if job_id in account.disk.jobs:

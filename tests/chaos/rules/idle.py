@@ -1,4 +1,4 @@
-"""What must hold of jobs whose GPUs do nothing: unknown is never idle, nothing ends without its warning and notice."""
+"""Rules of idle GPUs: unknown use is never idle, and no job ends without a warning and a notice."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -19,11 +19,11 @@ _TOLD: Final = "nothing is returned without its warning and notice"
 _AT_WORK: Final = "nobody is returned who is at work again"
 _KEPT: Final = "who is kept is neither told nor ended"
 _CLOCKS_S: Final = 0.001
-_SURE_WINDOWS: Final = 2.5  # in so long one begins and ends, wherever it begins, be it of two reports
+_SURE_WINDOWS: Final = 2.5  # windows that certainly contain a whole one, also across two reports
 
 
 def asked(account: Account, event: ev.Event, now: float) -> None:
-    """Take in what somebody asked for and was not refused."""
+    """Record an accepted request to keep a job, or its withdrawal."""
     match event:
         case ev.KeepAsked(job_id, for_s) if for_s is not None:
             account.idling.kept[job_id] = now + for_s
@@ -32,7 +32,7 @@ def asked(account: Account, event: ev.Event, now: float) -> None:
 
 
 def hear(account: Account, uses: Iterable[TaskUse], now: float) -> None:
-    """Take in what a report tells. What lies between counts that do not follow from each other is not known."""
+    """Take over the use of cards from a report; time between counts of different monitors is unknown."""
     for use in uses:
         known = account.idling.known.setdefault((use.task_id, use.gpu_id), Known())
         before, known.work = known.work, use.work
@@ -44,17 +44,17 @@ def hear(account: Account, uses: Iterable[TaskUse], now: float) -> None:
         idle_ms = new.seen_ms - old.seen_ms - (new.busy_ms - old.busy_ms)
         busy_ms = new.busy_ms - old.busy_ms
         known.idle_ms, known.busy_ms = known.idle_ms + idle_ms, known.busy_ms + busy_ms
-        if busy_ms or idle_ms:  # a report that is sent again says nothing new
+        if busy_ms or idle_ms:  # a repeated report has no new counts
             known.worked_ms = known.worked_ms + busy_ms + idle_ms if busy_ms > idle_ms else 0
         if idle_ms > 0:
             known.idle_at = now
 
 
 def told(account: Account, task: Task, now: float) -> None:
-    """Judge a warning or a notice for idle GPUs, as it is saved.
+    """Check a saved warning or notice for idle GPUs.
 
     Raises:
-        Violation: It may not be.
+        Violation: The job is kept, was not warned, or was not idle.
     """
     notice, idling = task.notice, account.idling
     if notice is None or notice.reason is not NoticeReason.IDLE or task.ended:
@@ -83,7 +83,7 @@ def _rules(account: Account, job: Job) -> Idle:
 
 
 def _was_idle(account: Account, job: Job, rules: Idle) -> None:
-    """Check that what was told is enough: of each window half, on all cards of all its tasks."""
+    """Check that reports show enough idle time of all cards: half of each window."""
     least_ms = rules.warn_after_s * 1000 / 2 * (1 - 2 * rules.busy_share)
     for task_id in account.latest(job.id):
         task = account.disk.tasks[task_id]
@@ -97,13 +97,13 @@ def _was_idle(account: Account, job: Job, rules: Idle) -> None:
 
 
 def ended(account: Account, task: Task, job: Job, now: float) -> bool:
-    """Whether a task whose notice has run out may be ended for it.
+    """Return whether a task may be ended after its notice for idle GPUs, which is always so.
 
     Raises:
-        Violation: Nobody knows what it has done since, it is at work again, or it is kept.
+        Violation: Its use since the notice is unknown, it is at work again, or it is kept.
     """
     notice, idling = task.notice, account.idling
-    assert notice is not None, "who asks has looked"
+    assert notice is not None, "the caller has checked"
     if task.id not in idling.warned:
         raise Violation(_TOLD, f"{task.id} is ended, and was never warned", task.id)
     if (until := idling.kept.get(job.id, now)) > now:
@@ -120,8 +120,7 @@ def ended(account: Account, task: Task, job: Job, now: float) -> bool:
 
 
 def _is_not_at_work(account: Account, job: Job) -> None:
-    """Check that not all cards of all its tasks were at work of late for so long that a whole window was, whatever
-    `resume_s` asks for."""
+    """Check that the cards of a job were not all at work for a whole window, at any `resume_s`."""
     rules = _rules(account, job)
     window_s = max(account.settings.programs.report_interval_s, min(60.0, rules.warn_after_s / 10))
     cards = [(each, gpu) for each in account.latest(job.id) for gpu in account.disk.tasks[each].gpus]
@@ -132,7 +131,7 @@ def _is_not_at_work(account: Account, job: Job) -> None:
 
 
 def returned(account: Account, job: Job) -> bool:
-    """Whether a job that nobody has killed may be: a task of it had notice that it ends for its idle GPUs."""
+    """Return whether a job may be killed without a user's request: a task has a notice for idle GPUs."""
     tasks = (account.disk.tasks.get(task_id) for task_id in account.latest(job.id))
     return any(
         task is not None

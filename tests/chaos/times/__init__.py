@@ -1,1 +1,1 @@
-"""Hours of queues in chaos: what holds at a moment."""
+"""Hours of queues: figures in force at a given time."""

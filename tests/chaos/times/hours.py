@@ -1,6 +1,6 @@
-"""Which figures of queues hold at a moment, by what a clock on the wall shows then; worked out apart from the engine.
+"""Figures of queues in force at a time, by the time of day in the zone of their hours; independent of the engine.
 
-No begin or end of hours is ever computed here, but by looking minute by minute what a clock shows.
+Begins and ends of hours are never computed here: each minute the time of day is compared.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.tenancy import HOURS_FIGURES, Hours, QueueDocument, QueueSpec, Weekday
 
-MAX_BACK_S: Final = 600.0  # that a clock may be set back, and hours stay as they are
+MAX_BACK_S: Final = 600.0  # seconds by which a clock may be set back without a change of hours
 _MINUTE_S: Final = 60
 _MINUTE: Final = timedelta(minutes=1)
 _DAYS: Final = tuple(Weekday)
 
 
 def holds(entry: Hours, moment: float) -> bool:
-    """Whether an entry does at a moment."""
+    """Return whether an entry of hours is in force at a time."""
     day, clock = _shown(entry.zone, moment)
     ends = "24:00" if entry.ends == "00:00" else entry.ends
     if entry.begins < ends:
@@ -28,8 +28,10 @@ def holds(entry: Hours, moment: float) -> bool:
 
 
 def _shown(zone: str, moment: float) -> tuple[int, str]:
-    """The day of the week, from 0, and the time that a clock shows. While it shows times for the second time, all of
-    them have been."""
+    """Return the day of the week, from 0, and the time of day in a zone.
+
+    While times of day repeat, as summer time ends, it is the time after the repetition.
+    """
     place = ZoneInfo(zone)
     at = datetime.fromtimestamp(moment // _MINUTE_S * _MINUTE_S, UTC)
     while at.astimezone(place).fold and (at + _MINUTE).astimezone(place).fold:
@@ -39,7 +41,7 @@ def _shown(zone: str, moment: float) -> tuple[int, str]:
 
 
 def in_force(document: QueueDocument, moment: float) -> QueueDocument:
-    """A document with the figures that its hours give it at a moment; without hours it is the same object."""
+    """Return a document with the figures of its hours at a time; the same object if it has no hours."""
     queues = {path: _now(spec, moment) for path, spec in document.queues.items() if spec.hours}
     return replace(document, queues={**document.queues, **queues}) if queues else document
 
@@ -59,20 +61,22 @@ def _now(spec: QueueSpec, moment: float) -> QueueSpec:
 
 @dataclass(slots=True)
 class Watch:
-    """The time by which hours are looked at: a clock that is set back a little lets none come twice."""
+    """The time by which hours apply: it does not go back if a clock is set back a little."""
 
     at: float = 0.0
-    made: tuple[QueueDocument, int, QueueDocument] | None = None  # of which document, and in which minute
+    made: tuple[QueueDocument, int, QueueDocument] | None = (
+        None  # document, minute and result of the latest call
+    )
 
     def see(self, now: float) -> bool:
-        """Take in what the clock of the scheduler's host shows; whether the hours are looked at by it."""
+        """Take over the time of the scheduler's host, and return whether hours apply by it."""
         if self.at - MAX_BACK_S <= now < self.at:
             return False
         self.at = now
         return True
 
     def document(self, written: QueueDocument) -> QueueDocument:
-        """What holds of a document now."""
+        """Return a document with the figures in force."""
         minute = int(self.at // _MINUTE_S)
         if self.made is None or self.made[0] is not written or self.made[1] != minute:
             new = in_force(written, self.at)
