@@ -56,17 +56,12 @@ class _Bench(Lines):
     """A group of commands whose errors become text on stderr and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command.
-
-        Raises:
-            ClickException: The command failed.
-        """
+        """Run a command, and print an error of it."""
         try:
             return super().invoke(ctx)
         except MesosGpuError as error:
-            failure = click.ClickException(str(error))
-            failure.exit_code = error.exit_code
-            raise failure from error
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(error.exit_code)
 
 
 @click.group(cls=_Bench, context_settings={"help_option_names": ["-h", "--help"]})

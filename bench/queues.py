@@ -346,7 +346,7 @@ def _grants_ms(document: QueueDocument | None) -> dict[str, float]:
 
 
 def _shares_ms(state: State, settings: Settings, now: float) -> dict[str, float]:
-    """Measure fair shares of all queues after a change of demand, and the division without and with explanations."""
+    """Measure fair shares after a change of demand, and their division without and with explanations."""
     shares = _shares(state, settings, now)
     demands, layout = shares.demands(DEFAULT_POOL), shares.layout(DEFAULT_POOL)
     amount = shares.pools[DEFAULT_POOL].milli
@@ -367,7 +367,7 @@ def _shares(state: State, settings: Settings, now: float) -> Shares:
 
 
 def _document(gpus: int) -> QueueDocument:
-    """Return queues of a cluster: top queues have a guarantee, and the queues below them a limit of half of all GPUs."""
+    """Return queues of a cluster: top queues have a guarantee, and those below a limit of half of all GPUs."""
     queues: dict[str, QueueSpec] = {}
     level = [""]
     for depth, fan in enumerate(_FAN):

@@ -116,7 +116,7 @@ def launch_of(task_id: str) -> str:
 
 
 class Account:
-    """All that one scheduler has received and saved, over all its restarts."""
+    """Received messages and saved data of one scheduler, over all its restarts."""
 
     def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
         """Begin without any messages."""
@@ -154,7 +154,7 @@ class Account:
             TaskId, bool | None
         ] = {}  # results of the scheduler's health checks since its start
         self.ready: set[TaskId] = set()
-        self.takers: set[JobId] = set()  # jobs for which others were told to end in the present batch
+        self.takers: set[JobId] = set()  # jobs for which others got notice in the present batch
         self.lent: dict[
             str, float
         ] = {}  # time at which another framework was last seen to have GPUs, by host
@@ -189,7 +189,7 @@ class Account:
         return [task_id for task_id in tasks if launch_of(task_id) == launch_of(tasks[-1])]
 
     def given_up(self, task_id: TaskId, now: float) -> bool:
-        """Return whether a task was unreachable so long that its job may start elsewhere, or its host has another agent."""
+        """Return whether a task was unreachable too long or its agent was replaced: its job may start elsewhere."""
         word = self.words[task_id]
         limit_s = self.settings.mesos.unreachable_timeout_s
         cut = word.cut_since is not None and now - word.cut_since >= limit_s

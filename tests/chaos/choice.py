@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def choose(world: World, items: Sequence[T], number: int, name: Callable[[T], str]) -> T | None:
-    """Return the object of the present act, and record its name; None if there is none."""
+    """Return the object of the present act, and record its name; None without any object."""
     if world.target is not None:
         return next((item for item in items if name(item) == world.target), None)
     if not items:

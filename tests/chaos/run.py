@@ -1,7 +1,7 @@
-"""Long runs of random acts, and the shortest story of one that ends badly.
+"""Long runs of random acts, and the search for the shortest story of a failure.
 
-A run is cut into episodes, each with a cluster of its own, and each ends in a quiet time. A failing episode is a list
-of acts that can be replayed and cut down.
+A run consists of episodes, each with a cluster of its own and a quiet time at the end. A failing episode is a list of
+acts that can be replayed and shortened.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ EPISODES: Final = (
     300,
     300,
     1200,
-)  # steps of one, by chance: short ones tell short stories, long ones reach more
-_SHRINK_STEPS: Final = 50_000  # what a search for a shorter story may cost
-_FEW: Final = 30  # acts of which pairs are tried
+)  # steps of an episode, by chance: short ones give short stories, long ones reach more states
+_SHRINK_STEPS: Final = 50_000  # steps of the search for a shorter story
+_FEW: Final = 30  # most acts of which pairs are left out
 _NAMES: Final = tuple(ACTS)
 WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())
 
 
 def _mix(changes: Mapping[str, float], of: Sequence[float]) -> tuple[float, ...]:
-    """Another mix, in which some acts have other weights."""
+    """Return a mix in which some acts have other weights."""
     return tuple(changes.get(name, weight) for name, weight in zip(_NAMES, of, strict=True))
 
 
@@ -50,14 +50,14 @@ _MANY_SHARES: Final = {
     "settle": 0.5,
 }
 _NO_JOBS: Final = ("submit", "reset", "refuse", "garble", "miss")
-#: Without jobs, and with more peace, deployments come further.
+#: Weights for deployments, which get further without jobs and with fewer faults.
 APPS_ALONE: Final = tuple(
     0.0 if name in _NO_JOBS else weight * _MUCH.get(name, 1) for name, (weight, _) in ACTS.items()
 )
 SHARES_ALONE: Final = tuple(
     0.0 if name in APPS else weight * _MANY_SHARES.get(name, 1) for name, (weight, _) in ACTS.items()
 )
-#: Jobs of a tree of queues, which is written anew now and then, and of which some make room for others.
+#: Jobs of a tree of queues that changes now and then, some of which are preempted.
 _QUEUES: Final = {
     "change queues": 0.6,
     "submit to queue": 7.0,
@@ -68,7 +68,7 @@ _QUEUES: Final = {
     "go on": 4.0,
 }
 QUEUES: Final = _mix({**_QUEUES, **dict.fromkeys(APPS, 0.0)}, WEIGHTS)
-#: The same with few faults: nodes are full more often, and more is planned, given and taken.
+#: `QUEUES` with few faults, so that nodes are full and jobs are preempted more often.
 _RECLAIMS: Final = {
     **dict.fromkeys(
         ("submit", "submit share", "resize", "deafen", "reset", "refuse", "keeper dies", "garble", "miss"),
@@ -100,7 +100,7 @@ _RECLAIMS: Final = {
     "settle": 0.05,
 }
 RECLAIMS: Final = _mix(_RECLAIMS, QUEUES)
-#: The same as of `QUEUES`, with pools, classes and budgets, of which periods pass, and clocks that are set back.
+#: `QUEUES` with pools, classes, budgets whose periods pass, and clocks that are set back.
 _TERMS: Final = {
     "change queues": 0.1,
     "change terms": 0.8,
@@ -209,7 +209,7 @@ _LENDING: Final = {
     "go on": 16.0,
 }
 LENDING: Final = _mix(_LENDING, QUEUES)
-#: How often what happens, by chance one of them for each episode.
+#: Weights of acts, one of which is drawn for each episode.
 MIXES = (
     WEIGHTS,
     WEIGHTS,
@@ -230,34 +230,34 @@ MIXES = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An invariant that was broken, and how it came about."""
+    """A broken invariant and its shortest story."""
 
     rule: str
     words: str
-    shape: int  # the seed of the cluster
-    step: int  # of the whole run, from 0
-    acts: tuple[Act, ...]  # the fewest found that still break it, in a new world of that shape
+    shape: int  # seed of the cluster
+    step: int  # number of the step in the run, from 0
+    acts: tuple[Act, ...]  # fewest acts that break the rule in a new cluster of that seed
     story: tuple[str, ...]
-    concerned: tuple[str, ...]  # jobs, tasks and nodes, as the scheduler has them
+    concerned: tuple[str, ...]  # jobs and tasks in the state of the scheduler
 
 
 @dataclass(slots=True)
 class Result:
-    """What a run came to."""
+    """The result of a run."""
 
     seed: int
     steps: int = 0
-    counts: Counter[str] = field(default_factory=Counter)  # events that the engine took, and calls it made
+    counts: Counter[str] = field(default_factory=Counter)  # events and calls of the engine, by name
     failure: Failure | None = None
 
 
 def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None) -> Result:
-    """Do `steps` random things, and look at all that follows; the same seed does the same.
+    """Execute random acts and check all rules; an equal seed gives an equal run.
 
     Args:
-        steps: How many.
-        seed: Of chance.
-        progress: Called with the number of steps done, after each episode.
+        steps: Number of acts.
+        seed: Seed of the random numbers.
+        progress: Function that gets the number of finished steps after each episode.
     """
     chance, result = random.Random(seed), Result(seed)
     while result.steps < steps and result.failure is None:
@@ -274,7 +274,7 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
 
 
 def acts_of(chance: random.Random, count: int, weights: Sequence[float] = WEIGHTS) -> list[Act]:
-    """Draw acts by their weights."""
+    """Draw random acts by weights."""
     names = chance.choices(_NAMES, weights, k=count)
     return [Act(name, chance.getrandbits(24), chance.getrandbits(24)) for name in names]
 
@@ -282,10 +282,17 @@ def acts_of(chance: random.Random, count: int, weights: Sequence[float] = WEIGHT
 def replay(
     shape: int, acts: Sequence[Act], *, closely: bool = False, story: bool = False, quiet: bool = True
 ) -> tuple[World, int, Violation | None]:
-    """Let the acts happen in a new world, and, if `quiet`, a quiet time after them.
+    """Execute acts in a new cluster, followed by a quiet time if `quiet` is set.
+
+    Args:
+        shape: Seed of the cluster.
+        acts: Acts in their order.
+        closely: Whether to check the whole state after each batch.
+        story: Whether to write a story.
+        quiet: Whether a quiet time follows.
 
     Returns:
-        The world as it was left, how many acts were done without harm, and what then was broken.
+        The final world, the number of acts before a violation, and the violation or None.
     """
     world, done = World(shape, closely=closely, story=story), 0
     try:
@@ -302,10 +309,10 @@ def replay(
 
 
 def _failure(shape: int, acts: list[Act], step: int) -> Failure:
-    """Find the shortest story; looked at closely, it may break earlier and otherwise."""
+    """Find the shortest story of a failure; closer checks may find an earlier or another violation."""
     _, done, first = replay(shape, acts, closely=True)
-    assert first is not None, "a replay does the same again"
-    rule, quiet = first.rule, done == len(acts)  # then it broke in the last quiet time
+    assert first is not None, "a replay fails, too"
+    rule, quiet = first.rule, done == len(acts)  # whether it failed in the last quiet time
 
     def breaks(fewer: list[Act]) -> bool:
         violation = replay(shape, fewer, closely=True, quiet=quiet)[2]
@@ -314,13 +321,13 @@ def _failure(shape: int, acts: list[Act], step: int) -> Failure:
     exact = _pinned(shape, acts[: done + 1])
     acts = shrink(exact if breaks(exact) else acts[: done + 1], breaks)
     world, _, violation = replay(shape, acts, closely=True, story=True, quiet=quiet)
-    assert violation is not None, "a replay does the same again"
+    assert violation is not None, "a replay fails, too"
     story = tuple(world.story or ())
     return Failure(rule, violation.words, shape, step, tuple(acts), story, _concerned(world, violation))
 
 
 def _pinned(shape: int, acts: Sequence[Act]) -> list[Act]:
-    """The acts with what each of them happened to; the last one breaks something, or the quiet time after it."""
+    """Return acts with the objects that they chose as targets."""
     world, exact = World(shape), list[Act]()
     for act in acts:
         with contextlib.suppress(Violation):
@@ -330,7 +337,7 @@ def _pinned(shape: int, acts: Sequence[Act]) -> list[Act]:
 
 
 def shrink(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
-    """Make a list of acts shorter and plainer while it still breaks, until nothing helps or it costs too much."""
+    """Shorten and simplify a list of acts while it still fails, until nothing helps or it takes too many steps."""
     left, known = [_SHRINK_STEPS], dict[tuple[Act, ...], bool]()
 
     def tried(fewer: list[Act]) -> bool:
@@ -351,7 +358,7 @@ def shrink(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
 
 
 def _fewer(units: list[T], breaks: Callable[[list[T]], bool]) -> list[T]:
-    """Leave out parts, from halves down to single ones (delta debugging)."""
+    """Leave out parts of a list, from halves down to single elements (delta debugging)."""
     size, shrunk = max(len(units) // 2, 1), True
     while size > 1 or shrunk:
         start, shrunk = 0, False
@@ -366,7 +373,7 @@ def _fewer(units: list[T], breaks: Callable[[list[T]], bool]) -> list[T]:
 
 
 def _fewer_subjects(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
-    """Leave out all that happens to a job, a host or a GPU, or all of one kind that happens to none."""
+    """Leave out all acts on a job, a host or a GPU, or all acts of one kind without an object."""
     subjects = list(dict.fromkeys(_subject(act) for act in reversed(acts)))[::-1]
 
     def of(kept: list[str]) -> list[Act]:
@@ -380,7 +387,7 @@ def _subject(act: Act) -> str:
 
 
 def _plainer(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
-    """Put small numbers in the place of large ones: then acts choose the same whatever else is left out."""
+    """Replace numbers of acts by small ones, which choose equal objects when other acts are left out."""
     for i, act in enumerate(acts):
         for a, b in ((0, 1), (act.a, 1), (0, act.b)):
             plain = [*acts[:i], replace(act, a=a, b=b), *acts[i + 1 :]]
@@ -391,7 +398,7 @@ def _plainer(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
 
 
 def _without_pairs(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
-    """Leave out two acts at once, of which the one made the other needed."""
+    """Leave out pairs of acts, of which one is needed only because of the other."""
     i = 0
     while i < len(acts) <= _FEW:
         for j in range(i + 1, len(acts)):
@@ -405,7 +412,7 @@ def _without_pairs(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list
 
 
 def _short(noun: Job | Task | JobSpec) -> str:
-    """What of it is not as in every other."""
+    """Describe the fields of a noun that differ from the defaults."""
     said = []
     for each in fields(noun):
         value = getattr(noun, each.name)

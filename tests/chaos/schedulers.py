@@ -1,5 +1,6 @@
-"""Two schedulers of one cluster: what they write, and who of them leads, by the true ones' code over a ZooKeeper in
-memory. The engine of who leads is the world's; of who sleeps there is what it had when it was paused.
+"""Two schedulers of one cluster, whose election and log are the product's code on a ZooKeeper in memory.
+
+The engine of the leader is that of `World`; a paused scheduler keeps the state that it had.
 """
 
 import contextlib
@@ -25,48 +26,48 @@ from tests.doubles.memory_store import MemoryStore
 from tests.doubles.virtual_zookeeper import Session, VirtualZooKeeper
 
 PLACE: Final = Place("zk:2181", "/chaos")
-FENCED: Final = "who was deposed writes nothing"
-TAKEN_OVER: Final = "who leads next has all that was answered"
-_MAX_TRIES: Final = 20  # of a write, while ZooKeeper is away
+FENCED: Final = "a deposed scheduler writes nothing"
+TAKEN_OVER: Final = "the next leader has all that was answered"
+_MAX_TRIES: Final = 20  # tries of a write while ZooKeeper does not answer
 
 
 class Replica(MemoryStore):
-    """A scheduler's own state, which follows a log."""
+    """The local store of a scheduler, which follows a log."""
 
     def __init__(self, saved: Saved | None = None, batch: int = 0) -> None:
-        """With what it had."""
+        """Begin with a saved state and the number of its last batch."""
         super().__init__(saved)
         self.batch, self.facts, self._key = batch, dict[str, str](), b"k" * 32
 
     def save(self, batch: Sequence[Save]) -> None:  # type: ignore[override]
-        """Commit and count it."""
+        """Commit and count a batch."""
         super().save(batch)
         self.batch += 1
 
     def key(self) -> bytes:
-        """What secrets of launches are made of."""
+        """Return the key from which secrets of launches are derived."""
         return self._key
 
     def fact(self, name: str) -> str | None:
-        """A word that is kept beside all else."""
+        """Return a named fact that is stored beside the state, or None."""
         return self.facts.get(name)
 
     def follow(self, key: bytes, facts: dict[str, str]) -> None:
-        """Keep words beside all else."""
+        """Store a key and facts beside the state."""
         self._key = key
         self.facts |= facts
 
 
 class Scheduler:
-    """A scheduler among two, without its engine."""
+    """A scheduler of a pair, without its engine."""
 
     def __init__(self, name: str, servers: VirtualZooKeeper, local: Replica) -> None:
-        """Stand for the election."""
+        """Create a scheduler that takes part in the election."""
         self.name, self.local, self._servers = name, local, servers
         self.begin()
 
     def begin(self) -> None:
-        """Start its process: with a session of its own, as the last in the line."""
+        """Start its process with a new session, as the last candidate of the election."""
         self.session: Session = self._servers.session()
         client = cast(KazooClient, self.session)
         self.log, self.election = Log(client, PLACE), Election(client, PLACE, self.name)
@@ -75,7 +76,7 @@ class Scheduler:
         self.election.stand()
 
     def lead(self) -> None:
-        """Begin a term, as `Member.take` does."""
+        """Begin a term as leader, as `Member.take` does."""
         term = self.election.take()
         if not self._follower.join():
             self._follower.begin(term)
@@ -84,13 +85,13 @@ class Scheduler:
         self.store = ReplicatedStore(cast(SqliteStore, self.local), self.log, term)
 
     def write(self, batch: list[Save]) -> None:
-        """Write what was decided; of nothing, see that it could be.
+        """Write a batch, or confirm the lead if the batch is empty.
 
         Raises:
             NoRoom: ZooKeeper does not answer.
-            Deposed: Another was elected.
+            Deposed: Another scheduler was elected.
         """
-        assert self.store is not None, "it leads, or led"
+        assert self.store is not None, "it has led"
         if batch:
             self.store.save(batch)
         else:
@@ -99,13 +100,13 @@ class Scheduler:
 
 @dataclass(slots=True)
 class Sleeper:
-    """A leader that was paused, with what it had in hand.
+    """A paused leader.
 
     Attributes:
-        scheduler: Who.
-        state: Of its engine.
-        inbox: What it had heard, and not stepped.
-        batch: What it was about to save; None: it was not.
+        scheduler: Scheduler that was paused.
+        state: State of its engine.
+        inbox: Received events that are not stepped yet.
+        batch: Saves that it was about to write, or None if there were none.
     """
 
     scheduler: Scheduler
@@ -115,14 +116,15 @@ class Sleeper:
 
 
 class Pair:
-    """Both, one of which leads."""
+    """Two schedulers, one of which leads."""
 
     def __init__(self, saved: Saved) -> None:
-        """A scheduler that was alone becomes one of two, with that state: its state begins the log, and the other has a
-        copy."""
+        """Make the leader of a single scheduler: its saved state begins the log, and a second one has a copy."""
         nodes = (PLACE.path, *(PLACE.of(name) for name in (at.ELECTION, at.LEADER, at.LOG, at.MEMBERS)))
         servers = VirtualZooKeeper("", *nodes)
-        self._log = Log(cast(KazooClient, servers.session()), PLACE)  # whoever leads
+        self._log = Log(
+            cast(KazooClient, servers.session()), PLACE
+        )  # log by a session of its own, to read it whichever scheduler leads
         self.leader = Scheduler("http://one:1", servers, Replica(saved, 1))
         self.leader.lead()
         copied = Replica(saved, 1)
@@ -131,12 +133,22 @@ class Pair:
         self.sleeper: Sleeper | None = None
 
     def trouble(self, troubles: Sequence[str], *, expires: bool) -> None:
-        """What the leader's next writes meet; `expires`: at last its session is over."""
+        """Set the faults of the leader's next writes; `expires` ends its session after them."""
         self.leader.session.troubles = [*troubles, *(["expire"] if expires else [])]
 
     def save(self, batch: list[Save], waits: Callable[[], None]) -> bool:
-        """Write what the leader decided, as its shell does; whether it is known to be written, else it leads no more.
-        `waits`: what goes on between two tries."""
+        """Write a batch of the leader, as its shell does.
+
+        Args:
+            batch: Saves of the batch.
+            waits: Function that lets time pass between two tries.
+
+        Returns:
+            Whether the batch is written; otherwise the leader was deposed.
+
+        Raises:
+            Violation: The leader cannot write for too long.
+        """
         for _ in range(_MAX_TRIES):
             if self.leader.session.troubles[:1] == ["expire"]:
                 self.leader.session.expire()
@@ -148,11 +160,11 @@ class Pair:
         raise Violation("a scheduler goes on when ZooKeeper is back", f"after {_MAX_TRIES} tries it has not")
 
     def has(self, number: int) -> bool:
-        """Whether that batch is in the log."""
+        """Return whether the log has a batch of a number."""
         return self._log.last() >= number
 
     def switch(self) -> Scheduler:
-        """The leader's session is over, and its process begins anew; who is the first in the line leads now."""
+        """End the leader's session and restart its process; return the newly elected leader."""
         old = self.leader
         old.session.expire()
         if self.sleeper is None or self.sleeper.scheduler is not old:
@@ -160,7 +172,7 @@ class Pair:
         return self._elect()
 
     def pause(self, sleeper: Sleeper) -> Scheduler:
-        """The leader stops to go on, and its session is over; the other leads."""
+        """Pause the leader, whose session ends; return the newly elected leader."""
         self.sleeper = sleeper
         return self.switch()
 
@@ -174,13 +186,13 @@ class Pair:
         return leader
 
     def wake(self, decided: Callable[[Sleeper], list[Save]]) -> None:
-        """Who slept goes on where it was: it must see that it leads no more, and begins anew.
+        """Resume the paused scheduler, which must notice that it was deposed, and restart it.
 
         Raises:
-            Violation: It wrote.
+            Violation: It has written to the log.
         """
         sleeper, self.sleeper = self.sleeper, None
-        assert sleeper is not None, "the caller has looked"
+        assert sleeper is not None, "the caller has checked"
         scheduler = sleeper.scheduler
         scheduler.session.revive()
         batch = decided(sleeper) if sleeper.batch is None else sleeper.batch
@@ -197,7 +209,7 @@ class Pair:
 
 
 def same(leader: Scheduler, disk: MemoryStore) -> None:
-    """See that who leads has what was committed.
+    """Check that the leader has exactly the committed state.
 
     Raises:
         Violation: It lacks something, or has more.
@@ -218,5 +230,5 @@ def _other(mine: object, all_of_it: object) -> str:
 
 
 def of(steps: Sequence[tuple[ev.Event, Sequence[fx.Effect]]]) -> list[fx.Effect]:
-    """All effects of a batch of steps."""
+    """Return all effects of a batch of steps."""
     return [effect for _, effects in steps for effect in effects]

@@ -1,4 +1,4 @@
-"""A quiet time: nothing breaks any more, and all must come to an end."""
+"""Quiet times: all faults are repaired, and all work must end."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,25 +23,25 @@ from tests.chaos.world import CPUS, MEM_MIB, World
 
 _ROUND_S: Final = 4.0
 _PATIENCE: Final = 50
-_ROLLED_OUT: Final = 200  # rounds until apps are as they are wanted
-_QUIET: Final = 60  # rounds until all has been said
-_STILL: Final = 6  # rounds in which nothing starts or ends, and matches have been made
+_ROLLED_OUT: Final = 200  # rounds until apps reach their targets
+_QUIET: Final = 60  # rounds until all messages are delivered
+_STILL: Final = 6  # rounds with matches in which nothing starts or ends
 _HIGH: Final = 9  # priority that no other job has
 _LOWER: Final = 2  # jobs of low priority
-_MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
+_MORE_A_JOB: Final = 8  # further rounds for each job that waits or runs
 _MAX_SMALL: Final = 16
-_OF_SMALL: Final = ("default", "small")  # their queues
+_OF_SMALL: Final = ("default", "small")  # queues of small jobs
 
 
 def settle(world: World, *, stands: bool = False) -> None:
-    """Mend all that is broken; let all be said; then let all commands end.
+    """Repair all faults, deliver all messages, and then let all commands end.
 
     Args:
         world: Cluster with its scheduler.
-        stands: Whether nothing ends for a while before, so that jobs which wait for limits can be looked at.
+        stands: Whether commands go on for some time before, so that jobs which wait for limits can be checked.
 
     Raises:
-        Violation: Ledgers and engine differ when all was said, or a job that could run does not end.
+        Violation: Cluster and engine differ, or a job that could run does not end.
     """
     world.say("a quiet time begins")
     _mend(world)
@@ -106,11 +106,11 @@ def _replace_monitors(world: World) -> None:
     raise Violation("at a quiet time, each monitor is of the latest release", str(left))
 
 
-_NOTHING_KNOWN: Final = Facts()  # of a draft of an array
+_NOTHING_KNOWN: Final = Facts()  # for drafts of arrays
 
 
 def could_run(world: World, job: Job) -> bool:
-    """Whether agents with nothing else on them would do."""
+    """Return whether a job could run on agents without other tasks."""
     needs, spec = world.mesos.facts.get(job.id, _NOTHING_KNOWN).needs, job.spec
     if spec.gpu_milli_in_all > WHOLE * world.settings.queue.queue_limits.get(spec.queue, spec.gpus_in_all):
         return False
@@ -123,7 +123,7 @@ def could_run(world: World, job: Job) -> bool:
 
 
 def _slots(agent: Agent, spec: JobSpec, model: str | None) -> int:
-    """How many tasks of a job its GPUs, ports and constraints let in."""
+    """Return how many tasks of a job fit on an empty agent, by GPUs, ports and constraints."""
     mib = spec.gpu_memory_mib or 0
     able = [
         gpu
@@ -137,7 +137,7 @@ def _slots(agent: Agent, spec: JobSpec, model: str | None) -> int:
             most = 1
         elif constraint.value != agent.hostname:
             most = 0
-    # An executor takes its share beside the task's.
+    # Executors take resources beside their tasks.
     most = min(most, int(CPUS // (spec.cpus + 0.1)), int(MEM_MIB // (spec.mem_mib + 100)))
     return min(most, gpus // spec.gpus) if spec.gpus else most
 
@@ -153,7 +153,7 @@ def _mend(world: World) -> None:
     if world.pair is not None:
         world.pair.trouble((), expires=False)
     world.wake()
-    world.flush()  # what people asked for last is mended as well
+    world.flush()  # the latest requests of users are handled before the repair
     world.lossy = 0
     if not world.mesos.connected:
         world.connect()
@@ -169,11 +169,17 @@ def _mend(world: World) -> None:
         world.mesos.other_leaves(agent)
         for gpu in agent.gpus:
             if gpu.health is not Health.OK:
-                world.mesos.set_health(agent, gpu.id, Health.OK, "mended")
+                world.mesos.set_health(agent, gpu.id, Health.OK, "repaired")
 
 
 def go_on(world: World, *, end: bool = False, checks: bool = True) -> None:
-    """Let all that runs go on for a few seconds, deliver and offer all; and, with `end`, end the commands."""
+    """Let all launches proceed for some seconds, deliver all messages, and offer all resources.
+
+    Args:
+        world: Cluster with its scheduler.
+        end: Whether commands end.
+        checks: Whether health checks of instances succeed.
+    """
     mesos = world.mesos
     world.pass_time(_ROUND_S)
     for job in world.instances():
@@ -193,8 +199,7 @@ def go_on(world: World, *, end: bool = False, checks: bool = True) -> None:
 
 
 def _difference(world: World) -> str:
-    """The difference, in words, of what the engine believes to run and what runs; "": none, and nothing is on its
-    way."""
+    """Describe a difference between engine and cluster, or a pending message; empty without any."""
     state, mesos = world.state, world.mesos
     truly = {run.id: run.item.task.gpus for run in mesos.alive()}
     known = {task_id: state.work.tasks[task_id].gpus for task_id in state.work.live}
@@ -217,7 +222,7 @@ def _difference(world: World) -> str:
 
 
 def _well(world: World, job: Job) -> bool:
-    """Whether its checks have said so."""
+    """Return whether health and readiness checks of an instance have succeeded."""
     task = world.state.work.tasks[job.task_id] if job.task_id else None
     if task is None:
         return False
@@ -227,13 +232,13 @@ def _well(world: World, job: Job) -> bool:
 
 
 def _roll_out(world: World) -> None:
-    """Deployments end, and apps are as they are wanted; then they are deleted, and nothing is left of them."""
+    """Wait until deployments end and apps reach their targets; then delete all apps, of which nothing may remain."""
     if not (world.instances() or world.state.apps.deployments or aims_of(world.witness.disk)):
         return
     for n in range(_ROLLED_OUT if _fit(world) else 0):
         if not (left := _unfinished(world)):
             break
-        if n == _PATIENCE:  # a large job has free GPUs kept for it, and the others are held by apps for ever
+        if n == _PATIENCE:  # free GPUs are reserved for a large job, and apps hold the others
             _kill_jobs(world)
         go_on(world, end=True)
     else:
@@ -251,7 +256,7 @@ def _roll_out(world: World) -> None:
 
 
 def _unfinished(world: World) -> str:
-    """What is not as it is wanted, in words; "": nothing."""
+    """Describe an unfinished deployment or an app that differs from its target; empty without any."""
     if world.state.apps.deployments:
         return "; ".join(f"{d.id}: {dict(d.waiting)}" for d in world.state.apps.deployments.values())
     aims, there = (
@@ -271,8 +276,7 @@ def _about(world: World) -> list[str]:
 
 
 def _fit(world: World) -> bool:
-    """Whether there is room for all apps, with what they may have over their capacity: ports, GPUs, hosts, and what
-    queues let them have."""
+    """Return whether all apps fit with all instances that they may have: by ports, GPUs, hosts and queues."""
     if not all(could_run(world, job) for job in world.instances() if job.state is JobState.PENDING):
         return False
     agents = list(world.mesos.agents.values())
@@ -287,7 +291,7 @@ def _fit(world: World) -> bool:
 
 
 def _run_out(world: World) -> None:
-    """Commands end; small jobs that are worth less keep coming, and may not keep the others waiting."""
+    """Let commands end while small jobs of low priority arrive, which must not keep other jobs waiting."""
     jobs, queue = {job.id for job in world.waiting_or_running()}, _queue_without_guarantee(world)
     for _ in range(_QUIET + _MORE_A_JOB * len(jobs)):
         waiting = world.waiting_or_running()
@@ -314,8 +318,10 @@ def _kill_jobs(world: World) -> None:
 
 
 def _queue_without_guarantee(world: World) -> str | None:
-    """A queue whose jobs only borrow, at any hours: within a guarantee they would rightly come before those that wait
-    to borrow, without end. None: there is no such queue."""
+    """Return a queue without guarantees at any hours, or None if there is no such queue.
+
+    Small jobs within a guarantee would rightly come before jobs that wait to borrow, without end.
+    """
     document = world.witness.written
     for queue in _OF_SMALL:
         spec = document.queues.get(queue, QueueSpec())

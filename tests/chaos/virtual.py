@@ -1,8 +1,8 @@
-"""Mesos in memory: a master, its agents, their executors and monitors. It tells the truth, though not always at once.
+"""Mesos in memory: a master, its agents, their executors and node monitors. Messages are true, but may be late.
 
-What it does follows Mesos 1.11 for a partition-aware framework: an agent repeats the oldest update of a task until that
-is acknowledged and keeps the later ones back; the master's own words have no uuid and are said once; reconciliation
-brings the latest state without the data of the executor.
+It behaves like Mesos 1.11 for a partition-aware framework: an agent repeats the oldest update of a task until that is
+acknowledged, and holds later ones back; the master's own updates have no uuid and are sent once; reconciliation sends
+the latest state without data of the executor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,74 +32,74 @@ TERMINAL: Final = frozenset(
     f"TASK_{word}"
     for word in ("FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "DROPPED", "GONE", "GONE_BY_OPERATOR")
 )
-MAX_MAIL: Final = 64  # what is on its way; the oldest is lost first
+MAX_MAIL: Final = 64  # messages under way; the oldest is lost first
 OFFER_TIMEOUT_S: Final = (
-    60.0  # the master's --offer_timeout: without, an ACCEPT lost on its way takes its offer along
+    60.0  # the master's --offer_timeout, without which a lost ACCEPT would keep its offer
 )
-PORTS: Final = (31000, 31001, 31002, 31003, 31004, 31005)  # of each agent
-FRAMEWORK: Final = "fw-1"  # the id of the scheduler's
+PORTS: Final = (31000, 31001, 31002, 31003, 31004, 31005)  # ports of each agent
+FRAMEWORK: Final = "fw-1"  # framework id of the scheduler
 _PLAIN: Final = '{"role":"*"}'
 _encoded = lru_cache(maxsize=4096)(report.encode)
 _outcome = lru_cache(maxsize=4096)(assignment.encode)
 
 
-no_amounts: Final = {"cpus": 0.0, "mem": 0.0, "gpus": 0.0}.copy  # none of what Mesos counts
+no_amounts: Final = {"cpus": 0.0, "mem": 0.0, "gpus": 0.0}.copy  # makes zero amounts of all resources
 
 
 @dataclass(slots=True, eq=False)
 class Keeper:
-    """An executor that holds shared cards: it is there as long as one of its tasks is."""
+    """An executor of cover tasks, which exists as long as one of them."""
 
-    info: str  # its ExecutorInfo
-    scalars: tuple[Scalar, ...]  # that it takes itself
+    info: str  # digest of its ExecutorInfo
+    scalars: tuple[Scalar, ...]  # its own resources
 
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """A host: its GPUs, its ledger of claims, and whether the master hears it."""
+    """A host with its agent: GPUs, the ledger of claims, resources, and its connection to the master."""
 
     id: AgentId
     hostname: str
     gpus: tuple[Gpu, ...]
     driver: str
     free: dict[str, float]  # neither used nor offered, by the name of the resource
-    cut: bool = False  # its tasks run on; the master calls it unreachable
-    hidden_until: float = 0.0  # it has not come back to a new master before then
-    filtered_until: float = 0.0  # declined
+    cut: bool = False  # whether the master calls it unreachable; its tasks go on
+    hidden_until: float = 0.0  # time at which it registers with a new master
+    filtered_until: float = 0.0  # end of the filter of a DECLINE
     report_due: float = 0.0
     claims: dict[GpuId, TaskId] = field(default_factory=dict)  # of whole GPUs
-    shares: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of the others
-    # Reserved for our role, neither used nor offered.
+    shares: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of shared GPUs
+    # Amounts that are reserved for our role, neither used nor offered.
     kept: dict[str, float] = field(default_factory=no_amounts)
     keepers: dict[str, Keeper] = field(default_factory=dict)  # by executor id
     others: float = 0.0  # GPUs that another framework has
     ports: list[int] = field(default_factory=lambda: list(PORTS))  # neither used nor offered
-    generation: int = 0  # how often its host came back under a new id
+    generation: int = 0  # number of new ids after losses of power
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A launch as it truly is."""
+    """A launch in the simulated cluster."""
 
     item: fx.LaunchTask
     agent: Agent
     stage: str = "TASK_STAGING"
     began_at: float | None = None  # when its command started
     to_be_killed: bool = False
-    told_to_start: bool = False  # of a gang's member: the others have their places
-    outbox: list[Status] = field(default_factory=list)  # not acknowledged, oldest first
+    told_to_start: bool = False  # whether a member of a gang may start
+    outbox: list[Status] = field(default_factory=list)  # updates that are not acknowledged, oldest first
     uuids: int = 0
     resized: Resized | None = None  # the latest answer of its executor
-    deaf: bool = False  # to requests for another share
+    deaf: bool = False  # whether it ignores requests to resize
 
     @property
     def id(self) -> TaskId:
-        """The id of the task."""
+        """Id of the task."""
         return self.item.task.id
 
     @property
     def job_id(self) -> JobId | None:
-        """The job of the launch; None: a node monitor, or what holds a shared card."""
+        """Job of the launch, or None for a node monitor or a cover task."""
         return self.item.task.job_id
 
     @property
@@ -114,18 +114,18 @@ class Run:
 
     @property
     def lasts(self) -> bool:
-        """Whether its command ends only by mischance: it is no job, or an instance of an app."""
+        """Whether its command never ends by itself: it is no job, or an instance of an app."""
         return self.job_id is None or "._app" in self.job_id
 
     @property
     def at_barrier(self) -> bool:
-        """Whether it has its place, and waits for the other members of its gang."""
+        """Whether it is ready and waits for the other members of its gang."""
         return self.stage == "TASK_STARTING" and bool(self.item.hosts) and not self.told_to_start
 
 
 @dataclass(slots=True)
 class Facts:
-    """What truly became of a job's launches."""
+    """Facts about a job that the scheduler does not know, and ends of its launches."""
 
     needs: str | None = None  # the oldest driver that its image runs with
     failed: int = 0  # launches whose command ended badly by itself
@@ -133,15 +133,15 @@ class Facts:
 
 
 class VirtualMesos:
-    """The master and all its agents. Calls act at once; events wait in `mail`."""
+    """A master with all of its agents: calls take effect at once, and events wait in `mail`."""
 
     def __init__(self, agents: Iterable[Agent], *, role: str = "*", reserves: bool = True) -> None:
-        """Nothing runs, nobody is connected. `role`: of the scheduler; `reserves`: whether it may reserve for that."""
+        """Begin without tasks and connection; `reserves` tells whether the scheduler may reserve for its role."""
         self.now, self.use = 0.0, Meters()
         self.role, self.reserves = role, reserves
         self.agents = {agent.id: agent for agent in agents}
-        self.gone: dict[AgentId, str] = {}  # an operator said so; and their hosts
-        self.runs: dict[TaskId, Run] = {}  # alive, or with updates that nobody acknowledged
+        self.gone: dict[AgentId, str] = {}  # agents that an operator has marked gone, with their hosts
+        self.runs: dict[TaskId, Run] = {}  # launches that are alive or have unacknowledged updates
         self.facts: dict[JobId, Facts] = {}
         self.offers: dict[OfferId, tuple[Agent, dict[str, float]]] = {}
         self.mail: list[ev.Event] = []
@@ -149,32 +149,32 @@ class VirtualMesos:
         self._serial = 0
         self.offered_at: dict[OfferId, float] = {}
         self.offered_ports: dict[OfferId, list[int]] = {}
-        self.offered_kept: dict[OfferId, dict[str, float]] = {}  # of each offer, what is reserved
+        self.offered_kept: dict[OfferId, dict[str, float]] = {}  # reserved amounts of each offer
 
-    # --- who hears whom
+    # --- connections
 
     def hears(self, agent: Agent) -> bool:
-        """Whether the master knows the agent and hears it."""
+        """Return whether an agent is registered and reachable."""
         return not agent.cut and self.now >= agent.hidden_until
 
     def alive(self) -> list[Run]:
-        """What truly holds its resources, in the order of launch."""
+        """Return the launches that hold resources, in the order of their launch."""
         return [run for run in self.runs.values() if run.alive]
 
     def post(self, event: ev.Event) -> None:
-        """Send an event on its way to the scheduler."""
+        """Send an event to the scheduler if it is connected."""
         if self.connected:
             self.mail.append(event)
             if len(self.mail) > MAX_MAIL:
                 del self.mail[0]
 
     def resend(self, run: Run) -> None:
-        """The agent repeats the oldest update that was not acknowledged."""
+        """Repeat the oldest unacknowledged update of a launch."""
         if run.outbox and self.hears(run.agent):
             self.post(ev.StatusArrived(run.outbox[0]))
 
     def disconnect(self) -> None:
-        """The scheduler's connection ends: offers and what was on its way are void."""
+        """End the connection: offers and messages under way are void."""
         self.connected, self.suppressed = False, False
         self.mail.clear()
         for offer_id in list(self.offers):
@@ -183,7 +183,7 @@ class VirtualMesos:
     # --- offers
 
     def offer(self, agent: Agent) -> ev.OffersArrived | None:
-        """All that the agent has free, if the scheduler wants it and it is worth an offer."""
+        """Offer all free resources of an agent, if the scheduler takes offers and there is enough for one."""
         deaf = not self.connected or self.suppressed or not self.hears(agent)
         enough = all(
             agent.free[name] + agent.kept[name] >= least for name, least in (("cpus", 0.01), ("mem", 32))
@@ -210,7 +210,7 @@ class VirtualMesos:
         return ev.OffersArrived((made,))
 
     def take_back(self, offer_id: OfferId) -> None:
-        """The offer is void; what it had is free again."""
+        """Remove an offer and free its resources."""
         agent, amounts = self.offers.pop(offer_id)
         del self.offered_at[offer_id]
         agent.ports = sorted([*agent.ports, *self.offered_ports.pop(offer_id)])
@@ -218,12 +218,12 @@ class VirtualMesos:
         _add(agent.kept, self.offered_kept.pop(offer_id))
 
     def rescind(self, offer_id: OfferId) -> None:
-        """Take it back, and say so."""
+        """Remove an offer and send its rescind."""
         self.take_back(offer_id)
         self.post(ev.OfferRescinded(offer_id))
 
     def rescind_old(self) -> None:
-        """Rescind what nobody has answered for long."""
+        """Rescind offers that were not answered in time."""
         for offer_id, at in list(self.offered_at.items()):
             if self.now - at < OFFER_TIMEOUT_S:
                 break
@@ -232,7 +232,7 @@ class VirtualMesos:
     # --- calls
 
     def call(self, effect: fx.Effect) -> None:
-        """Do what the scheduler asks for, if this is a call at all."""
+        """Execute an effect of the engine if it is a call."""
         match effect:
             case fx.Launch():
                 self._accept(effect)
@@ -251,7 +251,7 @@ class VirtualMesos:
             case fx.AskResize(_, _, task_id, resize):
                 self._resize(task_id, resize)
             case fx.GiveNotice(_, _, task_id, notice):
-                if run := self._listening(task_id):  # one of an earlier version is deaf to it
+                if run := self._listening(task_id):  # executors of an earlier version ignore notices
                     self.emit(run, "TASK_RUNNING", encode_told(notice.number))
             case fx.Suppress() | fx.Revive():
                 self._want(isinstance(effect, fx.Revive))
@@ -296,7 +296,7 @@ class VirtualMesos:
             self.runs[task.id] = Run(item, agent)
 
     def _operate(self, launch: fx.Launch, agent: Agent) -> None:
-        """Reservations; the master drops one that it does not allow, and says nothing."""
+        """Execute reservations, which the master drops silently if it does not allow them."""
         if not self.reserves:
             return
         for scalar in launch.unreserve:
@@ -307,7 +307,7 @@ class VirtualMesos:
             _add(agent.kept, {scalar.name: scalar.amount})
 
     def _admits(self, agent: Agent, item: fx.LaunchTask) -> bool:
-        """Whether the master lets a task in: what is reserved for it must be there, and its keeper."""
+        """Return whether the master accepts a task, by reserved amounts and ExecutorInfo."""
         need = no_amounts()
         for scalar in filter(owner_of, (*item.resources, *item.executor_resources)):
             _add(need, {scalar.name: scalar.amount})
@@ -324,7 +324,7 @@ class VirtualMesos:
         return keeper.info == task.keeper and not item.executor_resources
 
     def _of_executor(self, run: Run) -> tuple[Scalar, ...]:
-        """What goes with a task's executor; a keeper goes with its last task."""
+        """Return the resources that an executor frees with a task; a keeper frees them with its last task."""
         task = run.item.task
         if task.covers is None:
             return run.item.executor_resources
@@ -337,15 +337,15 @@ class VirtualMesos:
         return keeper.scalars if keeper else ()
 
     def covers_on(self, agent: Agent) -> list[Run]:
-        """What holds shared cards there."""
+        """Return the cover tasks on an agent."""
         return [run for run in self.alive() if run.agent is agent and run.item.task.covers is not None]
 
     def other_takes(self, agent: Agent) -> None:
-        """Another framework uses every GPU that it can get of an agent."""
+        """Let another framework take all free GPUs of an agent."""
         agent.others, agent.free["gpus"] = agent.others + agent.free["gpus"], 0.0
 
     def other_leaves(self, agent: Agent) -> None:
-        """Let it give them back."""
+        """Let another framework give its GPUs back."""
         agent.free["gpus"], agent.others = agent.free["gpus"] + agent.others, 0.0
 
     def _acknowledge(self, task_id: TaskId, uuid: str) -> None:
@@ -377,7 +377,9 @@ class VirtualMesos:
         elif agent is None or agent.cut:
             self._say(task_id, agent_id, "TASK_UNREACHABLE")
         elif self.now < agent.hidden_until:
-            if int(agent.hidden_until) % 2:  # a master without a registry; with one it keeps silent
+            if (
+                int(agent.hidden_until) % 2
+            ):  # as a master without a registry; one with a registry keeps silent
                 self._say(task_id, agent_id, "TASK_UNKNOWN")
         elif run is None:
             self._say(task_id, agent_id, "TASK_GONE")
@@ -397,7 +399,7 @@ class VirtualMesos:
     # --- executors
 
     def update(self, run: Run, state: str, outcome: Outcome | None = None, reason: str = "") -> None:
-        """The executor says how its task stands; its end gives back all it held."""
+        """Send a status update of an executor; a terminal one frees all resources of the launch."""
         self.emit(run, state, _outcome(outcome) if outcome else b"", reason)
         if state not in TERMINAL:
             return
@@ -409,7 +411,7 @@ class VirtualMesos:
         self._release(run)
 
     def emit(self, run: Run, state: str, data: bytes, reason: str = "") -> None:
-        """The executor of a task says something of it."""
+        """Queue a status update of a task, and send it if it is the oldest one."""
         run.stage = state
         run.uuids += 1
         uuid = f"{run.id}/{run.uuids}"
@@ -430,7 +432,7 @@ class VirtualMesos:
         run.agent.ports = sorted([*run.agent.ports, *(port.begin for port in run.item.ports)])
 
     def start(self, run: Run) -> None:
-        """The executor checks the driver, claims the GPUs, and starts; or refuses."""
+        """Let an executor check the driver and claim GPUs, and report the start or a failure."""
         task = run.item.task
         facts = self.facts.get(task.job_id) if task.job_id else None
         taken = tuple(gpu_id for gpu_id in task.gpus if not _lets_in(run.agent, gpu_id, task.share))
@@ -447,7 +449,7 @@ class VirtualMesos:
             self.update(run, "TASK_STARTING")
 
     def _resize(self, task_id: TaskId, resize: Resize) -> None:
-        """The executor gives its task another share, or says why not; it answers again what it has answered."""
+        """Let an executor resize its task or refuse; it repeats the answer to an old request."""
         if run := self._listening(task_id):
             if run.resized is None or resize.number > run.resized.number:
                 run.resized = _resized(run, resize)
@@ -462,7 +464,7 @@ class VirtualMesos:
     # --- agents
 
     def lose(self, agent: Agent) -> None:
-        """The master finds the agent unreachable: says so of its tasks, rescinds its offers."""
+        """Mark an agent unreachable: report its tasks as such, and rescind its offers."""
         for offer_id in [o for o, (other, _) in self.offers.items() if other is agent]:
             self.rescind(offer_id)
         agent.cut = True
@@ -472,14 +474,14 @@ class VirtualMesos:
         self.post(ev.AgentLost(agent.id))
 
     def come_back(self, agent: Agent) -> None:
-        """The agent registers again and repeats what was not acknowledged."""
+        """Register an agent again, which repeats unacknowledged updates."""
         agent.cut, agent.hidden_until = False, 0.0
         for run in list(self.runs.values()):
             if run.agent is agent:
                 self.resend(run)
 
     def die(self, agent: Agent) -> None:
-        """The host loses its power: nothing of its tasks is left, and nobody says so."""
+        """Cut the power of a host: its tasks are gone without an update."""
         self.lose(agent)
         for run in [run for run in self.runs.values() if run.agent is agent]:
             if run.alive:
@@ -489,7 +491,7 @@ class VirtualMesos:
         self.other_leaves(agent)
 
     def rename(self, agent: Agent) -> Agent:
-        """A host that died comes back as another agent, and an operator marks the old one gone."""
+        """Start a host again as another agent; an operator marks the old one gone."""
         new = replace(
             agent,
             id=AgentId(f"{agent.hostname.split('.')[0]}.{agent.generation + 1}"),
@@ -508,12 +510,12 @@ class VirtualMesos:
         return new
 
     def monitor_of(self, agent: Agent) -> Run | None:
-        """The monitor that runs there."""
+        """Return the running node monitor of an agent, or None."""
         monitors = (run for run in self.runs.values() if run.agent is agent and run.is_monitor)
         return next((run for run in monitors if run.stage == "TASK_RUNNING"), None)
 
     def report(self, agent: Agent, data: bytes | None = None, *, gpus: tuple[Gpu, ...] | None = None) -> None:
-        """The agent's monitor, if one runs, says how its GPUs are: `data` or `gpus` instead of the truth."""
+        """Send a report of an agent's monitor, if one runs; `data` or `gpus` replace the true content."""
         run = self.monitor_of(agent)
         if run is None or len(run.outbox) > 2:
             return
@@ -527,7 +529,7 @@ class VirtualMesos:
         return Inventory(gpus, "simulated", monitor.agent.driver, task_uses=uses)
 
     def set_health(self, agent: Agent, gpu_id: GpuId, health: Health, why: str) -> None:
-        """A GPU changes, and its monitor remembers."""
+        """Change the health of a GPU, with its history."""
         changed = []
         for gpu in agent.gpus:
             if gpu.id == gpu_id:
@@ -543,7 +545,7 @@ def _excused(outcome: Outcome) -> bool:
 
 
 def _lets_in(agent: Agent, gpu_id: GpuId, share: Share | None) -> bool:
-    """Whether the host's own ledger lets a task have the GPU, or a share of it."""
+    """Return whether the ledger of a host lets a task have a GPU or a share of it."""
     others = list(agent.shares.get(gpu_id, {}).values())
     if gpu_id in agent.claims or share is None:
         return gpu_id not in agent.claims and not others
@@ -559,7 +561,11 @@ def _lets_in(agent: Agent, gpu_id: GpuId, share: Share | None) -> bool:
 
 
 def _resized(run: Run, resize: Resize) -> Resized:
-    """What becomes of a share by a request; a task uses half of what it was launched with."""
+    """Return the answer to a resize, and apply it; a task uses half of the memory that it was launched with.
+
+    Raises:
+        Violation: The requested share does not fit on the host.
+    """
     agent, task = run.agent, run.item.task
     held = agent.shares[task.gpus[0]][run.id]
     wanted = replace(
@@ -569,7 +575,7 @@ def _resized(run: Run, resize: Resize) -> Resized:
         compute_milli=resize.compute_milli,
     )
     used_mib = task.share.memory_mib // 2 if task.share else 0
-    fixed = resize.number % 5 == 4  # what enforces it cannot change just now
+    fixed = resize.number % 5 == 4  # the limit cannot change now
     refused = f"it uses {used_mib} MiB" if used_mib > resize.memory_mib else "not while it runs" * fixed
     for gpu_id in () if refused else task.gpus:
         del agent.shares[gpu_id][run.id]
@@ -596,5 +602,5 @@ def _add(to: dict[str, float], amounts: Mapping[str, float], sign: int = 1) -> N
 
 
 def _put(agent: Agent, scalar: Scalar, sign: int) -> None:
-    """Give back, or take."""
+    """Add an amount to the free or reserved resources of an agent, or subtract it."""
     _add(agent.kept if owner_of(scalar) else agent.free, {scalar.name: scalar.amount}, sign)

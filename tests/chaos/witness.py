@@ -1,7 +1,7 @@
-"""What must hold of the engine's effects and of its state, judged by what was truly delivered and truly happened.
+"""The judge of the engine's effects and state.
 
-The witness reads none of the engine's decisions to judge them: it keeps its own account of what the scheduler was told
-and saved.
+It uses none of the engine's decisions: it keeps its own account of messages that the scheduler has received, and of the
+data that it has saved.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,23 +41,23 @@ from tests.doubles.problems import problems
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
-_STANDS_STILL_S: Final = 5.0  # for so long a scheduler that is well does nothing at most
+_STANDS_STILL_S: Final = 5.0  # longest time in which a healthy scheduler does nothing
 
 
 class Witness(Account):
-    """Takes in what the scheduler is told, and judges what it does."""
+    """An account that receives all messages of a scheduler, and checks all of its effects."""
 
     def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
-        """Nothing was said yet."""
+        """Begin without any messages."""
         super().__init__(mesos, settings)
         self.books, self.uses, self.charges = books.Books(), past.Uses(), charges.Charges()
         self._heard_at = 0.0
-        self._tended_at: float | None = None  # None: not since the scheduler was started
+        self._tended_at: float | None = None  # None until the first batch after a start
 
-    # --- what the scheduler is told, when its batch is on disk
+    # --- messages of a saved batch
 
     def hear(self, events: Iterable[ev.Event], now: float) -> None:
-        """Take a batch in that the scheduler has committed."""
+        """Take over the messages of a batch that the scheduler has committed."""
         self.broken_now.clear()
         self.ended_now.clear()
         before = dict(self.held)
@@ -77,7 +77,7 @@ class Witness(Account):
                         del self.held[offer_id]
                 case ev.Registered():
                     self.held.clear()
-                    self.calendar.since.clear()  # it sees, and mends, from now on
+                    self.calendar.since.clear()  # the scheduler notices and corrects faults from now on
                     self.registered_at = now
                 case ev.Disconnected():
                     self.held.clear()
@@ -87,8 +87,11 @@ class Witness(Account):
         self.void_now = {offer_id for offer_id in before if offer_id not in self.held}
 
     def _give_up(self, now: float) -> None:
-        """What was cut off for too long stays given up, and who was kept is so no longer, though the clock was set back
-        since; what is cut off is so at most since that. Drains end as soon as they would have."""
+        """Adjust all times to the present time, which may be earlier if the clock was set back.
+
+        Launches that were unreachable too long stay given up, and ended keeps stay ended; other launches are
+        unreachable since now at most. Deadlines of drains stay as far away as they were.
+        """
         self._leave_out(now)
         before, last, self._heard_at = self.queues, self._heard_at, now
         self.idling.kept = {job_id: until for job_id, until in self.idling.kept.items() if until > last}
@@ -105,7 +108,7 @@ class Witness(Account):
                 word.cut_since = min(word.cut_since, now)
 
     def _leave_out(self, now: float) -> None:
-        """A time for which the scheduler heard nothing is none for which anything was cut off."""
+        """Leave out a time without messages when computing how long launches were unreachable."""
         before = now if self._tended_at is None else self._tended_at
         gap_s = now - before
         for task_id, word in self.words.items() if gap_s > _STANDS_STILL_S else ():
@@ -117,8 +120,8 @@ class Witness(Account):
             self._tended_at = now
 
     def restarted(self) -> None:
-        """The scheduler has started anew: it leaves out what has passed since the latest moment on its record, which
-        may be later than what it heard last."""
+        """Note a restart: the scheduler leaves out the time since its latest record, which may be later than its last
+        message."""
         self._tended_at = None
 
     def _hear_people(self, event: ev.Event, now: float) -> None:
@@ -153,9 +156,8 @@ class Witness(Account):
             key = (status.task_id, status.uuid)
             self.unacknowledged[key] = self.unacknowledged.get(key, 0) + 1
         word = self.words.setdefault(status.task_id, Word())
-        if (
-            word.ended
-        ):  # if reconciliation alone said so, the engine waits for more, and may hear that it is cut off
+        if word.ended:
+            # If only reconciliation reported the end, the engine waits for more, and the launch may become unreachable.
             if status.state in _CUT and word.cut_since is None:
                 word.cut_since = now
             return
@@ -175,12 +177,14 @@ class Witness(Account):
         word.placed |= status.state in ("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
         if status.data and status.state == "TASK_RUNNING" and status.agent_id:
             node = self.disk.nodes.get(status.agent_id)
-            if node is not None and node.monitor == status.task_id:  # one that was given up is not believed
+            if (
+                node is not None and node.monitor == status.task_id
+            ):  # the engine ignores monitors that were given up
                 self.note_followed(status.agent_id, node.hostname)
                 self._hear_report(status.agent_id, status.data, now)
 
     def _learn(self, event: ev.StatusArrived) -> None:
-        """An executor said which driver its image needs; nothing older may be chosen after that."""
+        """Record the driver that an executor reports as needed; no older one may be chosen after that."""
         run_of = self.mesos.facts
         job_id = self.job_of(event.status.task_id)
         if job_id and b'"min_driver":"' in event.status.data and job_id in run_of:
@@ -198,13 +202,13 @@ class Witness(Account):
         idle.hear(self, inventory.task_uses, now)
         self.broken_now.update(gpu.id for gpu in inventory.gpus if gpu.health.broken)
 
-    # --- what it does
+    # --- effects
 
     def judge(self, steps: Sequence[tuple[ev.Event, Sequence[fx.Effect]]], now: float) -> None:
-        """Check the effects of the batch just heard, in their order, and commit the saves.
+        """Check the effects of a batch in their order, and commit the saves.
 
         Raises:
-            Violation: One of them is not justified.
+            Violation: An effect is not justified.
         """
         for event, effects in steps:
             before = rollouts.scene(self, now) if isinstance(event, ev.Tick) else None
@@ -235,7 +239,7 @@ class Witness(Account):
     def _take_in(self, effects: Sequence[fx.Effect], now: float) -> None:
         self.disk.save(
             effect for effect in effects if isinstance(effect, saves.SaveQueues)
-        )  # by it all follows
+        )  # first: all rules depend on it
         charges.follow(self, self.charges, effects, now)
         bookings.follow(self, effects, now)
         for effect in effects:
@@ -276,10 +280,10 @@ class Witness(Account):
             raise Violation("no job is lost", words, job.id)
         asked = job.id in self.user_killed or idle.returned(self, job) or bookings.over(self, job)
         if job.state is JobState.KILLED and not asked:
-            raise Violation("no job is lost", f"nobody asked for the end of {job.id}", job.id)
+            raise Violation("no job is lost", f"no user requested the end of {job.id}", job.id)
 
     def _instance(self, job: Job) -> None:
-        """Made and ended by the scheduler itself: `rollouts` says whether it may."""
+        """Record an instance, which the scheduler starts and ends by itself; rules in `rollouts` check it."""
         self.mesos.facts.setdefault(job.id, Facts())
         self.submitted.add(job.id)
         if job.kill_requested:
@@ -301,7 +305,7 @@ class Witness(Account):
             raise Violation("nothing is ended without a reason", f"{task.id}: {task.evicted}", task.id)
 
     def _out_of_order(self, job: Job, now: float) -> bool:
-        """Whether a card of one of its tasks broke, or a drain's time is over."""
+        """Return whether a card of a job has broken, or the deadline of a drain has passed."""
         tasks = [self.disk.tasks[task_id] for task_id in self.latest(job.id)]
         gpus = {gpu_id for task in tasks for gpu_id in task.gpus}
         if job.spec.on_gpu_failure is OnGpuFailure.RESTART and not self.broken_now.isdisjoint(gpus):
@@ -311,7 +315,7 @@ class Witness(Account):
         return any(end is not None and end <= now for end in ends)
 
     def forget(self, state: State) -> None:
-        """Drop what is known of jobs and tasks that the engine has forgotten and Mesos, too."""
+        """Forget jobs and tasks that both the engine and Mesos have forgotten."""
         for job_id in [j for j in self.mesos.facts if j in self.submitted and j not in state.work.jobs]:
             tasks = self.launches.get(job_id, ())
             if any(task_id in self.mesos.runs for task_id in tasks):
@@ -329,13 +333,13 @@ class Witness(Account):
             if self.job_of(task_id) is None:
                 del self.words[task_id]
 
-    # --- its state
+    # --- state
 
     def inspect(self, state: State) -> None:
-        """The whole state: sound in itself, and what is on disk.
+        """Check the invariants of the whole state, and that it equals the saved data.
 
         Raises:
-            Violation: It is not.
+            Violation: An invariant does not hold, or the state differs from the saved data.
         """
         for problem in problems(state):
             raise Violation("the state is sound", problem)
@@ -362,14 +366,14 @@ class Witness(Account):
 
 
 def _saved(state: State) -> Mapping[JobId, Job]:
-    """The jobs that a store has: not the drafts of arrays."""
+    """Return the jobs that are saved: all but drafts of arrays."""
     jobs = state.work.jobs
     drafts = {job_id for drafts in state.work.members.drafts.values() for job_id in drafts}
     return {job_id: job for job_id, job in jobs.items() if job_id not in drafts} if drafts else jobs
 
 
 def _heard_as(saved: Task | None, task: Task) -> Task:
-    """The task as if it had been heard of when the saved one was: not all that is heard is saved."""
+    """Return a task with the `heard_at` of the saved one, which is not saved each time."""
     return task if saved is None or saved is task else replace(task, heard_at=saved.heard_at)
 
 

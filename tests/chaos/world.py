@@ -1,4 +1,4 @@
-"""The engine in a world of its own: a virtual cluster, a clock that goes when it is told, a disk, and restarts."""
+"""The engine in a simulated cluster, with a clock that acts advance, a disk, and restarts."""
 
 import contextlib
 import random
@@ -27,27 +27,27 @@ from tests.doubles.builders import saved_of, step_closely
 START: Final = 1_000_000.0  # seconds since the epoch
 DRIVERS: Final = ("470.256.02", "535.104.05", "550.54.14")
 MODELS: Final = ("A100", "T4")
-CPUS, MEM_MIB = 8.0, 16384.0  # of each agent
-#: What hosts can enforce, by host: the CUDA library of ours; MPS, whose cards are one user's; nothing.
+CPUS, MEM_MIB = 8.0, 16384.0  # resources of each agent
+#: Kinds of hosts by what enforces shares: our CUDA library; also MPS, where a card has one user; nothing.
 SHARINGS: Final = (
     Sharing(15000, ((Ability.SHIM, ""),)),
     Sharing(15000, ((Ability.SHIM, ""), (Ability.MPS2, ""))),
     None,
 )
-#: Of the framework, and whether the master lets it reserve for that.
+#: Roles of the framework, and whether the master allows reservations for them.
 ROLES: Final = (("*", True), ("gpu", True), ("gpu", False))
 SETTINGS: Final = Settings.of(
     "executor",
     "monitor",
     keep_ended_jobs=20,
     keep_lost_nodes_s=600.0,
-    reconcile_interval_s=120.0,  # quick, so that it comes to pass
+    reconcile_interval_s=120.0,  # short, so that it happens in an episode
     queue_limits={"small": 2},
-    max_infrastructure_failures=1000,  # a job is only lost by its own doing: the world is rougher than Mesos
+    max_infrastructure_failures=1000,  # no job fails by lost agents, which are frequent here
 )
 _INSPECT_EVERY: Final = 16  # batches
-_LOOKS: Final = 3  # at what happens while nothing can be saved
-#: The engine may refuse them.
+_LOOKS: Final = 3  # times that messages are collected while nothing can be saved
+#: Events that the engine may refuse.
 _REQUESTS: Final = (
     ev.DrainRequested,
     ev.UndrainRequested,
@@ -90,46 +90,46 @@ def _agents(shape: random.Random) -> list[Agent]:
 
 
 class World:
-    """A cluster and its scheduler. What happens is put in by `acts`; `flush` gives it to the engine.
+    """A simulated cluster and its scheduler: acts add events to `inbox`, and `flush` passes them to the engine.
 
     Args:
-        shape: A seed of how many agents there are, and of what kind.
-        closely: Whether to inspect the whole state after each batch, and not now and then, and what handlers change.
-        story: Whether to keep an account of all that happens, in words.
+        shape: Seed of the number and kinds of agents.
+        closely: Whether to check handlers, and the whole state after each batch instead of now and then.
+        story: Whether to write a story of all events.
     """
 
     def __init__(self, shape: int, *, closely: bool = False, story: bool = False) -> None:
-        """The scheduler has just started and is connected."""
+        """Start and connect the scheduler."""
         role, reserves = ROLES[shape % len(ROLES)]
         self.settings = SETTINGS.changed(role=role)
-        self.now, self.clock_off_s = START, 0.0  # by so much the clock of the scheduler's host is wrong
+        self.now, self.clock_off_s = START, 0.0  # error of the scheduler's clock
         self.mesos = VirtualMesos(_agents(random.Random(shape)), role=role, reserves=reserves)
         self.witness = Witness(self.mesos, self.settings)
         self.state = State(started_at=self.now)
         self.inbox: list[ev.Event] = []
-        self.lossy = 0  # bits: which of the next calls are lost
-        self.target: str | None = None  # what the act in hand must happen to; None: its numbers say
-        self.chosen: list[str] = []  # what it happened to
+        self.lossy = 0  # bits of the next calls; a set bit loses a call
+        self.target: str | None = None  # object of the present act, or None if its numbers choose
+        self.chosen: list[str] = []  # objects that the present act has chosen
         self.serial = 0
         self.batches, self._inspect_every = 0, 1 if closely else _INSPECT_EVERY
         self._closely = closely
-        self.counts: Counter[str] = Counter()  # events of the engine, and its calls
+        self.counts: Counter[str] = Counter()  # events and calls of the engine, by name
         self.story: list[str] | None = [] if story else None
-        self.pair: Pair | None = None  # of two schedulers; None: this one is alone
+        self.pair: Pair | None = None  # both schedulers, or None if there is one
         self.mesos.now = self.now
         self.connect()
 
-    # --- the account
+    # --- story
 
     def say(self, words: str) -> None:
-        """Put a line into the story, if there is one."""
+        """Add a line to the story, if there is one."""
         if self.story is not None:
             self.story.append(f"{self.now - START:8.1f} s  {words}")
 
     # --- the scheduler
 
     def connect(self) -> None:
-        """The master accepts the subscription."""
+        """Connect the scheduler and register its framework."""
         self.mesos.connected, self.mesos.suppressed = True, False
         self.inbox.append(ev.Registered(FRAMEWORK, "http://master:5050"))
         self.flush()
@@ -137,13 +137,13 @@ class World:
     def flush(
         self, crash: str = "", full_s: float = 0.0, *, pauses: bool = False, late: bool = False
     ) -> None:
-        """Run a batch of the daemon: step what is there, then Tick and Match; save; then call Mesos.
+        """Run a batch of the daemon: step all events, a tick and a match, save, and call Mesos.
 
         Args:
-            crash: "before" the save or "after" it; "" is none.
-            full_s: For so long the batch cannot be saved, as the disk is full; what happens meanwhile waits.
-            pauses: Of two schedulers this one does not crash there, but is paused.
-            late: Its calls of this batch reach Mesos when the other leads, which has not subscribed yet.
+            crash: "before" or "after" for a crash before or after the save; empty for none.
+            full_s: Seconds for which the disk is full, so that the batch cannot be saved and events wait.
+            pauses: Whether the scheduler is paused instead of crashing, if there are two.
+            late: Whether calls of this batch reach Mesos after the other scheduler leads, before it subscribes.
 
         Raises:
             Violation: An invariant is broken.
@@ -190,15 +190,15 @@ class World:
         return steps
 
     def paused(self, batch: list[Save]) -> Sleeper:
-        """Who leads, as it is now, about to save a batch."""
-        assert self.pair is not None, "the act has looked"
+        """Return the leader in its present state, about to save a batch."""
+        assert self.pair is not None, "the act has checked"
         return Sleeper(self.pair.leader, self.state, list(self.inbox), batch or None)
 
     def _wait_a_moment(self) -> None:
         self._wait_for_room(1.0)
 
     def _wait_for_room(self, seconds: float) -> None:
-        """The store has refused the batch: nothing of it has left, Mesos goes on, and what it says comes later."""
+        """Let time pass while the store refuses the batch; messages of Mesos wait in the inbox."""
         self.counts["NoRoom"] += 1
         for _ in range(_LOOKS):
             self.pass_time(seconds / _LOOKS)
@@ -228,12 +228,11 @@ class World:
             self.mesos.call(effect)
 
     def restart(self, sleeper: Sleeper | None = None, late: Sequence[fx.Effect] = ()) -> None:
-        """The scheduler starts anew from its disk, a moment later, and what it had heard and not saved is lost; of two,
-        the other leads.
+        """Restart the scheduler from its disk, without messages that were not saved; of two, the other one leads.
 
         Args:
-            sleeper: Who led, if it is only paused.
-            late: Its calls that reach Mesos before who leads now has subscribed.
+            sleeper: The former leader, if it is only paused.
+            late: Calls of the former leader that reach Mesos before the new leader has subscribed.
         """
         self.now = self.mesos.now = round(self.now + 0.001, 3)
         disk = self.witness.disk.load()
@@ -252,15 +251,15 @@ class World:
         self.mesos.disconnect()
         self.witness.unacknowledged.clear()
         self.witness.held.clear()
-        self.witness.healthy.clear()  # checks begin anew
-        self.witness.watch.at = 0.0  # its clock is believed anew
+        self.witness.healthy.clear()  # health checks start again
+        self.witness.watch.at = 0.0  # hours apply by the new process's clock
         self.connect()
 
     def wake(self) -> None:
-        """Who slept goes on, and must see that it leads no more. Mesos takes no calls of it: another has subscribed.
+        """Resume a paused scheduler, which must notice that it was deposed; Mesos takes no calls of it.
 
         Raises:
-            Violation: It wrote.
+            Violation: It has written to the log.
         """
         if self.pair is not None and self.pair.sleeper is not None:
             self.say(f"{self.pair.sleeper.scheduler.name} wakes")
@@ -268,15 +267,15 @@ class World:
             self.pair.wake(self._decided)
 
     def _decided(self, sleeper: Sleeper) -> list[Save]:
-        """What it would save, of what it had heard."""
+        """Return the saves of a paused scheduler for the messages that it had received."""
         effects: list[fx.Effect] = []
         for event in (*sleeper.inbox, ev.Tick(), ev.Match()):
-            with contextlib.suppress(MesosGpuError):  # its asker is refused
+            with contextlib.suppress(MesosGpuError):  # a refused request
                 effects += step(sleeper.state, event, self.now, self.settings)
         return list(latest_of(effects))
 
     def be_release(self, number: int) -> None:
-        """Be a release from now on whose monitors are others: those that run are to be replaced."""
+        """Become another release, whose monitors replace the running ones."""
         self.settings = self.settings.changed(monitor_command=f"monitor of release {number}")
         self.witness.settings = self.settings
 
@@ -285,27 +284,27 @@ class World:
             if (words := _words(effect)) is not None:
                 self.say(f"    → {words}")
 
-    # --- what acts look at
+    # --- for acts
 
     def waiting_or_running(self) -> list[Job]:
-        """Jobs that have not ended, and are no app's."""
+        """Return the jobs that have not ended, without instances of apps."""
         return [
             job for job in self.state.work.jobs.values() if not job.state.ended and job.app_version is None
         ]
 
     def instances(self) -> list[Job]:
-        """Instances of apps that have not ended."""
+        """Return the instances of apps that have not ended."""
         return [self.state.work.jobs[job_id] for ids in self.state.apps.instances.values() for job_id in ids]
 
     def new_id(self, letter: str) -> JobId:
-        """An id that was never used."""
-        while True:  # the acts of a shorter story name what they make
+        """Return an unused id."""
+        while True:  # acts with targets may have used ids
             self.serial += 1
             if (new := JobId(f"{letter}{self.serial}")) not in self.witness.submitted:
                 return new
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock; monitors report when it is time to."""
+        """Advance the clock: offers expire, tasks time out, and monitors report."""
         self.now = self.mesos.now = round(self.now + seconds, 3)
         self.mesos.rescind_old()
         for run in self.mesos.alive():
@@ -315,7 +314,7 @@ class World:
                 self.mesos.report(agent)
 
     def set_clock(self, by_s: float) -> None:
-        """Set the clock of the scheduler's host, without that time passes."""
+        """Set the clock of the scheduler's host while no time passes."""
         self.now = self.mesos.now = round(self.now + by_s, 3)
         self.clock_off_s += by_s
         for agent in self.mesos.agents.values():
@@ -334,7 +333,7 @@ class World:
             self.mesos.update(run, "TASK_FAILED", Outcome(signal=15))
 
     def progress(self, run: Run, how: int) -> str:
-        """A launch goes on a bit, in one of several ways; its new stage."""
+        """Let a launch take its next step, chosen by `how`; return its new state."""
         stage, mesos = run.stage, self.mesos
         if stage == "TASK_STAGING" and run.item.task.covers and not run.to_be_killed:
             mesos.update(run, "TASK_RUNNING")
@@ -348,7 +347,7 @@ class World:
         elif run.at_barrier and run.to_be_killed:
             mesos.update(run, "TASK_KILLED")
         elif run.at_barrier:
-            pass  # it waits for the others
+            pass  # it waits for the other members
         elif stage == "TASK_STARTING":
             run.began_at = self.now
             mesos.update(run, "TASK_RUNNING")

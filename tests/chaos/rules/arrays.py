@@ -42,7 +42,9 @@ def launched(account: Account, task: Task, job_id: JobId, now: float) -> None:
         return
     array = account.arrays[job.array]
     if array.indexes.position(job.index) is None:
-        raise Violation("an array has the tasks that were asked for", f"{task.id} is none of it", task.id)
+        raise Violation(
+            "an array has the tasks that were asked for", f"{task.id} is not one of them", task.id
+        )
     if job_id in account.spent:
         raise Violation("each index runs once", f"{task.id}, though {job_id} had finished", task.id)
     if array.indexes.at_once is None:

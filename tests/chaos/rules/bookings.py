@@ -28,10 +28,10 @@ KEPT: Final = "a booking that was accepted is kept while there are nodes for it"
 ONCE: Final = "no card is in two bookings at once"
 _TIMES: Final = "a booking is there when it was asked for, and no longer"
 LIFE: Final = "a booking ends for a reason, and says so"
-FOR: Final = "what is booked is for whom it is booked"
+FOR: Final = "only authorized jobs use a booking"
 BEFORE: Final = "nothing starts in the way of a booking"
-_NOTICE: Final = "nobody leaves for a booking without his notice"
-_GONE: Final = "who asks for a booking ends with it"
+_NOTICE: Final = "no job leaves for a booking without notice"
+_GONE: Final = "a job that requests a booking ends with it"
 _LATE: Final = "nodes of a booking are chosen late"
 _LATE_S: Final = 2.0  # seconds by which a match may be late
 _DUE_S: Final = 3.0  # seconds within which ticks and matches must act
@@ -409,7 +409,7 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
     sound = [each for each in booking.places if _is_sound(account, each.agent_id, each.gpus, now, since)]
     connected = account.mesos.connected
     if booking.is_active and connected and len(booking.places) < booking.spec.nodes and not booking.told:
-        wrong[LIFE, booking.id] = f"{booking.id} lacks nodes, and nobody was told"
+        wrong[LIFE, booking.id] = f"{booking.id} lacks nodes, without an event for users"
     lacks = booking.spec.nodes - len(sound)
     if lacks <= 0 or not connected:
         return

@@ -17,7 +17,7 @@ from tests.chaos.account import Account
 from tests.chaos.rules.bookings import users_of
 from tests.chaos.violation import Violation
 
-IDLE: Final = "a booking is charged for what stood ready and nobody used"
+IDLE: Final = "a booking is charged for unused GPUs"
 _DUE_S: Final = 3.0  # seconds within which the scheduler must note other used GPUs
 
 

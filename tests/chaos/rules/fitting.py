@@ -93,5 +93,5 @@ def _is_left(account: Account, mine: Booking, beside: list[Booking]) -> None:
         if each.spec.pool == pool and each.begins <= mine.begins < each.ends and not each.spec.from_guarantee
     )
     if tops and booked > free:
-        words = f"{mine.id} is accepted, with {booked} thousandths booked of {free} that nobody is guaranteed"
+        words = f"{mine.id} is accepted, with {booked} thousandths booked of {free} without guarantees"
         raise Violation(_FITS, words, mine.id)

@@ -42,7 +42,9 @@ def all_placed(account: Account, task_id: TaskId) -> None:
         if not word.placed or gone:
             how = word.ended or "not in its place"
             raise Violation(
-                "nobody starts before all are placed", f"{task_id} while {member} is {how}", task_id
+                "no member starts before all members are placed",
+                f"{task_id} while {member} is {how}",
+                task_id,
             )
 
 

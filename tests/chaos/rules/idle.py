@@ -16,8 +16,8 @@ from tests.chaos.violation import Violation
 
 _UNKNOWN: Final = "unknown is never idle"
 _TOLD: Final = "nothing is returned without its warning and notice"
-_AT_WORK: Final = "nobody is returned who is at work again"
-_KEPT: Final = "who is kept is neither told nor ended"
+_AT_WORK: Final = "no job at work is ended for idle GPUs"
+_KEPT: Final = "a kept job gets no notice and is not ended"
 _CLOCKS_S: Final = 0.001
 _SURE_WINDOWS: Final = 2.5  # windows that certainly contain a whole one, also across two reports
 
@@ -66,9 +66,7 @@ def told(account: Account, task: Task, now: float) -> None:
     if job is None:
         return
     if (until := idling.kept.get(job.id, now)) > now:
-        raise Violation(
-            _KEPT, f"{task.id} is told at {now} that it idles, and is kept until {until}", task.id
-        )
+        raise Violation(_KEPT, f"{task.id} gets an idle notice at {now}, and is kept until {until}", task.id)
     rules = _rules(account, job)
     _was_idle(account, job, rules)
     if notice.warning:
@@ -90,9 +88,7 @@ def _was_idle(account: Account, job: Job, rules: Idle) -> None:
         for gpu_id in task.gpus if not (task.ended or account.words[task_id].ended) else ():
             known = account.idling.known.get((task_id, gpu_id), Known())
             if known.idle_ms < least_ms - 1:
-                words = (
-                    f"{task_id} is told that it idles; of {gpu_id} {known.idle_ms} ms are known to be idle"
-                )
+                words = f"{task_id} gets an idle notice; of {gpu_id} {known.idle_ms} ms are known to be idle"
                 raise Violation(_UNKNOWN, words, task_id)
 
 

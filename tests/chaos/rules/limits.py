@@ -1,4 +1,4 @@
-"""What must hold of a tree's limits and seats, and which jobs it lets start one day."""
+"""Rules of limits and guaranteed admissions of queues, and the jobs that a tree of queues can ever start."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ _PLENTY = 10**9  # thousandths of cost times seconds: more than is used in an ep
 
 
 def pools_open(account: Account, job: Job) -> list[str]:
-    """The pools in which the document lets a job start one day, whatever others do."""
+    """Return the pools in which the document allows a job to start, with all other jobs gone."""
     document = account.queues
     if document.is_empty or not job.spec.gpu_milli_in_all:
         return tree.pools_for(document, job.spec)
@@ -59,14 +59,14 @@ def _lets_in(account: Account, job: Job, pool: str) -> bool:
     if cost + kept > amount:
         return False
     shapes = any(guarantee.shapes for spec in specs for guarantee in spec.guarantee_gpus.values())
-    # Else what it is guaranteed may be less, or in pieces.
+    # Otherwise its guarantee may be reduced, or bound to shapes.
     sure = not shapes and not _is_scaled(account, pool)
     may_borrow = job.spec.preemptible or job.spec.queue not in document.queues
     return may_borrow or (sure and bool(specs) and cost <= tree.owed(specs[0], pool))
 
 
 def _is_scaled(account: Account, pool: str) -> bool:
-    """Whether queues below one are guaranteed more of a pool than that, or than there is: each has less of it then."""
+    """Return whether guarantees of a pool are reduced: those of children exceed their queue's, or the pool."""
     document, below = account.queues, Counter[str]()
     for path, spec in document.queues.items():
         below[path.rpartition("/")[0]] += tree.owed(spec, pool)
@@ -75,7 +75,7 @@ def _is_scaled(account: Account, pool: str) -> bool:
 
 
 def limited(account: Account, task: Task, job_id: JobId, now: float) -> None:
-    """Check that no queue at or above a job's, and no user, holds more than it may, with what this task is to have."""
+    """Check limits of queues and users, and pools, with the resources of a launched task."""
     document = account.queues
     if document.is_empty:
         return
@@ -110,11 +110,11 @@ def _in_its_pools(account: Account, job: Job, task: Task, pool: str, now: float)
     earlier = [each for each in every if each not in beside]
     if pool not in (first := tree.first_pools(account, job, earlier, now)):
         words = f"{task.id} is in pool {pool}, and may use {first} of {usable} by now"
-        raise Violation("nobody overflows before its time", words, task.id)
+        raise Violation("no job overflows before its time", words, task.id)
 
 
 def _user_limited(account: Account, job: Job, task: Task, now: float, *, is_new: bool) -> None:
-    """Check the limits of a user in all queues together; that of jobs only if the task is new, and does not grow."""
+    """Check the limits of a user in all queues together; the limit of jobs only for a new task."""
     user = job.owner or job.spec.user or ""
     limits = account.queues.users.get(user) or account.queues.users.get("*")
     if limits is None:
@@ -130,7 +130,7 @@ def _user_limited(account: Account, job: Job, task: Task, now: float, *, is_new:
     most, most_milli = limits.max_running if is_new else None, limits.max_gpus
     if (most is not None and jobs > most) or (most_milli is not None and cost > most_milli * WHOLE):
         words = f"user {user or '?'} has {jobs} jobs that hold {cost} thousandths with {task.id}: {limits}"
-        raise Violation("no user is over his limits", words, task.id)
+        raise Violation("no user is over the limits", words, task.id)
 
 
 def _user(job: Job) -> str:
@@ -138,7 +138,7 @@ def _user(job: Job) -> str:
 
 
 def seated(account: Account) -> None:
-    """Check that seats are no more than what is guaranteed, at each queue that gives some."""
+    """Check that guaranteed admissions do not exceed the guarantee of each queue."""
     document, taken = account.queues, Counter[tuple[str, str]]()
     for job in account.disk.jobs.values():
         if job.seat is not None:

@@ -1,4 +1,4 @@
-"""What is known of past use, beside what follows from how it was held: each change is checked with logarithms."""
+"""Rules of past use, which decays with a half-life: each saved change is checked with logarithms."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,24 +13,24 @@ from mesos_gpu.model.usage import PastUse
 from tests.chaos.account import Account
 from tests.chaos.violation import Violation
 
-_MICRO: Final = 1_000_000  # microseconds a second
-_NEARLY: Final = 1e-9  # floats of this module against whole numbers
-_ROUNDED: Final = 4.0  # thousandths of cost times seconds, which is cut off in one change
+_MICRO: Final = 1_000_000  # microseconds per second
+_NEARLY: Final = 1e-9  # relative error of floats here
+_ROUNDED: Final = 4.0  # thousandths of cost times seconds that one change may round off
 _RULE: Final = "past use follows from what was held"
 
 
 @dataclass(slots=True)
 class Uses:
-    """What was saved last of each queue and user, and the half-life that it is forgotten by since."""
+    """Latest saved past use of each queue and user, with the half-life since then."""
 
     known: dict[tuple[str, str], tuple[PastUse, int]] = field(default_factory=dict)
 
 
 def follow(account: Account, uses: Uses, effects: Iterable[fx.Effect], now: float) -> None:
-    """Take in what a batch has saved.
+    """Check the past use that a batch has saved.
 
     Raises:
-        Violation: It does not follow from what was known before.
+        Violation: It does not follow from the previous value.
     """
     every, half_life_s = list(effects), account.queues.half_life_s
     ends = [e.task.ended_at for e in every if isinstance(e, SaveTask) and e.task.ended_at is not None]
@@ -51,7 +51,7 @@ def follow(account: Account, uses: Uses, effects: Iterable[fx.Effect], now: floa
 
 
 def _follows(old: PastUse, half_life_s: int, new: PastUse, late_s: float) -> None:
-    """Check a change; what ended, and was heard of late, may have been taken off again."""
+    """Check a change; use after the end of a task may be subtracted if the end was reported late."""
     least = most = value = _forgotten(old.value, old.since, new.since, half_life_s) + _grown(
         old.rate, new.since - old.since, half_life_s
     )
@@ -68,7 +68,7 @@ def _forgotten(value: int, since: int, until: int, half_life_s: int) -> float:
 
 
 def _grown(rate: int, span: int, half_life_s: int) -> float:
-    """What so many thousandths come to that are held for some microseconds."""
+    """Return the decayed use of a rate that was held for a span of microseconds."""
     return -rate * half_life_s / log(2) * expm1(-log(2) * span / (half_life_s * _MICRO))
 
 

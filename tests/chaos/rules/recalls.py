@@ -1,4 +1,4 @@
-"""What must hold of notices that are called off: nobody needs the end of who goes on, and he is not being ended yet."""
+"""Rules of recalled notices: the end of the task is no longer needed, and has not begun."""
 
 from typing import Final
 
@@ -11,15 +11,16 @@ from tests.chaos.account import Account
 from tests.chaos.rules import bookings, tree
 from tests.chaos.violation import Violation
 
-CALLED_OFF: Final = "a notice is called off when nobody needs it, before its end"
+CALLED_OFF: Final = "a notice is recalled when it is not needed, before its end"
 
 
 def judge(account: Account, task: Task, now: float) -> None:
-    """Judge a notice that is called off, as its task is saved. Of notices for budgets and for idle GPUs it is only
-    looked at that they are called off in time.
+    """Check a recalled notice when its task is saved.
+
+    Of notices for budgets and for idle GPUs only the time of the recall is checked.
 
     Raises:
-        Violation: Somebody needs it still, or it is too late.
+        Violation: The end is still needed, or has begun.
     """
     old = account.disk.tasks.get(task.id)
     was, notice = (None if old is None else old.notice), task.notice
@@ -34,7 +35,7 @@ def judge(account: Account, task: Task, now: float) -> None:
 
 
 def _needed(account: Account, task: Task, reason: NoticeReason, job: Job, now: float) -> str:
-    """Why somebody needs the end of a task; "": nobody does, or it is not looked at."""
+    """Return the reason for which a task must still end; empty without a reason, or if that is not checked."""
     if reason is NoticeReason.TIME_LIMIT:
         return "its time limit ends"
     if reason is NoticeReason.CALENDAR:

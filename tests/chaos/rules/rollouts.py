@@ -1,6 +1,6 @@
-"""What must hold of apps and their deployments; told by what was saved, and by what the scheduler had heard.
+"""Rules of apps and deployments, checked by saved data and received messages.
 
-Bounds are held at every moment by what the scheduler itself does: failures, and what users end, may undercut them.
+Bounds hold for all that the scheduler does by itself: failures, and users who end instances, may undercut them.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -23,22 +23,22 @@ _SLOW_S: Final = 60.0  # Mesos' default of --executor_registration_timeout
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What an app is to be at this moment."""
+    """The present target of an app."""
 
     app: App
     instances: int
     version: float
-    chosen: frozenset[str] = frozenset()  # by users, to go
+    chosen: frozenset[str] = frozenset()  # instances that users have chosen to end
 
     @property
     def least(self) -> int:
-        """The least number of instances that serve, if it is up to the scheduler."""
+        """Least number of serving instances to which the scheduler may go down."""
         count = ceil(self.instances * self.app.upgrade_strategy.minimum_health_capacity)
         return max(0, min(count, self.instances - 1)) if self._in_place else count
 
     @property
     def most(self) -> int:
-        """The most instances that there are."""
+        """Most instances that may exist."""
         if self._in_place:
             return self.instances
         count = floor(self.instances * (1 + self.app.upgrade_strategy.maximum_over_capacity))
@@ -58,7 +58,7 @@ class Instance:
         version: Version of the app, in seconds since the epoch.
         counts: Whether it was not given up; None if its agent was starting tasks when it became unreachable, so that it
             may only be slow.
-        ending: Whether it was told to end.
+        ending: Whether its end was requested.
         serves: Whether it serves; None if that is not known.
     """
 
@@ -70,8 +70,10 @@ class Instance:
 
 
 def aims_of(disk: MemoryStore) -> Mapping[str, Aim]:
-    """The aim of each app; while a deployment has not come to an app, it stays what it was, or keeps instances that run
-    already what it shall be."""
+    """Return the target of each app.
+
+    Until a deployment reaches an app, the target is the old definition, or the new one if instances of it run already.
+    """
     versions = disk.catalog.versions
     aims = {
         app.id: Aim(app, app.instances, versions[app.id].last_config_change_at)
@@ -103,7 +105,7 @@ def aims_of(disk: MemoryStore) -> Mapping[str, Aim]:
 
 
 def instances_of(account: Account, aims: Mapping[str, Aim], now: float) -> Mapping[str, list[Instance]]:
-    """The instances of each app that have not ended."""
+    """Return the instances of each app that have not ended."""
     by_app: dict[str, list[Instance]] = {}
     for job in account.disk.jobs.values():
         if job.app_version is not None and not job.state.ended:
@@ -148,23 +150,23 @@ def _was_starting_tasks(account: Account, job: Job, since: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """All apps before the scheduler does what is due."""
+    """Targets and instances of all apps before a tick."""
 
     aims: Mapping[str, Aim]
     instances: Mapping[str, list[Instance]]
 
 
 def scene(account: Account, now: float) -> Scene:
-    """The scene as of `now`, seconds since the epoch."""
+    """Return targets and instances of all apps as of `now`, in seconds since the epoch."""
     aims = aims_of(account.disk)
     return Scene(aims, instances_of(account, aims, now))
 
 
 def judge(account: Account, before: Scene, now: float) -> None:
-    """What was done of its own accord at one moment, `before` which all was so.
+    """Check the instances that the scheduler has started and ended in a tick.
 
     Raises:
-        Violation: It was not to be.
+        Violation: It has started or ended an instance without need.
     """
     after = instances_of(account, before.aims, now)
     for id in {**before.instances, **after}:
@@ -173,7 +175,7 @@ def judge(account: Account, before: Scene, now: float) -> None:
         now_there = {each.id: each for each in after.get(id, ())}
         new = [each for key, each in now_there.items() if key not in was]
         ended = [
-            # What a drain or a sick card ended at the same moment did not serve any more.
+            # An instance that a drain or a sick card ended at the same time no longer served.
             replace(each, serves=now_there[key].serves) if key in now_there else each
             for key, each in was.items()
             if not each.ending and (key not in now_there or now_there[key].ending)
@@ -212,12 +214,12 @@ def _judge_ended(aim: Aim, ended: list[Instance], there: Iterable[Instance]) -> 
 
 
 def _right(aim: Aim, there: Iterable[Instance], counts: Set[bool | None]) -> int:
-    """Return how many instances are of the version that is wanted and stay, of those that count as `counts` says."""
+    """Return how many instances have the target version and stay, of those whose `counts` is in a set."""
     return sum(each.version == aim.version and each.counts in counts and not each.ending for each in there)
 
 
 def locked_once(disk: MemoryStore) -> None:
-    """No two deployments are over one app."""
+    """Check that no two deployments change one app."""
     seen: dict[str, str] = {}
     for deployment in disk.deployments.values():
         for app in deployment.plan.affected:

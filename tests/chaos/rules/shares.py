@@ -1,4 +1,4 @@
-"""What must hold of cards that are shared; told by what truly runs, and by what the witness knows."""
+"""Rules of shared cards, checked by the simulated tasks and by received messages."""
 
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ from tests.chaos.virtual import Agent, Run
 
 
 def granted(account: Account, task: Task, launch: fx.Launch) -> None:
-    """Check the share that a task is launched with, of each of its cards."""
+    """Check the share of a launched task on each of its cards."""
     share = task.share
-    assert share is not None, "of a task with whole cards there is nothing to check here"
+    assert share is not None, "the task has whole cards"
     spec = account.disk.jobs[task.job_id].spec if task.job_id else None
     if spec is None or share.compute_milli != spec.compute_milli:
         raise Violation("a share is what was asked for", f"{task.id} has {share}", task.id)
@@ -29,7 +29,7 @@ def granted(account: Account, task: Task, launch: fx.Launch) -> None:
 
 
 def may_have(account: Account, task: Task, wanted: Resize) -> None:
-    """Check the share that a running task is asked to have from now on."""
+    """Check the new share of a running task that a resize requests."""
     launched = task.share
     assert launched is not None, "only shares are resized"
     share = replace(
@@ -43,7 +43,7 @@ def may_have(account: Account, task: Task, wanted: Resize) -> None:
 
 
 def counted_milli(account: Account, task: Task, spec: JobSpec) -> int:
-    """Thousandths of GPUs that a task has of its queue's limit: by what it truly has, or was asked to have."""
+    """Return the thousandths of GPUs that a task counts for limits: the largest of its present and requested size."""
     if task.share is None:
         return spec.counted_milli
     run, asked = account.mesos.runs.get(task.id), account.asked.get(task.id)
@@ -72,11 +72,13 @@ def _fits(account: Account, task_id: TaskId, gpu_id: GpuId, share: Share) -> Non
         words = f"{gpu_id} has {card.sharing.memory_mib} MiB: {every}"
         raise Violation("never more is granted of a card than there is", words, task_id, *who)
     if len({(each.method, each.domain) for each in every}) > 1:
-        raise Violation("a card is shared in one way, by whom it may be", f"{gpu_id}: {every}", task_id, *who)
+        raise Violation(
+            "a card is shared in one way, by authorized users", f"{gpu_id}: {every}", task_id, *who
+        )
 
 
 def _share(account: Account, run: Run, gpu_id: GpuId) -> Share | None:
-    """What a task truly has of a card, or may have soon; None: all of it."""
+    """Return the larger of the present and the requested share of a task on a card; None if it has the whole card."""
     known, launched = account.disk.tasks.get(run.id), run.item.task.share
     if launched is None:
         return None
@@ -90,19 +92,19 @@ def _tenants(account: Account, gpu_id: GpuId) -> list[Run]:
 
 
 def _is_covered(account: Account, gpu_id: GpuId) -> bool:
-    """Whether the scheduler launched something to hold the card, has not killed it, and was not told of its end."""
+    """Return whether a cover task of a card was launched, and neither killed nor reported as ended."""
     covers = (task for task in account.disk.tasks.values() if task.covers == gpu_id)
     return any(task.kill_sent_at is None and not _ended(account, task) for task in covers)
 
 
 def _ended(account: Account, task: Task) -> bool:
-    """Whether the scheduler was told so; of one that it saved, and then died before it was launched, it was not."""
+    """Return whether the end of a task was reported; false for a task that was saved and not launched."""
     word = account.words.get(task.id)
     return word is not None and bool(word.ended)
 
 
 def unused(account: Account, task: Task, gpu_id: GpuId) -> None:
-    """Check that nobody has a share of the card that a task is killed for."""
+    """Check that no task has a share of the card whose cover task is killed."""
     for other in account.disk.tasks.values():
         if gpu_id in other.gpus and not (_ended(account, other) or account.is_replaced(other.id)):
             words = f"{task.id} is killed while {other.id} has a share of {gpu_id}"
@@ -110,7 +112,7 @@ def unused(account: Account, task: Task, gpu_id: GpuId) -> None:
 
 
 def joined(account: Account, task: Task) -> None:
-    """Check that the tasks of a keeper have one ExecutorInfo, and a card one of them."""
+    """Check that cover tasks of an executor have one ExecutorInfo, and that a card has one cover task."""
     for other in account.disk.tasks.values():
         if other.id == task.id or other.covers is None:
             continue
@@ -122,7 +124,7 @@ def joined(account: Account, task: Task) -> None:
 
 
 def counted(account: Account) -> None:
-    """Check that Mesos counts each card that a task of ours has; but for those of which its holder has just gone."""
+    """Check that Mesos counts each card in use, except shared cards whose cover task has just ended."""
     for agent in account.mesos.agents.values():
         runs = [run for run in account.mesos.alive() if run.agent is agent]
         whole = {gpu for run in runs if run.item.task.share is None for gpu in run.item.task.gpus}

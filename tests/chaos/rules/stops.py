@@ -1,4 +1,4 @@
-"""What must hold of jobs that are stopped for others: whom, how soon, what for, and what becomes of what they held."""
+"""Rules of preemption: which jobs may be preempted, after which notice, for which jobs, and who gets the room."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,17 +20,17 @@ from tests.chaos.times.hours import in_force
 from tests.chaos.violation import Violation
 from tests.chaos.virtual import PORTS, Agent
 
-_LATE_S = 120.0  # until then the engine may take for another framework's what is free again
-_CLOCKS_S = 0.001  # to which moments are rounded
+_LATE_S = 120.0  # seconds for which the engine may believe that another framework has freed GPUs
+_CLOCKS_S = 0.001  # precision of times in seconds
 _FLAP_S = 60.0
 _EXECUTOR = 0.2, 128  # CPUs and MiB of an executor at most
 
 
 def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
-    """Whether a job that runs may be stopped for one that waits.
+    """Return whether a running job may be preempted for a waiting one.
 
     Raises:
-        Violation: It has a seat in what its queue is guaranteed, or is spared still.
+        Violation: The running job is within a guarantee, or has not reached its minimum run time.
     """
     document = account.queues
     if job.spec.queue == other.spec.queue and (
@@ -43,7 +43,7 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
         _is_owed_then(account, other)
     elif job.seat is not None and not _moves(job):
         words = f"{job.id} of {job.spec.queue} has {job.seat}, and is stopped for {other.id} of {other.spec.queue}"
-        raise Violation("nobody within a guarantee is reclaimed", words, job.id, other.id)
+        raise Violation("no job within a guarantee is reclaimed", words, job.id, other.id)
     if tree.fenced(document, job.spec.queue, other.spec.queue):
         return False
     _is_old_enough(account, job, other, now)
@@ -53,13 +53,12 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
 
 
 def _is_ahead(job: Job, now: float) -> bool:
-    """Whether room is made for a job by a later moment, at which hours change."""
+    """Return whether room is made for a job for a later time, at which hours change."""
     return job.room_made_at is not None and job.room_made_at > now + _CLOCKS_S
 
 
 def _is_owed_then(account: Account, job: Job) -> None:
-    """Check of a job for which others are told before hours change that they do, and that its queue, or one above it,
-    is guaranteed enough then."""
+    """Check that hours will change, and that the queue of a job, or one above it, has a sufficient guarantee then."""
     at = job.room_made_at or 0.0
     before, then = (in_force(account.written, each) for each in (at - 1, at))
     owed = any(
@@ -69,11 +68,13 @@ def _is_owed_then(account: Account, job: Job) -> None:
     )
     if before == then or not owed:
         words = f"others end for {job.id} of {job.spec.queue} at {at}: hours change: {before != then}, owed: {owed}"
-        raise Violation("nobody is told before hours change but for who is owed room then", words, job.id)
+        raise Violation(
+            "a job gets notice before hours change only for a job with a guarantee then", words, job.id
+        )
 
 
 def _las(account: Account, job: Job, other: Job, now: float) -> bool:
-    """Whether both are in a queue that orders by attained service, and who waits comes first."""
+    """Return whether a queue orders two jobs by attained service, and the waiting one comes first."""
     if tree.inherited(account.queues, job.spec.queue, "order") is not LineOrder.LAS:
         return False
     members, others = ([account.disk.tasks[i] for i in account.latest(each.id)] for each in (job, other))
@@ -82,17 +83,17 @@ def _las(account: Account, job: Job, other: Job, now: float) -> bool:
 
 def _is_old_enough(account: Account, job: Job, other: Job, now: float) -> None:
     least = tree.runtime(account.queues, other.spec.queue, job.spec.queue)
-    ahead = _is_ahead(other, now)  # it is stopped when hours have changed
+    ahead = _is_ahead(other, now)  # the job ends when hours have changed
     rebalances = borrows(account, other) and not _moves(job) and not ahead
     least_s = least.rebalance_s if rebalances else least.reclaim_s
     ran_s = 0.0 if job.started_at is None else (other.room_made_at or now if ahead else now) - job.started_at
     if ran_s < least_s - _CLOCKS_S:
         words = f"{job.id} is stopped for {other.id} after {ran_s:g} s, and is spared for {least_s:g} s"
-        raise Violation("nobody is stopped before his minimum run time", words, job.id, other.id)
+        raise Violation("no job is stopped before its minimum run time", words, job.id, other.id)
 
 
 def borrows(account: Account, job: Job) -> bool:
-    """Whether a job has no seat for sure: it runs without one, or nothing that it is guaranteed has so much left."""
+    """Return whether a job certainly borrows: it runs without guaranteed admission, or no guarantee has room for it."""
     if job.state is not JobState.PENDING:
         return job.seat is None
     document, taken = account.queues, Counter[tuple[str, str]]()
@@ -109,22 +110,22 @@ def borrows(account: Account, job: Job) -> bool:
 
 
 def stopped(account: Account, task: Task, now: float) -> JobId | None:
-    """Judge a task that is told to end for another job, as it is saved.
+    """Check a task that gets a notice to end for another job, when it is saved.
 
     Returns:
-        That job; None: it was judged before, or is not told so.
+        The other job, or None without one, or if the notice was checked before.
 
     Raises:
-        Violation: It may not be, or not so soon.
+        Violation: The task may not be preempted, or not so soon.
     """
     if task.preempted_for is None or task.ended or task.job_id not in account.disk.jobs:
         return None
     if _is_returned(task):
-        return None  # whatever it has a seat in: `idle` judges it
+        return None  # rules in `idle` check it, within a guarantee or not
     latest = [each for each in account.latest(task.job_id) if launch_of(each) == launch_of(task.id)]
     if not latest:
         words = f"{task.id} is to make room for {task.preempted_for}"
-        raise Violation("nobody is launched and stopped at once", words, task.id, task.preempted_for)
+        raise Violation("no job is launched and stopped at once", words, task.id, task.preempted_for)
     members = [account.disk.tasks[each] for each in latest if each in account.disk.tasks]
     if any(each.preempted_for == task.preempted_for for each in members):
         return None
@@ -133,32 +134,32 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
     if other is None or not (
         reason and account.settings.queue.preemption and allowed(account, job, other, now)
     ):
-        words = f"{task.id} of {job.spec.queue} makes room for {other.id if other else 'nobody'}"
+        words = f"{task.id} of {job.spec.queue} makes room for {other.id if other else 'no job'}"
         raise Violation("nothing is ended without a reason", words, task.id)
     if (booking := bookings.used(account, job)) is not None:
         words = f"{task.id} is on {booking.id}, and makes room for {other.id}"
-        raise Violation("nobody stops what runs on a booking for others", words, task.id, booking.id)
+        raise Violation("no job on a booking is stopped for others", words, task.id, booking.id)
     _has_notice(account, task, job, members, now)
     _does_not_flap(account, job, other, now)
     return other.id
 
 
 def _is_returned(task: Task) -> bool:
-    """Whether a task was told to end because its GPUs do nothing."""
+    """Return whether a task has a notice for idle GPUs."""
     return task.notice is not None and task.notice.stands and task.notice.reason is NoticeReason.IDLE
 
 
 def _does_not_flap(account: Account, job: Job, other: Job, now: float) -> None:
-    """Check that nobody takes back at once what he has just given, while queues, and their hours, stay as they are."""
+    """Check that a job does not preempt the job for which it was preempted just before, with unchanged queues."""
     account.stops[job.id, other.id] = now, account.queues
     then, document = account.stops.get((other.id, job.id), (0.0, None))
     if document is account.queues and 0 <= now - then < _FLAP_S and not _is_ahead(other, now):
         words = f"{job.id} makes room for {other.id} {now - then:g} s after it was the other way round"
-        raise Violation("nobody takes back what he has just given", words, job.id, other.id)
+        raise Violation("no job takes back what it has just given", words, job.id, other.id)
 
 
 def _needs_room(account: Account, job: Job) -> bool:
-    """Whether others may end for a job: it waits, or it has a seat, and leaves its node for a place that they have."""
+    """Return whether others may end for a job: it waits, or it is within a guarantee and moves to their place."""
     if job.state is JobState.PENDING:
         return True
     told = (account.disk.tasks[task_id].notice for task_id in account.latest(job.id))
@@ -172,23 +173,23 @@ def _has_notice(account: Account, task: Task, job: Job, members: list[Task], now
     given_s = tree.inherited(account.queues, job.spec.queue, "notice_s")
     wanted = [each for each in (given_s, job.spec.notice_s) if isinstance(each, int | float)]
     if notice.at < now or not wanted or not any(account.words[each.id].running for each in members):
-        return  # of two notices the earlier end counts; who does not run yet has nothing to lose
+        return  # the earlier end of two notices counts, and a task that does not run yet loses nothing
     other = account.disk.jobs.get(task.preempted_for) if task.preempted_for else None
     if other is not None and _is_ahead(other, now) and notice.until < (other.room_made_at or 0.0) - _CLOCKS_S:
-        words = f"{task.id} is told to end at {notice.until}, and hours change at {other.room_made_at}"
-        raise Violation("nobody is ended before hours change", words, task.id)
+        words = f"{task.id} is to end at {notice.until}, and hours change at {other.room_made_at}"
+        raise Violation("no job is ended before hours change", words, task.id)
     if notice.until - now < min(wanted) - _CLOCKS_S:
-        words = f"{task.id} is told to end in {notice.until - now:g} s, and is owed {min(wanted):g} s"
+        words = f"{task.id} is to end in {notice.until - now:g} s, and is owed {min(wanted):g} s"
         raise Violation("every stop had its notice", words, task.id)
 
 
 def ends(account: Account, task: Task, job: Job, now: float) -> bool:
-    """Whether a task that is ended may be, as its notice has passed and still has its reason."""
+    """Return whether a task is rightly ended: its notice is over and still has its reason."""
     notice = task.notice
     if notice is None or not notice.stands or now < notice.until:
         return False
     if notice.reason is NoticeReason.CALENDAR or bookings.ends_at_once(account, job, now):
-        return True  # `bookings` has judged that notice
+        return True  # rules in `bookings` have checked that notice
     if notice.reason is NoticeReason.IDLE:
         return idle.ended(account, task, job, now)
     if task.preempted_for is not None:
@@ -201,19 +202,18 @@ def ends(account: Account, task: Task, job: Job, now: float) -> bool:
 
 
 def _is_taken_out(account: Account, job: Job) -> bool:
-    """Whether a place of one of its tasks is drained by a moment: who does not run before has no notice."""
+    """Return whether a host or card of a job is drained with a deadline."""
     tasks = [account.disk.tasks[task_id] for task_id in account.latest(job.id)]
     places = {(Target.NODE, task.hostname) for task in tasks}
     places |= {(Target.GPU, str(gpu_id)) for task in tasks for gpu_id in task.gpus}
     return any(account.drained.get(place) is not None for place in places)
 
 
-# --- what stops are for
+# --- jobs that gain room
 
 
 def room_is_made(account: Account, takers: set[JobId], now: float) -> None:
-    """Check of each job for which others were told to end that it has room on real nodes when they have, and that one
-    who borrows stays below who gives."""
+    """Check that each job for which others end has room on nodes then, and that borrowers stay below donors."""
     for job_id in takers:
         job = account.disk.jobs.get(job_id)
         if job is None or not _needs_room(account, job) or job.spec.is_share or not job.spec.gpus:
@@ -227,15 +227,14 @@ def room_is_made(account: Account, takers: set[JobId], now: float) -> None:
         slots = max(by_pool.values(), default=0) if apart else by_pool.total()
         if slots < job.spec.tasks:
             words = f"others end for {job.id}, and then {slots} of its {job.spec.tasks} tasks fit"
-            raise Violation("every stop helps somebody", words, job.id)
+            raise Violation("every stop helps a job", words, job.id)
         waits = job.state is JobState.PENDING and not _is_ahead(job, now)
         if waits and len(takers) == 1 and not account.queues.is_empty and borrows(account, job):
             _stays_below(account, job, now)
 
 
 def _slots(account: Account, agent: Agent, job: Job) -> int:
-    """How many tasks of a job fit on an agent when all have ended that end: by its GPUs and ports alone, so at most so
-    many."""
+    """Return an upper bound of the tasks of a job that fit on an agent after all due ends, by GPUs and ports alone."""
     staying = [
         run
         for run in account.mesos.alive()
@@ -255,16 +254,17 @@ def _ends(account: Account, task_id: TaskId, is_killed: bool) -> bool:
     task = account.disk.tasks.get(task_id)
     if task is None or is_killed or task.covers is not None or account.words[task_id].ended:
         return True
-    is_told = task.notice is not None and task.notice.stands  # also for a drain, a budget or its time limit
+    is_told = (
+        task.notice is not None and task.notice.stands
+    )  # of any reason, such as a drain, a budget or a time limit
     if task.evicted or is_told or task.preempted_for is not None or task.job_id in account.user_killed:
         return True
     latest = account.launches.get(task.job_id, [])[-1:] if task.job_id else []
-    return bool(latest) and launch_of(latest[0]) != launch_of(task_id)  # it was given up
+    return bool(latest) and launch_of(latest[0]) != launch_of(task_id)  # the launch was given up
 
 
 def _stays_below(account: Account, job: Job, now: float) -> None:
-    """Check that a queue which takes from another's borrowers above what it is guaranteed has a smaller part of its
-    due than that one, before and after."""
+    """Check that a borrowing queue which preempts borrowers of another one keeps a smaller part of its fair share."""
     state = State.restored(now, account.disk.load())
     state.quota.hours_at = account.watch.at
     standing = standing_of(state, Settings.of("", ""), now)
@@ -276,7 +276,7 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
     mine = list(tree.lineage(job.spec.queue))
     for path, pool in {(_side(mine, account, each), tree.pool_where(account, each)) for each in given}:
         if not path:
-            continue  # of its own queue, by its priority
+            continue  # of its own queue, by priority
         giver = _held_soon(account, path, pool, now, but=job.id, most=True)
         own = next(each for each in reversed(mine) if each not in set(tree.lineage(path)))
         taker = _held_soon(account, own, pool, now, but=job.id, most=False)
@@ -289,7 +289,7 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
         )
         if due and theirs and not taker * theirs < (giver - less) * due:
             words = f"{own} has {taker} of {due} with {job.id}, and {path} keeps {giver - less} of {theirs}"
-            raise Violation("who borrows takes from nobody that has less then", words, job.id)
+            raise Violation("a borrower takes from no queue that has less then", words, job.id)
 
 
 def _givers(account: Account, now: float) -> Iterable[Task]:
@@ -298,7 +298,7 @@ def _givers(account: Account, now: float) -> Iterable[Task]:
 
 
 def _moves(job: Job | None) -> bool:
-    """Whether a job that makes room for another has a place elsewhere: its queue gives nothing then."""
+    """Return whether a preempted job has a place elsewhere, so that its queue loses nothing."""
     return job is not None and bool(job.room_on) and job.room_made_at is not None
 
 
@@ -307,15 +307,17 @@ def _job(account: Account, task: Task) -> Job | None:
 
 
 def _side(mine: list[str], account: Account, task: Task) -> str:
-    """The queue of a task, or above it, that is the sibling of one of those; "": it is of the same leaf."""
+    """Return the ancestor of a task's queue that is a sibling of one of some queues; empty for the same leaf."""
     assert task.job_id is not None, "only jobs make room"
     theirs = list(tree.lineage(account.disk.jobs[task.job_id].spec.queue))
     return next((path for path in reversed(theirs) if path not in mine), "")
 
 
 def _held_soon(account: Account, path: str, pool: str, now: float, *, but: JobId, most: bool) -> int:
-    """What a queue holds of a pool when others than one have what was freed for them: at most, or at least. Of room in
-    several pools, or without a tree of queues, nobody knows how much is had in each."""
+    """Return a bound of what a queue holds of a pool when all jobs but one have the room that was made for them.
+
+    `most` chooses the upper or the lower bound: which pool room in several pools is taken from is unknown.
+    """
     tasks = [each for each in tree.holding(account, path, now) if tree.pool_where(account, each) == pool]
     stays = (each for each in tasks if each.preempted_for in (None, but) or _moves(_job(account, each)))
     held = sum(tree.cost_of(account, each) for each in stays)
@@ -328,11 +330,11 @@ def _held_soon(account: Account, path: str, pool: str, now: float, *, but: JobId
     return held
 
 
-# --- what was freed
+# --- freed room
 
 
 def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
-    """Check that nothing that is launched takes the room of a job for which others were stopped."""
+    """Check that launches do not take the room of a job for which others were preempted."""
     for agent in account.mesos.agents.values():
         if agent.others:
             account.lent[agent.hostname] = now
@@ -340,7 +342,7 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         if not job.room_on or job.state is not JobState.PENDING or job.id in launched or is_choosy(job):
             continue
         if job.room_made_at is None or job.room_made_at >= now:
-            continue  # by this batch
+            continue  # room of this batch
         agents = [a for i in job.room_on if (a := account.mesos.agents.get(i)) is not None]
         if any(now - account.lent.get(agent.hostname, -_LATE_S) < _LATE_S for agent in agents):
             continue
@@ -353,19 +355,21 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         before -= bookings.slots_taken_soon(account, job, now)
         if before >= job.spec.tasks > after and not _is_at_limit(account, job, agents, launched, now):
             words = f"{job.id} had room for {before} tasks on {job.room_on}, and {after} when others were launched"
-            raise Violation("what was freed is kept for whom it was freed", words, job.id, *launched)
+            raise Violation("freed room is kept for the job it was freed for", words, job.id, *launched)
 
 
 def _may_be_forgotten(account: Account, agent: Agent, room_made_at: float, now: float) -> bool:
-    """Whether the engine may take what an agent does not offer for another framework's: it was last offered too long
-    ago, or before the room was made, when nobody need have looked at it."""
+    """Return whether the engine may believe that another framework has the GPUs that an agent does not offer.
+
+    That is so if they were last offered too long ago, or before the room was made.
+    """
     since = account.unseen_since.get(agent.id, now)
-    known_s = account.settings.mesos.offer_return_s / 2  # so long it is taken to be on its way
+    known_s = account.settings.mesos.offer_return_s / 2  # for this time the engine expects the offer
     return now - since > known_s or since <= room_made_at
 
 
 def _was_before(account: Account, other: Job, job: Job) -> bool:
-    """Whether another has its own on a node of both: what is booked, or room that was made for it before."""
+    """Return whether another job has a right to a shared node: a booking, or room that was made for it before."""
     if bookings.used(account, other) is not None:
         return True
     if other.room_made_at is None or job.room_made_at is None or other.room_made_at > job.room_made_at:
@@ -374,8 +378,10 @@ def _was_before(account: Account, other: Job, job: Job) -> bool:
 
 
 def _is_at_limit(account: Account, job: Job, agents: list[Agent], launched: set[JobId], now: float) -> bool:
-    """Return whether a limit, or what queues lend, lets a job start nowhere yet, whatever was launched; either may be
-    newer than the plan."""
+    """Return whether limits of queues or lend limits keep a job from starting, without the launches of this batch.
+
+    They may be newer than the plan of the preemption.
+    """
     document = account.queues
     for pool in {tree.pool_of(document, agent) for agent in agents} if document.version else ():
         cost = tree.dearest(account, job.spec, pool)
@@ -402,8 +408,7 @@ def is_choosy(job: Job) -> bool:
 
 
 def _free(account: Account, agent: Agent, job: Job, but: set[JobId], now: float) -> int:
-    """For how many tasks of a job there are GPUs on an agent, as the engine knows of it; `but`: jobs that were not
-    launched then."""
+    """Return how many tasks of a job have GPUs on an agent, as far as the engine knows, without jobs `but`."""
     runs = (run for run in account.mesos.alive() if run.agent is agent)
     held = {gpu_id for run in runs for gpu_id in run.item.task.gpus}
     return _able(account, agent, job, but, held, now) // job.spec.gpus
@@ -439,7 +444,7 @@ def _able(account: Account, agent: Agent, job: Job, but: set[JobId], held: set[G
         if task.hostname == agent.hostname and not task.ended and task.job_id not in but:
             held.update(task.gpus)
             if task.covers is not None and task.state is TaskState.UNREACHABLE:
-                held.add(task.covers)  # until it is given up
+                held.add(task.covers)  # until the task is given up
     able = [
         gpu
         for gpu in agent.gpus

@@ -1,4 +1,4 @@
-"""What a document of queues says of the nodes that there are, worked out apart from the engine."""
+"""Limits, guarantees, pools and costs of queues on the simulated nodes, computed independently of the engine."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -23,24 +23,24 @@ from tests.chaos.account import Account
 from tests.chaos.rules import shares
 from tests.chaos.virtual import Agent
 
-_CLOCKS_S = 0.001  # to which moments are rounded
-_COST = 1  # of a model that the document does not name
+_CLOCKS_S = 0.001  # precision of times in seconds
+_COST = 1  # cost of models that the document does not name
 
 
 def lineage(queue: str) -> Iterator[str]:
-    """A queue and all above it, itself first."""
+    """Yield a queue and all queues above it, itself first."""
     while queue:
         yield queue
         queue = queue.rpartition("/")[0]
 
 
 def specs_of(document: QueueDocument, queue: str) -> list[QueueSpec]:
-    """A queue and all above it, as they are written."""
+    """Return the specifications of a queue and of all queues above it."""
     return [document.queues[path] for path in lineage(queue) if path in document.queues]
 
 
 def most(spec: QueueSpec, pool: str) -> int | None:
-    """Thousandths of cost that a queue may hold of a pool; None: as much as there is."""
+    """Return the thousandths of cost that a queue may hold of a pool, or None if it has no limit."""
     limits = [spec.limit_gpus[pool]] if pool in spec.limit_gpus else []
     if pool in spec.borrow_limit_gpus:
         limits.append(owed(spec, pool) + spec.borrow_limit_gpus[pool])
@@ -48,26 +48,28 @@ def most(spec: QueueSpec, pool: str) -> int | None:
 
 
 def owed(spec: QueueSpec, pool: str) -> int:
-    """Thousandths of cost that a queue is guaranteed of a pool."""
+    """Return the guarantee of a queue in a pool, in thousandths of cost."""
     guarantee = spec.guarantee_gpus.get(pool)
     return guarantee.milli if guarantee else 0
 
 
 def inherited(document: QueueDocument, queue: str, name: str) -> object:
-    """What a queue has of a field, or the nearest above it that says something of it; None: none does."""
+    """Return the value of a field of a queue, or of the nearest queue above that has one; None if none has."""
     values = (getattr(spec, name) for spec in specs_of(document, queue))
     return next((value for value in values if value is not None), None)
 
 
 def fenced(document: QueueDocument, queue: str, other: str) -> bool:
-    """Whether one of two queues is within a fence that the other is outside of."""
+    """Return whether a reclaim boundary (`fence`) separates two queues."""
     fences = {path for path, spec in document.queues.items() if spec.fence}
     return bool(fences & (set(lineage(queue)) ^ set(lineage(other))))
 
 
 def runtime(document: QueueDocument, queue: str, other: str) -> MinRuntime:
-    """How long jobs of another queue are spared by one: as the queue says below which the two meet, on the other's
-    side; of jobs of the queue itself, as that says."""
+    """Return the minimum run time of jobs of another queue before jobs of a queue may preempt them.
+
+    It is that of the other queue's ancestor below the common ancestor of both, or of the queue itself if both are one.
+    """
     theirs = list(lineage(other))
     mine = set(lineage(queue))
     child = next((path for path in reversed(theirs) if path not in mine), other)
@@ -76,7 +78,7 @@ def runtime(document: QueueDocument, queue: str, other: str) -> MinRuntime:
 
 
 def class_of(document: QueueDocument, name: str | None) -> JobClass | None:
-    """The class of that name."""
+    """Return the class of a name, or None."""
     return next((each for each in document.classes if each.name == name), None)
 
 
@@ -86,7 +88,7 @@ def budgets_for(document: QueueDocument, job: Job) -> list[Budget]:
 
 
 def budgets_by_key(document: QueueDocument, job: Job) -> dict[tuple[str, str], Budget]:
-    """The budgets that a job's use is charged to, by queue and user; "*": of all of the queue."""
+    """Return the budgets that pay for a job, by queue and user; user "*" for budgets of a whole queue."""
     user = job.owner or job.spec.user or ""
     paying: dict[tuple[str, str], Budget] = {}
     for path in lineage(job.spec.queue):
@@ -100,7 +102,7 @@ def budgets_by_key(document: QueueDocument, job: Job) -> dict[tuple[str, str], B
 
 
 def limits_for(document: QueueDocument, job: Job) -> list[Limits]:
-    """The limits of users and queues that hold for a job."""
+    """Return the limits of users and queues that apply to a job."""
     user = job.owner or job.spec.user or ""
     users = [document.users, *(spec.users for spec in specs_of(document, job.spec.queue))]
     of_user = [each.get(user) or each.get(EVERYBODY) for each in users]
@@ -111,34 +113,36 @@ def limits_for(document: QueueDocument, job: Job) -> list[Limits]:
 
 
 def pool_of(document: QueueDocument, agent: Agent | Node) -> str:
-    """The first pool, by name, of which an agent is."""
+    """Return the pool of an agent: the first by name that has all of its models."""
     models = {gpu.model for gpu in agent.gpus}
     able = (pool.name for pool in document.pools if models <= set(pool.models) and models)
     return min(able, default=DEFAULT_POOL)
 
 
 def pools_for(document: QueueDocument, spec: JobSpec) -> list[str]:
-    """The pools that a job may use, as its queue and its class say, in the order of the queue."""
+    """Return the pools that queue and class of a job allow, in the order of the queue."""
     known, named = class_of(document, spec.job_class), order_of(document, spec.queue)
     every = [DEFAULT_POOL, *(pool.name for pool in document.pools if not pool.dedicated)]
     return [pool for pool in named or every if known is None or not known.pools or pool in known.pools]
 
 
 def order_of(document: QueueDocument, queue: str) -> tuple[str, ...]:
-    """The pools that a queue, or the nearest above it, names; empty: none does."""
+    """Return the pools that a queue, or the nearest queue above, names in order; empty if none does."""
     named = inherited(document, queue, "pools")
     return named if isinstance(named, tuple) else ()
 
 
 def is_ordered(document: QueueDocument, queue: str) -> bool:
-    """Whether the pools of a queue have an order: all tasks of a job are in one of them then."""
+    """Return whether pools of a queue have an order, so that all tasks of a job are in one pool."""
     after_s = inherited(document, queue, "overflow_after_s")
     return bool(order_of(document, queue)) and isinstance(after_s, int | float)
 
 
 def first_pools(account: Account, job: Job, earlier: Iterable[Task], now: float) -> list[str]:
-    """The pools that a job may have come to by now, by how long it waited since its earlier launches ended; a pool
-    without a model that it asks for comes last."""
+    """Return the pools to which a job may have overflowed by now, by its waiting time since earlier launches.
+
+    Pools without a requested model come last.
+    """
     document, spec = account.queues, job.spec
     pools, after_s = pools_for(document, spec), inherited(document, spec.queue, "overflow_after_s")
     if not order_of(document, spec.queue) or not isinstance(after_s, int | float) or not after_s:
@@ -155,12 +159,12 @@ def first_pools(account: Account, job: Job, earlier: Iterable[Task], now: float)
 
 
 def agents_in(account: Account, pool: str) -> list[Agent]:
-    """The agents of a pool."""
+    """Return the agents of a pool."""
     return [agent for agent in account.mesos.agents.values() if pool_of(account.queues, agent) == pool]
 
 
 def capacity(account: Account, pool: str) -> int:
-    """Thousandths of cost of all GPUs of a pool."""
+    """Return the thousandths of cost of all GPUs of a pool."""
     costs = account.queues.gpu_cost
     gpus = (gpu for agent in agents_in(account, pool) for gpu in agent.gpus)
     return sum(WHOLE * costs.get(gpu.model, _COST) for gpu in gpus)
@@ -170,7 +174,7 @@ def capacity(account: Account, pool: str) -> int:
 
 
 def dearest(account: Account, spec: JobSpec, pool: str) -> int:
-    """Thousandths of cost that a job takes at most in a pool, by the models that it may get there; 0: none."""
+    """Return the highest cost of a job in a pool, in thousandths, by its possible models; 0 if there are none."""
     costs = account.queues.gpu_cost
     there = {gpu.model for agent in agents_in(account, pool) for gpu in agent.gpus}
     able = there & set(spec.gpu_model) if spec.gpu_model else there
@@ -178,8 +182,8 @@ def dearest(account: Account, spec: JobSpec, pool: str) -> int:
 
 
 def cost_of(account: Account, task: Task) -> int:
-    """Thousandths of cost that a task is charged: of the GPUs that it has, not of those that it asked for."""
-    assert task.job_id is not None, "monitors are charged to nobody"
+    """Return the thousandths of cost of a task, by the models of the GPUs that it has."""
+    assert task.job_id is not None, "monitors are not charged"
     milli = shares.counted_milli(account, task, account.disk.jobs[task.job_id].spec)
     costs = account.queues.gpu_cost
     there = [agent for agent in account.mesos.agents.values() if agent.hostname == task.hostname]
@@ -188,13 +192,13 @@ def cost_of(account: Account, task: Task) -> int:
 
 
 def pool_where(account: Account, task: Task) -> str:
-    """The pool where a task is."""
+    """Return the pool of the node that a task is on."""
     there = (agent for agent in account.mesos.agents.values() if agent.hostname == task.hostname)
     return next((pool_of(account.queues, agent) for agent in there), DEFAULT_POOL)
 
 
 def holding(account: Account, path: str, now: float) -> list[Task]:
-    """The tasks of a queue and of those below it that hold something as far as anybody knows."""
+    """Return the tasks of a queue and of queues below it that may still hold resources."""
     return [
         account.disk.tasks[task_id]
         for job_id in account.launches
@@ -255,9 +259,6 @@ def sound(account: Account, pool: str) -> int:
         if gpu.health is Health.OK and (Target.GPU, gpu.id) not in disk.drains
         if gpu.id not in resets and pool_of(account.queues, node) == pool
     )
-
-
-# --- the line
 
 
 # --- lend limits

@@ -330,7 +330,10 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
         {"only its own ends use up a job's attempts"},
     ),
     "limits of queues are ignored": (_limits_are_ignored, {"no queue is over its limit"}),
-    "members start when they like": (_members_start_when_they_like, {"nobody starts before all are placed"}),
+    "members start when they like": (
+        _members_start_when_they_like,
+        {"no member starts before all members are placed"},
+    ),
     "anybody makes room for others": (_anybody_makes_room, {"nothing is ended without a reason"}),
     "members do not see each other": (_members_do_not_see_each_other, {"constraints hold"}),
     "old reports are believed": (_old_reports_are_believed, {"only healthy GPUs are granted"}),
@@ -338,7 +341,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
         _shares_are_not_counted,
         {
             "never more is granted of a card than there is",
-            "a card is shared in one way, by whom it may be",
+            "a card is shared in one way, by authorized users",
             SOUND,
         },
     ),

@@ -41,7 +41,7 @@ OF_HOURS = {"no queue is over its limit at any level", "seats are what is guaran
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "hours are of UTC": (_hours_are_of_utc, OF_HOURS),
     "the limits of the old hours are kept": (_old_hours_are_kept, OF_HOURS),
-    "nobody waits to overflow": (_nobody_waits_to_overflow, {"nobody overflows before its time"}),
+    "nobody waits to overflow": (_nobody_waits_to_overflow, {"no job overflows before its time"}),
 }
 
 
