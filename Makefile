@@ -6,7 +6,7 @@ MINUTES ?= 30 # of `make soak`
 WORKERS ?= auto # processes of `make test`; auto: twice the processors; 0: one, without xdist
 RUN := $(BIN)/python -m tests.runner.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long mutants soak test-kernel test-gpu test-bare test-cgroup2 budget check bench docs docs-site screenshots wheel deb lock audit sbom clean
+.PHONY: help setup demo demo-tenants demo-cluster up down test test-change test-long mutants soak test-kernel test-gpu test-bare test-cgroup2 budget check bench chaos docs docs-site screenshots wheel deb lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -76,35 +76,42 @@ check: setup ## Format, lint, types, layers, faults of security, language, spell
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
 	@rm -f .lint-imports.log
-	@$(BIN)/bandit --quiet -ll --recursive mesos_gpu isolator volumes scripts > .bandit.log 2>&1 || { cat .bandit.log; exit 1; }
+	@$(BIN)/bandit --quiet -ll --recursive mesos_gpu isolator volumes bench scripts > .bandit.log 2>&1 || { cat .bandit.log; exit 1; }
 	@rm -f .bandit.log
 	@$(BIN)/python -m scripts.prose
-	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin,te --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
+	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin,te --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes bench tests scripts Makefile
 
-bench: setup ## Measure, on the embedded cluster
-	@$(BIN)/mesos-gpu bench launch
-	@$(BIN)/mesos-gpu bench placement
-	@$(BIN)/mesos-gpu bench queues
-	@$(BIN)/mesos-gpu bench arrays
-	@$(BIN)/mesos-gpu bench bookings
-	@$(BIN)/mesos-gpu bench reports
-	@$(BIN)/mesos-gpu bench metrics
-	@$(BIN)/mesos-gpu bench store
-	@$(BIN)/mesos-gpu bench scale --seconds 5
-	@$(BIN)/mesos-gpu bench scale --agents 10000 --jobs 4000 --seconds 5
-	@$(BIN)/mesos-gpu bench levels
-	@$(BIN)/mesos-gpu bench volume
-	@$(BIN)/mesos-gpu bench api
-	@$(BIN)/mesos-gpu bench access
-	@$(BIN)/mesos-gpu bench shim
+bench: setup ## Measure, on the embedded cluster and in memory; ARGS="scale --agents 1000": one benchmark
+ifdef ARGS
+	@$(BIN)/python -m bench $(ARGS)
+else
+	@$(BIN)/python -m bench launch
+	@$(BIN)/python -m bench placement
+	@$(BIN)/python -m bench queues
+	@$(BIN)/python -m bench arrays
+	@$(BIN)/python -m bench bookings
+	@$(BIN)/python -m bench reports
+	@$(BIN)/python -m bench metrics
+	@$(BIN)/python -m bench store
+	@$(BIN)/python -m bench scale --seconds 5
+	@$(BIN)/python -m bench scale --agents 10000 --jobs 4000 --seconds 5
+	@$(BIN)/python -m bench levels
+	@$(BIN)/python -m bench volume
+	@$(BIN)/python -m bench api
+	@$(BIN)/python -m bench access
+	@$(BIN)/python -m bench shim
 	@if command -v chromium >/dev/null; then $(BIN)/python -m tests.web.large; else echo "the dashboard's figures need chromium"; fi
-	@if [ "$$(id -u)" = 0 ]; then $(BIN)/mesos-gpu bench isolation; else echo "bench isolation needs root"; fi
+	@if [ "$$(id -u)" = 0 ]; then $(BIN)/python -m bench isolation; else echo "bench isolation needs root"; fi
+endif
+
+chaos: setup ## Search the engine for faults in a simulated cluster; ARGS="--steps 100000 --seed 0"
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 docs: setup ## Write what is drawn from code: references of the command line and of /v1, life cycles
 	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
 	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
 	@$(BIN)/python -m tests.contract.access.table > docs/reference/rights.md
-	@$(BIN)/python -m mesos_gpu.cli.dev.life_cycles docs/development.md
+	@$(BIN)/python -m scripts.life_cycles docs/development.md
 	@$(BIN)/python -m scripts.rooms docs/architecture.md
 
 docs-site: setup ## Make the site of docs/ in build/site, with the pictures of `make screenshots`, if any; needs graphviz

@@ -20,7 +20,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "scripts" / "prose.json"
-FOLDERS: Final = ("isolator", "marathon_templates", "mesos_gpu", "scripts", "tests", "volumes")
+FOLDERS: Final = ("bench", "isolator", "marathon_templates", "mesos_gpu", "scripts", "tests", "volumes")
 MIN_TEST_NAME_WORDS: Final = 3  # after `test_`
 MIN_DOCSTRING_WORDS: Final = 3
 MIN_ENTRY_WORDS: Final = 3

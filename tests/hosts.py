@@ -20,9 +20,9 @@ from isolator.gpus.ledger import Holding, Ledger
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
-from mesos_gpu.testing.elf_files import driver_tree
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.assignment import decode_outcome, encode
+from tests.doubles.elf_files import driver_tree
+from tests.doubles.scripted_agent import ScriptedAgent
 from volumes.build import make
 
 #: Of this process alone: what is left of a task is found by its id, anywhere on the machine.

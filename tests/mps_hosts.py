@@ -22,8 +22,8 @@ from isolator.shares.mps.daemon import Domain, Host
 from mesos_gpu.adapters.mps_control import Control
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.driver_packages import CURRENT, install
-from mesos_gpu.testing.mps import fake_mps
+from tests.doubles.driver_packages import CURRENT, install
+from tests.doubles.mps import fake_mps
 from tests.kernel.conftest import needs
 
 USER, OTHER = 65534, 65533

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mesos_gpu.local.own_ports import free_port
-from mesos_gpu.testing.images import layer
 from tests.conftest import wait_until
+from tests.doubles.images import layer
 
 USER: Final = "puller"
 _KIND: Final = "application/vnd.docker"

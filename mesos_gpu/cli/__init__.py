@@ -97,16 +97,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Tokens: what proves a name to the scheduler, for programs.",
     ),
     "up": (
-        "mesos_gpu.cli.dev.up",
+        "mesos_gpu.cli.local.up",
         "Start Mesos, agents with simulated GPUs and the scheduler on this machine.",
     ),
-    "down": ("mesos_gpu.cli.dev.up", "Stop what `mesos-gpu up` started, and remove its traces."),
+    "down": ("mesos_gpu.cli.local.up", "Stop what `mesos-gpu up` started, and remove its traces."),
     "demo": (
         "mesos_gpu.cli.demo.command",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",
     ),
-    "simulate": ("mesos_gpu.cli.dev.simulate", "The real policies and the real engine, on a virtual clock."),
-    "bench": ("mesos_gpu.cli.bench.commands", "Measure the platform on this machine."),
+    "simulate": (
+        "mesos_gpu.cli.simulate.commands",
+        "The real policies and the real engine, on a virtual clock.",
+    ),
     "install": (
         "mesos_gpu.cli.host.install",
         "Make or print what a real cluster's hosts need; nothing is installed.",

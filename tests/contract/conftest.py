@@ -12,9 +12,9 @@ import pytest
 from mesos_gpu.local import leftovers, stack
 from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.zookeeper import JAR, ZooKeeper
-from mesos_gpu.testing.fake_rest import FakeRest
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.contract.rig import Rig
+from tests.doubles.fake_rest import FakeRest
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import Host, host
 
 Spawn = Callable[[Sequence[str], Path], "subprocess.Popen[bytes]"]

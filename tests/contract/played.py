@@ -7,9 +7,9 @@ from typing import Any
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import Marathon
+from tests.doubles.builders import offer
 
 _STEP_S = 0.02
 _RUNS_S = 0.5  # what ends by itself

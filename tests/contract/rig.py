@@ -18,9 +18,9 @@ from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.builders import gpu, offer
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import gpu, offer
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 #: Headers of a request of such a session whose connection is to be used by the next one, too.
 KEPT: Final = {"Connection": "keep-alive"}

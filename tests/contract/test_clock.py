@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.ports import Clock
-from mesos_gpu.testing.fake_driver import FakeClock
+from tests.doubles.fake_driver import FakeClock
 
 
 @pytest.fixture(params=["system", "fake"])

@@ -1,4 +1,4 @@
-"""The suite of all drivers: a real Mesos, the cluster that is always ready, and the Mesos of `simulate chaos`.
+"""The suite of all drivers: a real Mesos, the cluster that is always ready, and the Mesos of `tests/chaos`.
 
 What is asserted here is what the engine relies on. A driver that only notes its calls has part of it: the parameters,
 and that a call which is not delivered raises `Unavailable`.
@@ -34,12 +34,12 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.ports import Driver
 from mesos_gpu.scheduler.__main__ import translate
-from mesos_gpu.simulate.chaos.virtual import TERMINAL, Agent, VirtualMesos
-from mesos_gpu.testing.fake_driver import FakeDriver
-from mesos_gpu.testing.ready_cluster import ReadyCluster
 from mesos_gpu.wire.mesos.reservations import is_others, is_ours, owner_of, reserved
 from mesos_gpu.wire.mesos.v1 import resources_to_json
+from tests.chaos.virtual import TERMINAL, Agent, VirtualMesos
 from tests.conftest import wait_until
+from tests.doubles.fake_driver import FakeDriver
+from tests.doubles.ready_cluster import ReadyCluster
 from tests.e2e.local.test_local_cluster import EXECUTOR
 
 WAIT_S: Final = 60.0
@@ -50,7 +50,7 @@ KINDS: Final = ["ready", "chaos", pytest.param("mesos", marks=pytest.mark.cluste
 
 
 class ChaosDriver:
-    """`Driver` on the Mesos of `simulate chaos`, which takes effects; `pump` lets its executors act."""
+    """`Driver` on the Mesos of `tests/chaos`, which takes effects; `pump` lets its executors act."""
 
     def __init__(self, put: Callable[[ev.Event], None]) -> None:
         free = {"cpus": 4.0, "mem": 1024.0}

@@ -18,11 +18,11 @@ from isolator.gpus.ledger import Claimed, Owner
 from mesos_gpu import __version__
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from mesos_gpu.wire.hosts.program import decode_program
 from mesos_gpu.wire.mesos.assignment import decode_outcome
 from mesos_gpu.wire.mesos.v1 import start_message
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import GPUS, INVENTORY, TASK, Host, changed_executor, host
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")

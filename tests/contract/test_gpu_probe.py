@@ -26,8 +26,8 @@ from mesos_gpu.model.nodes.gpu_use import UNKNOWN, Span
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.policy.gpus.health import HealthSettings, advance, at_first_sight, unread
-from mesos_gpu.testing.nvml.fake import FakeNvml
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.doubles.nvml.fake import FakeNvml
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 
 A100 = "NVIDIA A100-SXM4-80GB"
 GPUS = simulated_gpus(8, A100, seed="x")

@@ -21,13 +21,13 @@ from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.assignment import Assignment
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.scheduler.options.mesos_tls import MesosTlsOptions
-from mesos_gpu.testing.scripted_agent import scripted_agent
-from mesos_gpu.testing.scripted_master import Inbox, Reply, ScriptedMaster, Stream
 from tests.certificates import DAY, Authority, Made, context_of
 from tests.conftest import wait_until
 from tests.contract.abuse.agents import Reader
 from tests.contract.api.test_api_logs import VIRTUAL, Agent
 from tests.contract.test_pymesos_driver import FRAMEWORK, QUICK, offers
+from tests.doubles.scripted_agent import scripted_agent
+from tests.doubles.scripted_master import Inbox, Reply, ScriptedMaster, Stream
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from mesos_gpu.adapters.mps3 import MIN, Mps3, namespace_of
 from mesos_gpu.adapters.mps_control import PERCENT, Absent, Busy, Control, Disobeyed, Limits, Mps, Silent
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.driver_packages import CURRENT, install
-from mesos_gpu.testing.mps import fake_mps
 from tests.conftest import wait_until
+from tests.doubles.driver_packages import CURRENT, install
+from tests.doubles.mps import fake_mps
 from tests.mps_hosts import Near, NearControl
 
 GPU, UID = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 65534

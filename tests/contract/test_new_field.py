@@ -99,7 +99,7 @@ store.close()
     "options": """
 from click.testing import CliRunner
 from mesos_gpu.cli import main
-from mesos_gpu.testing.fake_rest import FakeRest
+from tests.doubles.fake_rest import FakeRest
 
 def call(*words):
     return CliRunner().invoke(main, ["--url", rest.url, *words])

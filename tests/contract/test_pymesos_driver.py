@@ -22,8 +22,8 @@ from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.pymesos_driver import Disconnected, FatalError, NotConnected, Offers, Registered
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.ports import Driver
-from mesos_gpu.testing.scripted_master import FRAMEWORK_ID, Inbox, Reply, ScriptedMaster, Stream
 from tests.conftest import wait_until
+from tests.doubles.scripted_master import FRAMEWORK_ID, Inbox, Reply, ScriptedMaster, Stream
 
 FRAMEWORK = pd.FrameworkSettings(
     "root", "test", ("gpu", "*"), "http://127.0.0.1:8080", "here", failover_timeout_s=0.0, labels={"a": "b"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import Host, host
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")

@@ -1,5 +1,5 @@
 """The suite of all stores: SQLite, the one that several schedulers have through ZooKeeper, the store in memory by which
-`simulate chaos` judges, and the tests' own.
+`tests/chaos` judges, and the tests' own.
 """
 
 import inspect
@@ -45,10 +45,10 @@ from mesos_gpu.model.tasks.volume import PersistentVolume
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.model.usage import BudgetUse, CardCount, Closed, Did, Part, PastUse, Span, SpanEnd, SpanWork
 from mesos_gpu.ports import Store
-from mesos_gpu.simulate.chaos.virtual import VirtualMesos
-from mesos_gpu.simulate.chaos.witness import Witness
-from mesos_gpu.testing.fake_driver import RecordingStore
-from mesos_gpu.testing.memory_store import MemoryStore
+from tests.chaos.virtual import VirtualMesos
+from tests.chaos.witness import Witness
+from tests.doubles.fake_driver import RecordingStore
+from tests.doubles.memory_store import MemoryStore
 
 EMPTY: Final = Saved(None, (), (), ())
 

@@ -17,9 +17,9 @@ from isolator.shares.shim import build, sources
 from isolator.shares.shim.region import CardLimits, CardUsage, Region, uuid_bytes
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.policy.sharing.windows import Window
-from mesos_gpu.testing import cuda as doubles
-from mesos_gpu.testing.cuda import MIB, Cards, Host, compile_stubs
-from mesos_gpu.testing.elf_files import driver_tree
+from tests.doubles import cuda as doubles
+from tests.doubles.cuda import MIB, Cards, Host, compile_stubs
+from tests.doubles.elf_files import driver_tree
 from volumes.build import make
 from volumes.shim import Shim
 

@@ -44,10 +44,10 @@ from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.saves import Save
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.room.defrag import plan
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos.acts import do
-from mesos_gpu.simulate.chaos.queues import document_of
-from mesos_gpu.simulate.chaos.world import World
+from tests.chaos import run as chaos
+from tests.chaos.acts import do
+from tests.chaos.queues import document_of
+from tests.chaos.world import World
 
 DATA: Final = Path(__file__).parents[1] / "data" / "decisions"
 MIXES: Final = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.local.stack import Stack
-from mesos_gpu.testing.dockerd import Dockerd
 from tests.clients import reporting
+from tests.doubles.dockerd import Dockerd
 
 #: Parameters of a test that attacks from a task, or looks at it: `make test` runs a process of the host.
 EACH_FORM = ("process", *(pytest.param(form, marks=pytest.mark.long) for form in ("nested", "own", "docker")))

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mesos_gpu.cli.bench.exits import listener
-from mesos_gpu.cli.bench.starts import await_containers, containers
+from bench.exits import listener
+from bench.starts import await_containers, containers
 from mesos_gpu.cli.client import Client
 from mesos_gpu.libmesos import fetch, helpers
 from mesos_gpu.local.stack import NodeSpec, Stack

@@ -12,9 +12,9 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 
 pytestmark = [pytest.mark.cluster]
 H100 = "NVIDIA H100 80GB HBM3"

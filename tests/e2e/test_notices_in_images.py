@@ -10,10 +10,10 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import free_all, kill_all
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.endings import CASES
 from tests.kernel.conftest import EACH_CGROUP, needs
 

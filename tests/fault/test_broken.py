@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mesos_gpu.testing.scripted_master import ScriptedMaster, Stream
 from tests.conftest import wait_until
+from tests.doubles.scripted_master import ScriptedMaster, Stream
 
 START = "\nfrom mesos_gpu.scheduler.__main__ import main\nmain()\n"
 BREAKS_ON_POISON = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.testing.elf_files import driver_tree, shared_object
+from tests.doubles.elf_files import driver_tree, shared_object
 from volumes.build import build
 from volumes.discover import discover
 from volumes.manifest import plan

@@ -22,9 +22,9 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.health import Reading, Survey
-from mesos_gpu.testing.cuda import CARD_MIB, Cards
 from tests.conftest import wait_until
 from tests.cuda import compiled
+from tests.doubles.cuda import CARD_MIB, Cards
 from tests.gpu.sites import MIB, Mps, Record, Site
 from volumes.keys import REPLACED
 

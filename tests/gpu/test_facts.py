@@ -12,8 +12,8 @@ from isolator.shares.abilities import Abilities, words_of
 from isolator.shares.driver.limits import CGROUPS
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.health import Survey
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 from tests.gpu.conftest import FACTS
 
 pytestmark = pytest.mark.gpu

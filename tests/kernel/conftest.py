@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isolator.devices import cgroups
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 
 #: Parameters of tests that are dear and little different for each: `make test` runs them with the second alone.
 EACH_CGROUP = (pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2")

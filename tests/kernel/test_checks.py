@@ -22,10 +22,10 @@ from isolator.runs import joining
 from mesos_gpu.adapters import prober as prober_module
 from mesos_gpu.model.jobs.healthcheck import Checked, HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.hosts.checked import encode_checked
 from tests.answers import answering, closed_port, hangs, server_context, status
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import GPUS, TASK, Host, host
 
 pytestmark = pytest.mark.kernel

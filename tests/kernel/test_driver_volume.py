@@ -12,9 +12,9 @@ from isolator.devices.facts import write_inventory
 from isolator.gpus.driver_volume import Keeper, holders
 from isolator.node.reaper import reap
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.testing.elf_files import driver_tree
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.conftest import wait_until
+from tests.doubles.elf_files import driver_tree
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import GPUS, INVENTORY, Host, driver_volume, host
 from tests.kernel.conftest import EACH_CGROUP
 from volumes.store import Store, verify

@@ -17,9 +17,9 @@ from isolator.devices import cgroups
 from isolator.devices.rules import rules_of
 from isolator.node.reaper import reap
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.assignment import decode_outcome
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import GPUS, Host, host
 from tests.kernel.conftest import needs
 

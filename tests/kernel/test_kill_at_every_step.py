@@ -19,8 +19,8 @@ from isolator.devices import cgroups
 from isolator.gpus.ledger import Ledger
 from isolator.host import processes
 from isolator.node.reaper import reap
-from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import scripted_agent
 from tests.hosts import GPUS, host
 from tests.kernel.conftest import needs
 

@@ -21,7 +21,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 from tests.hosts import GPUS
 from tests.kernel.conftest import needs
 from tests.kernel.mps.test_mps_tasks import PATCHED, Node
@@ -55,7 +55,7 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from isolator.gpus.nvml_child import serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml.fake import FakeNvml
+from tests.doubles.nvml.fake import FakeNvml
 (gpu,) = simulated_gpus(1, "NVIDIA H100 80GB HBM3", seed="killed")
 sys.exit(serve(FakeNvml((replace(gpu, id={gpu!r}),), Path(sys.argv[1]))))
 """

@@ -21,9 +21,9 @@ from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.tasks.resize import Resize
-from mesos_gpu.testing.scripted_agent import scripted_agent
 from mesos_gpu.wire.mesos.resize import encode_request
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import scripted_agent
 from tests.hosts import GPUS, Host, host
 from tests.kernel.conftest import needs
 from tests.kernel.test_kill_at_every_step import EVERY, bootstrap, killed_before, traces_of

@@ -22,9 +22,9 @@ from isolator.runs.launcher import Launcher, Order
 from isolator.runs.memory import explained
 from isolator.runs.run import Ended
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests import hosts
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import host
 from tests.kernel.conftest import needs
 from tests.kernel.test_isolation import PYTHON

@@ -15,8 +15,8 @@ from isolator.devices import bpf_sys, cgroups
 from isolator.gpus.ledger import Owner
 from isolator.host.sealing import is_sealed
 from isolator.node.reaper import audit, end_dead, reap, strangers
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import GPUS, INVENTORY, TASK, Host, host
 
 pytestmark = pytest.mark.kernel

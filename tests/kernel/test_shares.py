@@ -19,9 +19,9 @@ from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.shares.card import MigInstance, Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize, Resized
-from mesos_gpu.testing.scripted_agent import scripted_agent
 from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import scripted_agent
 from tests.hosts import GPUS, INVENTORY, Host, changed_executor, driver_volume, host
 from tests.kernel.conftest import EACH_CGROUP
 from tests.kernel.test_isolation import ENXIO, EPERM, PROBE, PYTHON, nodes

@@ -1,6 +1,6 @@
 """Tasks with shares of one card that get our libraries from their executors: what they are granted is what they get.
 
-The driver's libraries and the card are doubles (mesos_gpu.testing.cuda); volume, mounts, files and limits are real.
+The driver's libraries and the card are doubles (tests.doubles.cuda); volume, mounts, files and limits are real.
 """
 
 import shutil
@@ -14,9 +14,9 @@ import pytest
 
 from isolator.shares.shim.region import region_of
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.testing.cuda import MIB
 from tests.conftest import wait_until
 from tests.cuda import card_of, compiled, volume_of_doubles
+from tests.doubles.cuda import MIB
 from tests.hosts import GPUS, Host
 from tests.kernel.conftest import EACH_CGROUP
 from tests.kernel.test_shares import DRIVER, QUARTER, Node

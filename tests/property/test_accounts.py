@@ -10,8 +10,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.usage import MS
-from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
-from mesos_gpu.simulate.chaos.world import World
+from tests.chaos.acts import ACTS, Act, do
+from tests.chaos.world import World
 from tests.property.examples import examples
 
 NUMBERS = st.integers(0, 2**24 - 1)

@@ -1,6 +1,6 @@
 """Whatever happens, in whatever order: the invariants of the simulated world, with hypothesis as its chance.
 
-`mesos-gpu simulate chaos` draws the same acts from a seed, in long runs; hypothesis searches short ones, and shrinks.
+`python -m tests.chaos` draws the same acts from a seed, in long runs; hypothesis searches short ones, and shrinks.
 """
 
 from hypothesis import HealthCheck
@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mesos_gpu.policy.gpus.history import MAX
-from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
-from mesos_gpu.simulate.chaos.settle import settle
-from mesos_gpu.simulate.chaos.world import World
+from tests.chaos.acts import ACTS, Act, do
+from tests.chaos.settle import settle
+from tests.chaos.world import World
 from tests.property.examples import examples
 
 NUMBERS = st.integers(0, 2**24 - 1)

@@ -14,7 +14,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import MinRuntime
-from mesos_gpu.testing.builders import offer
+from tests.doubles.builders import offer
 from tests.property.examples import examples
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 

@@ -23,7 +23,7 @@ import pytest
 
 from isolator.host import processes
 from mesos_gpu.local import leftovers
-from mesos_gpu.testing import dockerd
+from tests.doubles import dockerd
 from tests.runner import again, budget, progress, retries, tiers
 
 POLL_S = 0.2

@@ -1,4 +1,4 @@
-"""The import graph has no circle, deferred and type-only imports counted in; folders and modules stay small."""
+"""The import graph has no circle, deferred and type-only imports counted in, and the product imports no test code."""
 
 import configparser
 import re
@@ -13,9 +13,8 @@ import pytest
 from scripts import rooms
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("mesos_gpu", "isolator", "volumes", "tests")
-MAX_MODULES = 15  # in a folder, without __init__.py
-MAX_LINES = 600  # in a module
+PRODUCT = ("mesos_gpu", "isolator", "volumes")
+PACKAGES = (*PRODUCT, "bench", "tests")
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +117,22 @@ def test_import_graphs_leave_out_arrows_that_follow_from_others() -> None:
     }  # fmt: skip
 
 
-def test_folders_have_a_bounded_number_of_modules() -> None:
-    counts = {
-        folder: sum(path.name != "__init__.py" for path in folder.glob("*.py"))
-        for package in PACKAGES
-        for folder in (ROOT / package, *(ROOT / package).rglob("*/"))
-    }
-    assert {folder: count for folder, count in counts.items() if count > MAX_MODULES} == {}
+#: A reference to test code: an import, or the name of a module as text, as in tables of commands.
+TEST_CODE = re.compile(
+    r"^\s*(?:from|import) (?:bench|scripts|tests|pytest|hypothesis)\b|[\"'](?:bench|tests)\.\w+", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["from tests.doubles import images", "    import bench.api", '("bench.commands", "Measure.")']
+)
+def test_reference_to_test_code_is_found(text: str) -> None:
+    assert TEST_CODE.search(f"x = 1\n{text}\n")
+
+
+def test_product_has_no_reference_to_test_code(sources: dict[Path, str]) -> None:
+    product = {path: text for path, text in sources.items() if path.relative_to(ROOT).parts[0] in PRODUCT}
+    assert [str(path) for path, text in product.items() if TEST_CODE.search(text)] == []
 
 
 @pytest.fixture(scope="module")
@@ -132,15 +140,6 @@ def sources() -> dict[Path, str]:
     """Read all modules, which takes longer than the tests of them."""
     paths = [path for folder in (*PACKAGES, "docs", "scripts") for path in (ROOT / folder).rglob("*.py")]
     return {path: path.read_text() for path in paths}
-
-
-def test_modules_have_a_bounded_length(sources: dict[Path, str]) -> None:
-    lengths = {
-        path: text.count("\n")
-        for path, text in sources.items()
-        if path.relative_to(ROOT).parts[0] in PACKAGES
-    }
-    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
 
 
 def entry_points() -> list[str]:
@@ -161,7 +160,7 @@ def test_modules_named_after_python_m_exist(graph: grimp.ImportGraph, sources: d
     named = {
         module
         for text in (*sources.values(), *(path.read_text() for path in files))
-        for module in re.findall(r"-m ((?:mesos_gpu|isolator|volumes|tests)(?:\.\w+)*)", text)
+        for module in re.findall(r"-m ((?:mesos_gpu|isolator|volumes|bench|tests)(?:\.\w+)*)", text)
     }
-    assert "tests.runner.run" in named
+    assert {"bench", "tests.chaos", "tests.runner.run"} <= named
     assert {module for module in named if module not in graph.modules} == set()

@@ -14,8 +14,8 @@ from typing import Final
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.testing.builders import gpu, offer
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
 from tests.web.browser import Browser, Page
 
 NODES: Final = 1250

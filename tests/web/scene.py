@@ -17,11 +17,11 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.policy.gpus.use_series import Series, UseHistory
-from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.wire.jobs import decode
 from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import QUARTER, hold
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
 
 CARDS = 8  # of each node
 NODES = ("a1", "a2", "a3")

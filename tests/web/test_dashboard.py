@@ -14,12 +14,12 @@ from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import OfferId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
-from mesos_gpu.testing.builders import gpu, offer
 from tests.certificates import DAY, Authority
 from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
 from tests.contract.api.test_tls import TlsRig
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
 from tests.web.browser import JUDGE, NEEDED, Browser, Page, bring_axe
 from tests.web.relay import Answer, Relay
 

@@ -8,10 +8,10 @@ import pytest
 from mesos_gpu.api.kept import Kept
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import CARD, QUARTER, hold
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu
 
 
 @pytest.fixture

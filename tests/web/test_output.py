@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 from tests.web.browser import NEEDED, Browser
 from tests.web.relay import Prints
 from tests.web.scene import Scene

@@ -9,9 +9,9 @@ import pytest
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 from tests.web.browser import NEEDED, Browser
 
 pytestmark = NEEDED

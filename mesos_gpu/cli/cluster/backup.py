@@ -7,7 +7,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option, yes_option
-from mesos_gpu.cli.dev.up import directory
+from mesos_gpu.cli.local.up import directory
 from mesos_gpu.cli.records.on_host import recorded
 
 _OF_SEVERAL: Final = (

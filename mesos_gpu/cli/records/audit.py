@@ -139,7 +139,7 @@ def audit(
 def _place(of_host: bool, directory: Path | None) -> Path:
     """Where the files are that are verified."""
     from mesos_gpu.adapters.audit import host
-    from mesos_gpu.cli.dev.up import directory as of_up
+    from mesos_gpu.cli.local.up import directory as of_up
 
     return host.directory() if of_host else directory or of_up() / "scheduler" / "audit"
 

@@ -1,6 +1,6 @@
 """All placement policies, once: those that jobs may ask for (`Placement`), and more to compare them with. Pure.
 
-The scheduler's arrays, `mesos-gpu simulate inflation` and `mesos-gpu bench placement` choose from here.
+The scheduler's arrays, `mesos-gpu simulate inflation` and `python -m bench placement` choose from here.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,11 +11,11 @@ from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.unknown import Label, Listed
-from mesos_gpu.testing.builders import offer
 from mesos_gpu.wire.mesos.labels import label_of
 from tests.conftest import wait_until
 from tests.contract.access.named import Rig
 from tests.contract.access.test_apps import APP, app_of, create, settle
+from tests.doubles.builders import offer
 
 
 @pytest.fixture

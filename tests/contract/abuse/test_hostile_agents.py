@@ -23,10 +23,10 @@ from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.v1.logs import LOG_BOUNDS
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.access.document import AccessDocument, Binding
-from mesos_gpu.testing.builders import gpu, offer
 from tests.conftest import wait_until
 from tests.contract.abuse.hostile_agents import QUICK, Hostile
 from tests.contract.rig import Rig, by_name, knowing
+from tests.doubles.builders import gpu, offer
 
 SEED: Final = 37
 MANY: Final = int(os.environ.get("MESOS_GPU_TEST_ANSWERS", "10000"))

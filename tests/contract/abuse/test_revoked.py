@@ -13,9 +13,9 @@ from starlette.types import Scope
 from mesos_gpu.api.marathon import events
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.access.caller import Caller
-from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
 from tests.contract.access.rig import CALLER, AccessRig
+from tests.doubles.builders import offer
 
 BOSS = {"names": ["boss"], "roles": ["admin"]}
 ANN = {"names": ["ann"], "roles": ["user"], "queues": ["research"], "apps": ["/research/*"]}

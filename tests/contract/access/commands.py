@@ -235,9 +235,6 @@ LOCAL: Final = (
     "up", "down", "scheduler", "doctor", "demo", "install executor", "install agent", "install scheduler",
     "install secrets", "teardown", "cluster plan", "cluster apply", "mesos master", "mesos agent",
     "mesos check", "mesos quota show", "install master",
-    "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
-    "bench access", "bench api", "bench arrays", "bench bookings", "bench idle", "bench instances", "bench isolation",
-    "bench launch", "bench levels", "bench metrics", "bench placement",
-    "bench queues", "bench reports", "bench scale", "bench shim", "bench store", "bench volume",
+    "simulate inflation", "simulate jobs", "simulate tenants", "simulate replay",
     "context list", "context use", "context add", "context remove", "context show", "logout", "completion", "help",
 )  # fmt: skip

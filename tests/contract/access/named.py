@@ -15,11 +15,11 @@ from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.permits import Control, Permits
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import gpu, offer
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
 from tests.contract.rig import by_name, knowing, unkept
+from tests.doubles.builders import gpu, offer
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 DOCUMENT = AccessDocument(
     version=1,

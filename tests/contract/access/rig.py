@@ -19,8 +19,8 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Narrowing, Proof
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from tests.contract.rig import unkept
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 CALLER = "X-Caller"
 

@@ -23,10 +23,10 @@ from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
 from tests.contract.access.rig import AccessRig
+from tests.doubles.builders import gpu, offer
 
 #: Who the table is about, by what they are called in it; None: nobody.
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.saves import ForgetToken, Save, SaveAccess, SaveToken
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
+from tests.doubles.fake_driver import FakeClock, FakeDriver
 
 ADMIN = AccessDocument(by="boss", bindings=(Binding(("ann",), (), ("admin",)),))
 TOKEN = Token("0123456789ab", "ann", "5a17", "d1" * 32, 0.0, 0.0)

@@ -24,10 +24,10 @@ from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.job_fields import KNOWN
 from tests.conftest import wait_until
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu
 from tests.raw import connect
 
 

@@ -11,8 +11,8 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.cluster.calls import OperatorCalls
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
-from mesos_gpu.testing.builders import gpu
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu
 
 ONE, TWO = gpu("GPU-1"), replace(gpu("GPU-2"), warnings=("slowed down by heat",))
 

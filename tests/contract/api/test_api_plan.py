@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
 from mesos_gpu.engine import events as ev
-from mesos_gpu.testing.builders import gpu, offer
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu, offer
 
 JSON = {"Content-Type": "application/json"}
 

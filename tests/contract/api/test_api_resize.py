@@ -13,11 +13,11 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resized, Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import spec
 from mesos_gpu.wire.mesos.resize import decode_request, encode_answer
 from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import CARD, QUARTER
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import spec
 
 PATCH = {"gpu_memory_mib": 10000}
 

@@ -15,8 +15,8 @@ from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import gpu
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 
 CARD = replace(gpu("GPU-1"), sharing=Sharing(80000, ((Ability.SHIM, ""),)))
 QUARTER = Share(250, 20000, 20000, Method.SHIM_WINDOWS)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from mesos_gpu.api.http import note
 from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 from mesos_gpu.model.access.record import Result
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.rig import KEPT, Rig, code_of
+from tests.doubles.builders import gpu
 from tests.unit.adapters.audit.test_audit_log import fill, small
 
 __all__ = ["small"]  # a fixture

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from mesos_gpu.model.shares.card import Sharing
-from mesos_gpu.testing.builders import gpu
 from tests.contract.cli.cli_rig import call
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
+from tests.doubles.builders import gpu
 
 #: What an app calls the fields of a job: in its object `gpu`.
 OF_APP = {

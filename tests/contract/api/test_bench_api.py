@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mesos_gpu.cli import main
-from mesos_gpu.cli.bench import api as bench_api
-from mesos_gpu.cli.bench import store as bench_store
-from mesos_gpu.cli.bench.access import ROUTES
+from bench import api as bench_api
+from bench import store as bench_store
+from bench.access import ROUTES
+from bench.commands import bench
 
 
 @pytest.mark.long
 def test_bench_api_measures_every_route(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_api, "_RUNS", 1)
     few = ["--apps", "2", "--instances", "2", "--seconds", "1", "--many", "3", "--listeners", "2"]
-    done = CliRunner().invoke(main, ["bench", "api", *few, "--json"])
+    done = CliRunner().invoke(bench, ["api", *few, "--json"])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["launches_per_s"] > 0
@@ -32,7 +32,7 @@ def test_bench_api_measures_every_route(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.long
 def test_bench_access_asks_every_route_with_every_proof() -> None:
     few = ["--jobs", "100", "--apps", "50", "--rounds", "2"]
-    done = CliRunner().invoke(main, ["bench", "access", *few, "--json"])
+    done = CliRunner().invoke(bench, ["access", *few, "--json"])
     assert done.exit_code == 0, done.stderr
     rows = json.loads(done.stdout)
     proofs = [
@@ -60,7 +60,7 @@ def test_bench_access_asks_every_route_with_every_proof() -> None:
 
 @pytest.mark.long
 def test_bench_reports_asks_for_each_report_of_what_it_kept() -> None:
-    done = CliRunner().invoke(main, ["bench", "reports", "--records", "300", "--json"])
+    done = CliRunner().invoke(bench, ["reports", "--records", "300", "--json"])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert {"usage_ms", "usage by day_ms", "wait by month_ms", "records_one_by_one_ms"} <= told.keys()
@@ -69,7 +69,7 @@ def test_bench_reports_asks_for_each_report_of_what_it_kept() -> None:
 
 def test_bench_store_measures_the_disk_groups_and_a_scheduler(tmp_path: Path) -> None:
     few = ["--seconds", "0.02", "--jobs", "20", "--directory", str(tmp_path)]
-    done = CliRunner().invoke(main, ["bench", "store", *few, "--json"])
+    done = CliRunner().invoke(bench, ["store", *few, "--json"])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert {"fsync_per_s", *(f"groups_of_{size}_per_s" for size in bench_store.GROUPS)} <= told.keys()
@@ -80,7 +80,7 @@ def test_bench_store_measures_the_disk_groups_and_a_scheduler(tmp_path: Path) ->
 
 def test_bench_scale_launches_every_job_and_looks_at_both_kinds_of_reports(tmp_path: Path) -> None:
     few = ["--agents", "3", "--gpus", "4", "--jobs", "7", "--running", "5", "--seconds", "0.2"]
-    done = CliRunner().invoke(main, ["bench", "scale", *few, "--directory", str(tmp_path), "--json"])
+    done = CliRunner().invoke(bench, ["scale", *few, "--directory", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["agents"], told["gpus"], told["running"], told["jobs"]) == (3, 12, 5, 7)
@@ -95,13 +95,13 @@ def test_bench_scale_launches_every_job_and_looks_at_both_kinds_of_reports(tmp_p
 
 
 def test_bench_scale_of_more_jobs_than_gpus_is_refused() -> None:
-    done = CliRunner().invoke(main, ["bench", "scale", "--agents", "2", "--gpus", "4", "--jobs", "9"])
+    done = CliRunner().invoke(bench, ["scale", "--agents", "2", "--gpus", "4", "--jobs", "9"])
     assert done.exit_code == 2, done.output
     assert "--jobs and --running are 9, and there are 8 GPUs" in done.stderr
 
 
 def test_bench_idle_measures_reports_of_busy_and_of_idle_jobs() -> None:
-    done = CliRunner().invoke(main, ["bench", "idle", "--nodes", "2", "--rounds", "2", "--json"])
+    done = CliRunner().invoke(bench, ["idle", "--nodes", "2", "--rounds", "2", "--json"])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert list(told) == [
@@ -115,7 +115,7 @@ def test_bench_idle_measures_reports_of_busy_and_of_idle_jobs() -> None:
 
 @pytest.mark.long
 def test_bench_bookings_judges_what_fits_and_what_does_not() -> None:
-    done = CliRunner().invoke(main, ["bench", "bookings", "--queues", "16", "--json"])
+    done = CliRunner().invoke(bench, ["bookings", "--queues", "16", "--json"])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert list(told) == ["once_ms", "daily_ms", "daily_refused_ms", "match_ms"]

@@ -35,11 +35,11 @@ from mesos_gpu.api import openapi
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.healthcheck import HealthCheck as Check
 from mesos_gpu.model.tasks.hook import Hook
-from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.checking import object_of
 from mesos_gpu.wire.job_fields import ARTIFACT_KNOWN, CHECK_KNOWN, KNOWN
 from mesos_gpu.wire.jobs import spec_from_mapping
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 
 ROOT = Path(__file__).parents[3]
 CHECKS: Final = [

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
-from mesos_gpu.testing.builders import gpu
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu
 
 GPUS = (gpu("g0"), gpu("g1"), gpu("g2"), gpu("g3"))
 

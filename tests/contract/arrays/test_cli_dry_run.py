@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.testing.builders import gpu, offer
 from tests.contract.cli.cli_rig import call
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main, output
 from mesos_gpu.engine import events as ev
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu
 
 GPUS = tuple(gpu(f"g{i}") for i in range(4))
 NOON = 1_795_521_600.0  # Tue 2026-11-24 12:00 UTC

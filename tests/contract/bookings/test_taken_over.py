@@ -13,8 +13,8 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.bookings.booking import BookingState, Charge
 from mesos_gpu.model.saves import KeepRecord, Save
-from mesos_gpu.testing.builders import World, every
 from tests.contract.test_replicated import Scheduler
+from tests.doubles.builders import World, every
 from tests.unit.engine.bookings.worlds import Booked
 
 STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}

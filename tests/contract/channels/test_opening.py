@@ -16,11 +16,11 @@ from mesos_gpu.cli.app import App
 from mesos_gpu.cli.channel import line
 from mesos_gpu.cli.channel.ports import forward, listening
 from mesos_gpu.cli.client import BadAnswer
-from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.channel.frames import Frame, Kind, encode
 from mesos_gpu.wire.channel.mux import Mark, Record
 from mesos_gpu.wire.channel.mux import encode as encode_record
 from tests.contract.cli.cli_rig import call
+from tests.doubles.fake_rest import FakeRest
 
 JOB = "train-00000000"
 CHANNEL = {"path": "/v1/channels/1", "proof": "p", "task_id": f"{JOB}.1"}

@@ -16,7 +16,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
-from mesos_gpu.testing.fake_rest import FakeRest
+from tests.doubles.fake_rest import FakeRest
 
 UUIDS = ("748f8361-f8f8-5919-8128-7782099d4f97", "c5d8ee65-225e-547c-968b-e6d1aeffee4a")
 PROGRAM = [sys.executable, "-m", "mesos_gpu"]

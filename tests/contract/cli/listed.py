@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
+from tests.doubles.fake_rest import FakeRest
 
 MAX_LENGTH: Final = "research/computer-vision/segmentation-of-street-scenes"
 DAY_S: Final = 86400.0

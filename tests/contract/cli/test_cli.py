@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mesos_gpu.model.words import clock
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import GPU, NODE, call, read_until, started, why
+from tests.doubles.fake_rest import FakeRest
 
 
 def test_ps_is_plain_and_stable_when_piped(rest: FakeRest) -> None:

@@ -19,9 +19,9 @@ from mesos_gpu.cli import main
 from mesos_gpu.cli.apps import rolling
 from mesos_gpu.cli.marathon import Marathon
 from mesos_gpu.engine import events as ev
-from mesos_gpu.testing.builders import gpu, offer
 from tests.conftest import wait_until
 from tests.contract.played import Played
+from tests.doubles.builders import gpu, offer
 
 APP = {"cmd": "sleep 1000", "cpus": 0.1, "mem": 16}
 DUMP = Path(__file__).parents[2] / "data/marathon/groups.json"

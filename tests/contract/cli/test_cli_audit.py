@@ -14,9 +14,9 @@ from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.cli import output
 from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.builders import gpu
 from tests.contract.api.test_audit_trail import Audited
 from tests.contract.cli.cli_rig import call, finish, read_until, started
+from tests.doubles.builders import gpu
 
 UUID = "GPU-22fbf57c-c73e-9aea-5239-e7d583afc8ba"
 

@@ -9,8 +9,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import GPU, NODE, call, finish, on_a_terminal, read_until, started
+from tests.doubles.fake_rest import FakeRest
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from typing import Any
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.channel.interactive import held
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import UUIDS, call, finish, launch_two, started
+from tests.doubles.fake_rest import FakeRest
 
 
 def test_logs_are_printed_as_they_were_written(rest: FakeRest) -> None:

@@ -15,9 +15,9 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health, Transition
-from mesos_gpu.testing.builders import gpu, offer
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
 
 STORY = (
     Transition(1001.0, Health.OK, Health.SICK, "XID 79\x1b[2J"),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.plain import clean, clean_lines
 from tests.contract.cli.cli_rig import GPU, NODE, call
+from tests.doubles.fake_rest import FakeRest
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\b\x9b31m\u202egnp.exe\u2066\u200b\ufeff\u2028\u0085\x7f"
 COMMANDS = [

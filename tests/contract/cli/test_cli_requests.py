@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import call, why
+from tests.doubles.fake_rest import FakeRest
 
 
 def test_run_sends_what_the_host_and_the_image_give(rest: FakeRest) -> None:

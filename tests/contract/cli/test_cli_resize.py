@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.jobs import resize
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import call
+from tests.doubles.fake_rest import FakeRest
 
 BY = {"memory": "cooperative", "compute": "cooperative", "faults": "contained"}
 SHARE = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import call, finish, launch_two, on_a_terminal, read_until, started, why
+from tests.doubles.fake_rest import FakeRest
 
 
 def test_run_streams_both_and_takes_the_exit_code(rest: FakeRest) -> None:

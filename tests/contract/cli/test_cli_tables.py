@@ -31,11 +31,11 @@ from mesos_gpu.cli.reach.contexts import Context, Contexts
 from mesos_gpu.cli.top import queue as top_queue
 from mesos_gpu.cli.top import tasks as top_tasks
 from mesos_gpu.model.tenancy import Guarantee, Idle, IdlePolicy, QueueDocument, QueueSpec
-from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.tenancy.document import encode
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
 from tests.contract.cli.listed import AT, MAX_LENGTH, fill_queues, fill_records, queue_share
+from tests.doubles.fake_rest import FakeRest
 
 GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
 WIDTHS = (60, 80, 120, 200)

@@ -11,11 +11,11 @@ from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.cli.client import Client, Unreachable
 from mesos_gpu.cli.reach.reach import Files, Reach, find_reach
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.certificates import DAY, Authority
 from tests.contract.api.test_tls import TlsRig
 from tests.contract.cli.cli_rig import call
 from tests.contract.rig import Rig
+from tests.doubles.fake_rest import FakeRest
 
 
 @pytest.fixture(autouse=True)

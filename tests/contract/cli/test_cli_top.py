@@ -20,8 +20,8 @@ from mesos_gpu.cli.top.cards import CARDS, bar, uses
 from mesos_gpu.cli.top.live import DOWN, ENTER, ESCAPE, RUB, UP, keys_in
 from mesos_gpu.cli.top.nodes import NODES
 from mesos_gpu.cli.top.tasks import TASKS
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import GPU, NODE, call, read_until, started
+from tests.doubles.fake_rest import FakeRest
 
 UNKNOWN = {
     **dict.fromkeys(get_type_hints(Meters)),

@@ -25,13 +25,13 @@ from mesos_gpu.cli.code.send import upload
 from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.saves import Save
 from mesos_gpu.model.tasks.assignment import Assignment
-from mesos_gpu.testing.builders import gpu
-from mesos_gpu.testing.fake_driver import RecordingStore
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.conftest import wait_until
 from tests.contract.access.rig import AccessRig
 from tests.contract.cli.cli_rig import call
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu
+from tests.doubles.fake_driver import RecordingStore
 
 KEY = b"k" * 16
 BYTES = {"Content-Type": "application/octet-stream"}

@@ -17,9 +17,9 @@ from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.ports import Clock
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.fake_driver import FakeClock, RecordingStore
-from mesos_gpu.testing.ready_cluster import ReadyAgent, ReadyCluster
 from tests.conftest import wait_until
+from tests.doubles.fake_driver import FakeClock, RecordingStore
+from tests.doubles.ready_cluster import ReadyAgent, ReadyCluster
 
 
 class Site:

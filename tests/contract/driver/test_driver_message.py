@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.master import stream
-from mesos_gpu.testing.scripted_master import FRAMEWORK_ID, Inbox, ScriptedMaster, Stream
+from tests.doubles.scripted_master import FRAMEWORK_ID, Inbox, ScriptedMaster, Stream
 
 FRAMEWORK = pd.FrameworkSettings("u", "n", ("*",), "", "h", 60.0)
 

@@ -11,9 +11,9 @@ import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.pymesos_driver import Disconnected, FatalError, Registered
-from mesos_gpu.testing.scripted_master import FRAMEWORK_ID, Inbox, Raw, Reply, ScriptedMaster, Stream
 from tests.conftest import wait_until
 from tests.contract.test_pymesos_driver import QUICK, Connect, _nothing_is_left, connect, error
+from tests.doubles.scripted_master import FRAMEWORK_ID, Inbox, Raw, Reply, ScriptedMaster, Stream
 
 __all__ = ["_nothing_is_left", "connect"]  # fixtures
 

@@ -12,8 +12,8 @@ from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
 from tests.contract.rig import unkept
+from tests.doubles.fake_driver import FakeClock, FakeDriver
 
 
 class Kept:

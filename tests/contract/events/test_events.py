@@ -11,10 +11,10 @@ import requests
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import gpu, spec
 from mesos_gpu.wire.mesos.notice import decode_notice, encode_checkpoint, encode_told
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, spec
 
 
 @pytest.fixture

@@ -32,13 +32,13 @@ from mesos_gpu.scheduler.happenings import deliver
 from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MAX_TRIES, Deliveries
 from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
 from mesos_gpu.scheduler.happenings.log import EventLog
-from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.wire.mesos.report import encode
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
 from tests.contract.events.kept import Kept
 from tests.contract.events.receiver import Receiver, told
 from tests.contract.metrics.prometheus import needs_prometheus
+from tests.doubles.builders import gpu, offer
 
 NAMES = ("waiting", "dead", "given_up_total")
 

@@ -9,11 +9,11 @@ import pytest
 
 from isolator.host.processes import descendants
 from mesos_gpu.model.jobs.healthcheck import Checked, HealthCheck, Protocol
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.hosts.checked import decode_checked
 from mesos_gpu.wire.mesos.checks import encode
 from tests.answers import answering, status
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import GPUS, Host, host
 
 UPDATED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"

@@ -31,13 +31,13 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.builders import gpu, offer
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
-from mesos_gpu.testing.memory_store import MemoryStore
 from mesos_gpu.wire.mesos import report
 from tests.contract.fuzz.making import ARCHIVES, Asked, Maker
 from tests.contract.fuzz.proving import proved, token_of
 from tests.contract.rig import knowing
+from tests.doubles.builders import gpu, offer
+from tests.doubles.fake_driver import FakeClock, FakeDriver
+from tests.doubles.memory_store import MemoryStore
 
 POWERLESS: Final = ("", "vera")  # may change nothing
 FEW: Final = ("carl", "dora")  # may change what is in one queue, and below one group

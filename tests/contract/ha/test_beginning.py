@@ -18,7 +18,7 @@ from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.ha.member import Member
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from mesos_gpu.scheduler.ha.run import exit_code
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
+from tests.doubles.fake_driver import FakeClock, FakeDriver
 
 FIRST = AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),))
 

@@ -12,8 +12,8 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.locate import normal_urls
 from mesos_gpu.cli.reach.reach import Choice, find_reach
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import call
+from tests.doubles.fake_rest import FakeRest
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
-from mesos_gpu.testing.fake_rest import FakeRest
+from tests.doubles.fake_rest import FakeRest
 
 APP = {"id": "/web", "instances": 4, "tasks": []}
 DEPLOYMENT = {

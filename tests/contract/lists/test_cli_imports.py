@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import PROGRAM
+from tests.doubles.fake_rest import FakeRest
 
 #: Packages that a start does without, with all that is below them.
 SLOW = (

@@ -9,8 +9,8 @@ import pytest
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.reach import pages
 from mesos_gpu.cli.reach.answers import decoded
-from mesos_gpu.testing.builders import gpu
 from tests.contract.rig import Rig, code_of
+from tests.doubles.builders import gpu
 
 NODES = 5
 CARDS = 3  # of each

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mesos_gpu.testing.oidc.issuer import OidcIssuer
 from tests.contract.login.rig import TokenStore
+from tests.doubles.oidc.issuer import OidcIssuer
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from mesos_gpu.model.access.caller import Narrowing
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.ports import AuditTrail, Clock
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from tests.contract.rig import knowing
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 DOCUMENT = AccessDocument(
     1,

@@ -33,11 +33,11 @@ from mesos_gpu.cli.reach.logins import Login, NotLoggedIn
 from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.cli.reach.reach import Choice, find_reach
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound
-from mesos_gpu.testing.oidc.issuer import CLIENT, OidcIssuer
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import PROGRAM, call, on_a_terminal, read_until
 from tests.contract.login.rig import LoginRig, TokenStore
 from tests.contract.login.test_passwords import line, write
+from tests.doubles.oidc.issuer import CLIENT, OidcIssuer
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from mesos_gpu.adapters.oidc.tokens import OidcTokens
 from mesos_gpu.api.login.counts import WRONG
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.caller import Proof
-from mesos_gpu.testing.oidc.issuer import CLIENT, OidcIssuer, SigningKey, new_key
 from tests.conftest import wait_until
 from tests.contract.login.rig import LoginRig, TokenStore, said
+from tests.doubles.oidc.issuer import CLIENT, OidcIssuer, SigningKey, new_key
 
 
 class Clock:

@@ -16,8 +16,8 @@ from mesos_gpu.adapters.oidc.client import Client
 from mesos_gpu.adapters.oidc.fetching import Fetcher
 from mesos_gpu.adapters.oidc.issuer import Issuer
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
-from mesos_gpu.testing.oidc.issuer import CLIENT, OidcIssuer
 from tests.contract.login.rig import LoginRig, TokenStore
+from tests.doubles.oidc.issuer import CLIENT, OidcIssuer
 
 CROSS: dict[str, str] = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
 

@@ -11,9 +11,9 @@ import requests
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import offer
 
 CMD = {"cmd": "sleep 1000", "cpus": 0.1, "mem": 16}
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -13,11 +13,11 @@ from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.model.jobs.healthcheck import Checked
 from mesos_gpu.model.jobs.permits import Permits
-from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.body import MAX_VALUES
 from mesos_gpu.wire.hosts.checked import encode_checked
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
+from tests.doubles.builders import gpu
 
 
 @pytest.fixture

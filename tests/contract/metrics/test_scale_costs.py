@@ -1,4 +1,4 @@
-"""The costs of launches and reports of `bench scale` beside a fixed loop and a stored baseline of the same run."""
+"""Costs of launches and reports of `bench scale`, beside a fixed loop and a stored baseline of the same run."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def loops_per_cpu_s() -> float:
 
 
 def bench_scale() -> dict[str, Any]:
-    command = [sys.executable, "-m", "mesos_gpu", "bench", "scale", *RUN]
+    command = [sys.executable, "-m", "bench", "scale", *RUN]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=os.environ)
     return dict(json.loads(done.stdout))
 

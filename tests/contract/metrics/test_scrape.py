@@ -17,9 +17,9 @@ from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
-from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.export.prometheus import Metric, render
 from tests.contract.marathon.test_marathon_api import Marathon
+from tests.doubles.builders import gpu
 
 HOSTILE: Final = 'A"1\\0{}0,\tß'
 Sample = tuple[str, frozenset[tuple[str, str]]]

@@ -7,9 +7,9 @@ from mesos_gpu.model.access.caller import ANYBODY, Caller
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.wire.mesos import report
 from tests.contract.access.rig import CALLER, ROOT, AccessRig, by_header
+from tests.doubles.builders import gpu, offer
 
 
 class ShareRig(AccessRig):

@@ -10,11 +10,11 @@ from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Sender
 from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.scheduler.happenings.deliver import Deliveries
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.events.receiver import Receiver, told
 from tests.contract.queues.test_keep_api import IDLE, document, idles
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 
 KINDS = ["idle_warning", "idle_over", "kept", "keep_ended"]
 

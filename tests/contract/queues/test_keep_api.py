@@ -7,9 +7,9 @@ import pytest
 
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
-from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 
 IDLE = {
     "policy": "always", "warn_after_s": 100, "return_after_s": 200, "start_grace_s": 0, "max_keep_s": 3600,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.queues.keep import moment_of
-from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import call
+from tests.doubles.fake_rest import FakeRest
 
 IDLE: dict[str, Any] = {
     "state": "active", "since": 1.0, "idle_s": 0.0, "warn_after_s": 100.0, "return_after_s": 200.0,

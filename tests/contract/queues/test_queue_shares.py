@@ -12,13 +12,13 @@ from mesos_gpu.engine.explain.shares import queue_shares
 from mesos_gpu.model.access.caller import NOBODY
 from mesos_gpu.model.queue_share import QueueShare
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import World, gpu
 from tests.conftest import wait_until
 from tests.contract.access.rig import ROOT
 from tests.contract.access.test_access_cli import done, failed
 from tests.contract.cli.cli_rig import call
 from tests.contract.queues.share_rig import ShareRig
 from tests.contract.queues.test_queues_api import ANN, BOSS, code_of
+from tests.doubles.builders import World, gpu
 
 PAGE = Path(__file__).parents[3] / "docs" / "fair-shares.md"
 

@@ -10,13 +10,13 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
 from tests.contract.access.rig import ROOT
 from tests.contract.access.test_access_cli import done, failed
 from tests.contract.cli.cli_rig import call
 from tests.contract.queues.share_rig import ShareRig
 from tests.contract.queues.test_queues_api import ANN, BOSS, code_of
+from tests.doubles.builders import offer
 
 QUEUES = {
     "prod": {"guarantee_gpus": [{"nodes": 1, "gpus": 4}]},

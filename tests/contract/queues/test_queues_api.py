@@ -12,9 +12,9 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.wire.mesos import report
 from tests.contract.access.rig import ROOT, AccessRig
+from tests.doubles.builders import gpu, offer
 
 BOSS = {"names": ["boss"], "roles": ["admin"]}
 ANN = {"names": ["ann"], "roles": ["user"], "queues": ["research/*"]}

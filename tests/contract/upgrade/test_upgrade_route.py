@@ -15,10 +15,10 @@ from mesos_gpu.model.nodes.gpu import Inventory, Program
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 from mesos_gpu.scheduler.__main__ import scheduler
 from mesos_gpu.scheduler.options.cluster.flags import flags_of
-from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.hosts.program import encode_program
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 
 OURS = Program("0.1.0", WIRE, OLDEST, "ab" * 32)
 G0, G1 = gpu("g0"), gpu("g1")

@@ -5,8 +5,8 @@ from typing import Any
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
-from mesos_gpu.testing.builders import gpu
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 
 G0, G1 = GpuId("g0"), GpuId("g1")
 

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.engine import events as ev
-from mesos_gpu.testing.builders import gpu, offer
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
 
 CARD = "NVIDIA A100-SXM4-80GB"
 CARDS = tuple(gpu(f"g{number}", CARD) for number in range(4))

@@ -14,7 +14,7 @@ from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveSpan, SaveSpanWork
 from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Closed, Did, Part, Span, SpanEnd, SpanWork
 from mesos_gpu.policy.accounts.sums import GROUPS, Figures, figures, grouped
-from mesos_gpu.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 
 DAY = 20_000
 NOW = (DAY + 5) * DAY_MS

@@ -17,9 +17,9 @@ from mesos_gpu.model.access.caller import ANYBODY, Caller
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import KeepRecord, SaveSpan
 from mesos_gpu.model.usage import DAY_MS, Closed, Did, Part, Span, SpanEnd
-from mesos_gpu.testing.memory_store import MemoryStore
 from tests.contract.access.rig import AccessRig
 from tests.contract.cli.cli_rig import call
+from tests.doubles.memory_store import MemoryStore
 
 DAY = 20_000
 HOUR_MS = 3_600_000

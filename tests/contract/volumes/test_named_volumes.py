@@ -8,10 +8,10 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Inventory, VolumeRoot
-from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.wire.mesos import report
 from tests.contract import rig as open_rig
 from tests.contract.access.named import Rig
+from tests.doubles.builders import gpu, offer
 
 DATA: Final = {"name": "data", "path": "data", "size": "1GiB"}
 ALL: Final = "/v1/volumes?all_users=true"

@@ -19,9 +19,9 @@ from isolator.runs.environment import PASSED
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.marathon import Marathon
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
 from tests.clients import client_of, command
 from tests.conftest import wait_until
+from tests.doubles import dockerd
 from tests.e2e.hosts.test_tries import FORMS, PYTHON, images
 
 __all__ = ["images"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.instances import delete_instances, start_instances
 from mesos_gpu.api.spec.shapes import Job
-from mesos_gpu.cli.bench.instances import delete_instances, start_instances
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack

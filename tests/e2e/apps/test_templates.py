@@ -19,10 +19,10 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.cluster import Cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.jobs.permits import Root
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, layer, save
-from mesos_gpu.testing.python_image import python_layer
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, layer, save
+from tests.doubles.python_image import python_layer
 from tests.kernel.conftest import needs
 
 pytestmark = [

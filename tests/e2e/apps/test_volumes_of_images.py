@@ -9,10 +9,10 @@ import pytest
 from mesos_gpu.api.spec.tasks.volumes import NamedVolume, NamedVolumes
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import run
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.e2e.apps.test_marathon import call, settled
 
 pytestmark = [

@@ -10,10 +10,10 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import command
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.e2e.channel.test_exec import EVERY_BYTE, nap, of_this, until
 from tests.e2e.channel.test_sessions import killed_at_end, terminal, words
 from tests.e2e.channel.test_squatters import OTHER, exported, jobs_of, let_listen, running, squatting

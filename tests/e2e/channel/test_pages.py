@@ -10,11 +10,11 @@ import pytest
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.certificates import Authority
 from tests.clients import client_of, rule, said
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.e2e.channel.test_exec import nap, of_this
 from tests.web.browser import NEEDED, Browser
 from tests.web.conftest import browser, started  # noqa: F401  fixtures

@@ -1,5 +1,5 @@
 """Jobs with shares of one card, beside each other: in an image that Mesos runs, in one of the Docker Engine, on the
-host. The driver's libraries and the cards are doubles (mesos_gpu.testing.cuda); all else is real."""
+host. The driver's libraries and the cards are doubles (tests.doubles.cuda); all else is real."""
 
 import os
 import re
@@ -19,9 +19,9 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.local.stack import Stack
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.testing.images import layer
 from tests.conftest import wait_until
 from tests.cuda import card_of
+from tests.doubles.images import layer
 
 IMAGE, OWN_CUDA = "sharing:1", "own-cuda:1"
 NEIGHBOUR = "games"  # a user of Debian's: each tenant has its own

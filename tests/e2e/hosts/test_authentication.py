@@ -11,9 +11,9 @@ import requests
 from mesos_gpu.adapters.credentials import VARIABLE
 from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import client_of, run
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 WHO, WORD = "mesos-gpu", "s3cret-word"

@@ -13,10 +13,10 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.jobs.permits import Root
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.kernel.conftest import EACH_CGROUP, needs
 
 pytestmark = [

@@ -18,12 +18,12 @@ from isolator.devices.facts import write_inventory
 from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.driver_packages import CURRENT, NEXT, fetch, install
-from mesos_gpu.testing.python_image import LOADER_CONF, python_image
-from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.dockerd import Dockerd
+from tests.doubles.driver_packages import CURRENT, NEXT, fetch, install
+from tests.doubles.python_image import LOADER_CONF, python_image
+from tests.doubles.scripted_agent import scripted_agent
 from tests.hosts import GPUS, INVENTORY, host
 from tests.kernel.conftest import needs
 from volumes.build import make

@@ -22,11 +22,11 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.code.send import upload
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, layer, save
 from tests.clients import kill_all
 from tests.conftest import wait_until
 from tests.cuda import compiled, volume_of_doubles
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, layer, save
 from tests.e2e.hosts import sharing
 from tests.hosts import driver_volume
 from tests.kernel.conftest import EACH_CGROUP, needs

@@ -19,10 +19,10 @@ import requests
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.e2e.conftest import EACH_FORM
 from tests.kernel.conftest import EACH_CGROUP, needs
 from tests.live_files import paths_below

@@ -12,10 +12,10 @@ import requests
 from mesos_gpu.adapters.credentials import read
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import client_of, run
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.live_files import paths_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]

@@ -20,11 +20,11 @@ from isolator.confinement.apart import has_landlock, has_yama
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, layer, save
-from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, layer, save
+from tests.doubles.python_image import python_layer
 from tests.e2e.conftest import EACH_FORM
 from tests.kernel.conftest import EACH_CGROUP, needs
 from tests.live_files import paths_below

@@ -21,11 +21,11 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
-from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.doubles.builders import gpu
 from tests.live_files import paths_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]

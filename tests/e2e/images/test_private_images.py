@@ -13,12 +13,12 @@ import requests
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.images import busybox_layer
 from tests import registries
 from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.dockerd import Dockerd
+from tests.doubles.images import busybox_layer
 from tests.kernel.conftest import needs
 from tests.live_files import contains, paths_below
 from tests.registries import USER, Running, push

@@ -15,9 +15,9 @@ from mesos_gpu.install import agent, secrets
 from mesos_gpu.local import stack as stacks
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.e2e.test_jobs import end_of, output_of, submit
 from tests.kernel.conftest import needs
 

@@ -5,9 +5,10 @@ import platform
 import subprocess
 import sys
 import venv
+import zipfile
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -34,6 +35,22 @@ def wheel(open_directory: Path) -> Path:
     )
     assert made.returncode == 0, made.stderr
     return Path(made.stdout.strip())
+
+
+def test_wheel_has_the_product_without_test_code(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = [PurePosixPath(name) for name in archive.namelist()]
+    tops = {name.parts[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {
+        "isolator", "marathon_templates", "mesos_gpu", "volumes"
+    }  # fmt: skip
+    words = ("bench", "chaos", "conftest", "doubles", "fake", "testing", "tests")
+    test_code = [
+        name
+        for name in names
+        if name.name.startswith("test_") or {part.removesuffix(".py") for part in name.parts} & {*words}
+    ]
+    assert test_code == []
 
 
 @pytest.fixture(scope="module")

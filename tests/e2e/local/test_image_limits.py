@@ -11,10 +11,10 @@ from isolator.devices.cgroups import OWN_ROOT, mount_points
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import command, kill_all
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
 from tests.kernel.conftest import needs
 
 pytestmark = [

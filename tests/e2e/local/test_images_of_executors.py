@@ -10,11 +10,11 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer
 from tests import registries
 from tests.clients import command
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer
 from tests.kernel.conftest import needs
 from tests.registries import Running, push
 

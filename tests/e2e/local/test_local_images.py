@@ -19,8 +19,8 @@ import pytest
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, cgroup2
-from mesos_gpu.testing.images import busybox_layer, layer, save
 from tests.conftest import wait_until
+from tests.doubles.images import busybox_layer, layer, save
 from tests.e2e.local.test_local_cluster import Framework, assert_nothing_left, executor, needs, running
 
 pytestmark = pytest.mark.cluster

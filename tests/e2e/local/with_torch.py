@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.testing.images import layer, save
+from tests.doubles.images import layer, save
 
 PYTHON: Final = Path("/usr/bin/python3")  # that of tasks, whose PATH is fixed
 PACKAGES: Final = ("torch==2.13.0+cpu", "numpy", "jupyterlab")

@@ -16,11 +16,11 @@ from isolator.host.port_ranges import Range, of_agent
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
-from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of, command, free_all
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
+from tests.doubles.python_image import python_layer
 from tests.kernel.network.test_task_ports import SQUAT, bound_in
 
 pytestmark = [

@@ -19,11 +19,11 @@ from isolator.host.unsealed import place_of
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.reach.failures import Unreachable
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
-from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.images import busybox_layer, save
+from tests.doubles.python_image import python_layer
 from tests.e2e.conftest import EACH_FORM
 from tests.e2e.hosts.test_image_jobs import MODES
 from tests.e2e.sealed.endless import AHEAD

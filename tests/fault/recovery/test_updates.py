@@ -23,11 +23,11 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.usage import Closed
 from mesos_gpu.scheduler.__main__ import Sink
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.builders import gpu, spec
-from mesos_gpu.testing.fake_driver import FakeClock, RecordingStore
-from mesos_gpu.testing.scripted_master import ScriptedMaster
 from mesos_gpu.wire.mesos import assignment, report
 from tests.conftest import wait_until
+from tests.doubles.builders import gpu, spec
+from tests.doubles.fake_driver import FakeClock, RecordingStore
+from tests.doubles.scripted_master import ScriptedMaster
 
 FRAMEWORK: Final = pd.FrameworkSettings("root", "test", ("*",), "http://127.0.0.1:1", "here", 3600.0)
 CARDS: Final = 4

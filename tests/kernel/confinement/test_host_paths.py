@@ -15,7 +15,7 @@ from isolator.host.not_started import NotStarted
 from isolator.runs.host_paths import Identity, granted, see_given
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import Host, host
 from tests.kernel.conftest import needs
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import host
 from tests.kernel.conftest import needs
 

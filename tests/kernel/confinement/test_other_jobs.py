@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.libmesos import helpers
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import GPUS, host
 from tests.kernel.conftest import needs
 from tests.kernel.test_isolation import PYTHON, nodes

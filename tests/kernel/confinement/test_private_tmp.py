@@ -10,8 +10,8 @@ import pytest
 
 from isolator.devices.view import PRIVATE
 from mesos_gpu.model.jobs.mount import Mount
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import host
 from tests.kernel.conftest import needs
 from tests.kernel.test_isolation import PYTHON

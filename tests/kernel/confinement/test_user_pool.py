@@ -16,8 +16,8 @@ from isolator.host import user_pool
 from isolator.node.reaper import reap
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.libmesos import helpers
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import Host, host
 from tests.kernel.conftest import needs
 

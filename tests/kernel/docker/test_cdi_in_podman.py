@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from isolator.devices.facts import write_inventory
 from mesos_gpu.cli import main
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.builders import gpu
-from mesos_gpu.testing.python_image import WANTS_DRIVER, python_image
+from tests.doubles import dockerd
+from tests.doubles.builders import gpu
+from tests.doubles.python_image import WANTS_DRIVER, python_image
 from tests.unit.volumes.layouts import Layout, V, plant
 from volumes.build import make
 

@@ -10,10 +10,10 @@ from isolator.confinement.listeners import Listeners
 from isolator.executor.checks import Checker
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.images import busybox_layer, save
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.dockerd import Dockerd
+from tests.doubles.images import busybox_layer, save
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())]
 APPLETS = ["sh", "cat", "id", "sleep", "test", "ls", "grep", "mknod"]

@@ -28,10 +28,10 @@ from isolator.runs.memory import Witness
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.model.jobs.docker_options import DockerOptions
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.images import busybox_layer, layer, save
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.dockerd import Dockerd
+from tests.doubles.images import busybox_layer, layer, save
 
 pytestmark = [
     pytest.mark.kernel,

@@ -24,12 +24,12 @@ from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.images import busybox_layer, layer, save
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.dockerd import Dockerd
+from tests.doubles.images import busybox_layer, layer, save
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.endings import CASES
 from tests.hosts import GPUS, INVENTORY, Host, changed_executor, driver_volume, host
 from tests.kernel.conftest import needs

@@ -17,12 +17,12 @@ from isolator.images.public import NAME
 from isolator.secrets import keys
 from mesos_gpu.adapters.secrets import envelope
 from mesos_gpu.model.secret import IMAGE_LOGIN
-from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.images import busybox_layer
-from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests import registries
 from tests.conftest import wait_until
+from tests.doubles import dockerd
+from tests.doubles.dockerd import Dockerd
+from tests.doubles.images import busybox_layer
+from tests.doubles.scripted_agent import scripted_agent
 from tests.hosts import TASK, Host, host
 from tests.kernel.conftest import needs
 from tests.live_files import contains, paths_below

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.testing.images import busybox_layer, layer, save
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from tests.doubles.images import busybox_layer, layer, save
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import Host, host
 
 APPLETS = [

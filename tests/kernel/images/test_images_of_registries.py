@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests import registries
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.kernel.images.made import blob_of, file, tar
 from tests.kernel.images.test_own_images import of_registry, run, said
 from tests.registries import push

@@ -12,9 +12,9 @@ import pytest
 
 from isolator.host import processes
 from isolator.node.reaper import reap
-from mesos_gpu.testing.images import busybox_layer, save
-from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
+from tests.doubles.images import busybox_layer, save
+from tests.doubles.scripted_agent import scripted_agent
 from tests.hosts import GPUS, host
 from tests.kernel.conftest import needs
 from tests.kernel.test_kill_at_every_step import bootstrap, traces_of

@@ -16,10 +16,10 @@ import pytest
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.node.reaper import reap
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
-from mesos_gpu.testing.images import Link, layer, save
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
 from tests.conftest import wait_until
+from tests.doubles.images import Link, layer, save
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import GPUS, Host, driver_volume, host
 from tests.kernel.conftest import needs
 from tests.kernel.images.made import entry, file, tar

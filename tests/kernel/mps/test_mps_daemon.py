@@ -32,8 +32,8 @@ from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.testing.mps import fake_mps
 from tests.conftest import wait_until
+from tests.doubles.mps import fake_mps
 from tests.mps_hosts import OTHER, PYTHON, USER, Bindings, daemon_of, domain_on, host_with, real_program
 
 pytestmark = pytest.mark.kernel

@@ -22,9 +22,9 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.testing.mps import fake_mps
-from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
+from tests.doubles.mps import fake_mps
+from tests.doubles.scripted_agent import scripted_agent
 from tests.hosts import INVENTORY, Host, changed_executor, host
 from tests.kernel.conftest import needs
 from tests.mps_hosts import USER, Bindings, daemon_of, real_program

@@ -17,8 +17,8 @@ from isolator.executor.checks import Checker
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode as encode_checks
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import TASK, Host, changed_executor, host
 from tests.kernel.conftest import needs
 

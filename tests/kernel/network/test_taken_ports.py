@@ -15,8 +15,8 @@ from isolator.executor.taken_ports import vacate
 from isolator.gpus.ledger import Ledger
 from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import host
 from tests.kernel.confinement.other_tasks import made_cgroup, other_task
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.local.task_ports import ephemeral_ports
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import Host, changed_executor, host
 from tests.kernel.conftest import needs
 

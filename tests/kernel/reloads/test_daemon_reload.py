@@ -15,8 +15,8 @@ from isolator.agent.commands import executor_command
 from isolator.devices import bpf_sys
 from isolator.devices.cgroups import OWN_ROOT
 from mesos_gpu.install import agent as installed
-from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent
 from tests.hosts import GPUS, host
 from tests.kernel.conftest import EACH_CGROUP
 from tests.kernel.reloads.systemd import Systemd, systemd

@@ -10,7 +10,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.apps.app import GpuOptions, UpgradeStrategy
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.testing.builders import World, saved_of
+from tests.doubles.builders import World, saved_of
 from tests.property.examples import examples
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, serve, want
 from tests.unit.engine.apps.test_kept_instances import healthy, up

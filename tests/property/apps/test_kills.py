@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.apps.app import UnreachableStrategy
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.testing.builders import World, offer
+from tests.doubles.builders import World, offer
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, serve, want
 
 #: A request names some instances by their places, also twice, or one that ended long ago; then so many seconds pass.

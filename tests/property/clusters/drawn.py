@@ -14,7 +14,7 @@ from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import Guarantee, Limits, Pool, QueueSpec
-from mesos_gpu.testing.builders import gpu, offer
+from tests.doubles.builders import gpu, offer
 from tests.unit.engine.tenancy.lending import POOL, REPORTS_S, Tenants
 
 SHARING: Final = Sharing(80_000, ((Ability.SHIM, ""),))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.simulate.chaos.rules.limits import Bound, leave_room
-from mesos_gpu.simulate.chaos.rules.tree import kept_from
+from tests.chaos.rules.limits import Bound, leave_room
+from tests.chaos.rules.tree import kept_from
 from tests.property.clusters.drawn import Drawn, Racks, Work
 
 Counts = tuple[int, ...]  # tasks of a job on each node

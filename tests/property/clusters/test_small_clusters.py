@@ -19,7 +19,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import Limits
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 from tests.property.clusters.drawn import KINDS, Drawn, Racks, Terms, Work, drawn, fields_of, world_of
 from tests.property.clusters.oracle import oracle_of
 

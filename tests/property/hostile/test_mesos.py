@@ -24,10 +24,10 @@ from mesos_gpu.model.shares.card import Ability, MigInstance, MigProfile, Sharin
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.resize import Resized
 from mesos_gpu.scheduler.__main__ import Sink, translate
-from mesos_gpu.testing.builders import World, gpu, offer, only
 from mesos_gpu.wire.journal import decode_batch
 from mesos_gpu.wire.mesos import assignment, labels, report, resize
 from mesos_gpu.wire.mesos.seal import Said, seal, secret_for
+from tests.doubles.builders import World, gpu, offer, only
 from tests.property.examples import examples
 from tests.property.hostile.words import BYTES, VALUES, hostile
 from tests.unit.wire.test_wire import OFFER

@@ -20,7 +20,7 @@ from isolator.devices.bpf import (
 from isolator.devices.rules import DriverFacts, Rule, allows, nvidia_devices, rules_of
 from isolator.host.control_ports import Denial
 from isolator.host.port_ranges import PortGrant
-from mesos_gpu.testing.bpf import run
+from tests.doubles.bpf import run
 from tests.property.examples import examples
 from tests.unit.isolator.host.test_control_ports import context
 

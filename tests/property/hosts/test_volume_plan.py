@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.errors import NotFound
-from mesos_gpu.testing.elf_files import shared_object
+from tests.doubles.elf_files import shared_object
 from tests.property.examples import examples
 from volumes.build import build
 from volumes.discover import discover

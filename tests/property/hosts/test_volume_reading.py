@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.errors import Damaged
-from mesos_gpu.testing import ld_cache
-from mesos_gpu.testing.elf_files import shared_object
-from mesos_gpu.testing.ld_cache import CacheLine
+from tests.doubles import ld_cache
+from tests.doubles.elf_files import shared_object
+from tests.doubles.ld_cache import CacheLine
 from tests.property.examples import examples
 from volumes.elf import read_elf
 from volumes.ldcache import parse

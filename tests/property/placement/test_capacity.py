@@ -14,7 +14,7 @@ from mesos_gpu.policy.capacity.fit import Fit, Misfit, beside_all, fit, misfits,
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import hurdles
-from mesos_gpu.testing.builders import gpu, request
+from tests.doubles.builders import gpu, request
 from tests.property.examples import examples
 
 MODELS = ("A100", "T4")

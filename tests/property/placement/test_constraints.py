@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.policy.nodes.fields import value_of
-from mesos_gpu.testing.builders import World, offer, spec
+from tests.doubles.builders import World, offer, spec
 
 FIELDS = st.sampled_from(["hostname", "@zone", "rack"])
 RULES = st.builds(

@@ -14,7 +14,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Stage, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan
-from mesos_gpu.testing.builders import gpu, request
+from tests.doubles.builders import gpu, request
 from tests.property.examples import examples
 
 MODELS = ("A100", "V100")

@@ -21,7 +21,7 @@ from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.rules import rules_of
 from mesos_gpu.policy.gangs.search import search
 from mesos_gpu.policy.nodes.fields import value_of
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.engine.tenancy.lending import Tenants, queue
 
 FIELDS: Final = ("hostname", "rack", "zone")

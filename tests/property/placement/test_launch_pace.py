@@ -14,7 +14,7 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, Window
-from mesos_gpu.testing.builders import World, every, offer, saved_of, spec
+from tests.doubles.builders import World, every, offer, saved_of, spec
 from tests.property.examples import examples
 
 AGENTS = ("a1", "a2")

@@ -18,7 +18,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.gangs.ground import Site
 from mesos_gpu.policy.gangs.rules import level_field, level_rules
 from mesos_gpu.policy.gangs.search import Most, Rule, search
-from mesos_gpu.testing.builders import gpu, spec
+from tests.doubles.builders import gpu, spec
 from tests.property.placement.test_gang_search import Racks
 from tests.unit.engine.tenancy.lending import queue
 

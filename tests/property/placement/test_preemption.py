@@ -12,7 +12,7 @@ from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.preemption import plan
-from mesos_gpu.testing.builders import gpu, request
+from tests.doubles.builders import gpu, request
 from tests.property.examples import examples
 
 

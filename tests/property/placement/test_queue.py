@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.reading.jobs import waiting_jobs
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
@@ -16,7 +15,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.card import Ability, Sharing
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
+from tests.doubles.builders import World, every, gpu, offer, saved_of, spec
+from tests.doubles.problems import problems
 from tests.property.examples import examples
 
 CARDS, CPUS = 4, 16.0

@@ -10,7 +10,7 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, by_end
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.room.reservation import reserve
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 NOW = 100.0
 HELD = st.lists(st.tuples(st.integers(1, 2), st.sampled_from([50.0, 110.0, ENDLESS])), max_size=3)

@@ -21,7 +21,7 @@ from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.registry import OFFERED
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.sharing.parts import GpuPart
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.property.examples import examples
 from tests.property.placement.test_shares import Cluster, nodes, requests
 

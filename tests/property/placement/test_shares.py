@@ -33,7 +33,7 @@ from mesos_gpu.policy.room.reservation import after_launch, reserve
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.sharing.cards import emptiest, tightest
 from mesos_gpu.policy.sharing.parts import unshared
-from mesos_gpu.testing.builders import gpu, spec
+from tests.doubles.builders import gpu, spec
 from tests.property.examples import examples
 
 ABILITIES = tuple(Ability)

@@ -16,11 +16,11 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import Placement
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.node_index import NodeIndex
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos import world
-from mesos_gpu.simulate.chaos.acts import do
-from mesos_gpu.simulate.chaos.violation import Violation
-from mesos_gpu.testing.builders import World, gpu, offer
+from tests.chaos import run as chaos
+from tests.chaos import world
+from tests.chaos.acts import do
+from tests.chaos.violation import Violation
+from tests.doubles.builders import World, gpu, offer
 
 Step = Callable[[State, ev.Event, float, Settings], list[fx.Effect]]
 

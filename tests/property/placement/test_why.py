@@ -20,7 +20,7 @@ from mesos_gpu.model.nodes.offer import PortRange, Scalar
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.testing.builders import World, gpu, offer, request, seen, spec
+from tests.doubles.builders import World, gpu, offer, request, seen, spec
 from tests.property.examples import examples
 
 NOW = 1000.0

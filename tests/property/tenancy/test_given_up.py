@@ -9,7 +9,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.tenancy import Guarantee, Hours
-from mesos_gpu.simulate.chaos.rules.gangs import taken
+from tests.chaos.rules.gangs import taken
 from tests.unit.engine.tenancy.lending import POOL, Tenants, queue
 
 #: Queue of the jobs by what there is.

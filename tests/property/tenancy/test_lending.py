@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.simulate.chaos.rules.tree import kept_from
+from tests.chaos.rules.tree import kept_from
 from tests.unit.engine.tenancy.lending import POOL, Tenants, queue
 
 Plan = dict[str, tuple[int, int | None]]  # guarantee and lend limit by queue, GPUs

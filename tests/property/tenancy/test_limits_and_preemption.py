@@ -9,7 +9,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import Limits
-from mesos_gpu.simulate.chaos.rules.limits import Bound, leave_room
+from tests.chaos.rules.limits import Bound, leave_room
 from tests.unit.engine.tenancy.lending import POOL, Tenants, queue
 
 #: Queue of the jobs by what is limited.

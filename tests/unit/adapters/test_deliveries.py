@@ -17,8 +17,8 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.secret import IMAGE_LOGIN, LARGEST_SECRET, Secret
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import spec
 from tests.conftest import wait_until
+from tests.doubles.builders import spec
 
 KEY = envelope.new_key()
 NODE = Node(AgentId("S0"), "a1", inventory=Inventory(secrets_key=envelope.public_of(KEY)))

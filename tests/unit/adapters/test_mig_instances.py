@@ -10,8 +10,8 @@ from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.shares.card import MigInstance, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.policy.sharing.mig import Slot, place_of, slot_for
-from mesos_gpu.testing.nvml.fake import FakeNvml
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.doubles.nvml.fake import FakeNvml
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 
 H100 = "NVIDIA H100 80GB HBM3"
 

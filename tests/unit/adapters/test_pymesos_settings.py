@@ -4,8 +4,8 @@ import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.testing.scripted_master import Inbox
 from tests.contract.test_pymesos_driver import FRAMEWORK
+from tests.doubles.scripted_master import Inbox
 
 
 def test_defect_2_pauses_are_short_at_first_and_15_s_at_most() -> None:

@@ -63,8 +63,8 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.saves import Lease
-from mesos_gpu.testing.builders import saved_of
-from mesos_gpu.testing.memory_store import MemoryStore
+from tests.doubles.builders import saved_of
+from tests.doubles.memory_store import MemoryStore
 
 path = Path(sys.argv[1])
 SqliteStore(path).close()

@@ -44,7 +44,7 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
 from mesos_gpu.scheduler.options.files.uploads import UploadOptions
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.adapters.sqlite.children import in_a_child
 
 JOB = Job(

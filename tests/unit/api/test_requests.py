@@ -14,8 +14,8 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.reservation import reserve
-from mesos_gpu.testing.builders import gpu, request, spec
 from mesos_gpu.wire.jobs import spec_from_mapping
+from tests.doubles.builders import gpu, request, spec
 
 NOW = 1000.0
 JOB = Job(JobId("big"), spec(), NOW, 1)

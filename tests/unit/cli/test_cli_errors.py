@@ -12,8 +12,8 @@ from mesos_gpu.cli import client as client_module
 from mesos_gpu.cli import main
 from mesos_gpu.cli.files.copying import Incomplete, fetch
 from mesos_gpu.cli.files.place import Place
-from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.channel.tree import Mark, Record, Said
+from tests.doubles.fake_rest import FakeRest
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import Ledger, Owner
 from mesos_gpu.cli import main
-from mesos_gpu.testing.elf_files import driver_tree
+from tests.doubles.elf_files import driver_tree
 from volumes import discover
 from volumes.elf import read_elf
 from volumes.model import Elf

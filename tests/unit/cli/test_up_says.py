@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main, output
-from mesos_gpu.cli.dev import up
+from mesos_gpu.cli.local import up
 from mesos_gpu.local.own_ports import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 

@@ -15,7 +15,7 @@ from mesos_gpu.engine import step
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.model import saves
 from mesos_gpu.scheduler import messages
-from mesos_gpu.simulate.chaos.rules import calls
+from tests.chaos.rules import calls
 
 #: By its name: the kinds of a table, and all that it must have.
 TABLES: Final[dict[str, tuple[Iterable[type], Iterable[type]]]] = {

@@ -28,7 +28,7 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tasks.unknown import Listed, Unknown
-from mesos_gpu.testing.builders import every, gpu, spec
+from tests.doubles.builders import every, gpu, spec
 
 T0 = 100_000.0
 A1, G0 = AgentId("a1"), GpuId("g0")

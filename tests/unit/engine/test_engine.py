@@ -17,7 +17,7 @@ from mesos_gpu.model.saves import ForgetJob, SaveFramework, SaveJob, SaveTask
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of, spec
+from tests.doubles.builders import World, every, gpu, offer, only, saved_of, spec
 
 
 @pytest.fixture

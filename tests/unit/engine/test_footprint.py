@@ -8,7 +8,7 @@ from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.settings import EXECUTOR, MONITOR, Settings
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.testing.builders import World, offer, spec
+from tests.doubles.builders import World, offer, spec
 
 SETTINGS = Settings.of("executor", "monitor")
 

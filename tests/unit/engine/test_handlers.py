@@ -9,9 +9,9 @@ from mesos_gpu.engine.state import PARTS
 from mesos_gpu.engine.step import HANDLERS, Handler
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId, OfferId
-from mesos_gpu.simulate.chaos import world as chaos
-from mesos_gpu.simulate.chaos.violation import Violation
-from mesos_gpu.testing.builders import World
+from tests.chaos import world as chaos
+from tests.chaos.violation import Violation
+from tests.doubles.builders import World
 
 RESCINDED = ev.OfferRescinded(OfferId("gone"))
 

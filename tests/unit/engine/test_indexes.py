@@ -14,8 +14,8 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import World, gpu, offer, saved_of, spec
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, gpu, offer, saved_of, spec
 
 A, B = AgentId("a"), AgentId("b")
 RUNS = Task(TaskId("t"), A, "t", JobId("j"), TaskState.RUNNING, 1.0)

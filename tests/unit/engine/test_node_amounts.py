@@ -3,7 +3,7 @@
 from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.engine.room.node_amounts import amounts_of
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.testing.builders import World, gpu, offer
+from tests.doubles.builders import World, gpu, offer
 
 
 def amounts(world: World) -> dict[str, tuple[Resources, Resources]]:

@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import GpuNodes, JobState, Placement
-from mesos_gpu.testing.builders import World, gpu, offer
+from tests.doubles.builders import World, gpu, offer
 
 
 @pytest.fixture

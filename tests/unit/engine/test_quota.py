@@ -13,7 +13,7 @@ from mesos_gpu.errors import TooMuch
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.quota import Quota
-from mesos_gpu.testing.builders import World, offer, saved_of, spec
+from tests.doubles.builders import World, offer, saved_of, spec
 
 
 def world_of(user: Quota = Quota(), queue: Quota = Quota(), **more: object) -> World:  # noqa: B008

@@ -15,8 +15,8 @@ from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import World, every, offer, only, spec
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, every, offer, only, spec
 
 KEY = "A" * 43 + "="
 SECRETS = (Secret("A", "team/a"), Secret("B", "team/b"), Secret("C", "team/a"))

@@ -6,7 +6,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.usage import Closed, SpanEnd
 from mesos_gpu.policy.accounts.sums import figures
-from mesos_gpu.testing.builders import World, every, gpu, offer
+from tests.doubles.builders import World, every, gpu, offer
 
 
 def made() -> World:

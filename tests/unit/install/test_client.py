@@ -13,8 +13,8 @@ from scripts import locks
 
 ROOT = Path(__file__).parents[3]
 OURS = ("isolator", "marathon_templates", "mesos_gpu", "volumes")
-#: Commands for the scheduler's host, for GPU hosts, for development and of a release to upgrade to; what those start.
-ELSEWHERE = tuple(f"mesos_gpu.cli.{each}" for each in ("bench", "demo", "dev", "host", "upgrade"))
+#: Packages of commands that a client does not run: of a local cluster, simulations, hosts and a release to upgrade to.
+ELSEWHERE = tuple(f"mesos_gpu.cli.{each}" for each in ("demo", "host", "local", "simulate", "upgrade"))
 #: `audit --file` reads the record where the scheduler keeps it.
 ON_ITS_HOST = {"mesos_gpu.api.v1.audit"}
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.testing import driver_packages
-from mesos_gpu.testing.driver_packages import ALL, CURRENT, NEXT, Package, fetch, packages
+from tests.doubles import driver_packages
+from tests.doubles.driver_packages import ALL, CURRENT, NEXT, Package, fetch, packages
 
 CONTENT = b"a package"
 

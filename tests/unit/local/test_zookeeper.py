@@ -9,8 +9,8 @@ import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.pymesos_driver import Registered
-from mesos_gpu.testing.scripted_master import Inbox, ScriptedMaster
 from tests.contract.test_pymesos_driver import FRAMEWORK, QUICK
+from tests.doubles.scripted_master import Inbox, ScriptedMaster
 
 
 class Zoo:

@@ -16,8 +16,8 @@ from mesos_gpu.model.tasks.assignment import Assignment
 from mesos_gpu.scheduler.__main__ import scheduler
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.testing.builders import World, gpu, only, spec
 from mesos_gpu.wire.mesos.assignment import decode_assignment
+from tests.doubles.builders import World, gpu, only, spec
 
 BOTH = (Control.API, Control.MASTER)
 

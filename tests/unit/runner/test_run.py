@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.testing import dockerd
 from tests.conftest import wait_until
+from tests.doubles import dockerd
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.on_change("runner")
@@ -121,7 +121,7 @@ def test_run_ends_processes_that_a_test_left_and_is_red(tmp_path: Path) -> None:
 def test_run_removes_an_engine_that_a_dead_test_left(tmp_path: Path) -> None:
     said = tmp_path / "said"
     body = (
-        "from mesos_gpu.testing.dockerd import Dockerd\nengine = Dockerd()\nengine.start()\n"
+        "from tests.doubles.dockerd import Dockerd\nengine = Dockerd()\nengine.start()\n"
         f"open({str(said)!r}, 'w').write(str(engine.directory))\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     status, text = run(tmp_path, body, "-n0")

@@ -167,7 +167,9 @@ def tree(directory: Path, files: dict[str, str]) -> dict[str, str]:
     section = setup[begin : setup.index("\n[", begin)].replace("-n auto", "-n 0")
     (directory / "setup.cfg").write_text(section.replace("    error\n", "    default\n"))
     shutil.copytree(tiers.TESTS / "runner", directory / "tests" / "runner")
-    for name, text in {"tests/__init__.py": "", **files}.items():
+    engine = (tiers.TESTS / "doubles" / "dockerd.py").read_text()  # tests/runner/run.py imports it
+    double = {"tests/doubles/__init__.py": "", "tests/doubles/dockerd.py": engine}
+    for name, text in {"tests/__init__.py": "", **double, **files}.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

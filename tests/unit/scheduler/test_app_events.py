@@ -18,10 +18,10 @@ from mesos_gpu.model.apps.app_event import Stage
 from mesos_gpu.policy.apps.task_ids import instance_of_job
 from mesos_gpu.scheduler import app_events
 from mesos_gpu.scheduler.app_events import Follower
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos import world
-from mesos_gpu.simulate.chaos.acts import do
-from mesos_gpu.simulate.chaos.violation import Violation
+from tests.chaos import run as chaos
+from tests.chaos import world
+from tests.chaos.acts import do
+from tests.chaos.violation import Violation
 
 
 class Reporter:

@@ -26,10 +26,10 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.__main__ import Sink
 from mesos_gpu.scheduler.daemon import MAX_IN_BATCH, Daemon
 from mesos_gpu.scheduler.figures import meter
-from mesos_gpu.testing.builders import gpu, offer, spec
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
+from tests.doubles.builders import gpu, offer, spec
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 
 class Rig:

@@ -12,8 +12,8 @@ from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.saves import ForgetToken, Save, SaveAccess, SaveToken
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.snapshots import USE_S, Uses
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from tests.conftest import wait_until
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 ADMIN = AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),))
 TOKEN = Token("a1", "ann", "5a17", "d", 0.0, 0.0)

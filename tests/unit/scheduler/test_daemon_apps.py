@@ -14,7 +14,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import AppLocked, BadConfiguration, Conflict, NotFound
 from mesos_gpu.model.apps.app import App, Group, SecretRef
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
+from tests.doubles.fake_driver import FakeClock, FakeDriver
 
 WEB = App("/web", cmd="serve", env={"A": "1"}, port_definitions=())
 

@@ -18,9 +18,9 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.figures import meter
 from mesos_gpu.scheduler.journal import Journal
-from mesos_gpu.testing.builders import offer, spec
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from tests.conftest import wait_until
+from tests.doubles.builders import offer, spec
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 
 class Rig:

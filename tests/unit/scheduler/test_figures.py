@@ -11,7 +11,7 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.scheduler.figures import counted
 from mesos_gpu.scheduler.figures.counted import OTHERS, Counted
 from mesos_gpu.scheduler.figures.meter import Meter
-from mesos_gpu.testing.builders import World, gpu, offer
+from tests.doubles.builders import World, gpu, offer
 
 LOST: Final = Outcome(signal=9, infrastructure=True)
 

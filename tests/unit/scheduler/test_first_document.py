@@ -13,7 +13,7 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.scheduler.access.first import begin_with, read_first
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 FIRST = AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),))
 

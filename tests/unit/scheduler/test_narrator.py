@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.scheduler.logs import AUDIT, Json, LogFormat, Text, set_up
 from mesos_gpu.scheduler.narrator import Narrator
-from mesos_gpu.testing.builders import World, gpu, offer
+from tests.doubles.builders import World, gpu, offer
 
 
 class Told(World):

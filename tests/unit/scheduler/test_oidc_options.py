@@ -21,7 +21,7 @@ from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
 from mesos_gpu.scheduler.options.section import with_options
 from mesos_gpu.scheduler.proofs.composed import who_asks
 from mesos_gpu.scheduler.proofs.kinds import kinds
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 from tests.unit.scheduler.test_exposure import options
 
 ISSUER = "https://id.example.org/realms/x"

@@ -16,7 +16,7 @@ from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.scheduler import __main__ as command
 from mesos_gpu.scheduler.options.options import Options, engine_settings
-from mesos_gpu.testing.builders import World, gpu, offer
+from tests.doubles.builders import World, gpu, offer
 
 
 def settings_of(

@@ -11,8 +11,8 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.policy.apps.rollout import moves
 from mesos_gpu.policy.apps.rollout.moves import Bounds
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos.violation import Violation
+from tests.chaos import run as chaos
+from tests.chaos.violation import Violation
 from tests.unit.simulate.test_simulate_chaos import ON_CHANGE, runs
 
 STEPS = 20_000

@@ -6,9 +6,9 @@ from mesos_gpu.model.bookings.booking import Booking, BookingSpec
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
-from mesos_gpu.simulate.chaos.acts import Act, do
-from mesos_gpu.simulate.chaos.rules import bookings, charges, idle, stops
-from mesos_gpu.simulate.chaos.world import World
+from tests.chaos.acts import Act, do
+from tests.chaos.rules import bookings, charges, idle, stops
+from tests.chaos.world import World
 
 
 def _with_a_job() -> World:

@@ -7,9 +7,9 @@ import pytest
 from mesos_gpu.engine.bookings import choosing, ticking, using
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.preemption import recalls as of_plans
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos.rules import bookings as rules_of
-from mesos_gpu.simulate.chaos.rules import charges, recalls
+from tests.chaos import run as chaos
+from tests.chaos.rules import bookings as rules_of
+from tests.chaos.rules import charges, recalls
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 

@@ -12,9 +12,9 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Hours, QueueDocument, QueueSpec, Weekday
 from mesos_gpu.policy.times import hours
 from mesos_gpu.policy.times.hours import span_at
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos.times.hours import in_force
 from mesos_gpu.wire.tenancy.rules import faults
+from tests.chaos import run as chaos
+from tests.chaos.times.hours import in_force
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 REAL_WINDOW = hours._window
@@ -41,7 +41,7 @@ OF_HOURS = {"no queue is over its limit at any level", "seats are what is guaran
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "hours are of UTC": (_hours_are_of_utc, OF_HOURS),
     "the limits of the old hours are kept": (_old_hours_are_kept, OF_HOURS),
-    "nobody waits to overflow": (_nobody_waits_to_overflow, {"nobody overflows before its time"}),
+    "nobody waits to overflow": (_nobody_waits_to_overflow, {"no job overflows before its time"}),
 }
 
 

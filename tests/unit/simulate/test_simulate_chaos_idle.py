@@ -12,7 +12,7 @@ from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tenancy import Idle
 from mesos_gpu.policy.tenancy import idle as policy
 from mesos_gpu.policy.tenancy.idle import Used, Verdict
-from mesos_gpu.simulate.chaos import run as chaos
+from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 
@@ -74,13 +74,13 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "unknown is taken for idle": (_unknown_is_taken_for_idle, {"unknown is never idle"}),
     "whoever had notice is ended": (
         _whoever_had_notice_is_ended,
-        {"nobody is returned who is at work again", "who is kept is neither told nor ended"},
+        {"no job at work is ended for idle GPUs", "a kept job gets no notice and is not ended"},
     ),
     "whoever has not resumed for long enough is ended": (
         _whoever_has_not_resumed_for_long_enough_is_ended,
-        {"nobody is returned who is at work again"},
+        {"no job at work is ended for idle GPUs"},
     ),
-    "who is kept is ended": (_who_is_kept_is_ended, {"who is kept is neither told nor ended"}),
+    "who is kept is ended": (_who_is_kept_is_ended, {"a kept job gets no notice and is not ended"}),
     "nobody is warned": (
         _notice_comes_without_a_warning,
         {"nothing is returned without its warning and notice"},

@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.engine.queue import backlog
 from mesos_gpu.engine.queue.barriers import Barriers
-from mesos_gpu.simulate.chaos import run as chaos
+from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 

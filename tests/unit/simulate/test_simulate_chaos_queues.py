@@ -21,7 +21,7 @@ from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
-from mesos_gpu.simulate.chaos import run as chaos
+from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 
 REAL_WAIT_OF = Barriers.wait_of
@@ -110,13 +110,13 @@ def _clocks_open_periods(patch: pytest.MonkeyPatch) -> None:
 
 
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
-    "GPUs are counted, not looked for on nodes": (_gpus_are_counted, {"every stop helps somebody"}),
-    "seats protect nobody": (_seats_protect_nobody, {"nobody within a guarantee is reclaimed"}),
+    "GPUs are counted, not looked for on nodes": (_gpus_are_counted, {"every stop helps a job"}),
+    "seats protect nobody": (_seats_protect_nobody, {"no job within a guarantee is reclaimed"}),
     "notices are shorter than is owed": (_notices_are_short, {"every stop had its notice"}),
     "fences are open": (_fences_are_open, {"nothing is ended without a reason"}),
     "freed room is given away": (
         _freed_room_is_given_away,
-        {"what was freed is kept for whom it was freed"},
+        {"freed room is kept for the job it was freed for"},
     ),
     "limits of those above do not hold": (
         _limits_above_do_not_hold,
@@ -156,7 +156,7 @@ def test_chaos_of_queues_finds_a_seeded_bug_and_a_short_story(
 def test_chaos_of_reclaims_finds_a_plan_that_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     _rules_are_not_asked_again(monkeypatch)
     monkeypatch.setattr(chaos, "MIXES", (chaos.RECLAIMS,))
-    assert_found({"who borrows takes from nobody that has less then"}, monkeypatch)
+    assert_found({"a borrower takes from no queue that has less then"}, monkeypatch)
 
 
 @runs(1500)

@@ -14,12 +14,12 @@ from mesos_gpu.adapters.sqlite import schema
 from mesos_gpu.engine import upkeep
 from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.saves import Save
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos.acts import do
-from mesos_gpu.simulate.chaos.older import READ
-from mesos_gpu.simulate.chaos.schedulers import FENCED, TAKEN_OVER
-from mesos_gpu.simulate.chaos.settle import settle
-from mesos_gpu.simulate.chaos.world import World
+from tests.chaos import run as chaos
+from tests.chaos.acts import do
+from tests.chaos.older import READ
+from tests.chaos.schedulers import FENCED, TAKEN_OVER
+from tests.chaos.settle import settle
+from tests.chaos.world import World
 from tests.unit.simulate.test_simulate_chaos import ON_CHANGE, SOUND, assert_found, assert_holds
 
 

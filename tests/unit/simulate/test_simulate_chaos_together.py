@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mesos_gpu.simulate.chaos import run as chaos
+from tests.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds, runs
 from tests.unit.simulate.test_simulate_chaos_arrays import BUGS as OF_ARRAYS
 from tests.unit.simulate.test_simulate_chaos_bookings import BUGS as OF_BOOKINGS

@@ -17,7 +17,7 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import JobClass, Pool, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import Part, PastUse
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 DOCUMENT = QueueDocument(
     queues={"ml": QueueSpec(), "ml/a": QueueSpec(user_shares={"root": 3}), "ml/b": QueueSpec()},

@@ -19,7 +19,7 @@ from mesos_gpu.model.tenancy import (
     Stop,
 )
 from mesos_gpu.model.usage import PastUse
-from mesos_gpu.testing.builders import World, gpu
+from tests.doubles.builders import World, gpu
 
 POOL = "default"
 DOCUMENT = QueueDocument(

@@ -22,7 +22,7 @@ from mesos_gpu.policy.tenancy.las import (
     service_of,
     waits_since,
 )
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 DAY_S = 86400.0
 

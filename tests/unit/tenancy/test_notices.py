@@ -19,8 +19,8 @@ from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec, Stop
-from mesos_gpu.testing.builders import World, every, gpu, only, saved_of, spec
 from mesos_gpu.wire.mesos.notice import encode_told
+from tests.doubles.builders import World, every, gpu, only, saved_of, spec
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.testing.elf_files import ldconfig, shared_object
+from tests.doubles.elf_files import ldconfig, shared_object
 
 V: Final = "580.65.06"
 #: File and SONAME of each library; "{v}" is the driver's version. Names as of NVIDIA's installer.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.errors import Conflict, Damaged, NotFound, Unavailable
-from mesos_gpu.testing.elf_files import driver_tree, shared_object
+from tests.doubles.elf_files import driver_tree, shared_object
 from tests.hosts import small_tree
 from volumes.build import Built, make
 from volumes.discover import discover

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Conflict, NotFound, Unavailable
-from mesos_gpu.testing.elf_files import shared_object
+from tests.doubles.elf_files import shared_object
 from tests.unit.volumes.layouts import (
     LIBRARIES,
     NAMED,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.errors import Damaged, NotFound
-from mesos_gpu.testing import ld_cache
-from mesos_gpu.testing.elf_files import driver_tree, ldconfig, shared_object
-from mesos_gpu.testing.ld_cache import CacheLine
+from tests.doubles import ld_cache
+from tests.doubles.elf_files import driver_tree, ldconfig, shared_object
+from tests.doubles.ld_cache import CacheLine
 from volumes.elf import read_elf
 from volumes.ldcache import CacheEntry, parse
 from volumes.model import Elf

@@ -7,7 +7,7 @@ import pytest
 
 from isolator.shares.shim.volume import covers
 from mesos_gpu.errors import NotFound
-from mesos_gpu.testing.elf_files import driver_tree
+from tests.doubles.elf_files import driver_tree
 from tests.hosts import small_tree
 from volumes.build import make
 from volumes.model import Plan

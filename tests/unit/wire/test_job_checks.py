@@ -20,11 +20,11 @@ from mesos_gpu.model.saves import SaveTask
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.testing.builders import World, gpu, only, spec
 from mesos_gpu.wire.jobs import spec_from_mapping
 from mesos_gpu.wire.mesos.assignment import decode_assignment
 from mesos_gpu.wire.mesos.checks import decode
 from mesos_gpu.wire.mesos.v1 import status_from_json
+from tests.doubles.builders import World, gpu, only, spec
 from tests.sights import ALL_SEEING
 
 COMMAND = {"protocol": "COMMAND", "command": "test -e up"}

@@ -9,7 +9,6 @@ import pytest
 
 from isolator.session.websocket import WebSocket
 from mesos_gpu.engine import events as ev
-from mesos_gpu.testing.builders import offer
 from mesos_gpu.wire.channel import tree
 from mesos_gpu.wire.channel.call import answer_to
 from mesos_gpu.wire.channel.file import FileOrder
@@ -18,6 +17,7 @@ from mesos_gpu.wire.channel.orders import decode_order
 from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Said
 from tests.conftest import wait_until
 from tests.contract.channels.test_channels import Opened, Playing
+from tests.doubles.builders import offer
 from tests.web.browser import NEEDED, Browser, Page
 
 pytestmark = NEEDED

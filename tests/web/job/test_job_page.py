@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import offer
 from tests.web.browser import NEEDED, Browser, Page
 from tests.web.scene import cards_of
 

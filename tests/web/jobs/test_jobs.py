@@ -10,9 +10,9 @@ import pytest
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.access.caller import ANYBODY, Caller, Proof
-from mesos_gpu.testing.builders import gpu, offer
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
 from tests.web.browser import LOOKS, NEEDED, Browser, Page
 
 pytestmark = NEEDED

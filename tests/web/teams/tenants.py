@@ -13,11 +13,11 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.testing.builders import gpu, offer
-from mesos_gpu.testing.fake_driver import RecordingStore
 from mesos_gpu.wire.jobs import decode
 from tests.conftest import wait_until
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu, offer
+from tests.doubles.fake_driver import RecordingStore
 
 NODES: Final = ("b1", "b2", "b3", "b4")
 CARDS: Final = 8  # of each

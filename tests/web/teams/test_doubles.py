@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.testing.builders import gpu
 from tests.contract.queues.test_keep_api import IDLE, document, idles
 from tests.contract.queues.test_keep_api import job as answered
 from tests.contract.rig import Rig
+from tests.doubles.builders import gpu
 from tests.web.teams import doubles
 
 NOON = 1_795_521_600.0  # Tue 2026-11-24 12:00 UTC

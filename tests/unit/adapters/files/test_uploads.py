@@ -21,7 +21,7 @@ from mesos_gpu.adapters.uploads.store import (
     UploadStore,
 )
 from mesos_gpu.errors import BadConfiguration, Conflict, NoRoom, NotFound, TooMuch
-from mesos_gpu.testing.fake_driver import FakeClock
+from tests.doubles.fake_driver import FakeClock
 
 
 def digest(data: bytes) -> str:

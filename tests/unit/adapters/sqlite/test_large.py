@@ -26,7 +26,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.saves import ForgetArray, ForgetJob, Save, SaveArray, SaveJob
-from mesos_gpu.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.unit.adapters.sqlite.children import in_a_child
 
 LARGE: Final = "x" * 250_000

@@ -33,10 +33,7 @@ KEEPS = {
     "audit", "install executor", "install agent", "install master", "install scheduler", "install secrets", "doctor",
     "cluster plan", "mesos master", "mesos agent", "mesos check", "mesos quota plan", "mesos quota show",
     "mesos reserve plan", "scheduler", "leader", "backup", "upgrade plan", "up", "demo", "simulate inflation",
-    "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay", "bench access", "bench api",
-    "bench arrays", "bench bookings", "bench idle", "bench instances", "bench isolation", "bench launch",
-    "bench levels", "bench metrics", "bench placement", "bench queues", "bench reports", "bench scale", "bench shim",
-    "bench store", "bench volume", "help", "completion",
+    "simulate jobs", "simulate tenants", "simulate replay", "help", "completion",
 }  # fmt: skip
 
 

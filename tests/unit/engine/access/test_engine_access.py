@@ -17,8 +17,8 @@ from mesos_gpu.errors import Conflict, NotFound, TooMuch
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.saves import ForgetAccess, ForgetToken, SaveAccess, SaveToken
-from mesos_gpu.testing.builders import World, only, saved_of
 from mesos_gpu.wire import journal as wire
+from tests.doubles.builders import World, only, saved_of
 
 ADMIN = AccessDocument(by="root", comment="the first", bindings=(Binding(("ann",), (), ("admin",)),))
 DAY_S = 86400.0

@@ -7,7 +7,7 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.apps.app import App, GpuOptions
 from mesos_gpu.model.apps.catalog import Deployment
-from mesos_gpu.testing.builders import World
+from tests.doubles.builders import World
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, serve, want
 from tests.unit.engine.apps.test_kept_instances import CHECKED, healthy, ids, up
 

@@ -15,7 +15,7 @@ from mesos_gpu.engine.apps.delays import (
 )
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.testing.builders import World
+from tests.doubles.builders import World
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, want
 
 APP = replace(WEB, instances=1, backoff_s=8, backoff_factor=2.0, max_launch_delay_s=20)

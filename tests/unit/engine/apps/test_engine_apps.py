@@ -25,8 +25,8 @@ from mesos_gpu.model.apps.app import (
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 from mesos_gpu.wire.marathon.moments import stamp
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 WEB = App("/web", cmd="serve", instances=2, cpus=0.1, mem_mib=32, port_definitions=())
 

@@ -11,9 +11,9 @@ from mesos_gpu.model.apps.app import PortDefinition
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.tasks.listening import Listening
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.testing.builders import World, offer, saved_of
 from mesos_gpu.wire.hosts.listening import encode_listening, listening_to_json
 from mesos_gpu.wire.hosts.program import encode_program
+from tests.doubles.builders import World, offer, saved_of
 from tests.unit.engine.apps.test_engine_apps import WEB, want
 
 CHECKS = (

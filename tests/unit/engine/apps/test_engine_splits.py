@@ -16,7 +16,7 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.saves import ForgetSplit, SaveSplit
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import World, only, saved_of, spec
+from tests.doubles.builders import World, only, saved_of, spec
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, want
 
 CHECKED = replace(WEB, health_checks=(HealthCheck(port=80), HealthCheck(port=81)))

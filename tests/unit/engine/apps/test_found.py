@@ -17,7 +17,7 @@ from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.saves import SaveJob, SaveTask
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import World, every, spec
+from tests.doubles.builders import World, every, spec
 from tests.unit.engine.apps.test_engine_apps import WEB, cut_off, instances, running, settled, want
 
 NOW = 1000.0

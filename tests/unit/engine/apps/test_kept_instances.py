@@ -8,7 +8,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.apps.app import App, GpuOptions
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
-from mesos_gpu.testing.builders import World, saved_of
+from tests.doubles.builders import World, saved_of
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, settled, want
 
 CHECKED = replace(WEB, instances=3, health_checks=(HealthCheck(Protocol.TCP, port=80),))

@@ -27,8 +27,8 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Inventory, VolumeRoot
 from mesos_gpu.model.tasks.volume import PersistentVolume
-from mesos_gpu.testing.builders import World, every, offer, saved_of
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, every, offer, saved_of
 from tests.unit.engine.apps.test_engine_apps import instances, want
 
 DATA = Volume("data", mode=VolumeMode.RW, persistent=Persistent(100))

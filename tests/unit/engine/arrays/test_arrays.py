@@ -12,7 +12,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.saves import ForgetArray, SaveArray, SaveJob
-from mesos_gpu.testing.builders import World, every, offer, saved_of, spec
+from tests.doubles.builders import World, every, offer, saved_of, spec
 
 ID = JobId("sweep-0a1b2c3d")
 

@@ -15,7 +15,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.saves import ForgetArray, SaveArray
-from mesos_gpu.testing.builders import every, spec
+from tests.doubles.builders import every, spec
 
 ID = JobId("sweep-0a1b")
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mesos_gpu.model.shares.card import Ability, Sharing
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.engine.bookings.worlds import Booked
 
 HALF = {"gpu_milli": 500, "cpus": 0.1, "queue": "batch"}

@@ -22,7 +22,7 @@ from mesos_gpu.model.tenancy import Budget, Guarantee, Period, QueueDocument, Qu
 from mesos_gpu.model.usage import SpanEnd
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.sharing.parts import unshared
-from mesos_gpu.testing.builders import every, gpu
+from tests.doubles.builders import every, gpu
 from tests.unit.engine.bookings.worlds import HOUR, Booked
 
 STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}

@@ -9,7 +9,7 @@ from mesos_gpu.model.bookings.booking import BookingState
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.notice import Notice
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.engine.bookings.worlds import HOUR, Booked
 
 STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}

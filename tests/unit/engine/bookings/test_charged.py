@@ -8,7 +8,7 @@ from mesos_gpu.model.bookings.booking import BookingState, Charge
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.testing.builders import every
+from tests.doubles.builders import every
 from tests.unit.engine.bookings.worlds import HOUR, Booked
 
 

@@ -3,7 +3,7 @@
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.testing.builders import every, gpu
+from tests.doubles.builders import every, gpu
 from tests.unit.engine.bookings.worlds import Booked
 
 

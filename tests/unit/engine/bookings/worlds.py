@@ -11,7 +11,7 @@ from mesos_gpu.model.bookings.booking import Booking, BookingSpec
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.offer import resources_of
-from mesos_gpu.testing.builders import World, gpu, offer, saved_of
+from tests.doubles.builders import World, gpu, offer, saved_of
 
 NOON = 1_795_521_600.0  # Tue 2026-11-24 12:00 UTC
 HOUR = 3600

@@ -12,7 +12,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Why
-from mesos_gpu.testing.builders import World, offer, spec
+from tests.doubles.builders import World, offer, spec
 
 ID: Final = JobId("sweep-0a1b2c3d")
 

@@ -10,7 +10,7 @@ from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.tenancy.shares import Shares, standing_of
 from mesos_gpu.model.ids import JobId, OfferId
 from mesos_gpu.policy.tenancy.share import Layout
-from mesos_gpu.testing.builders import World, offer
+from tests.doubles.builders import World, offer
 from tests.unit.engine.match.test_engine_shares import HALF, card, submit, world_of
 from tests.unit.engine.tenancy.lending import Tenants, queue
 

@@ -7,7 +7,7 @@ import pytest
 from mesos_gpu.engine.explain.hours import estimate_then, hours_words, next_hours
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.model.tenancy import Guarantee, Hours, Pool, QueueSpec
-from mesos_gpu.testing.builders import World, gpu
+from tests.doubles.builders import World, gpu
 from tests.unit.engine.tenancy.lending import Tenants
 from tests.unit.engine.tenancy.worlds import most, owed, tree_world
 

@@ -17,7 +17,7 @@ from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, QueueSpec, Reclaim
-from mesos_gpu.testing.builders import World, gpu, spec
+from tests.doubles.builders import World, gpu, spec
 from tests.unit.engine.tenancy.worlds import tree_world
 
 NOW: Final = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()

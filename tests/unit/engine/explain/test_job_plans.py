@@ -13,7 +13,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import JobPlan, Verdict
 from mesos_gpu.model.tenancy import Limits
-from mesos_gpu.testing.builders import World, saved_of, spec
+from tests.doubles.builders import World, saved_of, spec
 from tests.unit.engine.bookings.worlds import Booked
 from tests.unit.engine.tenancy.lending import Tenants, queue
 

@@ -20,7 +20,7 @@ from mesos_gpu.model.queue_share import PathShare
 from mesos_gpu.model.queue_why import QueueWhy, WaitGroup
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.tenancy import JobClass, QueueSpec, Stop
-from mesos_gpu.testing.builders import World, gpu, spec
+from tests.doubles.builders import World, gpu, spec
 from tests.unit.engine.tenancy.lending import Tenants, queue
 from tests.unit.engine.tenancy.worlds import most, tree_world
 

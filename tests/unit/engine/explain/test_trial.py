@@ -5,7 +5,7 @@ import pytest
 from mesos_gpu.engine.explain.trial import Trial
 from mesos_gpu.model.queue_plan import PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import saved_of
+from tests.doubles.builders import saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 

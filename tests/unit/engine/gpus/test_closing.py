@@ -11,7 +11,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.testing.builders import World, every, offer
+from tests.doubles.builders import World, every, offer
 from tests.unit.engine.gpus.test_covers import (
     QUARTER,
     cover_task,

@@ -26,9 +26,9 @@ from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, spec
 from mesos_gpu.wire.mesos.assignment import decode_assignment
 from mesos_gpu.wire.mesos.labels import listed_from_json
+from tests.doubles.builders import World, every, gpu, offer, only, spec
 
 QUARTER = {"gpus": 1, "gpu_milli": 250}
 PLAIN = '{"role":"*"}'

@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.saves import SaveJob
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 TOO_OLD = Outcome(min_driver="550", needs="CUDA 12.4 or newer")
 SAYS = (

@@ -19,8 +19,8 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Transition
 from mesos_gpu.model.saves import SaveCard, SaveDrain, SaveTask
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of
 from mesos_gpu.wire.mesos.v1 import reset_message
+from tests.doubles.builders import World, every, gpu, offer, only, saved_of
 
 G0, G1 = GpuId("g0"), GpuId("g1")
 

@@ -10,7 +10,7 @@ from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Card, Reset, Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.testing.builders import World, gpu
+from tests.doubles.builders import World, gpu
 
 CARDS = gpu("g0"), gpu("g1"), gpu("g2", health=Health.SICK)
 

@@ -10,8 +10,8 @@ from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.offer import Offer, Scalar
-from mesos_gpu.testing.builders import every, offer, only
 from mesos_gpu.wire.mesos.reservations import owner_of, reserved
+from tests.doubles.builders import every, offer, only
 from tests.unit.engine.gpus.test_covers import (
     PLAIN,
     QUARTER,

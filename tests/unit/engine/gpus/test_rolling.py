@@ -17,9 +17,9 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of
 from mesos_gpu.wire.hosts.program import encode_program
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, every, gpu, offer, only, saved_of
 
 OURS = Program("0.1.0", WIRE, OLDEST, "ab" * 32)
 FUTURE = Program("9.9", WIRE + 5, WIRE + 1)

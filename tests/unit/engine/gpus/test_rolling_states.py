@@ -17,7 +17,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.roll import Roll
 from mesos_gpu.model.nodes.wires import WIRE
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import every, gpu
+from tests.doubles.builders import every, gpu
 
 SETTINGS = Settings.of("executor", "monitor")
 NOW = 1000.0

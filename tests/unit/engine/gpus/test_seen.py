@@ -25,7 +25,7 @@ from mesos_gpu.model.nodes.offer import Scalar
 from mesos_gpu.model.nodes.role import GPUS, Role
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import every, gpu, offer, spec
+from tests.doubles.builders import every, gpu, offer, spec
 
 NOW, A1, G0 = 1000.0, AgentId("a1"), GpuId("g0")
 SETTINGS = Settings.of("executor", "monitor", role="gpu")

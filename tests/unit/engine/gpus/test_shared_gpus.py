@@ -12,7 +12,7 @@ from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 
 G0 = GpuId("g0")
 CARD = replace(gpu("g0"), sharing=Sharing(5000))

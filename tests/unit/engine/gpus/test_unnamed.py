@@ -17,7 +17,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 CARDS = gpu("g0"), gpu("g1")
 REST = CARDS[1:]  # what the node reports when the first has vanished

@@ -13,7 +13,7 @@ from mesos_gpu.engine.tenancy.document import MAX_BACK_S, found_of
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import Guarantee, Hours, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import saved_of
+from tests.doubles.builders import saved_of
 from tests.unit.engine.tenancy.lending import Tenants
 
 VIENNA = "Europe/Vienna"

@@ -50,14 +50,14 @@ from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
-from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos import world
-from mesos_gpu.simulate.chaos.acts import do
-from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.replay import files_of, replay
-from mesos_gpu.testing.builders import offer, spec
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire import journal as wire
+from tests.chaos import run as chaos
+from tests.chaos import world
+from tests.chaos.acts import do
+from tests.chaos.violation import Violation
+from tests.doubles.builders import offer, spec
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 SETTINGS = Settings.of("executor", "monitor", aging_step_s=inf, queue_limits={"b": 1, "a": 2})
 APP = App("/a", cmd="true", env={"A": "b", "C": SecretRef("c")}, instances=2)

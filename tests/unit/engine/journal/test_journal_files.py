@@ -24,10 +24,10 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.scheduler import journal as writing
 from mesos_gpu.scheduler.journal import Journal
-from mesos_gpu.simulate.chaos import world
 from mesos_gpu.simulate.replay import files_of, replay
-from mesos_gpu.testing.builders import spec
 from mesos_gpu.wire import journal as wire
+from tests.chaos import world
+from tests.doubles.builders import spec
 from tests.unit.engine.journal.test_journal import SETTINGS, edit, feed, happen, head_of, state_of
 
 

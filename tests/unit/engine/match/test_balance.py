@@ -19,8 +19,8 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, Scalar
-from mesos_gpu.testing.builders import offer, spec
 from mesos_gpu.wire.mesos.reservations import reserved
+from tests.doubles.builders import offer, spec
 
 NOW: Final = 1000.0
 ROLES: Final[dict[str, Any]] = {"role": "gpu", "role_of": {"prod": "gpu-prod", "ops": "gpu-ops"}}

@@ -21,8 +21,8 @@ from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, Window
-from mesos_gpu.testing.builders import World, gpu, offer
 from mesos_gpu.wire.mesos.reservations import reserved
+from tests.doubles.builders import World, gpu, offer
 
 NOW: Final = 1000.0
 A, B, C = (AgentId(name) for name in ("a1", "b1", "c1"))

@@ -10,7 +10,7 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.offer import resources_of
-from mesos_gpu.testing.builders import World, every, offer
+from tests.doubles.builders import World, every, offer
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from mesos_gpu.model.nodes.offer import resources_of
 from mesos_gpu.model.served import Served
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import LineOrder, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 HOUR_S = 3600.0
 

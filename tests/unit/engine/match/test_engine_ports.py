@@ -15,8 +15,8 @@ from mesos_gpu.model.jobs.job import JobSpec, JobState
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.policy.apps.ports import choose, enough
-from mesos_gpu.testing.builders import World, every, offer, spec
 from mesos_gpu.wire.jobs import spec_from_mapping
+from tests.doubles.builders import World, every, offer, spec
 
 ANY = PortWish(None, 0, 0)
 

@@ -15,7 +15,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, gpu, offer, spec
+from tests.doubles.builders import World, gpu, offer, spec
 
 HALF = {"gpus": 1, "gpu_milli": 500}
 TENTH = {"gpus": 1, "gpu_milli": 100}

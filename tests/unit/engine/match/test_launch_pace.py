@@ -22,7 +22,7 @@ from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, MIN_BACK_OFF_S, PROBE_SIZE
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
+from tests.doubles.builders import World, every, gpu, offer, saved_of, spec
 from tests.unit.engine.tenancy.lending import Tenants
 
 APP = App("/k", cmd="exec sleep 3600", instances=100, cpus=0.01, mem_mib=8, port_definitions=())

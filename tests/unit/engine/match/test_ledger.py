@@ -32,7 +32,7 @@ from mesos_gpu.model.jobs.job import Job, JobState, Placement
 from mesos_gpu.policy.capacity.fit import Chosen
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.testing.builders import World, gpu, spec
+from tests.doubles.builders import World, gpu, spec
 
 BOOKS = {Remains, Pace, Launches, Index, Placing, Held, Reservations, Neighbours}
 

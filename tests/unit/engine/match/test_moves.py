@@ -11,7 +11,7 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.room.defrag import Problem
-from mesos_gpu.testing.builders import World, gpu, offer, spec
+from tests.doubles.builders import World, gpu, offer, spec
 
 A, B = AgentId("a1"), AgentId("b1")
 UNIQUE = (Constraint("hostname", Operator.UNIQUE),)

@@ -16,8 +16,8 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.scheduler.options import parse
-from mesos_gpu.testing.builders import World, gpu, offer, only, spec
 from mesos_gpu.wire.mesos.reservations import role_of
+from tests.doubles.builders import World, gpu, offer, only, spec
 from tests.unit.engine.gpus.test_covers import QUARTER, run, shared
 from tests.unit.policy.queueing.test_queue import world
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.engine.tenancy.lending import Tenants
 
 

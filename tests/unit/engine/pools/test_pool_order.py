@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueSpec
 from mesos_gpu.policy.tenancy.pools import pools_of_unreported
-from mesos_gpu.testing.builders import gpu, offer
+from tests.doubles.builders import gpu, offer
 from tests.unit.engine.tenancy.lending import Tenants
 
 FAST, SLOW = Pool("fast", models=("H100",)), Pool("slow", models=("T4",))

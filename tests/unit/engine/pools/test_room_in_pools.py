@@ -8,7 +8,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import Hours, Pool, QueueSpec
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.engine.pools.test_pool_order import FAST, SLOW, owed
 from tests.unit.engine.tenancy.lending import Tenants
 

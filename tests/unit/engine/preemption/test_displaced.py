@@ -8,7 +8,7 @@ from mesos_gpu.engine.preemption.running import displace
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 NOW = 1000.0
 

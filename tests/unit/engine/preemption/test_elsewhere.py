@@ -12,7 +12,7 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Stop
-from mesos_gpu.testing.builders import saved_of
+from tests.doubles.builders import saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 HOUR = 3600.0

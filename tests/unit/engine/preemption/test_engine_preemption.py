@@ -13,7 +13,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of
+from tests.doubles.builders import World, every, gpu, offer, only, saved_of
 
 
 @pytest.fixture

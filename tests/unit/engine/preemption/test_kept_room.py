@@ -11,7 +11,7 @@ from mesos_gpu.engine.room.footprint import footprint_of
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import NOTHING
-from mesos_gpu.testing.builders import World, gpu
+from tests.doubles.builders import World, gpu
 
 _NODES = 4
 

@@ -6,7 +6,7 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.testing.builders import every, spec
+from tests.doubles.builders import every, spec
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 LARGE = {"queue": "ops", "gpus": 4, "preemptible": True}

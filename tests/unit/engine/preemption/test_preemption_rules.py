@@ -20,7 +20,7 @@ from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.testing.builders import World, every, gpu, spec
+from tests.doubles.builders import World, every, gpu, spec
 
 NOW: Final = 1000.0
 NOTICE: Final = Notice(1, NoticeReason.DRAIN, "why", 900.0, 1100.0)

@@ -13,7 +13,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.tenancy import MinRuntime, Reclaim, Stop
-from mesos_gpu.testing.builders import every, offer, saved_of
+from tests.doubles.builders import every, offer, saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.testing.builders import offer
+from tests.doubles.builders import offer
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 

@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tenancy import Hours, JobClass, Limits, QueueSpec
-from mesos_gpu.testing.builders import World, gpu, spec
+from tests.doubles.builders import World, gpu, spec
 from tests.unit.engine.tenancy.worlds import most, submit_all, tree_world
 
 QUEUES: Final = {

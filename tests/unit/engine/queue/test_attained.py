@@ -14,7 +14,7 @@ from mesos_gpu.model.served import Served
 from mesos_gpu.model.tenancy import LineOrder, QueueSpec
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.tenancy.las import HOUR_MS
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 from tests.unit.engine.tenancy.worlds import tree_world
 
 NOW: Final = 1000.0

@@ -26,7 +26,7 @@ from mesos_gpu.model.tenancy import Hours, JobClass, Limits, Pool, QueueSpec, St
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation, Spare
 from mesos_gpu.policy.room.preemption import Shortage
-from mesos_gpu.testing.builders import World, gpu, spec
+from tests.doubles.builders import World, gpu, spec
 from tests.unit.engine.tenancy.worlds import most, owed, tree_world
 
 NOW: Final = 1000.0

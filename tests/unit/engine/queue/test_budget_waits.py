@@ -18,7 +18,7 @@ from mesos_gpu.model.tenancy import Budget, JobClass, OnEmpty, Period, QueueSpec
 from mesos_gpu.model.usage import BudgetUse, Part, Span
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.admission.limits import Wait
-from mesos_gpu.testing.builders import World, spec
+from tests.doubles.builders import World, spec
 from tests.unit.engine.tenancy.worlds import tree_world
 
 HOUR: Final = 3600

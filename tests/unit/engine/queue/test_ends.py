@@ -26,7 +26,7 @@ from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.policy.capacity.node import ENDLESS, NodeCapacity
-from mesos_gpu.testing.builders import gpu, request, spec
+from tests.doubles.builders import gpu, request, spec
 from tests.unit.engine.tenancy.worlds import apply, tree_world
 
 NOW: Final = 1000.0

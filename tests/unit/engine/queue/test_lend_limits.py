@@ -4,7 +4,7 @@ import pytest
 
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueSpec
-from mesos_gpu.testing.builders import World
+from tests.doubles.builders import World
 from tests.unit.engine.tenancy.lending import Tenants, queue
 from tests.unit.engine.tenancy.worlds import again, node, owed, running, tree_world
 

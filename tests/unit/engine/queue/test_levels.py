@@ -18,7 +18,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tenancy import Pool, QueueSpec
 from mesos_gpu.policy.room.defrag import plan
-from mesos_gpu.testing.builders import gpu, spec
+from tests.doubles.builders import gpu, spec
 from tests.property.placement.test_gang_search import Racks
 
 ONE_RACK: Final = Topology("rack", True)

@@ -10,7 +10,7 @@ from mesos_gpu.engine.indexes.leaves import Leaf, Leaves, Ranked, leaf_of, rank_
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job, JobState
 from mesos_gpu.model.tenancy import QueueSpec
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 from tests.unit.engine.tenancy.worlds import tree_world
 
 NOW: Final = 1000.0

@@ -19,7 +19,7 @@ from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import JobClass, Limits, Pool, QueueSpec
 from mesos_gpu.policy.admission.limits import Lack
-from mesos_gpu.testing.builders import World, gpu, request, spec
+from tests.doubles.builders import World, gpu, request, spec
 from tests.unit.engine.tenancy.worlds import again, most, node, owed, running, tree_world
 
 NOW: Final = 1000.0

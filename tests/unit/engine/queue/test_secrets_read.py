@@ -16,7 +16,7 @@ from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 NOW: Final = 1000.0
 SUBMITTED: Final = 930.0  # of the job

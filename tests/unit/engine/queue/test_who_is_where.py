@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.capacity.node import NodeCapacity
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 UNIQUE: Final = Constraint("hostname", Operator.UNIQUE)
 IN_R1: Final = Constraint("rack", Operator.LIKE, "r1")

@@ -11,7 +11,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.usage import PastUse
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 SPEC = spec(queue="q", cpus=0.25, mem_mib=100.4, gpus=2, tasks=3)
 JOB = Job(JobId("j"), SPEC, 0.0, 1, owner="ann")

@@ -15,7 +15,7 @@ from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import ROOT, Pool, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import Part
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 
 COSTS = QueueDocument(gpu_cost={"A100": 2, "H100": 5})
 NODE = Node(

@@ -7,7 +7,6 @@ import pytest
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.indexes.agents import Held
-from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import JobState
@@ -18,8 +17,9 @@ from mesos_gpu.model.nodes.offer import Scalar
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import World, gpu, offer, spec
 from mesos_gpu.wire.mesos.reservations import LABEL
+from tests.doubles.builders import World, gpu, offer, spec
+from tests.doubles.problems import problems
 
 A1, A2 = AgentId("a1"), AgentId("a2")
 G0, G1, G2, G3 = map(GpuId, ("g0", "g1", "g2", "g3"))

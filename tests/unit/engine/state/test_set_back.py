@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Card, Reset, Target
 from mesos_gpu.model.saves import SaveToken
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 DAY_S = 86_400.0
 HOUR_S = 3600.0

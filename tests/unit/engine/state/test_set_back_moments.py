@@ -31,7 +31,7 @@ from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.launch_window import Window
-from mesos_gpu.testing.builders import offer, spec
+from tests.doubles.builders import offer, spec
 
 BEFORE, NOW = 1000.0, 500.0  # by the clock
 #: A moment, what is made of it if it is one since which something is, and if something lasts until then.

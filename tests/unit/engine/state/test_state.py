@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.drain import Card, Reset
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tasks.unknown import Unknown
-from mesos_gpu.testing.builders import saved_of, spec
+from tests.doubles.builders import saved_of, spec
 
 HALF = Share(500, 1000, 1000, Method.TURNS)
 USERS = "ann", "bob", ""

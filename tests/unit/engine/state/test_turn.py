@@ -10,7 +10,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.saves import SaveJob
-from mesos_gpu.testing.builders import World, every, gpu, offer, spec
+from tests.doubles.builders import World, every, gpu, offer, spec
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import every, spec
 from mesos_gpu.wire.mesos import assignment
+from tests.doubles.builders import every, spec
 
 NOW, A1, TASK, JOB = 1000.0, AgentId("a1"), TaskId("j.1"), JobId("j")
 NOTICE = Notice(1, NoticeReason.RECLAIM, "reclaimed", 990.0, 1060.0)

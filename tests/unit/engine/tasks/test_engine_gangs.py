@@ -7,7 +7,6 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.reading.jobs import explain_job
 from mesos_gpu.engine.reading.view import View
 from mesos_gpu.engine.settings import Settings
@@ -20,7 +19,8 @@ from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.saves import SaveJob, SaveTask
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of, spec
+from tests.doubles.builders import World, every, gpu, offer, only, saved_of, spec
+from tests.doubles.problems import problems
 
 
 @pytest.fixture

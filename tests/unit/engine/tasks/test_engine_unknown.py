@@ -15,8 +15,8 @@ from mesos_gpu.model.saves import ForgetTask, Saved, SaveTask, SaveTrust
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tasks.unknown import Label, Listed
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, spec
 from mesos_gpu.wire.mesos.labels import listed_from_json
+from tests.doubles.builders import World, every, gpu, offer, only, spec
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.request import OnExcess
 from mesos_gpu.model.shares.share import Method
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import World, every, only
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, every, only
 from tests.unit.engine.tasks.test_resizing import CARD, QUARTER, running
 
 WORDS = "it uses 25000 MiB of g0 on a1.example, and its share is 20000 MiB"

@@ -7,7 +7,7 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.tasks.unknown import Listed
-from mesos_gpu.testing.builders import World, gpu
+from tests.doubles.builders import World, gpu
 from tests.unit.engine.tasks.test_engine_unknown import doubtful, listed
 
 

@@ -28,8 +28,8 @@ from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import every, only, spec
 from mesos_gpu.wire.mesos.notice import encode_told
+from tests.doubles.builders import every, only, spec
 
 NOW = 1000.0
 TASK, JOB = TaskId("j.1"), JobId("j")

@@ -10,7 +10,7 @@ from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, gpu, offer, only
+from tests.doubles.builders import World, gpu, offer, only
 
 HOST = "a1.example"
 

@@ -20,8 +20,8 @@ from mesos_gpu.model.saves import ForgetTask
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import every, gpu, spec
 from mesos_gpu.wire.mesos import assignment, report
+from tests.doubles.builders import every, gpu, spec
 
 NOW = 1000.0
 A1, A2, MONITOR = AgentId("a1"), AgentId("a2"), TaskId("m.1")

@@ -7,7 +7,6 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -20,8 +19,9 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee, Limits, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import World, every, gpu, only, saved_of, spec
 from mesos_gpu.wire.mesos.resize import encode_answer
+from tests.doubles.builders import World, every, gpu, only, saved_of, spec
+from tests.doubles.problems import problems
 
 CARD = replace(gpu("g0"), sharing=Sharing(80000, ((Ability.SHIM, ""),)))
 MILLI = {"gpu_milli": 250}

@@ -11,8 +11,8 @@ from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.tasks.resize import Resized, Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.testing.builders import World, gpu
 from mesos_gpu.wire.mesos.resize import encode_answer
+from tests.doubles.builders import World, gpu
 from tests.unit.engine.tasks.test_resizing import CARD, QUARTER, running
 
 G0, G1 = GpuId("g0"), GpuId("g1")

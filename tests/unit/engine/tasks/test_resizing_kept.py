@@ -15,7 +15,7 @@ from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, Reservation, Spare
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
-from mesos_gpu.testing.builders import World, every, gpu
+from tests.doubles.builders import World, every, gpu
 from tests.unit.engine.tasks.test_resizing import CARD, QUARTER, answer, granted, running
 
 J9 = JobId("j9")

@@ -13,8 +13,8 @@ from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tasks.unknown import Listed
-from mesos_gpu.testing.builders import World, every, only, saved_of
 from mesos_gpu.wire.mesos.labels import label_of, launch_labels
+from tests.doubles.builders import World, every, only, saved_of
 from tests.unit.engine.tasks.test_resizing import CARD, QUARTER, answer, ask, counted, granted, running
 
 

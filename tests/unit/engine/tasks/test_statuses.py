@@ -9,7 +9,7 @@ from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, every, offer, only
+from tests.doubles.builders import World, every, offer, only
 
 
 def running() -> World:

@@ -14,7 +14,7 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tasks.unknown import AskedShare, Label, Listed, Unknown
-from mesos_gpu.testing.builders import World, every, gpu, only, saved_of, spec
+from tests.doubles.builders import World, every, gpu, only, saved_of, spec
 from tests.unit.engine.tasks.test_engine_unknown import doubtful, listed
 from tests.unit.engine.tasks.test_listed import holding, unlabelled
 

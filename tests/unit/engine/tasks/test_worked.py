@@ -14,8 +14,8 @@ from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
 from mesos_gpu.model.saves import KeepRecord, SaveSpanWork
 from mesos_gpu.model.usage import DAY_MS, Closed, SpanEnd
 from mesos_gpu.policy.accounts.sums import Figures, figures
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 GPUS = gpu("g0"), gpu("g1")
 MIDNIGHT = 20_000 * DAY_MS / 1000

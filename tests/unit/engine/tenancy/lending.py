@@ -10,7 +10,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.offer import resources_of
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
-from mesos_gpu.testing.builders import World, every, gpu, offer
+from tests.doubles.builders import World, every, gpu, offer
 
 POOL = "default"
 REPORTS_S = 10.0  # between two reports of a node

@@ -31,7 +31,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Fairness, Guarantee, Hours, Idle, IdlePolicy, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import PastUse
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.testing.builders import World, gpu, spec
+from tests.doubles.builders import World, gpu, spec
 
 QUEUES = {"ml": QueueSpec(), "ml/a": QueueSpec(user_shares={"ann": 3, "*": 2}), "web": QueueSpec()}
 DOCUMENT = QueueDocument(queues=QUEUES, half_life_s=1000)

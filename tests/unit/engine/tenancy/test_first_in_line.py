@@ -9,8 +9,8 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.offer import Scalar
 from mesos_gpu.model.tenancy import LineOrder
-from mesos_gpu.testing.builders import World, gpu, offer
 from mesos_gpu.wire.mesos.reservations import reserved
+from tests.doubles.builders import World, gpu, offer
 from tests.unit.engine.tenancy.lending import Tenants, queue
 
 

@@ -19,7 +19,7 @@ from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, JobClass, QueueDocument, QueueSpec
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.testing.builders import World, every, gpu, spec
+from tests.doubles.builders import World, every, gpu, spec
 from tests.unit.tenancy.idle.test_engine import rigged, run
 
 RULES = Idle(

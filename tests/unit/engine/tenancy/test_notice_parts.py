@@ -16,7 +16,7 @@ from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec, Stop
-from mesos_gpu.testing.builders import World, every, gpu, only, spec
+from tests.doubles.builders import World, every, gpu, only, spec
 
 WHY = "makes room for job other"
 

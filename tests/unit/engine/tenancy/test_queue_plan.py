@@ -27,7 +27,7 @@ from mesos_gpu.model.tenancy import (
 )
 from mesos_gpu.policy.tenancy.share import Branch
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.testing.builders import World, gpu, offer
+from tests.doubles.builders import World, gpu, offer
 
 POOLS = (Pool("fast", ("H100",)),)
 

@@ -22,7 +22,7 @@ from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.tenancy.seats import Ask, Room
 from mesos_gpu.policy.tenancy.tree import lineage
-from mesos_gpu.simulate.chaos import run as chaos
+from tests.chaos import run as chaos
 from tests.unit.engine.tenancy.worlds import apply, most, node, owed, tree_world
 
 Lines = dict[str, list[Ask]]

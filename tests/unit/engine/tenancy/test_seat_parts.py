@@ -17,7 +17,7 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Budget, Guarantee, OnEmpty, Pool, QueueDocument, QueueSpec, Shape
 from mesos_gpu.policy.tenancy.seats import Ask
-from mesos_gpu.testing.builders import World, gpu, spec
+from tests.doubles.builders import World, gpu, spec
 
 POOLS = Pool("fast", ("H100",)), Pool("old", ("T4",))
 COSTS = {"H100": 3}

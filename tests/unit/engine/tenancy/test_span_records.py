@@ -16,7 +16,7 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, Span, SpanEnd
 from mesos_gpu.policy.accounts.sums import Figures
-from mesos_gpu.testing.builders import World, every, gpu, offer
+from tests.doubles.builders import World, every, gpu, offer
 
 BATCH = JobClass(name="batch", charge_percent=50)
 DOCUMENT = QueueDocument(queues={"ml": QueueSpec()}, gpu_cost={"A100": 3}, classes=(BATCH,))

@@ -13,7 +13,7 @@ from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import JobClass, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import DAY_MS, Closed, Span, SpanEnd
-from mesos_gpu.testing.builders import World, every, gpu, offer
+from tests.doubles.builders import World, every, gpu, offer
 
 CLASSES = (JobClass(name="batch", charge_percent=50),)
 DOCUMENT = QueueDocument(queues={"ml": QueueSpec()}, gpu_cost={"A100": 3}, classes=CLASSES)

@@ -6,7 +6,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import World, gpu, offer, spec
+from tests.doubles.builders import World, gpu, offer, spec
 
 
 def owed(gpus: float) -> dict[str, Guarantee]:

@@ -19,8 +19,8 @@ from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory, VolumeRoot
 from mesos_gpu.model.tasks.volume import MAX_NAMED, PersistentVolume
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, every, gpu, offer, saved_of, spec
 
 ROOT = VolumeRoot()
 

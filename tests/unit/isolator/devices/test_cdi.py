@@ -20,7 +20,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.policy.gpus.volume_paths import container_environment
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.hosts import driver_volume
 
 SCHEMAS = Path(__file__).parents[3] / "data/cdi"

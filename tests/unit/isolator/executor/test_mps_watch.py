@@ -27,8 +27,8 @@ from mesos_gpu.adapters.mps_control import Busy, Limits, Mps
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.mps import fake_mps
 from tests.conftest import wait_until
+from tests.doubles.mps import fake_mps
 from tests.mps_hosts import Near, NearControl
 
 GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")

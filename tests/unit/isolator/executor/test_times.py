@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from isolator.executor import times as noting
 from isolator.executor.times import LogTimes
 from isolator.host.sandbox import Sandbox
-from mesos_gpu.testing.fake_driver import FakeClock
 from mesos_gpu.wire.mesos.cuts import TIMES, size_at, thinned, time_line, times_of, times_within, written_by
+from tests.doubles.fake_driver import FakeClock
 
 KNOWN = [(10, 100.0), (25, 101.0), (40, 105.5)]
 

@@ -16,8 +16,8 @@ from isolator.gpus.ledger import Ledger, Owner
 from isolator.gpus.probing import ChildProbe
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.testing.elf_files import shared_object
 from tests.conftest import wait_until
+from tests.doubles.elf_files import shared_object
 from tests.hosts import memory_directory, small_tree
 from volumes.build import make
 from volumes.shim import Shim

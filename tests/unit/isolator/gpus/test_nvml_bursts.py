@@ -14,8 +14,8 @@ from mesos_gpu.adapters.nvml.session import Nvml
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.testing.nvml.fake import FakeNvml
-from mesos_gpu.testing.nvml.samples import Kernels, samples_at
+from tests.doubles.nvml.fake import FakeNvml
+from tests.doubles.nvml.samples import Kernels, samples_at
 
 GPUS = simulated_gpus(1, "Tesla T4", seed="bursts")
 (GPU,) = GPUS

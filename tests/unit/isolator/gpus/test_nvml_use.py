@@ -10,9 +10,9 @@ from mesos_gpu.adapters.nvml.session import Nvml
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.model.nodes.gpu_use import Meters, Span
 from mesos_gpu.model.nodes.health import Reading
-from mesos_gpu.testing.cuda import Cards, Host
-from mesos_gpu.testing.nvml.fake import FakeNvml
 from mesos_gpu.wire.mesos.health import reading_from_json
+from tests.doubles.cuda import Cards, Host
+from tests.doubles.nvml.fake import FakeNvml
 
 GPUS = simulated_gpus(1, "Tesla T4", seed="use")
 S = 1_000_000  # microseconds

@@ -19,8 +19,8 @@ from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.policy.gpus.health import at_first_sight
-from mesos_gpu.testing.nvml.fake import FakeNvml
 from tests.conftest import wait_until
+from tests.doubles.nvml.fake import FakeNvml
 
 HANGS = {"hangs": True}  # the line of a child whose driver hangs
 PROGRAM = """
@@ -28,7 +28,7 @@ import os, sys
 from pathlib import Path
 from isolator.gpus.probing import serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml import fake
+from tests.doubles.nvml import fake
 with open(sys.argv[1] + ".pids", "a") as file:
     file.write(f"{os.getpid()}\\n")
 sys.exit(serve(fake.FakeNvml(simulated_gpus(int(sys.argv[2]), "Tesla T4", seed="fake"), Path(sys.argv[1]))))

@@ -12,7 +12,7 @@ from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.scheduler.control import of_api, of_cluster
-from mesos_gpu.testing.bpf import run
+from tests.doubles.bpf import run
 
 AGENT = {"MESOS_AGENT_ENDPOINT": "10.0.0.5:5051"}
 

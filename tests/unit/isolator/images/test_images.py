@@ -24,8 +24,8 @@ from isolator.images.registry import DEFAULT_REGISTRY, Refused
 from isolator.images.source import read_config, registry_of
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.local.own_ports import free_port
-from mesos_gpu.testing.images import Link, busybox_layer, layer, save
 from tests import registries
+from tests.doubles.images import Link, busybox_layer, layer, save
 from tests.registries import push, push_manifest
 
 CUDA = json.loads((Path(__file__).parents[3] / "data/cuda-image/config.json").read_text())

@@ -17,8 +17,8 @@ from isolator.images.reference import Reference
 from isolator.images.registry import Descriptor, Refused, Registry
 from isolator.images.source import read_config
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
-from mesos_gpu.testing.images import layer
 from tests import registries
+from tests.doubles.images import layer
 from tests.registries import AMD, ARM, LIST, OCI_INDEX, USER, Running, push, push_manifest
 
 pytestmark = pytest.mark.skipif(bool(registries.missing()), reason=registries.missing())

@@ -26,7 +26,7 @@ from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.hosts import driver_volume
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mknod")

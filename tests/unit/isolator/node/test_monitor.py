@@ -32,9 +32,9 @@ from mesos_gpu.model.nodes.gpu_use import Meters
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.policy.gpus.health import HealthSettings, Tier
 from mesos_gpu.ports import GpuProbe
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 from tests.mps_hosts import Bindings
 
 TASK = "gpu-monitor.1"

@@ -7,7 +7,7 @@ from typing import Any
 
 from isolator.gpus.nvml_child import NvmlCalls, carry_out
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.testing.nvml.fake import FakeNvml
+from tests.doubles.nvml.fake import FakeNvml
 
 
 class NearCalls(NvmlCalls):

@@ -23,8 +23,8 @@ from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
-from mesos_gpu.testing.mps import fake_mps
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.doubles.mps import fake_mps
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 
 H100 = "NVIDIA H100 80GB HBM3"
 PROGRAM = f"""
@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 from isolator.gpus.nvml_child import serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml.fake import FakeNvml
+from tests.doubles.nvml.fake import FakeNvml
 sys.exit(serve(FakeNvml(simulated_gpus(2, {H100!r}, seed="able"), Path(sys.argv[1]))))
 """
 GPUS = simulated_gpus(2, H100, seed="able")

@@ -24,7 +24,7 @@ from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.shares.card import MigInstance, Sharing
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 from tests.unit.isolator.shares.near_nvml import NearCalls
 
 H100 = "NVIDIA H100 80GB HBM3"

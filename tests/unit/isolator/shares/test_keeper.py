@@ -10,8 +10,8 @@ import pytest
 
 from isolator.agent.agent_api import Settings
 from isolator.shares.keeper import Keeper, call_later
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.conftest import wait_until
+from tests.doubles.scripted_agent import ScriptedAgent, scripted_agent
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Memory limits by cgroup, over a cgroup tree and a driver that the test gives: dmem, misc and neither.
 
-What the fake driver answers is NVIDIA's: see `mesos_gpu.testing.nvml.limits`.
+What the fake driver answers is NVIDIA's: see `tests.doubles.nvml.limits`.
 """
 
 import json
@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from isolator.gpus.nvml_child import serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml.fake import FakeNvml
+from tests.doubles.nvml.fake import FakeNvml
 sys.exit(serve(FakeNvml(simulated_gpus(2, "NVIDIA H100 80GB HBM3", seed="limits"), Path(sys.argv[1]))))
 """
 GPUS = simulated_gpus(2, "NVIDIA H100 80GB HBM3", seed="limits")

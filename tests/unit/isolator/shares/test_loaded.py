@@ -18,8 +18,8 @@ from isolator.host import processes
 from isolator.shares import loaded
 from isolator.shares.loaded import Loaded, Looker, Question, read
 from mesos_gpu.adapters.proc import start_ticks
-from mesos_gpu.testing.cuda import Cards, Host
 from tests.conftest import wait_until
+from tests.doubles.cuda import Cards, Host
 
 REAL = "libmgpu-real-cuda.so"
 NULL = os.major(os.stat("/dev/null").st_rdev)  # stands for the device of the driver's memory

@@ -17,7 +17,7 @@ from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.card import Ability
 from mesos_gpu.model.shares.share import EVERYBODY, Method, Share
-from mesos_gpu.testing.mps import fake_mps
+from tests.doubles.mps import fake_mps
 
 GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")
 HALF = Share(500, 20480, 20480, Method.SHIM_MPS2, "alice")

@@ -20,7 +20,7 @@ from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 
 CARD, TASK = GpuId("GPU-1"), TaskId("train.1")
 SHARE = Share(250, 2000, 2000, Method.SHIM_WINDOWS)

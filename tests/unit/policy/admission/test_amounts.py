@@ -16,7 +16,7 @@ from mesos_gpu.policy.admission.amounts import GpuDefaults, NodeSize, size_of
 from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
-from mesos_gpu.testing.builders import gpu, spec
+from tests.doubles.builders import gpu, spec
 
 BIG = Resources(cpus=128, mem_mib=1_000_000)
 SETTINGS = Settings.of("executor", "monitor")

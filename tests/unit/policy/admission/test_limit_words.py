@@ -32,7 +32,7 @@ from mesos_gpu.policy.admission.limits import (
     too_many_submitted,
 )
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 from tests.unit.policy.admission.cases import wait_of_queue, waits_of_scopes
 
 USER = "ann"

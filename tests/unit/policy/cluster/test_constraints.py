@@ -21,7 +21,6 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.policy.cluster.constraints import Placed, violated
-from mesos_gpu.testing.builders import World, gpu, offer, saved_of, spec
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.job_fields import write
@@ -30,6 +29,7 @@ from mesos_gpu.wire.marathon.app import app_of, app_to_json
 from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.marathon.problems import Problems
 from mesos_gpu.wire.mesos.v1 import offer_from_json
+from tests.doubles.builders import World, gpu, offer, saved_of, spec
 
 
 def node(text: str) -> Node:

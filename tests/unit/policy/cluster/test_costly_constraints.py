@@ -12,9 +12,9 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.pattern import cost, problem_of
 from mesos_gpu.policy.cluster import verdicts
 from mesos_gpu.policy.cluster.verdicts import WORK_IN_ALL, WORK_OF_JOB, Verdicts
-from mesos_gpu.testing.builders import World, offer, spec
 from mesos_gpu.wire.constraints import MAX_CONSTRAINTS
 from mesos_gpu.wire.jobs import spec_from_mapping
+from tests.doubles.builders import World, offer, spec
 
 AGENTS = 30
 COSTLY = "(.?){150}.*|N"

@@ -19,7 +19,7 @@ from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.cluster.share_rows import ShareRows
 from mesos_gpu.policy.cluster.view import View
-from mesos_gpu.testing.builders import request
+from tests.doubles.builders import request
 
 ONE = request(1.0, 100, 1)
 

@@ -9,7 +9,7 @@ import pytest
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Link
 from mesos_gpu.policy.cluster.local import closest
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 
 FAR = {"PIX": 30, "PXB": 40, "PHB": 50, "NODE": 60, "SYS": 80, "NV1": 19, "NV4": 16, "NV18": 2, "NV25": 0}
 

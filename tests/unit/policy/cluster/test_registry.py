@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mesos_gpu.cli.dev.simulate import inflation
+from mesos_gpu.cli.simulate.commands import inflation
 from mesos_gpu.model.jobs.job import Placement
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import mix_of

@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, Reservation, Spare
 from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of, gpus_of, span
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 NOW = 10_000.0
 NEVER = (

@@ -20,7 +20,7 @@ from mesos_gpu.model.resources import AMOUNTS, Resources
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.testing.builders import World, gpu, request, seen, spec
+from tests.doubles.builders import World, gpu, request, seen, spec
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 NOW = NOON

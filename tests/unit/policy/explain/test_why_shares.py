@@ -16,7 +16,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.testing.builders import World, gpu, offer, seen
+from tests.doubles.builders import World, gpu, offer, seen
 from tests.unit.policy.explain.test_why import BIG, JOB, NOW, PLAIN, SMALL, ask, node
 
 SHIM = Sharing(80_000, ((Ability.SHIM, ""),))

@@ -22,7 +22,7 @@ from mesos_gpu.policy.explain.funnel import funnel
 from mesos_gpu.policy.explain.hurdles import asked_for, free_here, hurdles, of_model
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, never
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.testing.builders import gpu, seen
+from tests.doubles.builders import gpu, seen
 from tests.unit.policy.explain.test_why import BIG, JOB, NOON, NOW, PLAIN, SMALL, ask, cards, node
 
 NEEDS = "waits for 1 cpus, 128 MiB, 1 GPU"

@@ -13,7 +13,7 @@ from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.gpus import use_series
 from mesos_gpu.policy.gpus.use_series import COARSE_S, KEPT_S, RECENT_S, SAMPLE_S, Ring, UseHistory, mean
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 
 CARD, OTHER, TASK = GpuId("g0"), GpuId("g1"), TaskId("a.1")
 Value = float | None

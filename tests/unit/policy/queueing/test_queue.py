@@ -24,7 +24,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority
 from mesos_gpu.policy.room.reservation import after_launch, ends_by, leave_of, outlasts, reserve
-from mesos_gpu.testing.builders import World, gpu, offer, request, saved_of, spec
+from tests.doubles.builders import World, gpu, offer, request, saved_of, spec
 
 NOW = 1000.0
 HOUR = 3600.0

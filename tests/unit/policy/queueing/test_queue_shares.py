@@ -11,7 +11,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.shares.card import Ability, Sharing
-from mesos_gpu.testing.builders import gpu, offer, saved_of
+from tests.doubles.builders import gpu, offer, saved_of
 from tests.unit.policy.queueing.test_queue import pending, view, world
 
 

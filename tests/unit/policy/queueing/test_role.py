@@ -10,7 +10,7 @@ from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.role import ASK_AGAIN_S
 from mesos_gpu.engine.reading.jobs import waiting_jobs
 from mesos_gpu.model.nodes.role import Role
-from mesos_gpu.testing.builders import World
+from tests.doubles.builders import World
 from tests.unit.policy.queueing.test_queue import run, view, world
 
 LIMITED = Role("gpu", limits={"gpus": 6.0}, used={"gpus": 4.0})

@@ -25,7 +25,7 @@ from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan
-from mesos_gpu.testing.builders import gpu, offer, request, spec
+from tests.doubles.builders import gpu, offer, request, spec
 
 NOW = 10_000.0
 SETTINGS = Settings.of("executor", "monitor", executor=NOTHING)

@@ -21,7 +21,7 @@ from mesos_gpu.policy.room.reservation import (
     with_leaves,
 )
 from mesos_gpu.policy.sharing.parts import GpuPart
-from mesos_gpu.testing.builders import request, spec
+from tests.doubles.builders import request, spec
 
 NOW = 100.0
 KEPT = Reservation(JobId("kept"), "q", Resources(cpus=1), 150.0, spare=Resources(cpus=5, gpus=3))

@@ -12,7 +12,7 @@ from mesos_gpu.policy.capacity.fit import room_for, share_for, soonest
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.reservation import reserve
-from mesos_gpu.testing.builders import gpu, request, spec
+from tests.doubles.builders import gpu, request, spec
 from tests.unit.policy.worlds import NOW, worlds
 
 JOB = Job(JobId("big"), spec(name="big"), NOW, 1)

@@ -10,7 +10,7 @@ from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.together import reserve_together
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 from tests.unit.policy.worlds import NOW, World, worlds
 
 Rooms = list[tuple[int, NodeCapacity]]

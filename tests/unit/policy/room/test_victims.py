@@ -19,7 +19,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import NO_PRIORITY, Bound, Victim, worth
 from mesos_gpu.policy.room.preemption import Rule, least_of, nodes_of_plan, plan, plan_of_one
 from mesos_gpu.policy.sharing.parts import unshared
-from mesos_gpu.testing.builders import gpu, request
+from tests.doubles.builders import gpu, request
 from tests.unit.policy.worlds import World, worlds
 
 Victims = Mapping[JobId, Victim]

@@ -12,7 +12,7 @@ from mesos_gpu.model.shares.share import EVERYBODY, Method, Share, guarantee
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.methods import choose, times
 from mesos_gpu.policy.sharing.parts import unshared
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 
 MIG, DMEM, MISC, MPS3, MPS2, SHIM = Ability
 QUARTER = ShareRequest(250, 250)

@@ -5,7 +5,7 @@ import pytest
 from mesos_gpu.model.shares.card import MigInstance, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.policy.sharing.mig import Slot, place_of, slot_for, start_for
-from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
+from tests.doubles.nvml.mig_tables import MIG_TABLES
 
 H100 = MIG_TABLES["NVIDIA H100 80GB HBM3"].profiles()
 SMALL = MigInstance("MIG-small", "1g.10gb", 9984, 16, 13, 0, 142, 125, 6, 1)

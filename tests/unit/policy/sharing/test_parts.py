@@ -9,10 +9,10 @@ from mesos_gpu.model.shares.card import MigInstance, MigProfile, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.model.shares.share import EVERYBODY, Method, Share
 from mesos_gpu.policy.sharing.mig import Slot, place_of, slot_for, start_for
-from mesos_gpu.policy.sharing.overdrawn import overdrawn
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
+from tests.doubles.overdrawn import overdrawn
 
 CARD = GpuId("g0")
 MPS = Share(100, 2000, 3000, Method.SHIM_MPS2, "ann")

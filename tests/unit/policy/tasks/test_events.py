@@ -11,7 +11,7 @@ from mesos_gpu.model.tasks.event import MAX_EVENTS, EventKind, JobEvent
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.tasks.events import remembered
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 NOTICE = Notice(4, NoticeReason.RECLAIM, "queue ml is owed them", at=100.0, until=160.0)
 RECALLED = replace(NOTICE, number=5, recalled_at=130.0)

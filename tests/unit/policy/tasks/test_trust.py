@@ -16,9 +16,9 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.testing.builders import World, every, gpu, offer, only
 from mesos_gpu.wire.mesos import report, seal
 from mesos_gpu.wire.mesos.v1 import status_from_json
+from tests.doubles.builders import World, every, gpu, offer, only
 
 KEY = b"k" * 32
 SAID = seal.Said("t1", "TASK_FINISHED", 3, "done", "", None, '{"exit_status":0}')

@@ -18,7 +18,7 @@ from mesos_gpu.policy.tenancy.las import (
     service_of,
     waits_since,
 )
-from mesos_gpu.testing.builders import spec
+from tests.doubles.builders import spec
 
 #: Levels end at 1, 4 and 16 seconds of a whole GPU; a job that waits 10 seconds starts from level 0.
 STEPS = Steps(1000, 4, small_first=True, lift_after_ms=10_000)

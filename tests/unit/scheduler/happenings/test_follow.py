@@ -13,8 +13,8 @@ from mesos_gpu.model.saves import ForgetEvents, ForgetNode, KeepEvent, KeepJob, 
 from mesos_gpu.model.tasks.event import MAX_EVENTS, EventKind, LogEvent
 from mesos_gpu.scheduler.happenings.follow import Happenings
 from mesos_gpu.scheduler.happenings.log import SPARE, EventLog
-from mesos_gpu.testing.builders import World, gpu, spec
-from mesos_gpu.testing.memory_store import MemoryStore
+from tests.doubles.builders import World, gpu, spec
+from tests.doubles.memory_store import MemoryStore
 
 
 class Followed(World):

@@ -16,9 +16,9 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.saves import Save
 from mesos_gpu.scheduler import daemon as daemons
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.builders import offer, spec
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from tests.conftest import wait_until
+from tests.doubles.builders import offer, spec
+from tests.doubles.fake_driver import FakeClock, FakeDriver, RecordingStore
 
 ADMIN = AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),))
 

@@ -25,7 +25,7 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget, JobClass, OnEmpty, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import MS, BudgetUse, Closed, Part, Span, SpanEnd
 from mesos_gpu.policy.accounts.budget import MAX_PERIODS, Standing, charge_of, opened, period_of, total_of
-from mesos_gpu.testing.builders import World, every, gpu, saved_of
+from tests.doubles.builders import World, every, gpu, saved_of
 
 HOUR = 3600
 MIDNIGHT = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
@@ -55,7 +55,7 @@ def starts(world: World, name: str, gpus: int = 1, queue: str = "ml", **fields: 
 
 
 def _rest(world: World) -> list[Any]:
-    from mesos_gpu.testing.builders import offer
+    from tests.doubles.builders import offer
 
     world.serial += 1
     held = sum(len(task.gpus) for task in world.state.work.tasks.values() if not task.ended)

@@ -17,7 +17,7 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import EVERYBODY, OnEmpty, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.policy.accounts.budget import MAX_PERIODS
-from mesos_gpu.testing.builders import World, every
+from tests.doubles.builders import World, every
 from tests.unit.tenancy.budgets.test_budget import GPU_HOUR, HOUR, MIDNIGHT, budget, goes_on, starts, world
 
 DAY = 24 * HOUR

@@ -19,8 +19,8 @@ from mesos_gpu.model.tasks.idle import IdleState
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, JobClass, QueueDocument, QueueSpec, Stop
 from mesos_gpu.model.usage import SpanEnd
-from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 from mesos_gpu.wire.mesos import report
+from tests.doubles.builders import World, every, gpu, offer, saved_of
 
 RULES = Idle(warn_after_s=100, return_after_s=200, resume_s=30, start_grace_s=0, policy=IdlePolicy.ALWAYS)
 

@@ -12,7 +12,7 @@ from mesos_gpu.errors import Conflict, NotAccepted, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.idle import IdleState
-from mesos_gpu.testing.builders import every, saved_of
+from tests.doubles.builders import every, saved_of
 from tests.unit.tenancy.idle.test_engine import PRESSURE, RULES, Rig, ended, rigged, run
 
 KEEPING = replace(RULES, max_keep_s=1000)

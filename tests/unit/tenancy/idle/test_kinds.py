@@ -17,7 +17,7 @@ from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.idle import IdleState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, QueueDocument, QueueSpec, Reclaim
 from mesos_gpu.model.words import clock
-from mesos_gpu.testing.builders import World, every, gpu, offer
+from tests.doubles.builders import World, every, gpu, offer
 from tests.unit.tenancy.idle.test_engine import PRESSURE, RULES, Host, Rig, document, ended, rigged, run
 
 APP = App(

@@ -5,7 +5,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.idle import IdleState
-from mesos_gpu.testing.builders import every
+from tests.doubles.builders import every
 from tests.unit.tenancy.idle.test_engine import RULES, rigged, run
 
 

@@ -14,7 +14,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Pool, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.engine.bookings.worlds import HOUR, NOON, Booked
 
 STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}

@@ -10,7 +10,7 @@ from mesos_gpu.model.bookings.booking import DAY_S, Repeat
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Pool, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import gpu
+from tests.doubles.builders import gpu
 from tests.unit.engine.bookings.worlds import HOUR, NOON, Booked
 
 

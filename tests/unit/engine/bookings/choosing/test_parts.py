@@ -45,7 +45,7 @@ from mesos_gpu.model.tenancy import Guarantee, Hours, Pool, QueueDocument, Queue
 from mesos_gpu.model.usage import Closed, Did, Part, Span, SpanEnd
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
-from mesos_gpu.testing.builders import every, spec
+from tests.doubles.builders import every, spec
 from tests.unit.engine.bookings.worlds import HOUR, NOON, Booked
 
 BEGINS, ENDS = int(NOON) + HOUR, int(NOON) + 2 * HOUR

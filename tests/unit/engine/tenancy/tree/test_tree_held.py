@@ -13,7 +13,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import QueueSpec
-from mesos_gpu.testing.builders import World, saved_of
+from tests.doubles.builders import World, saved_of
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, submit_all, tree_world
 
 QUEUES = ["a/x", "a/y", "b"]

@@ -12,7 +12,7 @@ from mesos_gpu.errors import Conflict, NotAccepted, TooMuch
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Limits, Pool, QueueSpec, Shape, Stop
-from mesos_gpu.testing.builders import World, spec
+from tests.doubles.builders import World, spec
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, owed, running, submit_all, tree_world
 
 LAB = {"lab": QueueSpec(), "lab/a": QueueSpec(), "lab/b": QueueSpec()}

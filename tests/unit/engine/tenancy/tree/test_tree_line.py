@@ -6,7 +6,7 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import JobClass, QueueSpec
-from mesos_gpu.testing.builders import World
+from tests.doubles.builders import World
 from tests.unit.engine.tenancy.lending import Tenants, queue
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, owed, running, submit_all, tree_world
 

@@ -11,9 +11,9 @@ from isolator.shares.shim.check import check, tried
 from isolator.shares.shim.region import CardLimits
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.testing.cuda import MIB
-from mesos_gpu.testing.elf_files import driver_tree
 from tests.cuda import Bench
+from tests.doubles.cuda import MIB
+from tests.doubles.elf_files import driver_tree
 from tests.hosts import memory_directory
 from volumes.build import make
 from volumes.shim import Shim

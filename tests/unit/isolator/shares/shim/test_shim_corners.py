@@ -10,8 +10,8 @@ import pytest
 
 from isolator.shares.shim.region import CardLimits
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.cuda import MIB, Cards
 from tests.cuda import Bench
+from tests.doubles.cuda import MIB, Cards
 
 OOM = "2"
 

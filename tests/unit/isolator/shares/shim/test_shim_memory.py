@@ -10,9 +10,9 @@ import pytest
 
 from isolator.shares.shim.region import CardLimits, Region
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.cuda import MIB, Cards
 from tests.conftest import wait_until
 from tests.cuda import PROGRAM, Bench, compiler_or_skip
+from tests.doubles.cuda import MIB, Cards
 
 OOM, NOT_PERMITTED, NOT_SUPPORTED = "2", "800", "801"
 WAYS = ("dlsym", "gpa", "gpa-gpa", "ptsz")

@@ -10,9 +10,9 @@ import pytest
 from isolator.shares.shim.region import CardLimits, Region
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.cuda import MIB
-from mesos_gpu.testing.driver_packages import OLD_GLIBC, install
 from tests.cuda import PROGRAM, compiler_or_skip
+from tests.doubles.cuda import MIB
+from tests.doubles.driver_packages import OLD_GLIBC, install
 
 GPU = GpuId("GPU-01020304-0506-0708-090a-0b0c0d0e0f10")
 REFUSED_BY_INIT, SECOND_REFUSED = 100, 2

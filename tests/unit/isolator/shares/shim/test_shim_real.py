@@ -18,7 +18,7 @@ from isolator.shares.shim.exports import exports, unknown, wrapped
 from isolator.shares.shim.region import CardLimits, Region
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing.driver_packages import CURRENT, NEXT, install
+from tests.doubles.driver_packages import CURRENT, NEXT, install
 from volumes.build import make
 from volumes.shim import Shim
 from volumes.store import verify

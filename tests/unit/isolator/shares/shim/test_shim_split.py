@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.cli.bench.shim import Rig, Split, waking_ms
+from bench.shim import Rig, Split, waking_ms
 from tests.cuda import compiler_or_skip
 
 LATEST_MS = 0.5

@@ -1,0 +1,1 @@
+"""Benchmarks of the platform on this machine: `python -m bench`."""

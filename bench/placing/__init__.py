@@ -1,0 +1,1 @@
+"""Benchmarks of placement: policies, and levels of a network fabric."""

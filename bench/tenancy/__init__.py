@@ -1,0 +1,1 @@
+"""Benchmarks of bookings, reports of use, and idle GPUs."""

@@ -1,1 +1,0 @@
-"""`mesos-gpu bench`: what the platform takes, measured on this machine."""

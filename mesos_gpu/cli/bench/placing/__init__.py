@@ -1,1 +1,0 @@
-"""Measurements of where work is placed: policies, and levels of a fabric."""

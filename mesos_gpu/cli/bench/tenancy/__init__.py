@@ -1,1 +1,0 @@
-"""Benchmarks of what teams share: reports of use, idle GPUs."""

@@ -1,1 +1,0 @@
-"""Commands for development: a local cluster, the demo, simulations."""

@@ -1,0 +1,1 @@
+"""`mesos-gpu up` and `mesos-gpu down`: a cluster on this machine."""

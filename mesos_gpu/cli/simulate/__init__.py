@@ -1,0 +1,1 @@
+"""`mesos-gpu simulate`: traces of jobs and requests on a virtual clock."""

@@ -1,1 +1,0 @@
-"""Documents of queues that operators write in chaos."""

@@ -1,1 +1,0 @@
-"""GPUs that idle and wake in chaos."""

@@ -1,1 +1,0 @@
-"""What must hold, judged by what was truly delivered and truly happened."""

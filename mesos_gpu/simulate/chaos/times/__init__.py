@@ -1,1 +1,0 @@
-"""Hours of queues in chaos: what holds at a moment."""

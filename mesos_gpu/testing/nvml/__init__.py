@@ -1,1 +1,0 @@
-"""NVML without a card."""

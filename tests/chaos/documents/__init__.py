@@ -1,0 +1,1 @@
+"""Acts that write documents of queues and bookings."""

@@ -1,0 +1,1 @@
+"""Simulated use of GPUs."""

@@ -1,0 +1,1 @@
+"""Hours of queues: figures in force at a given time."""

@@ -1,0 +1,1 @@
+"""A double of NVML, NVIDIA's library for facts of GPUs."""

@@ -1,0 +1,165 @@
+"""Invariants of the state that hold after each step; tests and `tests/chaos` assert them."""
+
+from dataclasses import replace
+
+from mesos_gpu.engine.indexes.agents import Agents, Place, agents_of
+from mesos_gpu.engine.indexes.arrays import overlaps
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.arrays.indexes import count, has
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.mount import persistent_of
+from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.tasks.task import TaskState
+from tests.doubles.overdrawn import overdrawn
+
+
+def problems(state: State) -> list[str]:
+    """Return a message for each invariant that does not hold."""
+    said = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
+    said += _problems_of_arrays(state)
+    said += _problems_of_volumes(state)
+    held: dict[GpuId, TaskId] = {}
+    for task in state.work.tasks.values():
+        if task.ended:
+            continue
+        for gpu in task.gpus if task.share is None else ():
+            if gpu in held:
+                said.append(f"{gpu} is held by {held[gpu]} and {task.id}")
+            held[gpu] = task.id
+    if held != state.gpus.holders:
+        said.append(f"holders {state.gpus.holders} are not what the tasks hold: {held}")
+    pending = sorted((j.sequence, j.id) for j in state.work.jobs.values() if j.state is JobState.PENDING)
+    if pending != state.work.queue:
+        said.append(f"the queue is {state.work.queue}, pending are {pending}")
+    if set(state.gpus.resets) != {card.id for card in state.gpus.cards.values() if card.reset is not None}:
+        said.append(f"resets {list(state.gpus.resets)} are not those of the cards")
+    for job in state.work.jobs.values():
+        # An abandoned launch may outlive its job: it is killed when its agent is back.
+        alive = (t for t in state.work.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
+        running = [t.id for t in alive if state.work.current(t) is job]
+        if job.state is not JobState.PENDING and not job.state.ended and not running:
+            said.append(f"job {job.id} is {job.state.value} without a live task")
+        if job.state.ended and running:
+            said.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
+    return said
+
+
+def _problems_of_volumes(state: State) -> list[str]:
+    """Return messages for volumes that two jobs have, that lack a record or a job, and for names that one owner has
+    twice."""
+    said, users, names = list[str](), dict[str, JobId](), set[tuple[str, str]]()
+    for volume in state.work.volumes.values():
+        if volume.is_named and not volume.unwanted:
+            if (volume.owner, volume.name) in names:
+                said.append(f"{volume.owner} has two volumes {volume.name}")
+            names.add((volume.owner, volume.name))
+        if not volume.is_named and volume.job_id not in state.work.jobs:
+            said.append(f"the job {volume.job_id} of volume {volume.id} is forgotten")
+    for job in state.work.jobs.values():
+        for mount in persistent_of(job.spec.mounts) if not job.state.ended else ():
+            if mount.source not in state.work.volumes:
+                said.append(f"there is no record of volume {mount.source} of {job.id}")
+            if not mount.volume and (other := users.setdefault(mount.source, job.id)) != job.id:
+                said.append(f"{job.id} and {other} have volume {mount.source}")
+    return said
+
+
+def _problems_of_arrays(state: State) -> list[str]:
+    """Return messages for indexes of arrays that differ from those computed from all jobs."""
+    said, members = list[str](), state.work.members
+    live: dict[JobId, set[JobId]] = {}
+    for job in state.work.jobs.values():
+        if job.array is not None and not job.state.ended:
+            live.setdefault(job.array, set()).add(job.id)
+    if live != {array_id: set(jobs) for array_id, jobs in members.jobs.items()}:
+        said.append(f"members of arrays are {members.jobs}, and should be {live}")
+    for array in state.work.arrays.values():
+        here = live.get(array.id, set())
+        if overlaps(array):
+            said.append(f"array {array.id} counts a task twice")
+        drafts = members.drafts.get(array.id, {})
+        places = {array.indexes.position(state.work.jobs[each].index or 0): each for each in here}
+        over = {each for place, each in places.items() if place is not None and has(array.left, place)}
+        if over != set(drafts):
+            said.append(f"drafts of array {array.id} are {sorted(drafts)}, and should be {sorted(over)}")
+        counts = array.counts(0, len(here) - len(drafts))
+        if counts.waiting + counts.finished + counts.failed + counts.killed != counts.tasks:
+            said.append(f"array {array.id} has lost tasks: {counts}")
+        if members.unmade.get(array.id, 0) != count(array.left) - len(drafts):
+            said.append(f"array {array.id}: {members.unmade.get(array.id, 0)} wait without a job")
+    return said
+
+
+def _problems_of_shares(state: State) -> list[str]:
+    """Return messages for shared cards that are also held whole, or whose shares exceed the card.
+
+    Promised compute is not checked: an operator may lower its limit while shares run.
+    """
+    said: list[str] = []
+    sharers: dict[GpuId, dict[TaskId, Share]] = {}
+    covers: dict[GpuId, TaskId] = {}
+    for task in state.work.tasks.values():
+        if task.ended:
+            continue
+        if (share := task.counted_share) is not None:
+            for gpu in task.gpus:
+                sharers.setdefault(gpu, {})[task.id] = share
+        if task.covers is not None:
+            if task.covers in covers:
+                said.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")
+            covers[task.covers] = task.id
+    if sharers != state.gpus.sharers:
+        said.append(f"sharers {state.gpus.sharers} are not what the tasks share: {sharers}")
+    if covers != state.gpus.covers:
+        said.append(f"covers {state.gpus.covers} are not what the tasks cover: {covers}")
+    for gpu in {**sharers, **covers}:
+        if gpu in state.gpus.holders:
+            said.append(f"{gpu} is held by {state.gpus.holders[gpu]} wholly, and shared")
+    known = {gpu.id: gpu for node in state.cluster.nodes.values() for gpu in node.gpus} if sharers else {}
+    for gpu, shares in sharers.items():
+        card = known.get(gpu)
+        said += overdrawn(gpu, card.sharing if card else None, list(shares.values()))
+    return said
+
+
+def _problems_of_agents(state: State) -> list[str]:
+    """Return messages for indexes of agents that differ from those computed from all nodes and offers."""
+    cluster = state.cluster
+    made, known = agents_of(cluster.nodes.values(), cluster.offers.values()), cluster.agents
+    said: list[str] = []
+    for name in ("reserved", "unwatched", "lost"):
+        if (now := set(getattr(known, name))) != (truth := set(getattr(made, name))):
+            said.append(f"agents {name} are {sorted(now)}, and should be {sorted(truth)}")
+    if _offers(known) != _offers(made):
+        said.append(f"offers by agent are {_offers(known)}, and should be {_offers(made)}")
+    if _places(known) != _places(made):
+        said.append(f"agents by place are {known.places}, and should be {made.places}")
+    if _names(known) != _names(made):
+        said.append(f"agents that name a GPU are {known.naming}, and should be {made.naming}")
+    return said
+
+
+def _offers(agents: Agents) -> list[list[Offer]]:
+    return [[held.offer for held in agents.offers[a].values()] for a in agents.in_order(agents.offers)]
+
+
+def _places(agents: Agents) -> tuple[dict[Place, set[AgentId]], set[Place]]:
+    return {place: set(there) for place, there in agents.places.items()}, set(agents.crowded)
+
+
+def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:
+    return {gpu_id: set(named) for gpu_id, named in agents.naming.items()}
+
+
+def _problems_of_tasks(state: State) -> list[str]:
+    """Return messages for indexes of live tasks that differ from those computed from all tasks."""
+    made, known = replace(state.work, made_restless=None).restless, state.work.restless
+    said: list[str] = []
+    if (order := known.in_order(known.numbers)) != list(state.work.live):
+        said.append(f"live tasks in order are {order}, and should be {list(state.work.live)}")
+    for name in ("on", "tasks", "preemptible", "limited", "unkilled"):
+        if (now := getattr(known, name)) != (truth := getattr(made, name)):
+            said.append(f"restless {name} are {sorted(now)}, and should be {sorted(truth)}")
+    return said
