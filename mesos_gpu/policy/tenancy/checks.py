@@ -58,13 +58,13 @@ def findings(tree: Tree, nodes: Sequence[NodeFacts]) -> Findings:
         guaranteed, capacity = owed_of(tree, pool), sum(room)
         if guaranteed > capacity and tree.document.overbook:
             warnings.append(
-                f"of pool {pool} {_gpus(guaranteed)} are guaranteed and {_gpus(capacity)} are there: while all of it is "
-                f"asked for, {capacity * 100 // guaranteed} % of each guarantee is kept"
+                f"of pool {pool} {_gpus(guaranteed)} are guaranteed and {_gpus(capacity)} are there: while all of it "
+                f"is asked for, {capacity * 100 // guaranteed} % of each guarantee is kept"
             )
         elif guaranteed > capacity:
             why = (
-                f"guarantee {_gpus(guaranteed)} of pool {pool} together, which has {_gpus(capacity)}: lower them, or let "
-                "them be scaled (overbook: true; mesos-gpu queue apply --overbook)"
+                f"guarantee {_gpus(guaranteed)} of pool {pool} together, which has {_gpus(capacity)}: lower them, or "
+                "let them be scaled (overbook: true; mesos-gpu queue apply --overbook)"
             )
             faults.append(("/queues", why))
         elif surely_apart(_shaped(tree, pool), room):
@@ -84,15 +84,15 @@ def _unused_pools(tree: Tree, rooms: Mapping[str, Sequence[int]]) -> Iterator[st
     for pool, path in sorted(named.items()):
         if not any(rooms.get(pool, ())):
             yield f"queue {path} uses pool {pool}, and no node with GPUs is in it"
-    for pool in tree.document.pools:
-        if pool.dedicated and pool.name not in named:
-            yield f"pool {pool.name} is dedicated, and no queue names it: it is unused"
+    for declared in tree.document.pools:
+        if declared.dedicated and declared.name not in named:
+            yield f"pool {declared.name} is dedicated, and no queue names it: it is unused"
 
 
 def too_short(document: QueueDocument, report_interval_s: float) -> Iterator[tuple[str, str]]:
     """Yield the idle rules that would warn before the monitors' reports could show idleness: JSON pointer, reason."""
     rules = {f"/queues/{_escaped(path)}": spec.idle for path, spec in document.queues.items()}
-    rules |= {f"/classes/{_escaped(idle_rules.name)}": idle_rules.idle for idle_rules in document.classes}
+    rules |= {f"/classes/{_escaped(job_class.name)}": job_class.idle for job_class in document.classes}
     for place, idle_rules in rules.items():
         if idle_rules is not None and (why := idle.too_short(idle_rules, report_interval_s)):
             yield f"{place}/idle/warn_after_s", why
