@@ -1,4 +1,4 @@
-"""Whether the shares of a card are more than it has. Pure."""
+"""Consistency check of the shares of one card. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,13 @@ from mesos_gpu.model.shares.share import Share
 
 
 def overdrawn(gpu: GpuId, sharing: Sharing | None, shares: Sequence[Share]) -> list[str]:
-    """What is wrong, in words; none: nothing is. `sharing`: None: the card's host says nothing of it."""
+    """Return descriptions of contradictions between a card's shares and the card; empty if there are none.
+
+    Args:
+        gpu: Identifier of the card.
+        sharing: Abilities of the card; None if its host does not report any.
+        shares: Shares that are granted of the card.
+    """
     problems = []
     memory_mib = sum(share.memory_mib for share in shares)
     if sharing is not None and memory_mib > sharing.memory_mib:
