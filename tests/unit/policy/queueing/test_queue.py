@@ -247,7 +247,7 @@ WORDS = {
     "nothing is known": (
         awaiting(holding("train-1", "g1"), at=ENDLESS),
         None,
-        "nobody knows when job train-1 ends on node1: it has no timeout_s, and no finished job of its app "
+        "the end of job train-1 on node1 is unknown: it has no timeout_s, and no finished job of its app "
         "or name ran so long",
     ),
     "nothing must end": (awaiting(at=NOW), NOW, "what it needs is free on node1"),
