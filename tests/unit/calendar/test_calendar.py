@@ -177,7 +177,7 @@ def test_guarantee_of_a_queue_is_booked_only_from_it() -> None:
     assert clash(ground, [item("a", 2, 0, 1)]) is None
     misfit = clash(ground, [item("a", 3, 0, 1)])
     assert misfit is not None
-    assert "2 GPUs are guaranteed to nobody, and 3 would be booked" in misfit.why
+    assert "2 GPUs are not guaranteed, and 3 would be booked" in misfit.why
     assert clash(ground, [item("a", 2, 0, 1), item("b", 6, 0, 1, owner="q")]) is None
     misfit = clash(ground, [item("b", 4, 0, 1, owner="q"), item("c", 3, 0, 1, owner="q")])
     assert misfit is not None
