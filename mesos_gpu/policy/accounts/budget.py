@@ -118,7 +118,7 @@ class Standing:
         ends_ms = self.use.ends_ms if self.use.ends_ms > self.now_ms else NEVER_MS
         if self.outside and self.now_ms < self.use.begins_ms:
             return self.use.begins_ms
-        targets = [-(-amount * self.total // WHOLE) for amount in (*self.budget.warn_at, WHOLE)]
+        targets = [-(-percent * self.total // WHOLE) for percent in (*self.budget.warn_at, WHOLE)]
         ahead = min((amount for amount in targets if amount > self.used), default=None)
         if ahead is None or not self.rate:
             return ends_ms
