@@ -266,9 +266,9 @@ def pools_for(
     )
 
 
-def _may_have(of_pool: Collection[str], asked: Collection[str]) -> bool:
+def _may_have(of_pool: Collection[str], requested: Collection[str]) -> bool:
     """Return whether names of a pool and requested names may mean one model; each may be a full or a short name."""
-    return any(means(name, other) or means(other, name) for name in of_pool for other in asked)
+    return any(means(name, other) or means(other, name) for name in of_pool for other in requested)
 
 
 def _without_pool(tree: Tree, spec: JobSpec, known: JobClass | None) -> Fault:
@@ -294,6 +294,7 @@ def _queue_pools(queue: str, pools: Collection[str]) -> str:
 
 
 def _of_class(tree: Tree, spec: JobSpec) -> Iterator[Fault]:
+    """Yield the faults of a job whose class does not exist, or does not admit it."""
     job_class = class_of(tree, spec.job_class)
     if job_class is None:
         names = ", ".join(other.name for other in tree.document.classes) or "none"
@@ -333,9 +334,9 @@ def _beyond(scope: Scope, spec: JobSpec, cost_milli: int) -> Iterator[Fault]:
         yield Fault("/queue", f"max_running of {scope.words} is 0: no job of it starts")
 
 
-def _too_many(whose: str, limit: str, most_milli: int, asked_milli: int, who: str = "it asks") -> str:
+def _too_many(whose: str, limit: str, most_milli: int, asked_milli: int, subject: str = "it asks") -> str:
     most, requested = (counted(number_of(milli), "GPU") for milli in (most_milli, asked_milli))
-    return f"{limit} of {whose} is {most}, and {who} for {requested}"
+    return f"{limit} of {whose} is {most}, and {subject} for {requested}"
 
 
 def _too_long(whose: str, longest_s: float, asked_s: float | None) -> str:

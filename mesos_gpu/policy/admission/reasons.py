@@ -144,9 +144,9 @@ class ClassLeftQueue(Reason[QueueCase]):
         """Yield the job's class if it does not exist, or excludes the job's queue."""
         name = case.spec.job_class
         if name is not None:
-            known = class_of(case.tree, name)
-            if known is None or not takes_queue(known, case.spec.queue):
-                yield cls(name=name, known=known)
+            job_class = class_of(case.tree, name)
+            if job_class is None or not takes_queue(job_class, case.spec.queue):
+                yield cls(name=name, known=job_class)
 
     def explain(self) -> str:
         """Return which class is gone, or which queues it is for."""

@@ -24,8 +24,8 @@ Serving = Callable[[str], Sequence[Address]]  # tasks of an app by its id, in a 
 
 def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Backend:
     """Return the service of a named traffic split; apps that do not exist count as having no tasks."""
-    known = [apps[id] for id in split.weights if id in apps]
-    wishes_by_app = {app.id: wishes_of(app, split.port_index) for app in known}
+    existing = [apps[id] for id in split.weights if id in apps]
+    wishes_by_app = {app.id: wishes_of(app, split.port_index) for app in existing}
     servers_by_app = {
         id: _at(serving(id) if id in wishes_by_app and wishes_by_app[id].enabled else (), split.port_index)
         for id in split.weights
@@ -71,9 +71,9 @@ def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend
     """
     sorting = any(backend.hosts and not backend.left_out for backend in backends)
     taken: dict[str | int, str] = {http_port: "what sorts requests by their hosts"} if sorting else {}
-    kept: dict[str, Backend] = {}
+    by_name: dict[str, Backend] = {}
     for backend in backends:
-        if backend.name in kept:
+        if backend.name in by_name:
             continue
         if not backend.left_out:
             places = {
@@ -88,8 +88,8 @@ def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend
             if lost:
                 backend = replace(backend, port=port, hosts=hosts, problems=(*backend.problems, *why))
             taken |= {place: backend.name for want, place in places.items() if want not in lost}
-        kept[backend.name] = backend
-    return list(kept.values())
+        by_name[backend.name] = backend
+    return list(by_name.values())
 
 
 def _place(backend: Backend, want: str | int) -> str | int:
@@ -181,6 +181,7 @@ def _fit(
 def _weighted(
     wished: Backend, weights: Mapping[str, int], servers_by_app: Mapping[str, Sequence[Server]]
 ) -> Backend:
+    """Return the service with its servers, weighted so that apps get requests in proportion to `weights`."""
     given = server_weights(weights, {id: len(servers) for id, servers in servers_by_app.items()})
     servers = tuple(
         replace(server, app_id=id, weight=weight)

@@ -64,6 +64,7 @@ def problems_of(app: App) -> Iterator[tuple[str, str]]:
 
 
 def _uses(app: App) -> Iterator[Use]:
+    """Yield the uses of secrets in variables, then those in volumes."""
     for name, value in app.env.items():
         if isinstance(value, SecretRef):
             why = "" if ENV_NAME.fullmatch(name) else "is no name for a variable with a secret, as HF_TOKEN"

@@ -124,6 +124,7 @@ def without_effect(app: App, gpu: GpuOptions) -> tuple[Unsupported, ...]:
 
 
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
+    """Yield the fields of an app that the operator does not permit."""
     app = parts.app
     for name in dict.fromkeys(networks_as_host(app)):
         if name not in permits.host_networks:
@@ -138,6 +139,7 @@ def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
 
 
 def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
+    """Return the job of one instance of an app that is supported."""
     parts = _Parts(app, gpu)
     grace_s = app.task_kill_grace_s
     return JobSpec(

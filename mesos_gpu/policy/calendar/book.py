@@ -327,6 +327,7 @@ def _overlapping(items: Iterable[Item], only: str | None) -> Iterator[list[Item]
 
 
 def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield groups of occurrences connected by overlaps, in order of begin."""
     group: list[Item] = []
     until = 0
     for item in sorted(items, key=_ORDER):
@@ -381,6 +382,7 @@ def _moments(ground: Ground, group: Sequence[Item]) -> list[int]:
 
 
 def _of_sum(owner: str, pool: str, milli: int, most: int, owed: Mapping[tuple[str, str], int]) -> str:
+    """Return the message that more is booked than may be, with the queues that have guarantees."""
     of = f" of pool {pool}" if pool != DEFAULT_POOL else ""
     if owner:
         guaranteed = f"queue {owner} is guaranteed {counted(number_of(most), 'GPU')}{of}"
@@ -480,10 +482,10 @@ class _Layout:
         seen = set[object]()
         for first in range(len(able)):
             _, node, model = able[first]
-            alike = model, self._bins[node, model].gpus, tuple(self._used.get((node, model), ()))
-            if alike in seen:
+            kind = model, self._bins[node, model].gpus, tuple(self._used.get((node, model), ()))
+            if kind in seen:
                 continue
-            seen.add(alike)
+            seen.add(kind)
             chosen: dict[str, Chosen] = {}
             for _, node, model in able[first:]:
                 chosen.setdefault(node, Chosen(node, model, spec.gpus))

@@ -17,7 +17,7 @@ from mesos_gpu.policy.times.local_time import first_moment
 
 FORM: Final = "a time as 2026-12-01T09:00, Tue 09:00, today 14:30, tomorrow 9:00, 14:30 or now"
 _AHEAD_S: Final = (AHEAD_DAYS + 8) * DAY_S  # time in which the next occurrence is searched
-_DAYS: Final = tuple(each.value for each in Weekday)
+_DAYS: Final = tuple(day.value for day in Weekday)
 _NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _WORDS: Final = re.compile(r"(?:([a-z]+),?\s+)?(\d{1,2}:\d{2}(?::\d{2})?)")
@@ -64,6 +64,7 @@ def written(text: str, zone: str, now: float) -> str:
 
 
 def _of_iso(text: str, place: ZoneInfo) -> str:
+    """Parse a date with a time, and return it as local time of the zone."""
     day, _, rest = text.replace(" ", "t", 1).partition("t")
     if rest.index(":") == 1:
         rest = f"0{rest}"

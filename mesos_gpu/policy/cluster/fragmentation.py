@@ -176,13 +176,13 @@ class Fragmentation:
         number = self._states.get(key)
         if number is None:
             number = self._states[key] = len(self._free_of)
-            every = most_free if free is None else free
-            self._free_of.append((model, every))
+            free_parts = most_free if free is None else free
+            self._free_of.append((model, free_parts))
             if number == len(self._now):
                 self._now = np.concatenate([self._now, np.zeros_like(self._now)])
                 self._first = np.concatenate([self._first, np.zeros_like(self._first)])
                 self._count = np.concatenate([self._count, np.zeros_like(self._count)])
-            self._now[number] = self._lost(model, [every])[0]
+            self._now[number] = self._lost(model, [free_parts])[0]
             self._follow(number, self._requests)
         return number
 

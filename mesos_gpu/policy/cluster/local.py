@@ -20,8 +20,8 @@ _NV: Final = re.compile(r"NV(\d+)")
 def closest(free: Sequence[Gpu], count: int) -> tuple[GpuId, ...]:
     """Choose `count` of the free GPUs, all of one model, that are closest to each other; ties go by minor number."""
     gpus = sorted(free, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))
-    alike = len({gpu.numa_node for gpu in gpus}) == 1 and not any(gpu.links for gpu in gpus)
-    if count >= len(gpus) or alike:
+    is_uniform = len({gpu.numa_node for gpu in gpus}) == 1 and not any(gpu.links for gpu in gpus)
+    if count >= len(gpus) or is_uniform:
         return tuple([gpu.id for gpu in gpus[:count]])
     far = {(a.id, b.id): _distance(a, b) for a, b in combinations(gpus, 2)}
     if len(set(far.values())) <= 1:
@@ -34,16 +34,17 @@ def closest(free: Sequence[Gpu], count: int) -> tuple[GpuId, ...]:
     return _grown(gpus, count, far)
 
 
-def _distance(one: Gpu, other: Gpu) -> int:
-    kind = next((link.kind for link in one.links if link.peer == other.id), "")
-    kind = kind or next((link.kind for link in other.links if link.peer == one.id), "")
+def _distance(gpu: Gpu, other: Gpu) -> int:
+    """Return the distance of two GPUs: by their link if one is reported, else by their NUMA nodes."""
+    kind = next((link.kind for link in gpu.links if link.peer == other.id), "")
+    kind = kind or next((link.kind for link in other.links if link.peer == gpu.id), "")
     if match := _NV.fullmatch(kind):
         return max(_NVLINK - int(match[1]), 0)
     if kind in _FAR:
         return _FAR[kind]
-    if one.numa_node is None or other.numa_node is None:
+    if gpu.numa_node is None or other.numa_node is None:
         return _UNKNOWN
-    return _FAR["NODE"] if one.numa_node == other.numa_node else _FAR["SYS"]
+    return _FAR["NODE"] if gpu.numa_node == other.numa_node else _FAR["SYS"]
 
 
 def _others(gpus: Sequence[Gpu], ids: Sequence[GpuId]) -> tuple[GpuId, ...]:
@@ -58,8 +59,8 @@ def _within(ids: Sequence[GpuId], far: Mapping[tuple[GpuId, GpuId], int]) -> int
 def _grown(gpus: Sequence[Gpu], count: int, far: Mapping[tuple[GpuId, GpuId], int]) -> tuple[GpuId, ...]:
     """Grow a set from each GPU by adding the nearest GPU again and again; return the best of these sets."""
 
-    def apart(one: GpuId, other: GpuId) -> int:
-        return far[one, other] if (one, other) in far else far[other, one]
+    def apart(gpu_id: GpuId, other: GpuId) -> int:
+        return far[gpu_id, other] if (gpu_id, other) in far else far[other, gpu_id]
 
     sets = []
     for start in gpus:

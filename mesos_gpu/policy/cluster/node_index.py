@@ -60,6 +60,7 @@ class NodeIndex:
         self._by_use: tuple[Mapping[AgentId, int], list[Mask]] | None = None
 
     def _state(self, row: int, *, shares: bool) -> Row:
+        """Return a row's free amounts: for requests for shares, or for whole GPUs."""
         agent_id, model = self._rows[row]
         if shares:
             return self._of_shares().state(row, self._known[agent_id], model)

@@ -128,6 +128,7 @@ class View:
         self.parts[0][row], self.parts[1][row] = np.array([*parts, *missing], dtype=np.int64).T
 
     def _add(self, shape: Shape, number: int) -> None:
+        """Add a shape: extend the arrays by shape, and compute its keys on all nodes."""
         if shape.gpu_memory_milli is not None and self.parts is None:
             self._part()
         self.shapes.append(shape)
@@ -255,6 +256,7 @@ class View:
         self._rescore(row)
 
     def _change(self, row: int, want: Shape, slots: Sequence[int], sign: int) -> None:
+        """Add a task's amounts to a node (`sign` 1) or subtract them (-1), on the GPUs `slots`."""
         self.cpu[row] += sign * want.cpu_milli
         self.mem[row] += sign * want.mem_mib
         if slots:

@@ -163,6 +163,7 @@ def _free_words(free: Sequence[int]) -> str:
 
 
 def _stages(passages: Sequence[Passage], scattered: str, owed: str) -> list[Removed]:
+    """Count the nodes that each stage excludes, with an example for each."""
     rows, left = [], len(passages)
     by_stage: dict[Stage | None, list[Passage]] = {}
     for passage in passages:

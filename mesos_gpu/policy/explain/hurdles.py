@@ -70,6 +70,7 @@ def _of_kept(kept: Reservation) -> str:
 
 
 def _of_ports(request: Request, ports: Sequence[PortRange]) -> str:
+    """Return which ports a node lacks for a task."""
     if request.tasks > 1:
         return "has no free port, and each task takes one"
     wishes = request.ports

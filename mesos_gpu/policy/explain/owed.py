@@ -24,14 +24,14 @@ def owed_words(owed: Owed, free: Sequence[int], now: float) -> str:
     if owed.room is not None:
         return f"{free_text}; {room_words(owed.room, now)}"
     are = is_or_are(number_of(owed.seated_milli))
-    held = [
+    holders = [
         f"{_gpus(owed.seated_milli)} {are} held by jobs within guarantees" if owed.seated_milli else "",
         f"{_gpus(owed.spared_milli)} by jobs that are not stopped for it" if owed.spared_milli else "",
     ]
     pieces = (
         "" if owed.in_nodes else f"queue {owed.queue} is guaranteed a number of GPUs, which may lie in pieces"
     )
-    return "; ".join(filter(None, (free_text, " and ".join(filter(None, held)), pieces)))
+    return "; ".join(filter(None, (free_text, " and ".join(filter(None, holders)), pieces)))
 
 
 def free_words(free: Sequence[int]) -> str:

@@ -120,8 +120,8 @@ def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate
 
 
 def _not_pending(job: Job) -> str:
-    said = job.message and job.message != job.state.value
-    return state_words(job.state) + (f": {job.message}" if said else "")
+    has_message = job.message and job.message != job.state.value
+    return state_words(job.state) + (f": {job.message}" if has_message else "")
 
 
 def state_words(state: JobState) -> str:

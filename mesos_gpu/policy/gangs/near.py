@@ -132,17 +132,19 @@ class _Level:
 
     def _able(self, room: Room, group: str) -> int:
         """Return the number of tasks that a group can take beside those that are placed."""
-        tasks, there = self._ground.tasks, self._sites[group]
+        tasks, members = self._ground.tasks, self._sites[group]
         if self._limits:
-            most = room.most(there, tasks)
+            most = room.most(members, tasks)
         else:
             sites = self._ground.sites
-            most = min(sum(sites[i].room - room.counts.get(i, 0) for i in there), tasks)
+            most = min(sum(sites[i].room - room.counts.get(i, 0) for i in members), tasks)
         return most - most % self._segment
 
     def order(self, group: str) -> tuple[object, ...]:
         """Return the sort key of groups with equal room: groups in the same outer groups come together."""
-        outside = [(-self._rooms_above[each], each) for each in reversed(self._above[group])]
+        outside = [
+            (-self._rooms_above[outer_group], outer_group) for outer_group in reversed(self._above[group])
+        ]
         return (*outside, *self._rank(group, self.rooms[group]))
 
     def _rank(self, group: str, tasks: int) -> tuple[int, int, int, int, str]:
@@ -176,9 +178,9 @@ class _Level:
         heap = [(-able, self.order(group), group) for group, able in self.rooms.items()]
         heapify(heap)
         while heap:
-            known, order, group = heappop(heap)
+            expected, order, group = heappop(heap)
             able = self._able(room, group)
-            if able < -known:  # earlier groups have used up a common limit
+            if able < -expected:  # earlier groups have used up a common limit
                 heappush(heap, (-able, order, group))
             elif able:
                 room.fill(self._sites[group], able)
@@ -193,8 +195,8 @@ class _Level:
         return all(
             at.setdefault((name, sites[i].values[name]), group) == group
             for name in names
-            for group, there in self._sites.items()
-            for i in there
+            for group, members in self._sites.items()
+            for i in members
         )
 
     def _fewest_above(self, taken: Sequence[str]) -> Sequence[str]:
@@ -247,15 +249,15 @@ class _Level:
         return best
 
 
-def _joined(one: _Table, other: _Table, most: tuple[int, int]) -> _Table:
+def _joined(table_a: _Table, table_b: _Table, most: tuple[int, int]) -> _Table:
     """Combine two tables of disjoint groups, up to a number of groups and of outer groups."""
-    table: _Table = {}
-    for first, (room, groups) in one.items():
-        for second, (more, others) in other.items():
+    result: _Table = {}
+    for first, (room, groups) in table_a.items():
+        for second, (more, others) in table_b.items():
             key = tuple(map(add, first, second))
             if key[0] > most[0] or key[1] > most[1]:
                 continue
-            best = table.get(key)
+            best = result.get(key)
             if best is None or best[0] < room + more:
-                table[key] = room + more, groups + others
-    return table
+                result[key] = room + more, groups + others
+    return result

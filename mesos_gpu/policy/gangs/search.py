@@ -217,7 +217,10 @@ def _are_nested(ground: Ground, fields: Sequence[str]) -> bool:
             both = Counter(
                 (ground.sites[i].values[name], ground.sites[i].values[names[b]]) for i in ground.part
             )
-            if any(count not in (sizes[a][mine], sizes[b][other]) for (mine, other), count in both.items()):
+            if any(
+                count not in (sizes[a][value], sizes[b][other_value])
+                for (value, other_value), count in both.items()
+            ):
                 return False
     return True
 
@@ -279,9 +282,9 @@ def _gathered(ground: Ground, room: Room) -> Counts | None:
     heap = [(-room.at(i), sites[i].key, i) for i in ground.part]
     heapify(heap)
     while missing and heap:
-        known, key, i = heappop(heap)
+        expected, key, i = heappop(heap)
         able = room.at(i)
-        if able < -known:  # earlier sites have used up a common limit
+        if able < -expected:  # earlier sites have used up a common limit
             if able > 0:
                 heappush(heap, (-able, key, i))
             continue
@@ -328,12 +331,12 @@ def _shares(ground: Ground, limits: Limits, rule: Groups) -> Limits:
     share, rest = divmod(rule.tasks, rule.count)
     rest -= sum(max(0, held - share) for held in rule.held.values())
     able: list[tuple[int, int, str]] = []
-    for value, there in ground.values(rule.field).items():
+    for value, members in ground.values(rule.field).items():
         held = rule.held.get(value, 0)
-        room = Room(Ground(share + 1, ground.sites, there, ground.apart), limits)
-        most = room.most(there, max(0, share + 1 - held))
+        room = Room(Ground(share + 1, ground.sites, members, ground.apart), limits)
+        most = room.most(members, max(0, share + 1 - held))
         hosts = len(
-            _gathered(Ground(min(most, max(0, share - held)), ground.sites, there, False), room) or ()
+            _gathered(Ground(min(most, max(0, share - held)), ground.sites, members, False), room) or ()
         )
         able.append((-most, hosts, value))
     new = rule.count - len(rule.held)
@@ -364,7 +367,7 @@ class _Branches:
         cells: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for i in ground.part:
             cells.setdefault(tuple([(name, ground.sites[i].values[name]) for name in names]), []).append(i)
-        rooms = {keys: sum(ground.sites[i].room for i in there) for keys, there in cells.items()}
+        rooms = {keys: sum(ground.sites[i].room for i in members) for keys, members in cells.items()}
         self._keys = sorted(cells, key=lambda keys: (-rooms[keys], keys))
         self._rooms = [rooms[keys] for keys in self._keys]
         self._values = [dict(keys) for keys in self._keys]
@@ -402,12 +405,14 @@ class _Branches:
         if self._best is None:
             return None
         counts: Counts = {}
-        for there, count in zip(self._cells, self._best, strict=True):
-            part = Ground(count, self._ground.sites, there, self._ground.apart)
+        for members, count in zip(self._cells, self._best, strict=True):
+            part = Ground(count, self._ground.sites, members, self._ground.apart)
             counts |= _filled(part, {}) or {}
         return counts
 
     def _go(self, at: int, missing: int, hosts: int) -> None:
+        """Extend the placement cell by cell from cell `at`; record it if it is complete and uses fewer sites than
+        the best."""
         if not missing:
             if hosts < self._fewest:
                 self._fewest, self._best = hosts, list(self._counts)
@@ -435,6 +440,7 @@ class _Branches:
         return hosts
 
     def _add(self, at: int, count: int) -> None:
+        """Add tasks to a cell, or take them away, in the counts, limits and groups."""
         if not count:
             return
         self._counts[at] += count

@@ -19,16 +19,16 @@ def with_changes(card: Card, changes: Iterable[Transition]) -> Card:
     changes = tuple(changes)
     if not changes or card.changes[-len(changes) :] == changes:
         return card  # fast path for nearly every report
-    known = set(card.changes)
+    present = set(card.changes)
     # Sorting is stable: at equal times known changes come first, then new ones in the order of arrival.
     merged = sorted(
-        (*card.changes, *(c for c in dict.fromkeys(changes) if c not in known)), key=lambda c: c.at
+        (*card.changes, *(c for c in dict.fromkeys(changes) if c not in present)), key=lambda c: c.at
     )
-    kept = tuple(merged[-MAX:])
-    if kept == card.changes:
+    latest = tuple(merged[-MAX:])
+    if latest == card.changes:
         return card
     totals = dict(card.totals)
-    for change in kept:
-        if change not in known and change.old is not change.new:
+    for change in latest:
+        if change not in present and change.old is not change.new:
             totals[change.new.value] = totals.get(change.new.value, 0) + 1
-    return replace(card, changes=kept, totals=totals)
+    return replace(card, changes=latest, totals=totals)

@@ -159,6 +159,7 @@ def _unmet_requirement(text: str, host: _Host) -> str | None:
 
 
 def _unmet_condition(text: str, host: _Host) -> str | None:
+    """Return why a condition such as `driver>=470` does not hold on the host; None if it holds."""
     match = _CONDITION.fullmatch(text)
     if not match or match["operator"] not in _OPERATORS:
         return f"{text!r}, which cannot be read"

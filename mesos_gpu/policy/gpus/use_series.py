@@ -119,8 +119,8 @@ class Ring:
         """Return the mean of the first column over the latest seconds; None if nothing is known of them."""
         slot = int(now // self.step_s)
         means = [self._mean(0, slot - n) for n in range(int(span_s // self.step_s) + 1)]
-        known = [mean for mean in means if mean is not None]
-        return sum(known) / len(known) if known else None
+        known_means = [mean for mean in means if mean is not None]
+        return sum(known_means) / len(known_means) if known_means else None
 
     def latest(self, n: int, now: float, span_s: float) -> float | None:
         """Return the latest known mean of column `n` in the last `span_s` seconds, or None without one."""
@@ -246,15 +246,15 @@ class UseHistory:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of values that are all known; None if one is unknown, or without values."""
-    known = _all_known(values)
-    return sum(known) / len(known) if known else None
+    numbers = _all_known(values)
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _all_known(values: Iterable[N | None]) -> list[N]:
     """Return the values; an empty list if one is unknown."""
     all_values = list(values)
-    known = [value for value in all_values if value is not None]
-    return known if len(known) == len(all_values) else []
+    present = [value for value in all_values if value is not None]
+    return present if len(present) == len(all_values) else []
 
 
 def _noted(kept: dict[K, Series], key: K, now: float, values: Values) -> None:

@@ -80,8 +80,8 @@ def in_all_hours(plans: Sequence[Sequence[Wanted]], others: Collection[str]) -> 
         others: Roles of other frameworks.
     """
 
-    def most(each: Wanted) -> float:
-        return inf if each.limit_gpus is None else each.limit_gpus
+    def most(setting: Wanted) -> float:
+        return inf if setting.limit_gpus is None else setting.limit_gpus
 
     settings = []
     for of_role in zip(*plans, strict=True):

@@ -32,7 +32,7 @@ def stays_below(taker: Side, more: int, giver: Side, less: int) -> bool:
     return _is_less(after, giver) and _is_less(after, Side(giver.held - less, giver.due))
 
 
-def _is_less(one: Side, other: Side) -> bool:
-    if not one.due or not other.due:
-        return one.held < other.held if one.due == other.due else bool(one.due) and other.held > 0
-    return one.held * other.due < other.held * one.due
+def _is_less(side: Side, other: Side) -> bool:
+    if not side.due or not other.due:
+        return side.held < other.held if side.due == other.due else bool(side.due) and other.held > 0
+    return side.held * other.due < other.held * side.due

@@ -170,9 +170,10 @@ class _Seats:
         seated = stage.seating(self.request, i, candidate) if candidate.able else None
         return seated if seated is not None and self.may(None, i, stage) else None
 
-    def may(self, who: JobId | None, i: int, stage: Stage) -> bool:
+    def may(self, job_id: JobId | None, i: int, stage: Stage) -> bool:
+        """Return whether a job (or the request, for None) may go to a candidate at a stage."""
         members = [member.agent_id for member in stage.members]
-        return self.problem.open_to(who, self.problem.candidates[i].node.agent_id, stage.moved, members)
+        return self.problem.open_to(job_id, self.problem.candidates[i].node.agent_id, stage.moved, members)
 
     def need(self, stage: Stage, i: int) -> int | None:
         """Return the least number of jobs that must leave a candidate before the request fits; None if it never
@@ -207,6 +208,7 @@ class _Exact(_Seats):
         return None
 
     def _next(self, stage: Stage) -> Iterator[Stage]:
+        """Yield the stages after each possible move; set `cut` once the limit of work is exceeded."""
         candidates = [(i, self.candidate(stage, i)) for i in range(len(self.problem.candidates))]
         for source in candidates:
             for task in source[1].tasks:
@@ -323,22 +325,24 @@ class _Targeted(_Seats):
         return self._found[-1].lost_gpu_s if self._found else inf
 
     def _least_loss(self, stage: Stage, need: int, i: int) -> float:
+        """Return a lower bound of the lost work if `need` jobs leave a candidate."""
         losses = sorted(task.lost_gpu_s for task in self.candidate(stage, i).tasks)
         return stage.lost_gpu_s + sum(losses[:need])
 
     def _reach(self, stage: Stage, i: int, rest: "_Rest") -> None:
+        """Record plans with room for one more member on a candidate, each better than the one before."""
         for ready in self._room(stage, self.request, None, i, rest):
             seated = self.seated(ready, i)
             if seated is not None and seated.lost_gpu_s < self._bar:
                 self._found.append(seated)
 
     def _room(
-        self, stage: Stage, request: Request, who: JobId | None, i: int, rest: "_Rest"
+        self, stage: Stage, request: Request, job_id: JobId | None, i: int, rest: "_Rest"
     ) -> Iterator[Stage]:
         """Yield stages in which the request fits on the candidate."""
         least = self._departures(stage, request, i)
         if least == 0:
-            if self.may(who, i, stage):
+            if self.may(job_id, i, stage):
                 yield stage
                 return
             least = 1
@@ -350,13 +354,13 @@ class _Targeted(_Seats):
                 continue
             # Without chains the order of departures does not matter: exclude jobs that were tried before.
             gone = {task.job_id} if rest.chains else gone | {task.job_id}
-            held = replace(rest, locked=rest.locked | gone, path=rest.path | {i})
-            for ready, j in self._homes(stage, task, i, replace(held, budget=spare)):
+            locked = replace(rest, locked=rest.locked | gone, path=rest.path | {i})
+            for ready, j in self._homes(stage, task, i, replace(locked, budget=spare)):
                 after = ready.moving(task, (i, self.candidate(ready, i)), (j, self.candidate(ready, j)))
                 if after is not None:
                     left = rest.budget - len(after.moves) + len(stage.moves)
                     yield from self._room(
-                        after, request, who, i, replace(rest, budget=left, locked=held.locked)
+                        after, request, job_id, i, replace(rest, budget=left, locked=locked.locked)
                     )
 
     def _homes(self, stage: Stage, task: Movable, source: int, rest: "_Rest") -> Iterator[tuple[Stage, int]]:
@@ -371,6 +375,7 @@ class _Targeted(_Seats):
                 yield ready, j
 
     def _departures(self, stage: Stage, request: Request, i: int) -> int | None:
+        """Return the least departures before a request fits on a candidate, cached for unchanged candidates."""
         if i in stage.changed:
             return least_departures(request, stage.changed[i])
         if (request, i) not in self._known:
@@ -381,10 +386,10 @@ class _Targeted(_Seats):
         """Yield candidates where a request may fit after some departures, the best first; of equal ones only one."""
         special = {*stage.changed, *rest.path}
         yield from sorted(special - {source})
-        for need, _, alike in self._ranking(request):
+        for need, _, equal in self._ranking(request):
             if need > rest.budget:
                 return
-            candidate = next((i for i in alike if i not in special), source)
+            candidate = next((i for i in equal if i not in special), source)
             if candidate != source:
                 yield candidate
 
@@ -393,10 +398,10 @@ class _Targeted(_Seats):
         kind = request.gpu, request.min_driver
         if kind not in self._ranked:
             bare = replace(request, resources=NOTHING)  # few different ones, so that caching pays
-            alike: dict[Hashable, list[int]] = {}
+            by_kind: dict[Hashable, list[int]] = {}
             for i in range(len(self.problem.candidates)):
-                alike.setdefault(self._kind(Stage(), i), []).append(i)
-            candidates = [(self.problem.candidates[numbers[0]], numbers) for numbers in alike.values()]
+                by_kind.setdefault(self._kind(Stage(), i), []).append(i)
+            candidates = [(self.problem.candidates[numbers[0]], numbers) for numbers in by_kind.values()]
             needs = [
                 (least_departures(bare, candidate), len(candidate.node.gpus), numbers)
                 for candidate, numbers in candidates

@@ -369,8 +369,8 @@ def _exact(request: Request, amounts: _NodeAmounts, tasks: int = 1) -> tuple[Vic
     chosen = cheapest(amounts.lack(tasks), amounts.items)
     if chosen is not None:
         return chosen
-    mine = sorted((item.victim for item in amounts.items), key=lambda victim: victim.job_id)
-    return _thinned(request, tasks, [amounts.node], mine, amounts.model)
+    victims = sorted((item.victim for item in amounts.items), key=lambda victim: victim.job_id)
+    return _thinned(request, tasks, [amounts.node], victims, amounts.model)
 
 
 def _on_shared(
@@ -380,19 +380,19 @@ def _on_shared(
 
     With more than `MAX_VICTIMS_TRIED` victims, it is only a choice from which no victim can be spared.
     """
-    there = sorted(
+    job_ids = sorted(
         {allocation.job_id for allocation in node.allocations if allocation.job_id is not None}
         & victims.keys()
     )
-    if not _room(request, node, there, model):
+    if not _room(request, node, job_ids, model):
         return None
-    mine = [victims[job_id] for job_id in there]
-    if len(mine) > MAX_VICTIMS_TRIED:
-        return _thinned(request, 1, [node], mine, model)
+    present = [victims[job_id] for job_id in job_ids]
+    if len(present) > MAX_VICTIMS_TRIED:
+        return _thinned(request, 1, [node], present, model)
     able = (
         chosen
-        for count in range(len(mine) + 1)
-        for chosen in combinations(mine, count)
+        for count in range(len(present) + 1)
+        for chosen in combinations(present, count)
         if _room(request, node, {victim.job_id for victim in chosen}, model)
     )
     return min(able, key=worth)
@@ -452,8 +452,8 @@ def _on_placed(
             high, best = middle, counts
         else:
             low = middle + 1
-    there = [node for node in nodes if node.agent_id in best]
-    return _thinned_on_each(request, best, there, line[:high], model)
+    used_nodes = [node for node in nodes if node.agent_id in best]
+    return _thinned_on_each(request, best, used_nodes, line[:high], model)
 
 
 def _thinned_on_each(
@@ -465,15 +465,15 @@ def _thinned_on_each(
 ) -> tuple[Victim, ...]:
     """Spare one victim after the other, the dearest first, as long as each node has room for its tasks."""
     where = _by_job(nodes)
-    kept = {victim.job_id for victim in chosen if victim.job_id in where}
+    remaining = {victim.job_id for victim in chosen if victim.job_id in where}
     for victim in _dearest_first(chosen):
-        fewer = kept - {victim.job_id}
+        fewer = remaining - {victim.job_id}
         if all(
             _room(request, node, fewer, model) >= counts[node.agent_id]
             for node in where.get(victim.job_id, ())
         ):
-            kept = fewer
-    return tuple(victim for victim in chosen if victim.job_id in kept)
+            remaining = fewer
+    return tuple(victim for victim in chosen if victim.job_id in remaining)
 
 
 def _is_uniform(request: Request, node: NodeCapacity) -> bool:
@@ -501,8 +501,10 @@ class _Greedy:
         amounts = self._now.get(i)
         if amounts is None:
             node = _without(self._nodes[i], self._chosen)
-            held = [allocation for allocation in node.allocations if allocation.job_id in self._victims]
-            amounts = self._now[i] = _amounts_of(self._request, node, self._victims, held, self._model)
+            allocations = [
+                allocation for allocation in node.allocations if allocation.job_id in self._victims
+            ]
+            amounts = self._now[i] = _amounts_of(self._request, node, self._victims, allocations, self._model)
         return amounts
 
     def used(self, tasks: int) -> list[NodeCapacity]:
@@ -520,10 +522,10 @@ class _Greedy:
                 self._line.append((bound.priority, bound.cost, i, 0, False, None))
         heapify(self._line)
         while missing > 0 and self._line:
-            _, _, i, turn, known, chosen = heappop(self._line)
+            _, _, i, turn, is_exact, chosen = heappop(self._line)
             if turn != self._turns[i]:
                 continue
-            if not known:
+            if not is_exact:
                 self._offer(i, tasks)
             elif chosen is None:
                 chosen = _exact(self._request, self._amounts_of(i), self._amounts_of(i).slots(tasks) + 1)
@@ -557,9 +559,9 @@ class _Greedy:
         for i, node in enumerate(self._nodes):
             for allocation in node.allocations:
                 if allocation.job_id is not None:
-                    there = where.setdefault(allocation.job_id, [i])
-                    if there[-1] != i:
-                        there.append(i)
+                    indexes = where.setdefault(allocation.job_id, [i])
+                    if indexes[-1] != i:
+                        indexes.append(i)
         return where
 
 
@@ -567,14 +569,14 @@ def _thinned(
     request: Request, tasks: int, nodes: Sequence[NodeCapacity], chosen: Sequence[Victim], model: str | None
 ) -> tuple[Victim, ...]:
     """Spare one victim after the other, the dearest first, as long as there is enough room without it."""
-    kept = {victim.job_id for victim in chosen}
-    room = {node.agent_id: _room(request, node, kept, model) for node in nodes}
+    remaining = {victim.job_id for victim in chosen}
+    room = {node.agent_id: _room(request, node, remaining, model) for node in nodes}
     where, total = _by_job(nodes), sum(room.values())
     for victim in _dearest_first(chosen):
-        fewer = kept - {victim.job_id}
+        fewer = remaining - {victim.job_id}
         now = {node.agent_id: _room(request, node, fewer, model) for node in where.get(victim.job_id, ())}
         left = total - sum(room[agent_id] - count for agent_id, count in now.items())
         if left >= tasks:
-            kept, total = fewer, left
+            remaining, total = fewer, left
             room.update(now)
-    return tuple(victim for victim in chosen if victim.job_id in kept)
+    return tuple(victim for victim in chosen if victim.job_id in remaining)

@@ -165,8 +165,8 @@ def _reservation(
 ) -> Reservation | None:
     """Return the reservation of a node after `ended` allocations have ended; None if there is no room even then."""
     awaited = node.allocations[:ended]
-    kept = _keep(request, node, node.without(awaited), model)
-    return None if kept is None else reservation_of(job, request.resources, node, kept, awaited, at)
+    reserved = _keep(request, node, node.without(awaited), model)
+    return None if reserved is None else reservation_of(job, request.resources, node, reserved, awaited, at)
 
 
 def _keep(request: Request, node: NodeCapacity, ready: NodeCapacity, model: str | None) -> Kept | None:
@@ -266,6 +266,7 @@ def with_leaves(
 
 
 def _spare_at(limit: Limit, at: float, awaited: Sequence[Allocation], want_milli: int) -> Spare:
+    """Return what a limit has to spare beside the job at a time, when the awaited allocations have ended."""
     given_back = {id(allocation) for allocation in awaited}
     stays = [
         allocation

@@ -62,8 +62,8 @@ def reserve_together(
     for node, count in chosen:
         if count:
             fit, awaited = _least(request, node, time, model, count)
-            need, kept = request.resources.scaled(count), _keep(request, node, fit, model, count)
-            reservations.append(reservation_of(job, need, fit.node, kept, awaited, time))
+            need, reserved = request.resources.scaled(count), _keep(request, node, fit, model, count)
+            reservations.append(reservation_of(job, need, fit.node, reserved, awaited, time))
     return reservations
 
 
@@ -112,6 +112,6 @@ def _keep(request: Request, node: NodeCapacity, fit: Fit, model: str | None, cou
     if request.gpu.share is None:
         need = request.resources.scaled(count)
         return Kept(frozenset(gpu.id for gpu in fit.gpus[len(fit.gpus) - need.gpus :]), fit.node.free - need)
-    kept = keep_shares(request, node, fit.node, model, count)
-    assert kept is not None, "shares that fit must get a place"
-    return kept
+    reserved = keep_shares(request, node, fit.node, model, count)
+    assert reserved is not None, "shares that fit must get a place"
+    return reserved

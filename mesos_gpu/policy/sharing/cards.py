@@ -100,11 +100,11 @@ def could(wish: Wish, gpus: Iterable[Gpu]) -> bool:
 
     GPUs with equal sharing abilities are tested once, as most cards of a host are alike.
     """
-    alike: dict[Sharing | None, list[Gpu]] = {}
+    by_sharing: dict[Sharing | None, list[Gpu]] = {}
     for gpu in gpus:
-        alike.setdefault(gpu.sharing, []).append(gpu)
+        by_sharing.setdefault(gpu.sharing, []).append(gpu)
     counts = Counter[Share]()
-    for members in alike.values():
+    for members in by_sharing.values():
         share = choose(
             wish.request, members[0], None, wish.user, cards=wish.count, compute_milli=wish.compute_milli
         )

@@ -85,11 +85,13 @@ def _covers(size: MigInstance | MigProfile, request: ShareRequest) -> bool:
 
 def _there(request: ShareRequest, sharing: Sharing, taken: Collection[str]) -> list[Slot]:
     """Return existing free instances that cover a request."""
-    made = _slices_made(sharing, taken)
+    occupied = _slices_made(sharing, taken)
     return [
         Slot(instance.uuid, instance.compute_milli, instance.memory_mib)
         for instance in sharing.instances
-        if instance.uuid not in taken and made.isdisjoint(_slices(instance)) and _covers(instance, request)
+        if instance.uuid not in taken
+        and occupied.isdisjoint(_slices(instance))
+        and _covers(instance, request)
     ]
 
 

@@ -96,17 +96,17 @@ def _placed(
 ) -> dict[TaskId, Window]:
     """Return each task's own stretch; unchanged ones stay unless the tasks fit only after placing all again."""
     lengths = {tenant.task: _length_us(tenant.compute_milli, period_us) for tenant in tenants}
-    kept = {
+    unchanged = {
         task: before[task]
         for task, length_us in lengths.items()
         if task in before and (before[task].length_us, before[task].period_us) == (length_us, period_us)
     }
     if most_at_once(tenants) == 1:
-        placed = _beside(kept, lengths, period_us)
+        placed = _beside(unchanged, lengths, period_us)
         if placed is not None:
             return placed
-    elif len(kept) == len(lengths):
-        return kept
+    elif len(unchanged) == len(lengths):
+        return unchanged
     return _end_to_end(lengths, period_us)
 
 

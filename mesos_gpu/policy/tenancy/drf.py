@@ -102,8 +102,8 @@ def _family(
         rest = _minus(rest, total(granted))
     idle = [0 if child.lend_limit is None else max(0, child.guarantee - child.lend_limit - floor)
             for child, floor in zip(children, floors, strict=True)]  # fmt: skip
-    kept = shrink(max(0, rest[0]), idle, use)
-    rest = max(0, rest[0] - sum(kept)), max(0, rest[1]), max(0, rest[2])
+    idle_kept = shrink(max(0, rest[0]), idle, use)
+    rest = max(0, rest[0] - sum(idle_kept)), max(0, rest[1]), max(0, rest[2])
     weights = [child.weight for child in children]
     if history_percent and any(use):  # idle children take no part
         active = [bool(wants[child.path]) or used for child, used in zip(children, use, strict=True)]
@@ -125,7 +125,7 @@ def _family(
             got[i] = added([got[i], more])
             rest = _minus(rest, total(more))
     return [
-        (Share(child.path, given[0], floors[i], kept[i], rests[i], weights[i], gpus_of(got[i]) - floors[i]),
+        (Share(child.path, given[0], floors[i], idle_kept[i], rests[i], weights[i], gpus_of(got[i]) - floors[i]),
          total(got[i]))
         for i, child in enumerate(children)
     ]  # fmt: skip
@@ -197,8 +197,8 @@ def raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict
     Returns:
         Amounts that each party gets, by kind: at most its demand, and together at most `there`.
     """
-    wanted = total(added([party.wants for party in parties]))
-    if all(wanted[i] <= there[i] or not _counts(i, pool) for i in _RESOURCES):
+    demand = total(added([party.wants for party in parties]))
+    if all(demand[i] <= there[i] or not _counts(i, pool) for i in _RESOURCES):
         return [dict(party.wants) for party in parties]
     if all(party.weight for party in parties):
         return _raised(there, pool, parties)

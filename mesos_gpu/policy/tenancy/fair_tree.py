@@ -64,6 +64,7 @@ def _tiers(siblings: Sequence[Account]) -> Iterator[list[Account]]:
 
 
 def _grouped(siblings: Sequence[Account]) -> Iterator[list[Account]]:
+    """Yield siblings in order, equal ones together."""
     group: list[Account] = []
     for account in sorted(siblings, key=cmp_to_key(compare)):
         if group and compare(group[0], account):

@@ -105,7 +105,7 @@ def _pour_by_turns(
     )
     idle = [0 if weight else cap for cap, weight in zip(caps, weights, strict=True)]
     last = pour(amount - sum(parts), idle, [1] * len(caps), ranks)
-    return [one + other for one, other in zip(parts, last, strict=True)]
+    return [part + extra for part, extra in zip(parts, last, strict=True)]
 
 
 def _ones(weights: Sequence[int]) -> list[int]:
@@ -116,13 +116,13 @@ def _divide(
     amount: int,
     weights: Sequence[int],
     ranks: Sequence[int],
-    who: Sequence[int],
+    indexes: Sequence[int],
     total: int,
     parts: list[int],
 ) -> None:
     """Divide by weights among the parties `who`, none of which reaches its cap; write into `parts`."""
     left, rests = amount, list[tuple[int, int, int]]()
-    for i in who:
+    for i in indexes:
         part, rest = divmod(amount * weights[i], total)
         parts[i] = part
         left -= part

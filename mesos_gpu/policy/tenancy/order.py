@@ -112,6 +112,7 @@ class Line(Generic[J]):
             node = node.parent
 
     def _branch(self, path: str, children: Mapping[str, Sequence[str]]) -> "_Branch[J] | _Leaf[J] | None":
+        """Build the node of a queue from those of its children that have jobs; None if none have."""
         below: list[_Branch[J] | _Leaf[J]] = []
         for child in children.get(path, ()):
             node = self._branch(child, children) if child in children else self._leaves.get(child)

@@ -208,6 +208,7 @@ def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:
 
 
 def _take(room: Room, path: str, ask: Ask, since: float) -> Seat | None:
+    """Take a seat in the cells of one queue; return None if they have no room."""
     places = room.find(path, ask)
     if places is None:
         return None
@@ -320,6 +321,7 @@ class _Surplus:
         return ask.starving or ask.kind not in refused
 
     def _serve(self, ask: Ask, child: str, refused: set[Hashable]) -> bool:
+        """Give a job a seat in the queue's own cells; return whether it got one."""
         seat = _take(self._room, self._path, ask, self._now)
         if seat is not None:
             self._given[ask.job_id] = seat

@@ -212,11 +212,11 @@ class Layout:
         weights = self._weights[begin:end]
         if history_percent and any(use):
             # A child without demand and without past use does not take part in the division.
-            there = [
+            active = [
                 weight if want or used else 0
                 for weight, want, used in zip(weights, wants[begin:end], use, strict=True)
             ]
-            weights = weights_of(there, use, history_percent)
+            weights = weights_of(active, use, history_percent)
         caps = [max(0, most - floor) for most, floor in zip(most, floors, strict=True)]
         if self._banded[family]:
             steps = _Steps(floors, kept, [0] * len(caps), weights, [0] * len(caps))

@@ -17,7 +17,7 @@ from mesos_gpu.model.tenancy import (
     Stop,
 )
 
-_INHERITED = tuple(each.name for each in fields(Resolved))
+_INHERITED = tuple(setting.name for setting in fields(Resolved))
 _FLAT_SPEC: Final = QueueSpec(starve_after_s=MAX_S)  # priority alone decides
 
 
@@ -47,9 +47,9 @@ def meeting(path: str, other: str) -> tuple[str, str]:
 
     The leaves are compared by the fair shares of these siblings.
     """
-    mine, theirs = path.split("/"), other.split("/")
-    depth = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b)
-    return "/".join(mine[: depth + 1]), "/".join(theirs[: depth + 1])
+    parts, other_parts = path.split("/"), other.split("/")
+    depth = next(i for i, (a, b) in enumerate(zip(parts, other_parts, strict=False)) if a != b)
+    return "/".join(parts[: depth + 1]), "/".join(other_parts[: depth + 1])
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,11 @@ class Tree:
     @cached_property
     def bounds(self) -> Mapping[str, tuple[Bound, ...]]:
         """Limits that apply to each queue: its own first, then its ancestors'. Queues without any are left out."""
-        every = (
+        by_path = (
             (path, tuple(bound for above in lineage(path) for bound in _bounds(self.queues[above])))
             for path in self.queues
         )
-        return {path: bounds for path, bounds in every if bounds}
+        return {path: bounds for path, bounds in by_path if bounds}
 
     def has_hours(self, path: str) -> bool:
         """Return whether a queue or one of its ancestors has settings that depend on the time of day."""

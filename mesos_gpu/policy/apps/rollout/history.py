@@ -23,8 +23,8 @@ def restored(shape: GroupShape, apps: Mapping[tuple[str, float], App]) -> Group:
     """Rebuild a group from its record; `apps` has all of its apps, by id and version."""
     return Group(
         shape.id,
-        tuple(apps[each] for each in shape.apps),
-        tuple(restored(each, apps) for each in shape.groups),
+        tuple(apps[item] for item in shape.apps),
+        tuple(restored(item, apps) for item in shape.groups),
         shape.dependencies,
         shape.enforce_role,
     )
@@ -56,7 +56,7 @@ def group_versions(
 
     def look(was: Group | None, now: Group) -> bool:
         inner = {group.id: group for group in was.groups} if was else {}
-        inner_changes = [look(inner.get(each.id), each) for each in now.groups]
+        inner_changes = [look(inner.get(child.id), child) for child in now.groups]
         differs = was != now or any(inner_changes) or any(app.id in changed for app in now.apps)
         changed_at[now.id] = at if differs else known.get(now.id, 0.0)
         return differs

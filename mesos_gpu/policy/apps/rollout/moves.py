@@ -143,6 +143,7 @@ class _Scene:
 
     @classmethod
     def of(cls, target: Target, instances: Iterable[Instance], now: float) -> "_Scene":
+        """Sort the instances of an app by version and state."""
         ordered = sorted(instances, key=_order(target.kill_selection))
         present = [instance for instance in ordered if _counts(instance, target, now)]
         stay = [instance for instance in present if not instance.ending]
@@ -203,6 +204,7 @@ class _Scene:
         return serves(instance) or (before and instance.state is InstanceState.RUNNING)
 
     def waiting(self) -> str:
+        """Return what the deployment of the app waits for, as text."""
         ending = sum(instance.ending for instance in self.present)
         unknown = sum(_condition(instance) is _Condition.UNKNOWN for instance in self.old)
         reasons = [_many(ending, "instance", "to end")] if ending else []

@@ -169,9 +169,11 @@ class _Flat:
 
         def whole(id: str) -> Group:
             groups = [whole(child) for child in inside.get(id, ()) if child in self.groups]
-            kept = [child for child in groups if child.id not in unless_empty or child != Group(child.id)]
+            groups_kept = [
+                child for child in groups if child.id not in unless_empty or child != Group(child.id)
+            ]
             apps = [self.apps[child] for child in inside.get(id, ()) if child in self.apps]
-            return replace(self.groups[id], apps=tuple(apps), groups=tuple(kept))
+            return replace(self.groups[id], apps=tuple(apps), groups=tuple(groups_kept))
 
         return whole("/")
 

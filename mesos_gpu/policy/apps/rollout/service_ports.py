@@ -46,6 +46,7 @@ def _asks(old: App | None, new: App) -> bool:
 
 
 def _given(app: App, old: App | None, numbers: range, free: Iterator[int]) -> App:
+    """Return the app with a service port in place of each 0: its previous ones first, then free ones."""
     previous = (
         [port for port in old.service_ports if port in numbers and port not in app.service_ports]
         if old
