@@ -18,9 +18,8 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Key = tuple[str, str]  # a queue and a user
 WHOLE: Final = 100  # percent
-MAX_PERIODS: Final = (
-    14  # periods kept for each budget: a year of months, and those that refunds may still affect
-)
+#: Periods kept for each budget: a year of months, and those that refunds may still affect.
+MAX_PERIODS: Final = 14
 
 
 @dataclass(slots=True)
@@ -64,7 +63,7 @@ class Meters:
 class Book:
     """Use of budgets, derived from the kept periods and the open spans."""
 
-    uses: dict[Key, dict[int, BudgetUse]] = field(default_factory=dict)  # closed use by budget and period
+    uses: dict[Key, dict[int, BudgetUse]] = field(default_factory=dict)  # kept periods by budget and index
     meters: Meters | None = None  # None until computed
 
 

@@ -121,8 +121,8 @@ def _of_group(
 ) -> Iterator[Backend]:
     """Yield the services of a deployment group, whose last started app is the new one.
 
-    For each serving task of the new app one task of the others is left out, once the group has as many tasks as the new
-    app shall have in the end.
+    For each serving task of the new app one old task is left out, as long as the group keeps the number of tasks that
+    it shall have in the end.
     """
     *old, new = sorted(members, key=lambda app: (app.labels.get(STARTED_AT, ""), app.id))
     tasks = {app.id: [task for task in serving(app.id) if any(task[2]) or not task[2]] for app in members}

@@ -73,10 +73,8 @@ _LOG_OPTIONS: Final = {
     "compress": re.compile("true|false"),
 }
 _MAX_LOG: Final = 1 << 30  # bytes on the engine's disk, which no limit of the task covers
-_LOG_BOUNDS: Final = {
-    "max-size": "10m",
-    "max-file": "1",
-}  # defaults, so that logs do not fill the engine's disk
+#: Defaults, so that logs do not fill the engine's disk.
+_LOG_BOUNDS: Final = {"max-size": "10m", "max-file": "1"}
 
 
 @dataclass(frozen=True, slots=True)

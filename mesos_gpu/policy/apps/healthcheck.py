@@ -12,9 +12,8 @@ from typing import Final, Self
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck
 from mesos_gpu.model.jobs.port import PortBinding
 
-FIRST_CHECK_S: Final = (
-    5.0  # latest start of Marathon's own checks; delaySeconds applies to Mesos' checks only
-)
+#: Latest start of Marathon's own checks; delaySeconds applies to Mesos' checks only.
+FIRST_CHECK_S: Final = 5.0
 MIN_PAUSE_S: Final = 0.25  # an interval of 0 is allowed, and must not keep a host busy
 TIMEOUT_S: Final = 20.0  # used instead of 0, which would let a check hang for ever
 

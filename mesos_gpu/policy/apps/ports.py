@@ -15,9 +15,8 @@ from mesos_gpu.model.apps.app import App, EngineType, NetworkMode, PortDefinitio
 from mesos_gpu.model.jobs.port import PortBinding, PortWish
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 
-MESOS_BRIDGE: Final = (
-    "mesos-bridge"  # Marathon's name of the network of container/bridge without the Docker Engine
-)
+#: Marathon's name of the network of container/bridge without the Docker Engine.
+MESOS_BRIDGE: Final = "mesos-bridge"
 _NONE_FREED: Final[Mapping[int, float]] = {}
 
 

@@ -54,13 +54,8 @@ _NOT_JOINED: Final = (
     "with --network-as-host {0}"
 )
 _PARAMETERS: Final = "container.docker.parameters"
-_HADOOP: Final = (
-    "hdfs://",
-    "hftp://",
-    "s3://",
-    "s3n://",
-    "s3a://",
-)  # schemes of `hadoop fs`, which Mesos' fetcher runs
+#: Schemes of `hadoop fs`, which Mesos' fetcher runs.
+_HADOOP: Final = ("hdfs://", "hftp://", "s3://", "s3n://", "s3a://")
 
 
 @dataclass(frozen=True, slots=True)

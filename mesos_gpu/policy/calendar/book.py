@@ -432,9 +432,8 @@ class _Layout:
         self._alike: dict[Bin, list[tuple[str, str]]] = {}  # keys of equal bins, by a bin without its node
         for key, bin_ in sorted(self._bins.items()):
             self._alike.setdefault(replace(bin_, node=""), []).append(key)
-        self._used: dict[
-            tuple[str, str], list[tuple[int, int, int]]
-        ] = {}  # (begin, end, GPUs) of each bin with bookings
+        #: Begin, end and GPUs of the bookings in each bin that has any.
+        self._used: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         self._items = sorted(group, key=lambda i: (not i.chosen, i.begins, -i.spec.gpus_in_all, i.booking))
         self.places: dict[tuple[str, int], tuple[Chosen, ...]] = {}
 

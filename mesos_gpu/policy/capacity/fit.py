@@ -157,11 +157,8 @@ def _soonest_of_shares(
     def has_room(ended: int) -> bool:
         return room_for(request, node.without(node.allocations[:ended]), model).slots > 0
 
-    low, high, middle = (
-        0,
-        len(within),
-        len(within) - 1,
-    )  # start near the end: similar nodes differ only in their last allocations
+    # Start near the end: similar nodes differ only in their last allocations.
+    low, high, middle = 0, len(within), len(within) - 1
     if not has_room(high):
         return None
     while low < high:

@@ -31,14 +31,10 @@ class Allocation:
     gpus: tuple[Gpu, ...] = ()  # GPUs that another job can use after the end
     since: float = 0.0
     ends_at: float = ENDLESS
-    lasts_s: float | None = (
-        None  # run time behind `ends_at`; None if the task is being ended, or if it is unknown
-    )
+    lasts_s: float | None = None  # run time behind `ends_at`; None if unknown, or if the task is being ended
     learnt: str = ""  # source of `lasts_s` as text; "" if it is the job's time limit
     share: Share | None = None  # share of each of `gpus`; None for whole GPUs
-    counted_milli: int = (
-        0  # amount that counts against limits, in thousandths of cost, whatever the GPUs' health
-    )
+    counted_milli: int = 0  # amount that limits count, in thousandths of cost, in any health
     ports: tuple[PortRange, ...] = ()  # ranges of one port each
 
 
@@ -81,17 +77,13 @@ class Reservation:
     agent_id: AgentId | None = None  # None if only a part of its queue's limit is reserved, and no node
     hostname: str = ""
     gpus: frozenset[GpuId] = frozenset()  # whole GPUs
-    spare: Resources = (
-        NOTHING  # amounts that others may hold on the node at that time, besides all GPUs but `gpus`
-    )
+    spare: Resources = NOTHING  # what others may hold of the node then, besides all GPUs but `gpus`
     spares: tuple[Spare, ...] = ()  # for each limit that applies to it, its own queue's first
     awaited: tuple[Allocation, ...] = ()  # allocations that must end before it starts, by time of end
     shares: tuple[tuple[GpuId, Share], ...] = ()  # reserved shares of GPUs that are open to shares
     beside: tuple[GpuPart, ...] = ()  # parts of those GPUs that others may hold at that time
     booking: str = ""  # identifier of the booking that it serves instead of a job; "" for a job
-    is_given_up: bool = (
-        False  # whether it keeps the room of tasks that ended so that their gang can start again
-    )
+    is_given_up: bool = False  # whether it keeps room of ended tasks for their gang to start again
     words: str = ""  # times of a booking, as "booked from Tue 2026-12-01 09:00 to …"; "" for a job
 
     @property
@@ -111,14 +103,10 @@ class NodeCapacity:
     parts: tuple[GpuPart, ...] = ()  # free parts of GPUs that are open to shares
     compute_milli: int = WHOLE  # thousandths of a GPU's compute that all its shares together may have at most
     cover: Resources = _ONE_GPU  # part of `free` that opening each GPU to shares takes
-    keeper: Resources = (
-        NOTHING  # part of `free` that the first opening takes once; NOTHING if the keeper task runs
-    )
+    keeper: Resources = NOTHING  # part of `free` for the keeper task at the first opening; NOTHING if it runs
     ports: tuple[PortRange, ...] | None = None  # free ports; None if ports are not counted
     allocations: tuple[Allocation, ...] = ()  # what tasks hold, in the order of `by_end`
-    given_back: Resources = (
-        NOTHING  # total that comes back when all allocations end and all GPUs are closed to shares
-    )
+    given_back: Resources = NOTHING  # what comes back when all allocations have ended and GPUs are closed
     installed: tuple[Gpu, ...] = ()  # all GPUs of the node, in any health
     driver: str | None = None  # version of the GPU driver; None without one, or if unknown
     # Other obstacles, as text; "" if they do not apply.

@@ -28,9 +28,8 @@ from mesos_gpu.policy.cluster.view import Index, Integers, View
 COVERED: Final = 0.95  # part of the requests that the mix covers; rarer kinds are left out
 STEPS: Final = 100  # steps of the score; within one step the best fit wins
 SHARE_OF_F: Final = 0.3  # factor of F in the score; that of the worth of space is 1
-SHARE_OF_SCARCITY: Final = (
-    0.5  # price, in GPUs, of a GPU of a model with scarcity 1 (all free ones requested by name)
-)
+#: Price, in GPUs, of a GPU of a model with scarcity 1 (all free ones requested by name).
+SHARE_OF_SCARCITY: Final = 0.5
 _TIES: Final = 1 << 20
 _NONE_FREE: Final = (0, 0, 0)
 #: Free thousandths of a GPU: compute, memory, and the size it counts as: the lower one, or WHOLE if it is wholly free.
@@ -131,9 +130,7 @@ class Fragmentation:
         self._requests: dict[_Request, int] = {}
         self._request_of = np.empty(0, dtype=np.int64)  # by shape
         self._milli_of = np.empty(0)  # by shape: thousandths of all its GPUs
-        self._own = np.empty(
-            0
-        )  # by shape: what the launch itself takes; subtracted, so that a perfect fit costs 0
+        self._own = np.empty(0)  # by shape: what the launch itself takes, so that a perfect fit costs 0
         # By state and request: first row in `_table` of the possible next states, and their number.
         self._first = np.zeros((256, 0), dtype=np.int64)
         self._count = np.zeros((256, 0), dtype=np.int64)

@@ -30,9 +30,7 @@ def worth(demand: Mapping[int, float]) -> Floats:
         return np.append(np.zeros(WHOLE), 1.0)
     sizes = np.array(list(fractions))
     counts = np.array(list(fractions.values()), dtype=np.float64)
-    patterns = np.diag(
-        (WHOLE // sizes).astype(np.float64)
-    )  # each column: numbers of each size that fill one GPU
+    patterns = np.diag((WHOLE // sizes).astype(np.float64))  # each column: numbers of each size in one GPU
     for _ in range(_ROUNDS):
         prices = np.linalg.solve(patterns.T, np.ones(len(sizes))).astype(np.float64)
         value, pattern = _filled(sizes, prices)

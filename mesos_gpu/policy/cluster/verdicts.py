@@ -39,9 +39,8 @@ class Verdicts:
     def __call__(self, pattern: str, value: str) -> bool | None:
         """Return whether a value matches an expression; None if the work allowed now does not suffice to find out."""
         verdict = self._known.get((pattern, value))
-        if (
-            verdict is None and self._left_of_job > 0
-        ):  # one comparison may exceed the budget, so there is always progress
+        # One comparison may exceed the budget, so that there is always progress.
+        if verdict is None and self._left_of_job > 0:
             work = cost(pattern, value)
             self._left, self._left_of_job = self._left - work, self._left_of_job - work
             verdict = self._known[pattern, value] = matches(pattern, value)

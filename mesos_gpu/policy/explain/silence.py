@@ -6,9 +6,8 @@ from typing import Final
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE, spoken
 
-_MANY_STARTS: Final = (
-    3  # starts of a node monitor without a report that are too many; a slow host needs one or two
-)
+#: Starts of a node monitor without a report that are too many; a slow host needs one or two.
+_MANY_STARTS: Final = 3
 
 
 def unknown(node: Node, now: float, stale_s: float) -> str:

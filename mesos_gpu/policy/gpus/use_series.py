@@ -61,9 +61,7 @@ class Ring:
     kinds: tuple[_Kind, ...] = _KINDS
     last: int = -1  # number of the latest slot, counted from the epoch
     kept: int = 0  # number of kept slots, with the latest one
-    means: "array[float]" = field(
-        init=False
-    )  # of the latest slot: number of values and mean, for each column
+    means: "array[float]" = field(init=False)  # number of values and mean of the latest slot, by column
     columns: "list[array[int] | None]" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -154,9 +152,8 @@ class UseHistory:
         self.cards: dict[GpuId, Series] = {}
         self.tasks: dict[TaskId, Series] = {}
         self.cluster = Ring(COARSE_S, COARSE_SLOTS, _CLUSTER)
-        self._works: dict[
-            tuple[str, GpuId], Work
-        ] = {}  # last reported work by task and card; task "" for the card itself
+        #: Last reported work by task and card; task "" for the card itself.
+        self._works: dict[tuple[str, GpuId], Work] = {}
         #: Time of each agent's latest report, by the host's clock and by this one.
         self._seen: dict[str, tuple[float, float]] = {}
         self._dropped_at = 0.0

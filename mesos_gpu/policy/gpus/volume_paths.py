@@ -15,9 +15,8 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 
 OPTIX_DATA: Final = "share/nvidia/nvoptix.bin"  # path below a driver volume
-OPTIX_PATH: Final = (
-    "/usr/share/nvidia/nvoptix.bin"  # the only path where the driver's libnvoptix looks for it
-)
+#: The only path where the driver's libnvoptix looks for it.
+OPTIX_PATH: Final = "/usr/share/nvidia/nvoptix.bin"
 #: Default directories of an image's loaders, appended after the volume's.
 _VENDORS: Final = ("/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d")
 _BACK_ENDS: Final = (

@@ -100,9 +100,8 @@ def fractional(need: int, gifts: list[tuple[float, int, int]]) -> int | None:
     for _, cost, gift in gifts:
         if gift >= need:
             total += cost * need // gift
-            return max(
-                total - (total >> 40) - 1, floor
-            )  # rounded down, as the order of the floats may be wrong
+            # Rounded down, as the order of the floats may be wrong.
+            return max(total - (total >> 40) - 1, floor)
         need -= gift
         total += cost
     return None

@@ -17,7 +17,7 @@ from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.mig import slot_for
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
-#: Abilities of the host that each method needs; the best method first. The shim enforces windows in each of them.
+#: Abilities of the host that each method needs, the best first. Time windows need the shim, whatever limits memory.
 NEEDS: Final[Mapping[Method, tuple[Ability, ...]]] = MappingProxyType(
     {
         Method.MIG: (Ability.MIG,),

@@ -72,9 +72,7 @@ def pour(amount: int, caps: Sequence[int], weights: Sequence[int], ranks: Sequen
     order = sorted(range(len(caps)), key=ratios.__getitem__)
     for at, i in enumerate(order):
         cap, weight = caps[i], weights[i]
-        if (
-            cap * total > amount * weight
-        ):  # neither this cap nor a later one is reached: divide by weight alone
+        if cap * total > amount * weight:  # neither this cap nor a later one is reached
             _divide(amount, weights, ranks, order[at:], total, parts)
             break
         parts[i] = cap

@@ -33,7 +33,7 @@ def period_at(period: Period, zone: str, now: float) -> Span:
     today = datetime.fromtimestamp(now, place).date()
     index = _index_of(period, today)
     begins = midnight(_first_day(period, index), place)
-    if now < begins:  # a clock change skipped this day's midnight: it began after `now`
+    if now < begins:  # a day whose midnight a clock change skips begins later than its date
         index -= 1
         begins = midnight(_first_day(period, index), place)
     return Span(index, begins, midnight(_first_day(period, index + 1), place))
