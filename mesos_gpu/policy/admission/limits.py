@@ -180,9 +180,7 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
     if cost_milli and spec.timeout_s is None:
         safe = [key[0] for key, budget in paid_by(tree, spec.queue, user) if budget.safe]
         if safe:
-            why = (
-                f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit: set timeout_s"
-            )
+            why = f"the budget of queue {safe[0]} is safe: only jobs with a time limit start; set timeout_s"
             yield Fault("/timeout_s", why)
     job_class = class_of(tree, spec.job_class)
     pools = pools_for(tree, spec.queue, job_class, spec.gpu_model)
@@ -349,7 +347,7 @@ def too_many_submitted(scopes: Sequence[Scope], submitted: Count) -> str:
     for scope in scopes:
         most = scope.limits.max_submitted
         if most is not None and submitted(scope.path, scope.user) >= most:
-            return f"max_submitted of {scope.words} is {most}, and so many wait or run"
+            return f"max_submitted of {scope.words} is {most}, and as many jobs wait or run"
     return ""
 
 
@@ -376,7 +374,7 @@ def never_seated(tree: Tree, spec: JobSpec, milli: int) -> str:
         restriction = f" of pool {' or '.join(sorted(pools))}, which it may use" if owed and pools else ""
         why = f"queue {queue.path} has no guarantee{restriction}"
     elif not could_be_seated(tree, spec, wants):
-        why = f"the guarantee of queue {queue.path} has no room for it even when all of that is free"
+        why = f"the guarantee of queue {queue.path} has no room for it even when all of it is free"
     else:
         return ""
     return f"{why}, and only preemptible jobs start without one: {_how_else(tree, queue, spec, wants)}"

@@ -70,7 +70,7 @@ def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend
     A service whose name is taken is dropped; one whose port or host is taken loses only that.
     """
     sorting = any(backend.hosts and not backend.left_out for backend in backends)
-    taken: dict[str | int, str] = {http_port: "what sorts requests by their hosts"} if sorting else {}
+    taken: dict[str | int, str] = {http_port: "the frontend that routes requests by host"} if sorting else {}
     by_name: dict[str, Backend] = {}
     for backend in backends:
         if backend.name in by_name:
@@ -81,7 +81,7 @@ def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend
             }
             lost = [want for want, place in places.items() if place in taken]
             why = tuple(
-                f"{places[want]} is that of {taken[places[want]]} already, and left out" for want in lost
+                f"{places[want]} is already used by {taken[places[want]]}, and left out" for want in lost
             )
             hosts = tuple(host for host in backend.hosts if host not in lost)
             port = None if backend.port in lost else backend.port

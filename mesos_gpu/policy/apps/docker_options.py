@@ -26,7 +26,7 @@ _SENT_AWAY: Final = ("awslogs", "fluentd", "gcplogs", "gelf", "journald", "logen
 _OUTPUT: Final = (
     "the output of an instance is kept in its sandbox, and sent nowhere: collect it with mesos-gpu logs"
 )
-_BY_CPUS, _BY_MEM = "the app's cpus holds", "the app's mem holds"
+_BY_CPUS, _BY_MEM = "the app's cpus applies", "the app's mem applies"
 _BACKGROUND: Final = "an instance has no terminal, and its container is removed after its end"
 #: Keys that are accepted without effect, each with what applies instead.
 _WITHOUT_EFFECT: Final = {
@@ -35,7 +35,7 @@ _WITHOUT_EFFECT: Final = {
         ("memory", "memory-reservation", "memory-swap", "memory-swappiness", "oom-kill-disable"), _BY_MEM
     ),
     **dict.fromkeys(("attach", "detach", "interactive", "rm", "tty"), _BACKGROUND),
-    "expose": "the app's portMappings or portDefinitions hold",
+    "expose": "the app's portMappings or portDefinitions apply",
     "name": "the executor names the container; its label mesos_gpu.task is the id of the task",
     "restart": "the scheduler starts an instance again after its end",
 }
@@ -65,7 +65,7 @@ _NVIDIA: Final = {
 #: Variables that the executor sets from the GPUs of the task, whatever the app sets.
 CHOOSES_GPUS: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 GPUS_INSTEAD: Final = "set gpus: N, the number of GPUs of an instance, and leave it out"
-GPUS_HOLD: Final = "an instance has the GPUs that its gpus asks for, and no others"
+GPUS_HOLD: Final = "an instance gets the number of GPUs in its gpus, and no others"
 _LOG_SIZES: Final = re.compile(r"\d{1,6}[kmg]")
 _LOG_OPTIONS: Final = {
     "max-size": _LOG_SIZES,

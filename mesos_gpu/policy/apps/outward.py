@@ -73,13 +73,13 @@ class Way:
         kind = kind_of(real)
         if not kind or (real.is_loopback and self.is_here):
             return ""
-        return f"{address} is {kind}, where no check goes ({_ALLOW})"
+        return f"{address} is {kind}, where checks may not connect ({_ALLOW})"
 
 
 def kind_of(address: Address) -> str:
     """Describe a special address that requests on a user's behalf must not go to; "" for an ordinary address."""
     if address in METADATA:
-        return "where a cloud tells a host's credentials"
+        return "a cloud's metadata service, which has the host's credentials"
     if address.is_loopback:
         return "a loopback address"
     if address.is_link_local:

@@ -67,7 +67,11 @@ def _uses(app: App) -> Iterator[Use]:
     """Yield the uses of secrets in variables, then those in volumes."""
     for name, value in app.env.items():
         if isinstance(value, SecretRef):
-            why = "" if ENV_NAME.fullmatch(name) else "is no name for a variable with a secret, as HF_TOKEN"
+            why = (
+                ""
+                if ENV_NAME.fullmatch(name)
+                else "is not a valid name for a variable with a secret, such as HF_TOKEN"
+            )
             yield _use(app, Secret(name, _source(app, value.secret)), f"env.{name}", why)
     volumes = app.container.volumes if app.container is not None else ()
     files = [(i, volume) for i, volume in enumerate(volumes) if volume.secret is not None]

@@ -94,9 +94,9 @@ def wishes_of(app: App, index: int) -> Wishes:
         if not value or good(value):
             return value
         if word in _LIMITS:
-            unknown.append(f"{app.id}: {label} {value!r} is of no known form")
+            unknown.append(f"{app.id}: {label} {value!r} has no known form")
         else:
-            bad.append(f"{app.id}: {label} {value!r} is of no known form, and left out")
+            bad.append(f"{app.id}: {label} {value!r} has no known form, and left out")
         return ""
 
     port = value_of("PORT", lambda text: whole_of(text) in range(1, 65536))
@@ -113,9 +113,9 @@ def wishes_of(app: App, index: int) -> Wishes:
         if match is None or (match[2] in (*_HONOURED, *_LIMITS) and match[1] is not None):
             continue
         if match[1] is not None and int(match[1]) == index and limits_service(label):
-            unknown.append(f"{app.id}: {label} is not known here, and may limit who uses the service")
+            unknown.append(f"{app.id}: {label} is not supported, and may limit access to the service")
         elif not _SAID_ELSEWHERE.fullmatch(label) and not limits_service(label):
-            bad.append(f"{app.id}: {label} is of no effect here")
+            bad.append(f"{app.id}: {label} has no effect here")
     limits = Limits(
         "" if path == "/" else path,
         Login(**login.groupdict()) if login else None,

@@ -271,7 +271,7 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "id",
         lambda p: len(p.app.id) - 1 > MAX_OF_APP,
-        f"task ids are made of it, which Mesos limits; use {MAX_OF_APP} characters at most",
+        f"it is part of task ids, whose length Mesos limits; use {MAX_OF_APP} characters at most",
     ),
     (
         "cmd",
@@ -303,7 +303,7 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "container.linuxInfo.ipcInfo",
         lambda p: p.linux.ipc is not None,
-        "shared memory cannot be set yet; leave it out",
+        "the size of shared memory cannot be set; leave it out",
     ),
     (
         "resourceLimits",
@@ -314,13 +314,13 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "check",
         lambda p: p.checks_inside(shown_check(p.app)),
-        "its port of the container is one that no portMapping leads to; set its portIndex",
+        "it names a container port without a portMapping; set its portIndex",
     ),
     ("tty", lambda p: p.app.tty is True, "tasks have no terminal; leave it out"),
     (
         f"labels.{CUDA_LABEL}",
         lambda p: bool(p.cuda) and branch_for(p.cuda) is None,
-        "is no CUDA version whose driver is known here; set gpu.min_driver, or leave it out",
+        "is not a CUDA version with a known driver; set gpu.min_driver, or leave it out",
     ),
 )
 _WITHOUT_EFFECT: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (

@@ -232,7 +232,9 @@ def never(ground: Ground, item: Item, now: float) -> str:
     if len(able) < spec.nodes:
         of = f" {' or '.join(spec.models)}" if spec.models else ""
         need = (
-            f"{counted(spec.gpus, 'sound GPU')} of one model" if not spec.models else f"{spec.gpus} sound{of}"
+            f"{counted(spec.gpus, 'healthy GPU')} of one model"
+            if not spec.models
+            else f"{spec.gpus} healthy{of}"
         )
         has = "no node" if not able else counted(len(able), "node")
         return f"{has} of pool {spec.pool} {'has' if len(able) < 2 else 'have'} {need}; {spec.nodes} would be needed"
@@ -346,7 +348,7 @@ def _over_itself(group: Sequence[Item]) -> Clash | None:
     for item in group:
         before = last.get(item.booking)
         if before is not None and before.ends > item.begins:
-            return Clash("one of its times is not over when the next one begins", item.begins)
+            return Clash("it overlaps its own next occurrence", item.begins)
         last[item.booking] = item
     return None
 
@@ -392,7 +394,7 @@ def _of_sum(owner: str, pool: str, milli: int, most: int, owed: Mapping[tuple[st
         f"{counted(free, 'GPU')}{of} {is_or_are(free)} not guaranteed, and {number_of(milli)} would be booked"
     )
     holders = _holders(pool, owed)
-    own = "a queue books what it is guaranteed itself with --from-guarantee"
+    own = "a queue can book part of its own guarantee with --from-guarantee"
     return f"{reason}: {holders}; {own}" if holders else reason
 
 

@@ -19,7 +19,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 ENDLESS: Final = inf
 _ONE_GPU: Final = Resources(gpus=1)
 OF_POOL: Final = "is in pool "  # start of a reason: the name of a pool follows that the job may not use
-OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
+OFF_GPUS: Final = "has GPUs, and jobs without GPUs are kept off such nodes"
 
 
 @dataclass(frozen=True, slots=True)

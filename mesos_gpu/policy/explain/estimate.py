@@ -60,7 +60,7 @@ def estimate_of(job: Job, reservation: Reservation | None, *, beyond: str = "", 
         now: Seconds since the epoch.
     """
     if job.not_before > now:
-        return Estimate(job.not_before, "that is when it is tried again")
+        return Estimate(job.not_before, "its next attempt begins then")
     if reservation is None:
         return Estimate(None, beyond or _NEVER)
     if not reservation.awaited:

@@ -53,7 +53,7 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
         case Stage.KEPT if misfit.kept_for is not None:
             return _of_kept(misfit.kept_for)
         case Stage.GPUS if not misfit.in_use and misfit.shortfall.gpus > len(node.installed):
-            return "opens no GPU to shares now: what holds its shared GPUs in Mesos has failed to start"
+            return "opens no GPU to shares now: the Mesos task that holds its shared GPUs failed to start"
         case Stage.GPUS if not misfit.in_use:
             return f"lacks {gpus_of(misfit.shortfall.gpus)}: its offers hold {node.free.gpus}"
         case Stage.ISOLATION | Stage.HEALTH | Stage.GPUS if request.gpu.share is not None:

@@ -114,7 +114,7 @@ def _by_shares(request: Request, nodes: Sequence[NodeCapacity]) -> str:
     hosts: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda node: node.hostname):
         for gpu in request.gpu.suited(node.installed):
-            why = node.refusal(request, gpu, even_full=True) or "is alone of its kind there"
+            why = node.refusal(request, gpu, even_full=True) or "is the only suitable one there"
             hosts.setdefault(f"{gpu.model} {why}", []).append(node.hostname)
     reasons = [f"on {_first(dict.fromkeys(names))} {why}" for why, names in hosts.items()]
     return f"no node can give it {asked_for(request.gpu)}: {'; '.join(reasons)}"

@@ -26,10 +26,12 @@ def owed_words(owed: Owed, free: Sequence[int], now: float) -> str:
     are = is_or_are(number_of(owed.seated_milli))
     holders = [
         f"{_gpus(owed.seated_milli)} {are} held by jobs within guarantees" if owed.seated_milli else "",
-        f"{_gpus(owed.spared_milli)} by jobs that are not stopped for it" if owed.spared_milli else "",
+        f"{_gpus(owed.spared_milli)} by jobs that are not preempted for it" if owed.spared_milli else "",
     ]
     pieces = (
-        "" if owed.in_nodes else f"queue {owed.queue} is guaranteed a number of GPUs, which may lie in pieces"
+        ""
+        if owed.in_nodes
+        else f"queue {owed.queue} is guaranteed a number of GPUs, which may be scattered over nodes"
     )
     return "; ".join(filter(None, (free_text, " and ".join(filter(None, holders)), pieces)))
 

@@ -153,7 +153,7 @@ def _summary(
         waits = "waits for its queue" if queue.stage in _OF_QUEUE else "waits"
         return queue.never or f"{waits}: {queue.limit}"
     if not passed.passages:
-        return "no agent has offered anything yet"
+        return "no agent has made an offer yet"
     if not open_nodes:
         first = passed.passages[0].node
         return f"no node meets its constraints; {first.hostname} {first.ruled_out}"

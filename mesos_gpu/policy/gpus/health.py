@@ -72,7 +72,7 @@ XIDS: Final = _table(
 _ACTIONS: Final = {
     1: "a reset of the GPU",
     2: "a reboot of the node",
-    3: "that its peers are drained",
+    3: "a drain of its peers",
     4: "a drain and a reset",
     5: "a recovery of the IMEX domain",
     6: "a reset of the bus",
@@ -191,7 +191,7 @@ def faults(
         ecc_before: Count of uncorrectable errors in the reading before; None if unknown.
     """
     if reading is None:
-        return (Fault(Tier.LOST, "it is not there any more"),)
+        return (Fault(Tier.LOST, "it is not present any more"),)
     faults_now = [Fault(Tier.LOST, "fallen off the bus")] if reading.lost else []
     if reading.unreadable and not reading.lost:
         faults_now.append(Fault(Tier.SOFT, reading.unreadable))
@@ -332,7 +332,7 @@ def _shown(record: CardHealth, health: Health, why: str, now: float) -> CardHeal
 
 def _back(record: CardHealth, gpu: Gpu) -> str:
     """Return the reason why a card is ok again."""
-    return {Health.DIRTY: "no stranger any more", Health.UNKNOWN: "it can be read again"}.get(
+    return {Health.DIRTY: "no unclaimed process any more", Health.UNKNOWN: "it can be read again"}.get(
         gpu.health, "clean readings"
     )
 

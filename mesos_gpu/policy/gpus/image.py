@@ -199,7 +199,7 @@ def _says_cuda(host: _Host) -> str:
     if not host.driver:
         return "this host has no NVIDIA driver"
     if host.cuda is None:
-        return f"which CUDA this host's driver {host.driver} runs is not known"
+        return f"the CUDA version that this host's driver {host.driver} runs is unknown"
     return f"this host's driver {host.driver} runs CUDA {'.'.join(map(str, host.cuda))} at most"
 
 

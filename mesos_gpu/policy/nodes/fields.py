@@ -11,7 +11,7 @@ from mesos_gpu.model.jobs.pattern import matches
 
 Judge = Callable[[str, str], bool | None]  # whether an expression matches a value; None if not known yet
 #: Reason against a node while it is not known yet whether a constraint holds.
-UNDECIDED: Final = "it is still to be compared with this agent"
+UNDECIDED: Final = "it has not been compared with this agent yet"
 
 
 class Place(Protocol):

@@ -94,7 +94,7 @@ def _nowhere(movable: int) -> str:
 def _hopeless(problem: Problem, movable: int) -> str:
     """Return why no plan exists, if a cheap test shows it; "" otherwise."""
     if not movable:
-        return "no job that runs may be moved: only preemptible jobs of one task are"
+        return "no running job may be moved: only preemptible jobs of one task can be"
     if why := _too_little(problem):
         return why
     if problem.tasks == 1 and all(

@@ -33,9 +33,13 @@ NEEDS: Final[Mapping[Method, tuple[Ability, ...]]] = MappingProxyType(
 _FIRM: Final = ("mig", "dmem", "misc")  # limit memory by hardware, kernel or driver
 _BURSTS: Final = ("dmem", "misc")  # have a soft memory limit beside the hard one
 _ANY_NUMBER: Final = 1 << 31
-_OF_ONE_CARD: Final = "MPS is not for a task with shares of several cards: a process reaches one server only"
-_ALL: Final = " (a share of memory alone counts as all; several have room by --gpu-compute-overcommit)"
-_NOT_AS_ROOT: Final = "MPS is not for a task that may be root: it could command the server"
+_OF_ONE_CARD: Final = (
+    "MPS cannot serve a task with shares of several cards: a process can use one server only"
+)
+_ALL: Final = (
+    " (a share of memory alone counts as all of the compute; --gpu-compute-overcommit allows several)"
+)
+_NOT_AS_ROOT: Final = "MPS cannot serve a task that may be root: it could control the server"
 
 
 def choose(
@@ -59,7 +63,7 @@ def choose(
     """
     sharing = gpu.sharing
     if sharing is None:
-        return "cannot be shared: its host reports nothing to share it with"
+        return "cannot be shared: its host reports no method to share it"
     memory_mib = request.memory_of(sharing.memory_mib)
     if not 0 < memory_mib <= sharing.memory_mib:
         return f"has {sharing.memory_mib} MiB for shares, and {memory_mib} are asked for"
@@ -77,7 +81,7 @@ def choose(
     if method is Method.MIG:
         return _instance(request, sharing, free)
     if not _clients_left(method, sharing, free):
-        return f"is full by clients of MPS: its server takes {sharing.mps_clients}, and {free.shares} shares have one"
+        return f"has no free MPS client: its server accepts {sharing.mps_clients}, and {free.shares} shares use one"
     return _short(memory_mib, request.compute_milli, free) or Share(
         compute_milli=request.compute_milli,
         memory_mib=memory_mib,
@@ -156,7 +160,7 @@ def _may_be_root(user: str | None) -> bool:
 def _lacks(isolation: Isolation, sharing: Sharing, user: str | None, cards: int) -> str:
     """Describe the abilities that the host would need, each with the reason why it cannot use it."""
     if sharing.mig and cards > 1:
-        return "is in MIG mode, and a MIG instance is of one card"
+        return "is in MIG mode, in which a task can use one card only"
     methods = [Method.MIG] if sharing.mig else [method for method in NEEDS if method is not Method.MIG]
     if isolation is Isolation.STRICT:
         methods = [method for method in methods if method.memory_by in _FIRM]
@@ -184,11 +188,11 @@ def _other_method(able: Sequence[Method], free: GpuPart) -> str:
     """Describe the method or owner of the shares on the card that excludes a new share."""
     assert free.method is not None, "a card without shares agrees with every method"
     if free.domain == EVERYBODY and free.method in able:
-        return "has shares of several users, whose fate they share by MPS, as long as they are there"
+        return "has shares of several users on one MPS server, and accepts only such shares until they end"
     if free.method.has_domain and free.method in able:
-        return f"is user {free.domain}'s alone, as long as its shares are kept by MPS"
+        return f"is user {free.domain}'s alone, as long as it has MPS shares"
     names = " or ".join(method.value for method in able)
-    return f"has shares that are enforced by {free.method.value}, and this one takes {names}"
+    return f"has shares enforced by {free.method.value}, and this one needs {names}"
 
 
 def _clients_left(method: Method, sharing: Sharing, free: GpuPart) -> int:

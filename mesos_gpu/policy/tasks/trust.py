@@ -21,9 +21,9 @@ def doubt(task: Task, status: Status) -> str:
         if status.proof is None:
             return "it lacks the seal of its task's executor"
         if status.proof < task.proof:
-            return f"it is number {status.proof}, and number {task.proof} was heard"
+            return f"its number {status.proof} is lower than {task.proof}, which was received before"
     elif status.state == "TASK_FINISHED" and status.reason != _ECHO:
-        return f"{status.source} cannot know that"
+        return f"{status.source} cannot report a finished task"
     return ""
 
 

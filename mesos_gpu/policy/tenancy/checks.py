@@ -69,7 +69,7 @@ def findings(tree: Tree, nodes: Sequence[NodeFacts]) -> Findings:
             faults.append(("/queues", why))
         elif surely_apart(_shaped(tree, pool), room):
             shown = ", ".join(_gpus(size) for size in sorted(_shaped(tree, pool), reverse=True)[:20])
-            why = f"the shapes in pool {pool} do not lie on its nodes together: cells of {shown}"
+            why = f"the shapes in pool {pool} do not fit on its nodes together: cells of {shown}"
             faults.append(("/queues", why))
     warnings += _unused_pools(tree, rooms)
     return Findings(tuple(faults), tuple(warnings))
@@ -135,7 +135,7 @@ def _shapes_in_shapes(tree: Tree) -> Iterator[tuple[str, str]]:
         for pool, own in queue.spec.guarantee_gpus.items():
             below = [size for child in queue.children for size in _cells(tree, child, pool)]
             if own.shapes and surely_apart(below, sizes_of(own)) and sum(below) <= own.milli:
-                why = f"the shapes of the queues below it do not lie in its own, of pool {pool}"
+                why = f"the shapes of the queues below it do not fit into its own in pool {pool}"
                 yield f"/queues/{_escaped(path)}/guarantee_gpus", why
 
 

@@ -215,7 +215,7 @@ def _take(room: Room, path: str, ask: Ask, since: float) -> Seat | None:
     pool, cells, milli = places
     seat = Seat(path, pool, cells, milli, since)
     taken = room.take(seat)
-    assert taken, f"{seat} has no room where there was some"
+    assert taken, f"no room for {seat}, although cells were found"
     return seat
 
 

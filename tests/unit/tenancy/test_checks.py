@@ -58,7 +58,7 @@ def test_shapes_of_children_are_cut_out_of_their_parents() -> None:
     assert findings(tree, NODES).faults == (
         (
             "/queues/a/guarantee_gpus",
-            "the shapes of the queues below it do not lie in its own, of pool default",
+            "the shapes of the queues below it do not fit into its own in pool default",
         ),
     )
 

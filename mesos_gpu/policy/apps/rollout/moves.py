@@ -230,7 +230,7 @@ class _Scene:
         if not (is_stuck and self.old) or self.target.in_place:
             return ""
         needs = [f"{_many(self.target.gpus, 'free GPU')}"] if self.target.gpus else []
-        needs += [f"a place that {constraint} leaves it" for constraint in self.target.apart]
+        needs += [f"a node that {constraint} allows" for constraint in self.target.apart]
         if not needs:
             return ""
         return (
