@@ -284,10 +284,12 @@ def pools_apart(queue: str, pools: Collection[str], known: JobClass | None) -> s
 
 
 def _class_pools(known: JobClass | None) -> str:
+    """Return the pools of a class as text; "" if it has none of its own."""
     return f"class {known.name} is for pools {', '.join(known.pools)}" if known and known.pools else ""
 
 
 def _queue_pools(queue: str, pools: Collection[str]) -> str:
+    """Return the pools of a queue as text."""
     return f"queue {queue} uses pools {', '.join(pools)}"
 
 
@@ -333,11 +335,13 @@ def _beyond(scope: Scope, spec: JobSpec, cost_milli: int) -> Iterator[Fault]:
 
 
 def _too_many(whose: str, limit: str, most_milli: int, asked_milli: int, subject: str = "it asks") -> str:
+    """Return the message that a limit of GPUs is exceeded."""
     most, requested = (counted(number_of(milli), "GPU") for milli in (most_milli, asked_milli))
     return f"{limit} of {whose} is {most}, and {subject} for {requested}"
 
 
 def _too_long(whose: str, longest_s: float, asked_s: float | None) -> str:
+    """Return the message that a time limit is missing, or longer than allowed."""
     request = "has no time limit: set timeout_s" if asked_s is None else f"asks for {asked_s:g} s"
     return f"max_timeout_s of {whose} is {longest_s:g}, and it {request}"
 
@@ -432,4 +436,5 @@ def max_gpus_milli(limits: Limits) -> int | None:
 
 
 def _milli(gpus: float | None) -> int | None:
+    """Convert GPUs to thousandths; None stays None."""
     return None if gpus is None else round(gpus * WHOLE)

@@ -110,6 +110,7 @@ def _limited(wished: Backend, wishes: Sequence[Wishes]) -> Backend:
 
 
 def _of_app(app: App, groups: Sequence[str], serving: Serving) -> Iterator[Backend]:
+    """Yield the services of the app's ports that are in one of the groups."""
     tasks = serving(app.id)
     for port_index in range(len(app.ports)):
         if _in_groups(app, port_index, groups):
@@ -196,5 +197,6 @@ def _weighted(
 
 
 def _in_groups(app: App, index: int, groups: Sequence[str]) -> bool:
+    """Return whether a port of an app is in one of the groups, by the label of the port or of the app."""
     label = app.labels.get(f"HAPROXY_{index}_GROUP") or app.labels.get("HAPROXY_GROUP", "")
     return ANY_GROUP in groups or bool({name.strip() for name in label.split(",") if name} & set(groups))

@@ -145,6 +145,7 @@ def _why_without_effect(
 
 
 def _why_refused(parameter: DockerParameter) -> str:
+    """Return why a parameter is refused, and what to write instead."""
     if _asks_nvidia_docker(parameter):
         return f"{parameter.key}={parameter.value}: {GPUS_INSTEAD}"
     if parameter.key in _READ:
@@ -155,6 +156,7 @@ def _why_refused(parameter: DockerParameter) -> str:
 
 
 def _asks_nvidia_docker(parameter: DockerParameter) -> bool:
+    """Return whether a parameter requests GPUs from nvidia-docker."""
     form = _NVIDIA.get(parameter.key)
     return form is not None and form.fullmatch(parameter.value) is not None
 

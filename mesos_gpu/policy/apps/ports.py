@@ -154,6 +154,7 @@ def offers(offered: Iterable[PortRange], port: int) -> bool:
 
 
 def _range_of(port: int, offered: Iterable[PortRange]) -> PortRange | None:
+    """Return the offered range that contains a port; None without one."""
     return next((candidate for candidate in offered if candidate.begin <= port <= candidate.end), None)
 
 

@@ -90,6 +90,7 @@ def _uses(app: App) -> Iterator[Use]:
 
 
 def _use(app: App, secret: Secret, field: str, why: str) -> Use:
+    """Return a use of a secret with the first problem that it has."""
     if not why and not SOURCE.fullmatch(secret.source):
         return Use(secret, "secrets", f"{secret.source!r} must be {SOURCE_FORM}")
     if not why and isinstance(app.env.get(secret.name), str):

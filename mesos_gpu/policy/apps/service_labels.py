@@ -89,6 +89,7 @@ def wishes_of(app: App, index: int) -> Wishes:
     bad, unknown = list[str](), list[str]()
 
     def value_of(word: str, good: Callable[[str], bool]) -> str:
+        """Return the value of a label of the port; "" if it is missing or malformed, which is recorded."""
         label = f"HAPROXY_{index}_{word}"
         value = app.labels.get(label, "").strip()
         if not value or good(value):
@@ -163,16 +164,20 @@ def limits_of(wishes: Sequence[Wishes], mode: Mode) -> Limits:
 
 
 def _only(values: set[T]) -> T | None:
+    """Return the only element of a set; None if it has none or several."""
     return next(iter(values)) if len(values) == 1 else None
 
 
 def _speaks_http(limits: Limits) -> bool:
+    """Return whether limits apply to HTTP requests only."""
     return bool(limits.path or limits.login or limits.https_only)
 
 
 def _checks(check: HealthCheck, index: int) -> bool:
+    """Return whether a health check uses HTTP on the port of that index."""
     return check.protocol.is_http and check.port_index == index
 
 
 def _service_port(app: App, index: int) -> int | None:
+    """Return the service port at an index; None if it is missing or 0."""
     return next(iter(app.service_ports[index : index + 1]), None) or None

@@ -61,5 +61,6 @@ def _rounded(exact: Mapping[str, float], *, least: int) -> dict[str, int]:
 
 
 def _spread(total: int, count: int) -> list[int]:
+    """Divide a whole number evenly among `count` servers."""
     least, more = divmod(total, count)
     return [least + (index < more) for index in range(count)]

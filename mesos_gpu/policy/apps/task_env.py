@@ -126,6 +126,7 @@ def _of_ports(wishes: Sequence[PortWish], ports: Sequence[int | None], *, seed: 
 
 
 def _unused(used: Container[int | None], seed: str) -> Iterator[int]:
+    """Yield generated ports that are not in use, from a start that depends on the seed."""
     start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
     count = _LAST - _FIRST + 1
     return (port for i in range(count) if (port := _FIRST + (start + i) % count) not in used)

@@ -123,6 +123,7 @@ class Ground:
         return milli
 
     def _milli(self, item: Item) -> int:
+        """Compute the cost for `milli`: of the chosen GPUs, else of the dearest possible ones."""
         if item.chosen:
             costs = {(bin_.node, bin_.model): bin_.cost for bin_ in self.bins}
             return sum(costs.get((bin_.node, bin_.model), 1) * bin_.gpus * WHOLE for bin_ in item.chosen)
@@ -259,6 +260,7 @@ def nearest(
     earlier, later = _candidates(others, own, asked, now, borders)
 
     def fits(at: int) -> bool:
+        """Return whether all occurrences fit if the first one begins at a time."""
         if not now <= at < horizon(now):
             return False
         spec = _at(asked.spec, at)
@@ -272,10 +274,12 @@ def nearest(
 
 
 def _at(spec: BookingSpec, at: int) -> BookingSpec:
+    """Return the request with another first begin."""
     return replace(spec, begins=moved(spec, at))
 
 
 def _first(moments: Iterable[int], fits: Callable[[int], bool], most: int) -> list[int]:
+    """Return the first `most` times that fit."""
     fit: list[int] = []
     for at in moments:
         if fits(at):
@@ -426,7 +430,12 @@ def _over_nodes(ground: Ground, group: Sequence[Item]) -> Clash | None:
 
 
 class _Layout:
-    """Backtracking search for nodes for overlapping occurrences, best fit first."""
+    """Backtracking search for nodes for overlapping occurrences, best fit first.
+
+    Args:
+        ground: Bookable capacity of the cluster.
+        group: Occurrences that overlap.
+    """
 
     def __init__(self, ground: Ground, group: Sequence[Item]) -> None:
         self._models = ground.models
@@ -465,6 +474,7 @@ class _Layout:
         return placed == len(free)
 
     def _put(self, item: Item, places: tuple[Chosen, ...]) -> None:
+        """Record the GPUs of an occurrence."""
         self.places[item.booking, item.begins] = places
         for place in places:
             used = self._used.setdefault((place.node, place.model), [])
@@ -515,6 +525,7 @@ class _Layout:
         return sorted(able)
 
     def _most_used(self, key: tuple[str, str], item: Item) -> int:
+        """Return the largest number of GPUs in a bin that other occurrences use during this one."""
         overlapping = [
             booking for booking in self._used[key] if booking[0] < item.ends and booking[1] > item.begins
         ]

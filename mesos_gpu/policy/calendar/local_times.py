@@ -76,6 +76,7 @@ def _of_iso(text: str, place: ZoneInfo) -> str:
 
 
 def _clock(text: str) -> time:
+    """Parse a time of day."""
     match = _CLOCK.fullmatch(text)
     assert match is not None, f"{text} must have the form of a time of day"
     try:

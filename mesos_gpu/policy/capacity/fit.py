@@ -223,6 +223,7 @@ def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
 
 
 def _ruled_out(reason: str) -> Stage:
+    """Return the stage of a reason in `NodeCapacity.ruled_out` or `barred`."""
     if reason == OFF_GPUS:
         return Stage.SCARCE
     return Stage.POOL if reason.startswith(OF_POOL) else Stage.CONSTRAINT
@@ -262,6 +263,7 @@ def _to_open(request: Request, node: NodeCapacity) -> Resources:
 
 
 def _has_ports(request: Request, ports: Sequence[PortRange]) -> bool:
+    """Return whether free ports suffice for a request."""
     return bool(ports) if request.tasks > 1 else enough(request.ports, ports)
 
 

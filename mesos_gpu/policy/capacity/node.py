@@ -172,6 +172,7 @@ class NodeCapacity:
         return node.closed() if parts else node
 
     def _given_back(self, ended: Iterable[Allocation]) -> tuple[GpuPart, ...]:
+        """Return the free parts of GPUs after the shares of ended allocations are given back."""
         parts = self._parts()
         for allocation in ended:
             for gpu in allocation.gpus:
@@ -287,6 +288,7 @@ class NodeCapacity:
         return share if isinstance(share, str) else ""
 
     def _parts(self) -> dict[GpuId, GpuPart]:
+        """Return the free parts of open GPUs by their identifier."""
         return {part.gpu_id: part for part in self.parts}
 
     def wish(self, request: Request) -> Wish:
@@ -303,4 +305,5 @@ class NodeCapacity:
 
 
 def _others(gpus: tuple[Gpu, ...], ids: Collection[GpuId]) -> tuple[Gpu, ...]:
+    """Return the GPUs without those of some identifiers."""
     return tuple([gpu for gpu in gpus if gpu.id not in ids]) if ids else gpus

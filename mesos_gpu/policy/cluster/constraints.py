@@ -51,6 +51,7 @@ def violated(
 
 
 def _runs(same: Sequence[Placed], node: Node, constraint: Constraint, value: str) -> str:
+    """Return which jobs run on the node, or at the value of the constraint's field, as text."""
     names = ", ".join(p.name for p in same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
     verb = "runs" if len(same) == 1 else "run"
     here = all(p.node.hostname == node.hostname for p in same)

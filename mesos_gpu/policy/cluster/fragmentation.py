@@ -332,6 +332,7 @@ def _after_apart(free: list[Free], gpus: int, milli: int, memory: int) -> list[l
 
 
 def _after_several(free: list[Free], gpus: int, milli: int, memory: int) -> list[list[Free]]:
+    """Return the state after parts of several GPUs were taken from the tightest ones; empty if too few fit."""
     fitting = [at for at, left in enumerate(free) if left[0] >= milli and left[1] >= memory]
     tightest = set(fitting[-gpus:])
     less = [_less(left, milli, memory) if at in tightest else left for at, left in enumerate(free)]
@@ -349,5 +350,6 @@ def _kinds_of(free: Iterable[Free], milli: int, memory: int) -> list[Free]:
 
 
 def _less(left: Free, milli: int, memory: int) -> Free:
+    """Return the free parts of a GPU after a part was taken."""
     compute, of_memory = left[0] - milli, left[1] - memory
     return compute, of_memory, min(compute, of_memory)

@@ -72,6 +72,7 @@ class NodeIndex:
         return Row(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model)
 
     def _of_shares(self) -> ShareRows:
+        """Return the index for shares; build it at first use."""
         if self._shares is None:
             rows = [(self._known[agent_id], model) for agent_id, model in self._rows]
             self._shares = ShareRows(rows, self._width)
@@ -308,6 +309,8 @@ class NodeIndex:
         return left
 
     def _still_fits(self, row: int, request: Request, node: NodeCapacity | None) -> bool:
+        """Return whether a job's reduced view of a node still has room in a row; false if the job may not use the
+        node."""
         model = self._rows[row][1] if request.gpu.count else None
         return node is not None and room_for(request, node, model).slots > 0
 
@@ -320,6 +323,7 @@ class NodeIndex:
         return self._suited[needs]
 
     def _drivers(self, least: str) -> Mask:
+        """Return the mask of rows whose driver is new enough."""
         if least not in self._new_enough:
             able = [as_new_as(self._known[agent_id].driver, least) for agent_id, _ in self._rows]
             self._new_enough[least] = np.array(able, dtype=bool)
@@ -331,6 +335,7 @@ class NodeIndex:
         return [counts == count for count in sorted(set(counts.tolist()))]
 
     def _shape(self, request: Request, model: str | None) -> Shape:
+        """Return the shape of a request with GPUs of one model, or of any for None."""
         models, need, want = () if model is None else (model,), request.resources, request.gpu
         shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
         return shape if want.share is None else shape_for(want.share, self._of_shares().largest_mib, shape)
@@ -353,6 +358,7 @@ def _narrower(masks: Iterable[Mask | None], parts: Sequence[Mask]) -> list[Mask 
 
 
 def _model(request: Request) -> str | None:
+    """Return the preferred GPU model of a request; None without one."""
     return request.gpu.models[0] if request.gpu.count and request.gpu.models else None
 
 
@@ -363,4 +369,5 @@ def _usable(node: NodeCapacity) -> Resources:
 
 
 def _models(node: NodeCapacity) -> list[str]:
+    """Return the GPU models of a node; [""] for a node without GPUs."""
     return node.models or [""]

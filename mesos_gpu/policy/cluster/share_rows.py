@@ -114,6 +114,7 @@ class ShareRows:
         )
 
     def _way_of(self, part: GpuPart) -> int:
+        """Return the number of the way in which the shares of a GPU are enforced."""
         owner = part.domain if part.method is not None and part.method.has_domain else ""
         return self._ways.setdefault((part.method, owner), len(self._ways))
 

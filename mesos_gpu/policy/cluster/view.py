@@ -94,6 +94,7 @@ class View:
         policy.attach(self)
 
     def _model(self, name: str) -> int:
+        """Return the number of a GPU model; a new name gets the next one."""
         return self._models.setdefault(name, len(self._models))
 
     def model_names(self) -> tuple[str, ...]:
@@ -123,6 +124,7 @@ class View:
         return tuple(zip(*(array[row].tolist() for array in self.parts), strict=True))
 
     def _set_parts(self, row: int, parts: Sequence[tuple[int, int]]) -> None:
+        """Set the free compute and memory of a node's GPUs."""
         assert self.parts is not None, "compute and memory are not counted apart"
         missing = [(0, 0)] * (self.most_free.shape[1] - len(parts))
         self.parts[0][row], self.parts[1][row] = np.array([*parts, *missing], dtype=np.int64).T
@@ -271,6 +273,7 @@ class View:
         self._rescore(row)
 
     def _change_part(self, row: int, slot: int, want: Shape, sign: int) -> int:
+        """Add or subtract a shape's part of one GPU; return the lower of its free compute and memory."""
         assert self.parts is not None, "compute and memory are not counted apart"
         compute, memory = self.parts
         compute[row, slot] += sign * want.gpu_milli

@@ -96,10 +96,12 @@ def _on(reservation: Reservation) -> str:
 
 
 def _named(allocation: Allocation) -> str:
+    """Return the holder of an allocation as text."""
     return f"job {allocation.job_id}" if allocation.job_id else "a node monitor"
 
 
 def _unknown(allocation: Allocation) -> str:
+    """Return why the end of an allocation is unknown."""
     if allocation.job_id is None:
         return "it runs as long as its node"
     return "it has no timeout_s, and no finished job of its app or name ran so long"

@@ -103,12 +103,14 @@ def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> li
 
 
 def _passage(request: Request, node: NodeCapacity, now: float) -> Passage:
+    """Return a node with its hurdles and, if it is not excluded before its GPUs, their free number."""
     against = tuple(hurdles(request, node, now=now))
     reaches_gpus = not against or against[0].stage in _FROM_GPUS
     return Passage(node, against, free=free_here(request.gpu, node) if reaches_gpus else None)
 
 
 def _with_room(request: Request, passage: Passage) -> Passage:
+    """Return a node without hurdles with the number of tasks that fit."""
     if passage.hurdles:
         return passage
     room = min(room_for(request, beside_all(passage.node)).slots, request.tasks)
@@ -143,6 +145,7 @@ def _to_reclaim(passage: Passage, room: RoomToCome) -> Passage:
 
 
 def _as_fragment(passage: Passage) -> Passage:
+    """Change the stage of a node whose free GPUs do not suffice to fragmentation."""
     if passage.stage is not Stage.GPUS or not passage.free:
         return passage
     first, *others = passage.hurdles
@@ -150,6 +153,7 @@ def _as_fragment(passage: Passage) -> Passage:
 
 
 def _without_others(passage: Passage, fit: int, tasks: int) -> Passage:
+    """Exclude a node with room for tasks, because not all tasks of the job have room."""
     if passage.hurdles:
         return passage
     words = f"has room for {passage.room} of its {tasks} tasks; there is room for {fit} in all"
@@ -157,6 +161,7 @@ def _without_others(passage: Passage, fit: int, tasks: int) -> Passage:
 
 
 def _free_words(free: Sequence[int]) -> str:
+    """Return the number of scattered free GPUs as text; "" without any."""
     return (
         f"{sum(free)} are free, on {counted(len(free), 'node')} with at most {max(free)} each" if free else ""
     )

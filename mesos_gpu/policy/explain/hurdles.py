@@ -66,6 +66,7 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
 
 
 def _of_kept(kept: Reservation) -> str:
+    """Return which reservation keeps the node's room, as text."""
     return f"is {kept.words}" if kept.booking else f"keeps room for job {kept.job_id}, which is before it"
 
 
@@ -104,10 +105,12 @@ def of_model(request: GpuRequest) -> str:
 
 
 def _other_models(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return which GPU models a node has instead."""
     return f"has {', '.join(node.models)}"
 
 
 def _too_few(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return that a node has fewer GPUs than requested."""
     return _only(largest(request.of_any_size().by_model(node.installed)), of_model(request))
 
 
@@ -116,6 +119,7 @@ def _only(number: int, kind: str) -> str:
 
 
 def _too_small(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return that a node's GPUs have too little memory."""
     number = largest(request.of_any_capability().by_model(node.installed))
     if not number:
         size = max(gpu.memory_mib for gpu in request.of_any_size().suited(node.installed))
@@ -124,6 +128,7 @@ def _too_small(request: GpuRequest, node: NodeCapacity, now: float) -> str:
 
 
 def _too_old(request: GpuRequest, node: NodeCapacity, now: float) -> str:
+    """Return that a node's GPUs have too low a compute capability."""
     roomy = request.of_any_capability().suited(node.installed)
     capabilities = sorted({gpu.compute_capability or "unknown" for gpu in roomy})
     least = request.compute_capability
@@ -214,9 +219,11 @@ def _used(job: str, gpus: Sequence[Gpu], now: float) -> str:
 
 
 def _unwell(gpu: Gpu, now: float) -> str:
+    """Return a GPU with its health as text."""
     return f"{gpu.id} {_state(gpu, now)}"
 
 
 def _state(gpu: Gpu, now: float) -> str:
+    """Return the health of a GPU as text, with since when and why."""
     since = f" since {clock(gpu.since, now)}" if gpu.since else ""
     return f"is {gpu.health.value}{since}" + (f" ({gpu.reason})" if gpu.reason else "")

@@ -52,6 +52,7 @@ def is_unreported(nodes: Sequence[NodeCapacity]) -> bool:
 
 
 def _room(request: Request, nodes: Sequence[NodeCapacity]) -> int:
+    """Return the most tasks that all nodes together have GPUs for, if they were empty and healthy."""
     return max(sum(rooms.values()) for rooms in empty_rooms(request, nodes))
 
 
@@ -121,16 +122,19 @@ def _by_shares(request: Request, nodes: Sequence[NodeCapacity]) -> str:
 
 
 def _first(names: Collection[str]) -> str:
+    """Return the first name, and how many more there are."""
     more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
     return f"{next(iter(names))}{more}"
 
 
 def _wanted(want: GpuRequest) -> str:
+    """Return the requirements on memory and compute capability as text."""
     memory = f" with {want.memory_mib} MiB" if want.memory_mib else ""
     return memory + (f" of compute capability {want.compute_capability}" if want.compute_capability else "")
 
 
 def _by_memory(want: GpuRequest, nodes: Sequence[NodeCapacity]) -> str:
+    """Return that no GPU has enough memory."""
     sizes = [
         (-gpu.memory_mib, node.hostname)
         for node in nodes
@@ -141,6 +145,7 @@ def _by_memory(want: GpuRequest, nodes: Sequence[NodeCapacity]) -> str:
 
 
 def _by_capability(want: GpuRequest, roomy: Sequence[Gpu]) -> str:
+    """Return that no GPU has the compute capability."""
     capabilities = sorted(
         {gpu.compute_capability or "" for gpu in roomy} - {""}, key=lambda v: version_of(v) or ()
     )
@@ -149,6 +154,7 @@ def _by_capability(want: GpuRequest, roomy: Sequence[Gpu]) -> str:
 
 
 def _by_driver(job: Job, request: Request, nodes: Sequence[NodeCapacity]) -> str:
+    """Return that no node with the GPUs has a driver that is new enough."""
     best = newest_driver(request, nodes)
     newest_found = f"{best.hostname} has {best.driver}" if best.driver else "no node reports a driver"
     if is_of_image(job, request):

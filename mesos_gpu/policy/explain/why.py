@@ -120,6 +120,7 @@ def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate
 
 
 def _not_pending(job: Job) -> str:
+    """Return the state of a job that does not wait, with its message."""
     has_message = job.message and job.message != job.state.value
     return state_words(job.state) + (f": {job.message}" if has_message else "")
 
@@ -251,6 +252,7 @@ def _nearest(request: Request, passed: Funnel, nodes: Sequence[NodeCapacity]) ->
 
 
 def _distance(request: Request, passage: Passage) -> tuple[bool, bool, int, float, float, str]:
+    """Return the key by which the nearest node is chosen: the lowest lacks least."""
     node = passage.node
     away = bool(node.drained or node.lost)
     free = 0 if away or node.silent else _free(request, passage)

@@ -107,5 +107,6 @@ class Room:
         return sum(able for _, able in placed)
 
     def _take_away(self, placed: Sequence[tuple[int, int]]) -> None:
+        """Take placed tasks away again."""
         for i, count in placed:
             self.place(i, -count)

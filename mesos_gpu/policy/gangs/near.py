@@ -93,6 +93,7 @@ def _within(ground: Ground, limits: Limits, near: Near, chosen: Collection[str])
 
 
 def _of_groups(ground: Ground, name: str, groups: Collection[str]) -> Ground:
+    """Return the ground restricted to sites of some groups."""
     part = [i for i in ground.part if ground.sites[i].values[name] in groups]
     return Ground(ground.tasks, ground.sites, part, ground.apart)
 

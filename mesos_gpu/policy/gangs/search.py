@@ -358,7 +358,14 @@ def _shares(ground: Ground, limits: Limits, rule: Groups) -> Limits:
 
 
 class _Branches:
-    """Branch-and-bound search over cells: sets of sites with equal values in all limited fields."""
+    """Branch-and-bound search over cells: sets of sites with equal values in all limited fields.
+
+    Args:
+        ground: Sites of the gang.
+        limits: Tasks that may be added, by field and value.
+        groups: Rules that limit the number of values of a field.
+        max_looks: Number of examined cells after which the search ends.
+    """
 
     def __init__(self, ground: Ground, limits: Limits, groups: Sequence[Groups], max_looks: int) -> None:
         self._ground, self._limits, self._groups = ground, dict(limits), groups
@@ -431,6 +438,7 @@ class _Branches:
             self._add(at, -count)
 
     def _hosts(self, at: int, count: int) -> int:
+        """Return how many sites of a cell a number of tasks uses."""
         hosts = 0
         for i in self._cells[at]:
             if count <= 0:

@@ -289,6 +289,7 @@ def _clean(record: CardHealth, now: float, settings: HealthSettings) -> CardHeal
 
 
 def _wait_s(record: CardHealth, settings: HealthSettings) -> float:
+    """Return the seconds without a fault after which a sick card becomes suspect."""
     return delay_s(record.times_sick, first_s=settings.recheck_s, most_s=settings.recheck_most_s)
 
 

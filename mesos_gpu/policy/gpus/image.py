@@ -124,12 +124,14 @@ def needed_driver(
 
 
 def _drivers_named(config: ImageConfig) -> set[str]:
+    """Return the driver versions that the image's conditions name."""
     conditions = (_CONDITION.fullmatch(part) for text in _requirements(config) for part in _PARTS.split(text))
     named = {match["value"] for match in conditions if match and match["name"].lower() == "driver"}
     return {text for text in named if VERSION.fullmatch(text)}
 
 
 def _volumes(config: ImageConfig) -> set[str]:
+    """Return the names of the volumes that an image requests."""
     return set(config.labels.get(VOLUMES_LABEL, "").split())
 
 
@@ -183,6 +185,7 @@ def _unmet_condition(text: str, host: _Host) -> str | None:
 
 
 def _unmet_brand(operator: str, value: str, host: _Host) -> str | None:
+    """Return why a condition on the GPU's brand does not hold; None if it holds."""
     if operator not in ("=", "!="):
         return f"'brand{operator}{value}', which cannot be read: brands have no order"
     if (host.brand.lower() == value.lower()) == (operator == "="):

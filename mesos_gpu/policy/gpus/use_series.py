@@ -84,6 +84,7 @@ class Ring:
                 self._column(n)[-1] = min(round(mean * kind.parts), kind.unknown - 1)
 
     def _column(self, n: int) -> "array[int]":
+        """Return the array of a column; allocate it at first use."""
         kind, column = self.kinds[n], self.columns[n]
         if column is None:
             column = self.columns[n] = array(kind.type, [kind.unknown]) * self.kept
@@ -108,6 +109,7 @@ class Ring:
         return tuple([self._mean(column, number) for number in numbers] for column in range(len(self.kinds)))
 
     def _mean(self, n: int, slot: int) -> float | None:
+        """Return the mean of a column in a slot; None if unknown."""
         kind, column, at = self.kinds[n], self.columns[n], slot - self.last + self.kept - 1
         if column is None or not 0 <= at < self.kept or column[at] == kind.unknown:
             return None
@@ -211,6 +213,7 @@ class UseHistory:
         self.cluster.note(now, (len(ids), allocated, mean(busy), sum(power) if power else None))
 
     def _of_card(self, use: GpuUse) -> Values:
+        """Return the values of a card: busy percent, memory and power."""
         meters = use.meters
         power_w = None if meters.power_mw is None else meters.power_mw / 1000
         used_mib = None if meters.memory_used_mib is None else float(meters.memory_used_mib)
@@ -223,6 +226,7 @@ class UseHistory:
         return mean(busy), float(sum(memory)) if memory else None, None
 
     def _busy_pct(self, task: str, gpu: GpuId, work: Work | None) -> float | None:
+        """Return the busy percent since the report before; None if unknown."""
         before = self._works.pop((task, gpu), None)
         if work is not None:
             self._works[task, gpu] = work
@@ -255,10 +259,12 @@ def _all_known(values: Iterable[N | None]) -> list[N]:
 
 
 def _noted(kept: dict[K, Series], key: K, now: float, values: Values) -> None:
+    """Add values to a series; a new series is added only within `MAX_SERIES`."""
     if key in kept or len(kept) < MAX_SERIES:
         kept.setdefault(key, Series()).note(now, values)
 
 
 def _forget(kept: dict[K, Series], now: float) -> None:
+    """Drop series without reports for `KEPT_S`."""
     for key in [key for key, series in kept.items() if now - series.noted_at > KEPT_S]:
         del kept[key]

@@ -81,6 +81,7 @@ def in_all_hours(plans: Sequence[Sequence[Wanted]], others: Collection[str]) -> 
     """
 
     def most(setting: Wanted) -> float:
+        """Return the limit of a role, infinite without one."""
         return inf if setting.limit_gpus is None else setting.limit_gpus
 
     settings = []

@@ -61,6 +61,7 @@ def excluded(constraint: Constraint, node: Place, judge: Judge = matches) -> str
 
 
 def _fits(constraint: Constraint, value: str) -> bool:
+    """Return whether a value equals that of the constraint; IS also accepts other forms of a number."""
     match constraint.operator:
         case Operator.IS:
             return value == _canonical(constraint.value)

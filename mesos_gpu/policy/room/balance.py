@@ -33,6 +33,7 @@ def stays_below(taker: Side, more: int, giver: Side, less: int) -> bool:
 
 
 def _is_less(side: Side, other: Side) -> bool:
+    """Return whether a queue's part of its fair share is below another's."""
     if not side.due or not other.due:
         return side.held < other.held if side.due == other.due else bool(side.due) and other.held > 0
     return side.held * other.due < other.held * side.due

@@ -99,6 +99,7 @@ class Stage:
 
 
 def _held(task: Movable) -> Allocation:
+    """Return what a movable job holds as an allocation."""
     return Allocation(task.job_id, task.request.resources, task.gpus, share=task.share)
 
 
@@ -138,6 +139,7 @@ def least_departures(request: Request, candidate: CandidateNode) -> int | None:
 
 
 def _has_shares(request: Request, candidate: CandidateNode) -> bool:
+    """Return whether the request or the node involves shares of GPUs."""
     return request.gpu.share is not None or bool(candidate.node.parts)
 
 
@@ -149,6 +151,7 @@ def _least_of_shares(request: Request, candidate: CandidateNode) -> int | None:
 
 
 def _of_model(request: Request, candidate: CandidateNode, model: str | None) -> int | None:
+    """Return the least departures that free enough GPUs of one model; None if all free too few."""
     want = request.gpu
     if not want.count:
         return 0
@@ -164,6 +167,7 @@ def _models(request: Request, gpus: Iterable[Gpu]) -> Sequence[str | None]:
 
 
 def _all(candidate: CandidateNode) -> Iterator[Gpu]:
+    """Yield the GPUs of a node that are free or that movable jobs hold."""
     yield from candidate.node.gpus
     for task in candidate.tasks:
         yield from task.gpus

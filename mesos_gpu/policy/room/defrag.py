@@ -75,6 +75,7 @@ def plan(problem: Problem, *, most_work: int = MAX_WORK, small: int = SMALL) -> 
 
 
 def _plan_of(stage: Stage, *, proven: bool) -> Plan:
+    """Return the plan that leads to a stage."""
     where = ", ".join(dict.fromkeys(member.hostname for member in stage.members))
     moves = "1 move makes" if len(stage.moves) == 1 else f"{len(stage.moves)} moves make"
     doubt = "" if proven else "; not proven to be the fewest"
@@ -82,10 +83,12 @@ def _plan_of(stage: Stage, *, proven: bool) -> Plan:
 
 
 def _none(why: str, *, proven: bool) -> Plan:
+    """Return an empty plan with a reason."""
     return Plan((), (), proven, f"no plan: {why}")
 
 
 def _nowhere(movable: int) -> str:
+    """Return the message that moves do not help."""
     if movable == 1:
         return "the 1 preemptible job that could move has nowhere to go that helps"
     return f"the {movable} preemptible jobs that could move have nowhere to go that helps"
@@ -146,6 +149,7 @@ class _Seats:
         self.problem, self.request = problem, problem.request
 
     def candidate(self, stage: Stage, i: int) -> CandidateNode:
+        """Return a candidate as it is at a stage."""
         return stage.changed.get(i) or self.problem.candidates[i]
 
     def order(self, stage: Stage) -> list[int]:
@@ -446,6 +450,7 @@ def _on_shared(task: Movable) -> tuple[str, ...]:
 
 
 def _card(gpu: Gpu) -> tuple[str, int, str]:
+    """Return the properties by which GPUs are interchangeable."""
     return gpu.model, gpu.memory_mib, gpu.compute_capability or ""
 
 

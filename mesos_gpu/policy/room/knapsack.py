@@ -143,4 +143,5 @@ def cheapest(lack: Sequence[int], items: Iterable[Item]) -> tuple[Victim, ...] |
 
 
 def _rank(choice: tuple[int, int, tuple[Victim, ...]]) -> tuple[int, int, list[str]]:
+    """Return the key by which choices with one sum are compared."""
     return choice[0], choice[1], [victim.job_id for victim in choice[2]]

@@ -187,6 +187,7 @@ def nodes_of_plan(
     nodes_with_room: list[AgentId] = []
 
     def ends(node: NodeCapacity) -> bool:
+        """Return whether a victim of the plan holds resources on a node."""
         return any(allocation.job_id in ended for allocation in node.allocations)
 
     first = (node for node in nodes if ends(node))
@@ -324,10 +325,12 @@ def _on_one(
 
 
 def _of(bound: Bound) -> tuple[int, int]:
+    """Return a bound as a sort key."""
     return bound.priority, bound.cost
 
 
 def _least_of(request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim]) -> Bound | None:
+    """Return a lower bound of the cost of room for a request on a node; nothing for shares."""
     if request.gpu.share is not None:
         return _NOTHING
     return least_of(request.gpu.count, len(node.gpus), node, victims)
@@ -359,6 +362,7 @@ def least_of(gpus: int, free: int, node: NodeCapacity, victims: Mapping[JobId, V
 def _better(
     best: tuple[Victim, ...] | None, chosen: tuple[Victim, ...] | None, allowed: Rule | None
 ) -> tuple[Victim, ...] | None:
+    """Return the better of two choices, of which the second one must obey the rule."""
     if chosen is None or (best is not None and worth(best) <= worth(chosen)):
         return best
     return chosen if not chosen or allowed is None or allowed(chosen) else best
@@ -498,6 +502,7 @@ class _Greedy:
         self._line: list[tuple[int, int, int, int, bool, tuple[Victim, ...] | None]] = []
 
     def _amounts_of(self, i: int) -> _NodeAmounts:
+        """Return the amounts of a node without the victims chosen so far."""
         amounts = self._now.get(i)
         if amounts is None:
             node = _without(self._nodes[i], self._chosen)

@@ -88,6 +88,7 @@ def after_launch(
 
 
 def _spares_after(spares: tuple[Spare, ...], takes: Sequence[tuple[str, str, int]]) -> tuple[Spare, ...]:
+    """Return what limits have to spare after a launch."""
     taken = {(queue, pool): milli for queue, pool, milli in takes}
     return tuple(
         replace(spare, milli=spare.milli - taken.get((spare.queue, spare.pool), 0)) for spare in spares
@@ -95,6 +96,7 @@ def _spares_after(spares: tuple[Spare, ...], takes: Sequence[tuple[str, str, int
 
 
 def _parts_after(reservation: Reservation, chosen: Chosen) -> tuple[GpuPart, ...]:
+    """Return the parts of GPUs for others after a launch of shares."""
     if chosen.share is None:
         return reservation.beside
     share, gpus = chosen.share, chosen.gpus
@@ -129,6 +131,7 @@ def reserve(
 
 
 def _rank(reservation: Reservation) -> tuple[float, int, str, str]:
+    """Return the key by which reservations are compared: the lowest is best."""
     return reservation.at, len(reservation.awaited), reservation.hostname, str(reservation.agent_id)
 
 

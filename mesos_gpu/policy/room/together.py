@@ -47,6 +47,8 @@ def reserve_together(
     for model in request.gpu.models or (None,):
 
         def at(time: float, model: str | None = model) -> list[tuple[NodeCapacity, int]]:
+            """Return the number of tasks on each node after everything that ends by a time has ended; all 0 if not
+            all fit."""
             fits = [(room_for(request, node.without(_ended(node, time)), model), node) for node in able]
             fits.sort(key=lambda pair: (-pair[0].slots, pair[1].hostname, pair[1].agent_id))
             counts = find({node.agent_id: min(fit.slots, job.spec.tasks) for fit, node in fits})
@@ -68,10 +70,12 @@ def reserve_together(
 
 
 def _fewest(tasks: int, rooms: Mapping[AgentId, int]) -> Sequence[int] | None:
+    """Place tasks on as few nodes as possible."""
     return search(tasks, [Site(room) for room in rooms.values()]).counts
 
 
 def _ended(node: NodeCapacity, at: float) -> list[Allocation]:
+    """Return the allocations of a node that have ended by a time."""
     return [allocation for allocation in node.allocations if allocation.ends_at <= at]
 
 

@@ -128,6 +128,7 @@ def pick(
 
 
 def _first(cards: Sequence[Card], count: int, most_opened: int) -> tuple[Card, ...] | None:
+    """Take cards in order, at most `most_opened` of which must be opened; return None if there are too few."""
     taken: list[Card] = []
     for card in cards:
         if len(taken) < count and (most_opened > 0 or not card.opens):

@@ -71,6 +71,7 @@ def start_for(profile: MigProfile, profiles: Iterable[MigProfile], occupied: Col
 
 
 def _free_starts(profile: MigProfile, occupied: Collection[int]) -> list[int]:
+    """Return the starts at which an instance of a profile does not overlap occupied slices."""
     return [s for s in profile.starts if not any(n in occupied for n in range(s, s + profile.width))]
 
 
@@ -118,6 +119,7 @@ def _slices_made(sharing: Sharing, taken: Collection[str]) -> set[int]:
 
 
 def _sizes(sharing: Sharing) -> str:
+    """Return the size of the largest instance as text."""
     largest = max(_all(sharing), key=lambda size: (size.memory_mib, size.compute_milli))
     name = largest.profile if isinstance(largest, MigInstance) else largest.name
     return f"the largest, {name}, has {largest.memory_mib} MiB and {largest.compute_milli / 10:g} % of the compute"

@@ -145,6 +145,7 @@ def _gaps(windows: Iterable[Window], period_us: int) -> list[tuple[int, int]]:
 
 
 def _end_to_end(lengths: Mapping[TaskId, int], period_us: int) -> dict[TaskId, Window]:
+    """Place all stretches one after the other."""
     placed, at_us = {}, 0
     for task, length_us in lengths.items():
         placed[task] = Window(at_us % period_us, length_us, period_us)

@@ -47,6 +47,7 @@ def _of_tasks(tasks: Iterable[Task]) -> Iterator[JobEvent]:
 
 
 def _checkpoints(jobs: Iterable[Job]) -> Iterator[JobEvent]:
+    """Yield the latest checkpoint of each job."""
     for job in jobs:
         if job.checkpoint_at is not None:
             yield JobEvent(0, job.checkpoint_at, EventKind.CHECKPOINT, job.id)

@@ -72,6 +72,7 @@ def could_hold(cells: Cells, path: str, wants: Iterable[tuple[str, int]], tasks:
 
 
 def _pools(tree: Tree) -> list[str]:
+    """Return the pools in which any queue has a guarantee."""
     return sorted({pool for queue in tree.queues.values() for pool in queue.spec.guarantee_gpus})
 
 

@@ -113,6 +113,7 @@ def _rooms(tree: Tree, nodes: Iterable[NodeFacts]) -> dict[str, list[int]]:
 
 
 def _unknown_models(document: QueueDocument, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield model names of the document that match no GPU of the cluster."""
     for name in unknown(document.gpu_cost, known):
         yield f"/gpu_cost/{_escaped(name)}", no_such_model([name], known)
     for pool in document.pools:

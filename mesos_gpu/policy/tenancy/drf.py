@@ -243,6 +243,7 @@ def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dic
 
 
 def _counts(resource: int, pool: Amounts) -> bool:
+    """Return whether a resource is limited in a pool; CPUs and memory of 0 are unknown."""
     return resource == 0 or pool[resource] > 0
 
 
@@ -332,6 +333,7 @@ class Division:
         return min(max(level, low + 1), high - 1)
 
     def _fits(self, taken: Amounts, there: Amounts) -> bool:
+        """Return whether the counted resources suffice."""
         return all(taken[r] <= there[r] for r in self.counted)
 
     def short(self, there: Amounts, level: int) -> set[int]:

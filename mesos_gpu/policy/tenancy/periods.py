@@ -51,6 +51,7 @@ def once(begins: str, ends: str, zone: str) -> Span:
 
 
 def _index_of(period: Period, day: date) -> int:
+    """Return the number of the period that contains a day."""
     if period in _DAYS:
         return (day - _MONDAY).days // _DAYS[period]
     if period in _MONTHS:
@@ -59,6 +60,7 @@ def _index_of(period: Period, day: date) -> int:
 
 
 def _first_day(period: Period, index: int) -> date:
+    """Return the first day of a period by its number."""
     if period in _DAYS:
         return _MONDAY + timedelta(days=index * _DAYS[period])
     year, month = divmod(index * _MONTHS[period], 12)

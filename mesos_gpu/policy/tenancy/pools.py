@@ -50,6 +50,7 @@ def pools_of_unreported(pools: Sequence[Pool], place: Place) -> frozenset[str]:
 
 
 def _holds(pool: Pool, models: Collection[str], place: Place) -> bool:
+    """Return whether a node meets all conditions of a pool."""
     alone = not pool.models or (bool(models) and all(_names(pool, model) for model in models))
     return alone and _is_place_of(pool, place)
 

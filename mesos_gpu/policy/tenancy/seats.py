@@ -189,6 +189,7 @@ def _resized(room: Room, held: Iterable[Held]) -> dict[JobId, Seat | None]:
 
 
 def _is_its(held: Held) -> bool:
+    """Return whether the seat is still one of the job's queue or an ancestor, for its number of tasks."""
     return held.seat.queue in lineage(held.leaf) and len(held.seat.cells) == held.ask.tasks
 
 
@@ -268,7 +269,17 @@ def _serve(room: Room, path: str, line: Iterable[Ask], now: float, given: dict[J
 
 
 class _Surplus:
-    """Cells that a queue is guaranteed beyond its children's, given in turns to jobs below it that have no seat."""
+    """Cells that a queue is guaranteed beyond its children's, given in turns to jobs below it that have no seat.
+
+    Args:
+        room: Free cells; those given are subtracted.
+        path: Path of the queue.
+        lines: Jobs without a seat, by leaf, in their order.
+        weights: Weights of the children; 1 for those not named.
+        now: Seconds since the epoch.
+        given: Seats given so far; new ones are added.
+        held: Running jobs with seats.
+    """
 
     def __init__(
         self,
@@ -293,6 +304,7 @@ class _Surplus:
                 self._held[child] = self._held.get(child, 0) + job.seat.milli * len(job.seat.cells)
 
     def _child(self, leaf: str) -> str:
+        """Return the child of the queue that contains a leaf."""
         rest = leaf[len(self._path) + 1 :]
         return f"{self._path}/{rest.partition('/')[0]}"
 
@@ -313,6 +325,7 @@ class _Surplus:
                 heapreplace(heap, (self._part(child), child))
 
     def _part(self, child: str) -> Fraction:
+        """Return what a child holds of the cells, divided by its weight; it comes last with weight 0."""
         weight = self._weights.get(child, 1)
         return Fraction(self._held[child], weight) if weight else Fraction(_LAST)
 

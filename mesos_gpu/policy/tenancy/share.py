@@ -275,6 +275,7 @@ def weights_of(weights: Sequence[int], use: Sequence[int], history_percent: int)
 
 
 def _below(root: Branch) -> list[Branch]:
+    """Return all queues below a root, level by level."""
     branches = list(root.children)
     for branch in branches:
         branches += branch.children

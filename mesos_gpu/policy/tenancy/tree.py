@@ -259,6 +259,7 @@ class Tree:
 
 
 def _bounds(queue: Queue) -> Iterator[Bound]:
+    """Yield the limits of a queue by pool: its limit, or its guarantee with its borrow limit if that is lower."""
     spec = queue.spec
     for pool in sorted({*spec.limit_gpus, *spec.borrow_limit_gpus}):
         limits = [spec.limit_gpus[pool]] if pool in spec.limit_gpus else []
@@ -269,5 +270,6 @@ def _bounds(queue: Queue) -> Iterator[Bound]:
 
 
 def _strictest(stop: Stop, other: Stop) -> Stop:
+    """Return the stricter of two settings."""
     order = list(Stop)
     return max(stop, other, key=order.index)

@@ -115,6 +115,7 @@ class Spans:
         return replace(self._document, queues=queues)
 
     def _holding(self, moment: float) -> Holding:
+        """Return the numbers of the windows that are active at a time."""
         holding: list[int] = []
         for zone in self._zones:
             today = shown_at(moment, ZoneInfo(zone)).toordinal()

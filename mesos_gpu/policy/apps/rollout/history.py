@@ -55,6 +55,7 @@ def group_versions(
     changed_at: dict[str, float] = {}
 
     def look(was: Group | None, now: Group) -> bool:
+        """Record the time of a group and its subgroups; return whether it changed."""
         inner = {group.id: group for group in was.groups} if was else {}
         inner_changes = [look(inner.get(child.id), child) for child in now.groups]
         differs = was != now or any(inner_changes) or any(app.id in changed for app in now.apps)
@@ -81,6 +82,7 @@ def made_after(roots: Sequence[RootVersion], app_id: str) -> float:
 
 
 def _version_in(shape: GroupShape, app_id: str) -> float | None:
+    """Return the version of an app in a tree; None if the tree lacks it."""
     group = _at(shape, app_id.rpartition("/")[0] or "/")
     return dict(group.apps).get(app_id) if group else None
 
@@ -93,6 +95,7 @@ def apps_of(shape: GroupShape) -> Iterator[tuple[str, float]]:
 
 
 def _at(shape: GroupShape, id: str) -> GroupShape | None:
+    """Return the group `id` within a tree; None if it lacks the group."""
     if shape.id == id:
         return shape
     way = (child for child in shape.groups if id == child.id or id.startswith(f"{child.id}/"))

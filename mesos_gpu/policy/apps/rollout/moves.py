@@ -177,6 +177,7 @@ class _Scene:
         return at_once + rest[:spare]
 
     def _goes_at_once(self, old: Instance) -> bool:
+        """Return whether an old instance is ended at once: it never ran, or the user chose it."""
         return _condition(old) in _NEVER_RAN or old.id in self.target.kill
 
     def unwanted(self) -> list[Instance]:
@@ -195,11 +196,13 @@ class _Scene:
         return max(0, min(missing, self.bounds.most - len(self.present)))
 
     def done(self) -> bool:
+        """Return whether only instances of the target version exist, in the wanted number, and all are settled."""
         return len(self.present) == len(self.fresh) == self.target.instances and all(
             map(self._settled, self.fresh)
         )
 
     def _settled(self, instance: Instance) -> bool:
+        """Return whether an instance serves, or ran before the deployment began and still runs."""
         before = instance.started_at is not None and instance.started_at < self.target.began_at
         return serves(instance) or (before and instance.state is InstanceState.RUNNING)
 
@@ -251,6 +254,7 @@ _REASONS = {
 
 
 def _many(count: float, noun: str, what: str = "") -> str:
+    """Return a count with its noun in the singular or plural."""
     return f"{count} {noun}{'s' * (count != 1)} {what}".rstrip()
 
 
@@ -262,6 +266,7 @@ def _counts(instance: Instance, target: Target, now: float) -> bool:
 
 
 def _condition(instance: Instance) -> _Condition:
+    """Return the condition of an instance from its state, health and readiness."""
     if instance.state is not InstanceState.RUNNING:
         return _Condition[instance.state.name]
     if instance.healthy is False:
@@ -272,6 +277,7 @@ def _condition(instance: Instance) -> _Condition:
 
 
 def _order(selection: KillSelection) -> Callable[[Instance], tuple[int, float, str]]:
+    """Return the sort key by which instances are ended: condition first, then age by the app's kill selection."""
     sign = -1.0 if selection is KillSelection.YOUNGEST_FIRST else 1.0
 
     def key(instance: Instance) -> tuple[int, float, str]:

@@ -48,6 +48,7 @@ def plan(
 
 
 def _change(old: App | None, new: App, restart: bool, kill: tuple[str, ...]) -> Action | None:
+    """Return the action that brings an app to its new definition; None if it need not change."""
     if old is None:
         return Action(ActionKind.SCALE, new)
     if old is new and not (restart or kill):
@@ -168,6 +169,7 @@ class _Flat:
             inside.setdefault(_parent(id), []).append(id)
 
         def whole(id: str) -> Group:
+            """Return a group with everything below it."""
             groups = [whole(child) for child in inside.get(id, ()) if child in self.groups]
             groups_kept = [
                 child for child in groups if child.id not in unless_empty or child != Group(child.id)
@@ -178,6 +180,7 @@ class _Flat:
         return whole("/")
 
     def _make_parents(self, id: str) -> None:
+        """Add empty groups above `id` that are missing."""
         while id != "/":
             id = _parent(id)
             self.groups.setdefault(id, Group(id))
