@@ -174,7 +174,7 @@ def period_of(budget: Budget, now_ms: int) -> periods.Span:
 
 
 def opened(key: Key, budget: Budget, last: BudgetUse | None, left: int, now_ms: int) -> BudgetUse | None:
-    """Return the next period of a budget if the last one is over; None otherwise. A clock set back opens no period.
+    """Return the next period of a budget if the last one is over; None otherwise, also if the clock was set back.
 
     Periods follow each other without a gap, even while no scheduler runs: call this until it returns None. If more have
     passed than are kept, only the latest are opened.
@@ -205,7 +205,7 @@ def opened(key: Key, budget: Budget, last: BudgetUse | None, left: int, now_ms: 
 
 
 def total_of(budget: Budget, use: BudgetUse) -> int:
-    """Return the amount that may be used in a period."""
+    """Return the amount that may be used in a period: the budget with what was carried over and granted."""
     return budget.milli_s * MS + use.carried + use.granted
 
 
@@ -218,10 +218,10 @@ def charge_of(record: Closed, use: BudgetUse) -> int:
 
 
 def must_borrow(standing: Standing) -> bool:
-    """Return whether jobs charged to the budget run as borrowers only."""
+    """Return whether jobs charged to the budget may run only as borrowers, as it is used up."""
     return standing.empty and standing.budget.on_empty is OnEmpty.BORROW
 
 
 def may_not_start(standing: Standing) -> bool:
-    """Return whether jobs charged to the budget wait until it has more."""
+    """Return whether jobs charged to the budget must wait until it has funds again."""
     return standing.empty and standing.budget.on_empty in (OnEmpty.NO_START, OnEmpty.STOP)

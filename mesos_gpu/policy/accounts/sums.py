@@ -79,7 +79,7 @@ def overlap_ms(begins_ms: int, ends_ms: int, since_ms: int, until_ms: int) -> in
 
 
 def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures:
-    """Return the sums of one part of a record within an interval."""
+    """Return the use of one part of a record (its GPUs of one model) within an interval."""
     span, first = record.span, part == record.span.parts[0]
     held_ms = overlap_ms(span.begins_ms, record.ends_ms, since_ms, until_ms)
     lost_ms = overlap_ms(record.ends_ms - record.lost_ms, record.ends_ms, since_ms, until_ms)
@@ -124,7 +124,7 @@ def by_day(record: Closed, part: Part) -> Iterator[tuple[int, Figures]]:
 
 
 def grouped(use: Iterable[Row], by: Sequence[str]) -> dict[tuple[str, ...], Figures]:
-    """Sum rows by some of `GROUPS`, sorted by key."""
+    """Sum rows of use by some of `GROUPS`; keys have the values in the order of `by`."""
     fields = [GROUPS[name] for name in by]
     sums: dict[tuple[str, ...], Figures] = {}
     for account, row_figures in use:

@@ -419,7 +419,7 @@ def _owed_to(tree: Tree, queue: Queue) -> set[str]:
 
 
 def _how_else(tree: Tree, queue: Queue, spec: JobSpec, wants: Sequence[tuple[str, int]]) -> str:
-    """Return the changes with which a job that never gets a seat could start, as text."""
+    """Return how a job that never gets a place in its queue's guarantee could start otherwise, as text."""
     ways, most_s = ["make it preemptible"], queue.resolved.borrow_for_s - spec.kill_grace_s
     if most_s > 0:
         ways.append(f"give it a time limit of at most {most_s:g} s (borrow_for_s)")

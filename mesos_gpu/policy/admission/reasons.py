@@ -177,7 +177,7 @@ class NoSeat(Reason[QueueCase]):
 
     @classmethod
     def decide(cls, case: QueueCase) -> Iterator[Self]:
-        """Yield the reason if the job lacks a seat."""
+        """Yield the reason if the job lacks a place in its queue's guarantee."""
         if case.lacks_seat:
             has_hours = case.tree.has_hours(case.spec.queue)
             never = "" if has_hours else never_seated(case.tree, case.spec, case.spec.counted_milli)

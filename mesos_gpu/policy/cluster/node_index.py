@@ -194,10 +194,11 @@ class NodeIndex:
         return None
 
     def keys(self, request: Request, placement: str, *, gpu_nodes: str = "last") -> dict[AgentId, int]:
-        """Return how well each agent would do for a task by a policy, the lowest best; without those that cannot.
+        """Return the placement key of each agent for a task, the lowest being best; agents that cannot take it are
+        left out.
 
         Args:
-            request: Resources of the task, with GPUs of one model or of any.
+            request: Requirements of the task, with GPUs of one model or of any.
             placement: Name of a placement policy, one of `registry.POLICIES`.
             gpu_nodes: Use of agents with GPUs by tasks without GPUs: "last", "never" or "always".
         """
@@ -215,11 +216,11 @@ class NodeIndex:
         return best
 
     def place_on(self, request: Request, node: NodeCapacity, placement: str) -> Chosen | None:
-        """Return what a task gets on one node; None if it does not fit.
+        """Return the GPUs that a task gets on one node; None if it does not fit.
 
         Args:
-            request: Resources of the task, with GPUs of one model or of any.
-            node: Node as it is, or with less for this job's use.
+            request: Requirements of the task, with GPUs of one model or of any.
+            node: Node, unchanged or reduced for this job.
             placement: Name of a placement policy, one of `registry.POLICIES`.
         """
         view = self._view(placement, shares=request.gpu.share is not None)

@@ -108,7 +108,7 @@ def _unknown(allocation: Allocation) -> str:
 
 
 def _ran(allocation: Allocation, now: float) -> str:
-    """Return how long an allocation has run, of how long it lasts, as text."""
+    """Return how long an allocation has run, and how long it is expected to, as text."""
     if allocation.lasts_s is None:
         return f"{_named(allocation)} is being ended"
     so_far = f"{_named(allocation)} has run {span(now - allocation.since)}"

@@ -18,7 +18,7 @@ _NO_GUARANTEE: Final = Guarantee()
 
 
 def cells_of(tree: Tree, capacity: Mapping[str, int] | None = None) -> Cells:
-    """Return the cells of all queues that have a guarantee.
+    """Return the cells (node-sized parts of guarantees) of all queues that have a guarantee.
 
     Args:
         tree: Tree of queues.
@@ -51,15 +51,15 @@ def owed_in(tree: Tree, pool: str, amount: int) -> Mapping[str, int]:
 
 @lru_cache(maxsize=4)
 def whole_cells(tree: Tree) -> Cells:
-    """Return the cells of all queues without scaling."""
+    """Return the cells of all queues' guarantees without scaling them to the capacity of the nodes."""
     return cells_of(tree)
 
 
 def could_hold(cells: Cells, path: str, wants: Iterable[tuple[str, int]], tasks: int) -> bool:
-    """Return whether the cells of a queue or of an ancestor, if they were empty, have room for all tasks of a job.
+    """Return whether the guarantee of a queue or an ancestor, if unused, has room for all tasks of a job.
 
     Args:
-        cells: Cells of all queues.
+        cells: Cells of all queues' guarantees.
         path: Path of the job's queue.
         wants: Amount that each of its tasks takes of a cell, thousandths of cost, by pool.
         tasks: Number of its tasks.
@@ -84,7 +84,10 @@ def _divide(
     most: int | None,
     made: dict[tuple[str, str], tuple[int, ...]],
 ) -> list[int]:
-    """Write the cells of children and their descendants to `made`, scaled to `most`; return the children's cells."""
+    """Give queues and their descendants the cells of their guarantees, scaled down to `most` in total.
+
+    The cells are written to `made`; those of `children` together are returned.
+    """
     own = {child: _whole(tree, pool, child) for child in children}
     total, below = sum(map(sum, own.values())), list[int]()
     for child, cells in own.items():
@@ -115,7 +118,7 @@ def sizes_of(guarantee: Guarantee) -> list[int]:
 
 
 def shrunk(cells: Iterable[int], most: int) -> list[int]:
-    """Return the cells cut to a total of `most`: the first ones whole, then one in part, the others 0."""
+    """Cut the cells of a guarantee to a total of `most`: the first ones stay whole, one is cut, the others become 0."""
     sizes = []
     for size in cells:
         sizes.append(min(size, most))

@@ -141,12 +141,12 @@ def _shapes_in_shapes(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def _shaped(tree: Tree, pool: str) -> list[int]:
-    """Return the cells of all shapes, without those that are cut out of a parent's."""
+    """Return the cells of all guaranteed shapes, without those that are cut out of a parent's."""
     return [size for path in tree.top for size in _cells(tree, path, pool)]
 
 
 def _cells(tree: Tree, path: str, pool: str) -> list[int]:
-    """Return the cells of a queue's shapes; those of its children if its guarantee is a number."""
+    """Return the cells of a queue's guaranteed shapes; those of its children if its guarantee is a number."""
     own = _guarantee(tree, path, pool)
     if own.shapes:
         return sizes_of(own)

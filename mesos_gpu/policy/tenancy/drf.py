@@ -137,12 +137,12 @@ def _most(child: Branch, wants: Demand) -> dict[int, Amounts]:
 
 
 def kind_of(amounts: Amounts) -> int:
-    """Return the kind of a request: a bit for each resource that it needs."""
+    """Return the kind of a request: a bit set of the resources that it needs."""
     return sum(1 << i for i in _RESOURCES if amounts[i])
 
 
 def added(demands: Sequence[Demand]) -> dict[int, Amounts]:
-    """Return the sum of several demands, kind by kind."""
+    """Return the sum of several demands, kind by kind (a kind is a set of resources needed together)."""
     sums: dict[int, Amounts] = {}
     for demand in demands:
         for kind, amounts in demand.items():
@@ -156,7 +156,8 @@ def plus(one: Amounts, other: Amounts) -> Amounts:
 
 
 def part_of(demand: Demand, gpus: int) -> dict[int, Amounts]:
-    """Return the part of a demand's GPU kinds that takes `gpus` thousandths of cost."""
+    """Return the part of a demand that takes `gpus` thousandths of cost, in proportion; kinds without GPUs are left
+    out."""
     total = gpus_of(demand)
     return {kind: _scaled(amounts, gpus, total) for kind, amounts in demand.items() if kind & GPUS and gpus}
 
@@ -212,7 +213,7 @@ def raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict
 
 
 def total(demand: Demand) -> Amounts:
-    """Return the sum of all kinds of a demand."""
+    """Return the amounts of a demand, summed over all kinds."""
     sums = NOTHING
     for amounts in demand.values():
         sums = plus(sums, amounts)
@@ -220,7 +221,7 @@ def total(demand: Demand) -> Amounts:
 
 
 def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dict[int, Amounts]]:
-    """Raise parties with weights step by step; each step ends when a resource is used up."""
+    """Raise parties with weights in steps; each step ends when a resource is used up."""
     got: list[dict[int, Amounts]] = [{} for _ in parties]
     gone = {i for i in _RESOURCES if _counts(i, pool) and not there[i]}
     while True:

@@ -7,7 +7,7 @@ _MAX_STEPS: Final = 20_000  # of the search that follows if first-fit-decreasing
 
 
 def surely_apart(cells: Iterable[int], bins: Iterable[int]) -> bool:
-    """Return whether it is certain that cells cannot all be placed on nodes, each whole on one node.
+    """Return whether it is certain that cells of guarantees cannot all be placed on nodes, each whole on one node.
 
     Args:
         cells: Sizes of the cells.

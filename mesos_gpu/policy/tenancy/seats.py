@@ -19,7 +19,7 @@ from mesos_gpu.policy.tenancy.tree import lineage
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Job without a seat that may get one: it waits, or it runs and borrows.
+    """Job without a seat (a place in its queue's guarantee) that may get one: it waits, or it runs and borrows.
 
     Attributes:
         job_id: Identifier of the job.
@@ -38,7 +38,7 @@ class Ask:
 
     @property
     def kind(self) -> Hashable:
-        """Key that jobs share that fit into the same cells."""
+        """Key shared by jobs that fit into the same cells."""
         return self.wants, self.tasks
 
 
@@ -61,7 +61,7 @@ class Room:
         return self._by_queue.get(path, ())
 
     def is_full(self, path: str) -> bool:
-        """Return whether no cell of a queue has anything free."""
+        """Return whether all cells of a queue's guarantee are used up."""
         return all(max(self._free[path, pool]) <= 0 for pool in self.pools(path))
 
     def left(self, path: str) -> int:
@@ -85,7 +85,11 @@ class Room:
         return None
 
     def take(self, seat: Seat) -> bool:
-        """Subtract a seat from its cells; return False, and change nothing, if a cell does not exist or has no room."""
+        """Subtract a job's seat from the cells that it occupies.
+
+        Returns:
+            False, with nothing changed, if a cell does not exist or has too little free.
+        """
         free = self._free.get((seat.queue, seat.pool), [])
         for done, cell in enumerate(seat.cells):
             if cell >= len(free) or free[cell] < seat.milli:
@@ -96,12 +100,13 @@ class Room:
         return True
 
     def give_back(self, seat: Seat) -> None:
-        """Return to its cells what a seat took of them."""
+        """Return a job's seat to the cells that it occupied."""
         for cell in seat.cells:
             self._free[seat.queue, seat.pool][cell] += seat.milli
 
     def keep(self, path: str, ask: Ask) -> None:
-        """Reserve for a job without a seat the cells closest to having room for it, if they are large enough."""
+        """Reserve guarantee cells for a job that got no seat: those with most free that are large enough for its
+        tasks."""
         for pool, milli in ask.wants:
             sizes, free = self._sizes.get((path, pool), ()), list(self._free.get((path, pool), ()))
             room, chosen = list(sizes), list[int]()
@@ -117,7 +122,8 @@ class Room:
                 return
 
     def _places(self, path: str, pool: str, milli: int, tasks: int) -> tuple[int, ...] | None:
-        """Choose a cell for each task: the fullest with room, and for a gang as few cells as possible."""
+        """Choose a cell of the guarantee for each task: the fullest with room, and for a gang as few cells as
+        possible."""
         free = self._free.get((path, pool))
         if free is None:
             return None
@@ -137,7 +143,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Running job with a seat.
+    """Running job with a seat: a place in the guarantee of its queue or of an ancestor.
 
     Attributes:
         leaf: Queue of the job.
@@ -189,7 +195,7 @@ def _resized(room: Room, held: Iterable[Held]) -> dict[JobId, Seat | None]:
 
 
 def _is_its(held: Held) -> bool:
-    """Return whether the seat is still one of the job's queue or an ancestor, for its number of tasks."""
+    """Return whether a saved seat still belongs to the job's queue or an ancestor, and has its number of tasks."""
     return held.seat.queue in lineage(held.leaf) and len(held.seat.cells) == held.ask.tasks
 
 
@@ -204,12 +210,13 @@ def _as_now(held: Held) -> Seat | None:
 
 
 def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:
-    """Take a seat in the leaf's cells, else in the nearest ancestor's with room; return None if none has room."""
+    """Give a job a seat in the guarantee of its leaf, or of the nearest ancestor with room; return None if none has
+    room."""
     return next(filter(None, (_take(room, path, ask, since) for path in lineage(leaf))), None)
 
 
 def _take(room: Room, path: str, ask: Ask, since: float) -> Seat | None:
-    """Take a seat in the cells of one queue; return None if they have no room."""
+    """Give a job a seat in the guarantee of one queue; return None if it has no room."""
     places = room.find(path, ask)
     if places is None:
         return None
@@ -227,7 +234,7 @@ def give(
     now: float,
     taken: Iterable[Held] = (),
 ) -> dict[JobId, Seat]:
-    """Give free cells to jobs that have no seat.
+    """Give free cells of guarantees to jobs that have no seat.
 
     Args:
         room: Free cells; those given are subtracted.
@@ -309,7 +316,7 @@ class _Surplus:
         return f"{self._path}/{rest.partition('/')[0]}"
 
     def share_out(self) -> None:
-        """Give the next seat always to the child with the smallest part for its weight."""
+        """Give seats one by one, each to the child queue that holds least for its weight."""
         refused: set[Hashable] = set()
         merged = {child: merge(*lines, key=lambda ask: ask.rank) for child, lines in self._lines.items()}
         heap = [(self._part(child), child) for child in merged]
@@ -334,7 +341,7 @@ class _Surplus:
         return ask.starving or ask.kind not in refused
 
     def _serve(self, ask: Ask, child: str, refused: set[Hashable]) -> bool:
-        """Give a job a seat in the queue's own cells; return whether it got one."""
+        """Give a job a seat in the queue's own cells; return whether there was room."""
         seat = _take(self._room, self._path, ask, self._now)
         if seat is not None:
             self._given[ask.job_id] = seat
