@@ -79,7 +79,14 @@ def overlap_ms(begins_ms: int, ends_ms: int, since_ms: int, until_ms: int) -> in
 
 
 def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures:
-    """Return the use of one part of a record (its GPUs of one model) within an interval."""
+    """Return the use of one part of a record (its GPUs of one model) within an interval.
+
+    Args:
+        record: Closed record of a task's holdings.
+        part: Part of the record.
+        since_ms: Begin of the interval, in ms since the epoch.
+        until_ms: End of the interval, in ms since the epoch.
+    """
     span, first = record.span, part == record.span.parts[0]
     held_ms = overlap_ms(span.begins_ms, record.ends_ms, since_ms, until_ms)
     lost_ms = overlap_ms(record.ends_ms - record.lost_ms, record.ends_ms, since_ms, until_ms)

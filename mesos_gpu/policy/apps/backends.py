@@ -23,7 +23,13 @@ Serving = Callable[[str], Sequence[Address]]  # tasks of an app by its id, in a 
 
 
 def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Backend:
-    """Return the service of a named traffic split; apps that do not exist count as having no tasks."""
+    """Return the load-balancer service of a named traffic split; apps that do not exist count as having no tasks.
+
+    Args:
+        split: Traffic split with the weights of its apps.
+        apps: Existing apps by id.
+        serving: Function that returns the serving tasks of an app.
+    """
     existing = [apps[id] for id in split.weights if id in apps]
     wishes_by_app = {app.id: wishes_of(app, split.port_index) for app in existing}
     servers_by_app = {
@@ -48,8 +54,13 @@ def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Bac
 
 
 def labelled(apps: Iterable[App], serving: Serving, groups: Sequence[str]) -> list[Backend]:
-    """Return a service for each port of each app that is in one of the groups; apps of one deployment group share
-    one."""
+    """Return a load-balancer service for each labelled port of apps; apps of one deployment group share a service.
+
+    Args:
+        apps: Apps to look through.
+        serving: Function that returns the serving tasks of an app.
+        groups: Values of HAPROXY_GROUP to export; `ANY_GROUP` for all.
+    """
     alone: list[App] = []
     together: dict[str, list[App]] = {}
     for app in apps:

@@ -90,15 +90,30 @@ def judge(status: int, *, ignore_1xx: bool) -> Finding:
 
 
 def unanswered(why: str, *, interim: bool, ignore_1xx: bool) -> Finding:
-    """Evaluate an attempt without a final status; `interim` tells whether an HTTP 1xx came."""
+    """Evaluate an attempt that got no final HTTP status.
+
+    Args:
+        why: Reason for the missing status.
+        interim: Whether an interim status (HTTP 1xx) came.
+        ignore_1xx: Whether such a status is ignored, so that the result is neither good nor bad.
+    """
     return Finding(None if interim and ignore_1xx else False, why)
 
 
 def judged(
     check: HealthCheck, health: CheckHealth, finding: Finding, now_s: float, started_s: float
 ) -> CheckHealth:
-    """Return a check's health after one more result; failures in the grace period before the first success do not
-    count."""
+    """Return a check's health after one more result.
+
+    Failures in the grace period, before the first success, do not count.
+
+    Args:
+        check: Settings of the check.
+        health: Health before the result.
+        finding: Result of the attempt.
+        now_s: Time of the result.
+        started_s: Time at which the task began to run, on the clock of `now_s`.
+    """
     if finding.ok is None:
         return health
     if finding.ok:

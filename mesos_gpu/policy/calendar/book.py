@@ -147,8 +147,16 @@ class Clash:
 def items_of(
     booking: str, spec: BookingSpec, since: float, until: float, *, owner: str = "", after: str = ""
 ) -> list[Item]:
-    """Return the occurrences of a booking that end after `since` and begin before `until`, on days later than
-    `after`."""
+    """Return the occurrences of a booking within an interval.
+
+    Args:
+        booking: Identifier of the booking.
+        spec: Request of the booking.
+        since: Begin of the interval; occurrences that are over by then are left out.
+        until: End of the interval; occurrences that begin later are left out.
+        owner: Queue from whose guarantee the booking is taken; "" if from none.
+        after: ISO date; only occurrences on later days are returned.
+    """
     return [
         Item(booking, spec, occurrence.begins, occurrence.ends, owner=owner)
         for occurrence in times(spec, since, until)
@@ -536,7 +544,13 @@ class _Layout:
 
 
 def refusal(misfit: Clash, zone: str, moments: Sequence[int]) -> tuple[str, str]:
-    """Return why a booking is refused, and what would fit instead, as text."""
+    """Return why a booking is refused, and what would fit instead, as two texts.
+
+    Args:
+        misfit: Conflict with other bookings or guarantees.
+        zone: Time zone in which times are shown.
+        moments: Begins at which the booking would fit.
+    """
     problem = f"at {shown(misfit.at, zone)} {misfit.why}"
     if not moments:
         return (

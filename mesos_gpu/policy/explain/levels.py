@@ -28,8 +28,14 @@ class NeededLevel:
 
 
 def never_at(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) -> str:
-    """Return why the groups of a level are too small for a gang even if empty; "" if they are not, or if that is
-    unknown."""
+    """Return why the groups of a fabric level are too small for a gang even if empty; "" if they are not, or if
+    unknown.
+
+    Args:
+        level: Level that the gang requires.
+        request: Requirements of one task, with the number of tasks.
+        nodes: Nodes that the gang may use.
+    """
     if not request.gpu.count or is_unreported(nodes):
         return ""
     segments, best = request.tasks // level.segment, Counter[str]()
@@ -58,7 +64,13 @@ def _empty(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) 
 
 
 def most_room(level: NeededLevel, request: Request, passages: Sequence[Passage]) -> str:
-    """Return which group has the most room for unplaced tasks, and what it lacks; "" if there is no group."""
+    """Return which group of a fabric level has the most room for unplaced tasks, and what it lacks; "" without groups.
+
+    Args:
+        level: Level that the gang requires.
+        request: Requirements of one task, with the number of tasks.
+        passages: Nodes with the room that they have for tasks.
+    """
     left, placed = Counter[str](), Counter[str]()
     for passage in passages:
         if (group := level.groups.get(passage.node.agent_id)) is not None:

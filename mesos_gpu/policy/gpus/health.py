@@ -339,7 +339,13 @@ def _back(record: CardHealth, gpu: Gpu) -> str:
 
 
 def inventory_of(survey: Survey, records: Mapping[GpuId, CardHealth], *, isolation: str = "") -> Inventory:
-    """Return the inventory to report: all known cards, including those that are not present now."""
+    """Return the inventory that a host reports: all known cards, including those that are not present now.
+
+    Args:
+        survey: Latest survey of the host.
+        records: Health of all known cards.
+        isolation: Way in which GPUs are isolated on the host; "" if not known.
+    """
     present = {reading.gpu.id for reading in survey.readings}
     taken = {record.gpu.minor for record in records.values() if record.gpu.id in present}
     gpus = []

@@ -66,7 +66,13 @@ class Stage:
     def moving(
         self, task: Movable, source: tuple[int, CandidateNode], to: tuple[int, CandidateNode]
     ) -> "Stage | None":
-        """Return the state after one more move; None if the job does not fit on the new node."""
+        """Return the state after one more move; None if the job does not fit on the new node.
+
+        Args:
+            task: Job to move.
+            source: Index and state of its node.
+            to: Index and state of its new node.
+        """
         place = chosen(task.request, to[1].node)
         if place is None:
             return None
@@ -86,7 +92,13 @@ class Stage:
         )
 
     def seating(self, request: Request, number: int, candidate: CandidateNode) -> "Stage | None":
-        """Return the state with one more member of the request on a node; None if it does not fit."""
+        """Return the state with one more member of the request on a node; None if it does not fit.
+
+        Args:
+            request: Requirements of the member.
+            number: Index of the node.
+            candidate: State of the node.
+        """
         place = chosen(request, candidate.node)
         if place is None:
             return None

@@ -343,7 +343,15 @@ class _Targeted(_Seats):
     def _room(
         self, stage: Stage, request: Request, job_id: JobId | None, i: int, rest: "_Rest"
     ) -> Iterator[Stage]:
-        """Yield stages in which the request fits on the candidate."""
+        """Yield stages in which a request fits on a candidate, after moves of jobs that are there.
+
+        Args:
+            stage: Stage to start from.
+            request: Requirements to make room for.
+            job_id: Job that is to move there; None for the plan's own request.
+            i: Index of the candidate.
+            rest: Limits of what the search may still do.
+        """
         least = self._departures(stage, request, i)
         if least == 0:
             if self.may(job_id, i, stage):

@@ -179,7 +179,15 @@ def nodes_of_plan(
     chosen: Sequence[Victim],
     place: Place | None = None,
 ) -> tuple[AgentId, ...]:
-    """Return the nodes on which the tasks have room after the victims of a plan have ended, nodes of victims first."""
+    """Return the nodes on which the tasks have room after the victims of a plan have ended, nodes of victims first.
+
+    Args:
+        request: Amounts that each task takes.
+        tasks: Number of tasks that start together.
+        nodes: Nodes that may serve the job.
+        chosen: Victims of the plan.
+        place: Search for the nodes of its tasks; None if no rule compares them with each other.
+    """
     ended, missing = {victim.job_id for victim in chosen}, tasks
     if place is not None:
         placements = (_placed(request, nodes, ended, model, place) for model in request.gpu.models or (None,))

@@ -217,7 +217,14 @@ class Leave:
 
 
 def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now: float) -> Leave | None:
-    """Return when a queue may hold `want_milli` more, thousandths of cost; None if never."""
+    """Return the quota release time of one limit: when it leaves room for a job; None if never.
+
+    Args:
+        limit_milli: The limit in thousandths of cost.
+        want_milli: Cost of the job, in thousandths.
+        held: Allocations that count against the limit now.
+        now: Seconds since the epoch.
+    """
     if want_milli > limit_milli:
         return None
     used, awaited = sum(allocation.counted_milli for allocation in held), []
@@ -233,7 +240,13 @@ def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now:
 def leave_of_all(
     limits: Sequence[Limit], want_milli: int, now: float
 ) -> tuple[Leave, tuple[Spare, ...]] | None:
-    """Return when all limits leave room for `want_milli` more, and what each has to spare then; None if never."""
+    """Return when all limits leave room for a job, and what each has to spare then; None if never, or without limits.
+
+    Args:
+        limits: Limits that apply to the job.
+        want_milli: Cost of the job, in thousandths.
+        now: Seconds since the epoch.
+    """
     leaves: list[Leave] = []
     for limit in limits:
         leave = leave_of(limit.milli, want_milli, limit.held, now)

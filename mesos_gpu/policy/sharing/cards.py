@@ -121,7 +121,14 @@ def least_opened(groups: Iterable[Collection[Card]], count: int) -> int | None:
 def pick(
     groups: Iterable[Collection[Card]], count: int, most_opened: int, order: Order = tightest
 ) -> tuple[Card, ...] | None:
-    """Return the cards for one task, of which at most `most_opened` must be opened; None if there are not enough."""
+    """Choose the cards for one task; return None if there are too few.
+
+    Args:
+        groups: Groups of cards from which the task may take several.
+        count: Number of cards.
+        most_opened: Largest number of cards that may be opened to shares for it.
+        order: Sort key of the cards; those with the lowest are taken.
+    """
     sets = [_first(sorted(group, key=order), count, most_opened) for group in groups]
     able = [cards for cards in sets if cards is not None]
     return min(able, key=lambda cards: [order(card) for card in cards], default=None)

@@ -99,7 +99,7 @@ def times(
     *,
     compute_milli: int = WHOLE,
 ) -> int:
-    """Return how many tasks of one user could get such a share of a card, one after the other."""
+    """Return how many tasks of one user could get a share of a card, one after the other; arguments as in `choose`."""
     share = choose(request, gpu, part, user, compute_milli=compute_milli)
     free = part or unshared(gpu, compute_milli)
     if isinstance(share, str):
@@ -143,10 +143,15 @@ def _accepts(isolation: Isolation, method: Method, may_be_root: bool, cards: int
 
 
 def neighbours(request: ShareRequest, user: str | None, cards: int) -> list[tuple[Method, str]]:
-    """Return the methods and owners of the shares beside which a task could have its own.
+    """Return the methods and owners of existing shares beside which a task could get its own on one card.
 
-    The owner is the user of all shares on the card; "" if shares of any user may be there. Arguments as in `choose`.
-    Abilities of the host are ignored, so `choose` may still refuse.
+    The owner is the user of all shares on the card; "" if shares of any user may be there. Abilities of the host are
+    ignored, so `choose` may still refuse.
+
+    Args:
+        request: Share that the task requests.
+        user: User as which the task runs; None if not known, so that it may be root.
+        cards: Number of cards on which the task gets equal shares.
     """
     methods = [method for method in NEEDS if _accepts(request.isolation, method, _may_be_root(user), cards)]
     owners = _domains(request, user)
@@ -231,7 +236,14 @@ def _percent(milli: int) -> str:
 
 
 def most_mib(request: ShareRequest, memory_mib: int, capacity_mib: int, method: Method) -> int:
-    """Return the memory limit of a share in MiB: what it may use while no other share needs the memory."""
+    """Return the memory limit of a share in MiB: what it may use while no other share needs the memory.
+
+    Args:
+        request: Share that the task requests.
+        memory_mib: Guaranteed memory of the share, in MiB.
+        capacity_mib: Memory that all shares of the card together may have, in MiB.
+        method: Method that enforces the share; only some allow more than the guaranteed memory.
+    """
     if request.memory_max_mib is None or request.isolation is Isolation.STRICT:
         return memory_mib
     if method.memory_by not in _BURSTS:

@@ -118,7 +118,7 @@ def _divide(
     total: int,
     parts: list[int],
 ) -> None:
-    """Divide by weights among the parties `who`, none of which reaches its cap; write into `parts`."""
+    """Divide by weights among the parties of some `indexes`, none of which reaches its cap; write into `parts`."""
     left, rests = amount, list[tuple[int, int, int]]()
     for i in indexes:
         part, rest = divmod(amount * weights[i], total)

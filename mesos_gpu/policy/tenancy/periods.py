@@ -23,7 +23,12 @@ class Span:
 
 
 def period_at(period: Period, zone: str, now: float) -> Span:
-    """Return the period that contains a time.
+    """Return the budget period that contains a time.
+
+    Args:
+        period: Kind of the period, such as a month.
+        zone: Name of the time zone at whose midnight periods begin.
+        now: Time in seconds since the epoch.
 
     Raises:
         ValueError: The period does not repeat (`once`).

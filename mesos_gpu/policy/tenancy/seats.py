@@ -211,7 +211,14 @@ def _as_now(held: Held) -> Seat | None:
 
 def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:
     """Give a job a seat in the guarantee of its leaf, or of the nearest ancestor with room; return None if none has
-    room."""
+    room.
+
+    Args:
+        room: Free cells of guarantees; those of the seat are subtracted.
+        leaf: Queue of the job.
+        ask: Amounts that the job needs.
+        since: Time at which the job got its first seat, seconds since the epoch.
+    """
     return next(filter(None, (_take(room, path, ask, since) for path in lineage(leaf))), None)
 
 

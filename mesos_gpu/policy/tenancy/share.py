@@ -164,7 +164,17 @@ class Layout:
     def explained(
         self, amount: int, demands: Mapping[str, int], uses: Mapping[str, int], history_percent: int = 0
     ) -> dict[str, Share]:
-        """Compute the fair shares as `dues` does; return them by path with the numbers that they follow from."""
+        """Compute the fair shares as `dues` does, with the numbers that they follow from.
+
+        Args:
+            amount: Capacity of the pool.
+            demands: Amounts that leaves hold and that their startable jobs wait for; 0 for leaves not named.
+            uses: Past use of queues; 0 for queues not named.
+            history_percent: Influence of past use on the weights, as in `shares`.
+
+        Returns:
+            Share of each queue but the root, by path.
+        """
         wants, used = self._wants(demands), self._uses(uses)
         dues, explained = [0] * len(wants), dict[str, Share]()
         dues[0] = amount

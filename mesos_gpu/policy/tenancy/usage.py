@@ -41,7 +41,12 @@ class Usage:
         return (self.value * left >> _ONE) + grown
 
     def changed(self, now: int, by: int, half_life_s: int) -> "Usage":
-        """Return the use with the rate changed by `by` from `now` on.
+        """Return the use with the rate changed from a time on.
+
+        Args:
+            now: Time of the change, in microseconds since the epoch.
+            by: Change of the rate, in thousandths of cost; negative if less is held.
+            half_life_s: Half-life of past use, in seconds.
 
         Raises:
             ValueError: The rate would be negative.
@@ -51,7 +56,13 @@ class Usage:
         return Usage(self.at(now, half_life_s), max(now, self.since), self.rate + by)
 
     def returned(self, now: int, ended: int, by: int, half_life_s: int) -> "Usage":
-        """Return the use with the rate lowered by `by` since a past time; what was counted after `ended` is taken back.
+        """Return the use with the rate lowered since a past time; what was counted after that time is taken back.
+
+        Args:
+            now: Current time, in microseconds since the epoch.
+            ended: Time from which less was held, in microseconds since the epoch.
+            by: Decrease of the rate, in thousandths of cost.
+            half_life_s: Half-life of past use, in seconds.
 
         Raises:
             ValueError: The rate would be negative.
