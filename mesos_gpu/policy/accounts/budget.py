@@ -124,8 +124,8 @@ class Standing:
         return min(ends_ms, self.now_ms - (self.used - ahead) // self.rate)
 
     def empty_at_ms(self) -> int | None:
-        """Return when the budget will be used up at this rate; None if that is not before its period ends, or
-        already past."""
+        """Return when the budget will be used up at this rate; None if not before its period ends, or if it is
+        empty."""
         if self.empty or not self.rate:
             return None
         at_ms = self.now_ms + -(-self.left // self.rate)
@@ -143,8 +143,10 @@ def budgets_of(tree: Tree) -> Mapping[Key, Budget]:
 
 
 def paid_by(tree: Tree, queue: str, user: str) -> Iterator[tuple[Key, Budget]]:
-    """Yield the budgets charged for a user's jobs in a queue: of the queue, its ancestors, and the user's own in
-    these."""
+    """Yield the budgets charged for a user's jobs in a queue.
+
+    These are the budgets of the queue and of its ancestors, and the user's own budgets in each of them.
+    """
     for path in lineage(queue):
         spec = tree.document.queues.get(path)
         if spec is None:

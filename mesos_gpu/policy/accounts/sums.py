@@ -164,8 +164,10 @@ def wait_of(step: int) -> int:
 
 
 def percentile_ms(waits: Mapping[int, int], percent: int) -> int | None:
-    """Return the waiting time that `percent` of launches did not exceed, as the middle of its step; None without
-    launches."""
+    """Return the waiting time that `percent` of launches did not exceed, as the middle of its step.
+
+    None without launches.
+    """
     whole = sum(waits.values())
     rank = (whole * percent + 99) // 100
     seen = 0

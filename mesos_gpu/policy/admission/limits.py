@@ -107,8 +107,8 @@ class Fault:
 
 
 def scopes_of(tree: Tree, queue: str, user: str) -> tuple[Scope, ...]:
-    """Return the limits that apply to a user's jobs in a queue, the closest first; scopes without limits are left
-    out."""
+    """Return the limits that apply to a user's jobs in a queue, the closest first; scopes without limits are
+    omitted."""
     scopes = []
     for path in lineage(queue):
         spec = tree.specs.get(path)

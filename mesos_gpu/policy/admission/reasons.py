@@ -160,8 +160,7 @@ class ClassLeftQueue(Reason[QueueCase]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSeat(Reason[QueueCase]):
-    """Missing place in a guarantee for a job that may not borrow. It does not block capacity that is booked for the
-    job.
+    """Missing place in a guarantee for a job that may not borrow. It does not block what is booked for the job.
 
     Attributes:
         never: Reason why the job never gets such a place, as text; "" if it may get one.

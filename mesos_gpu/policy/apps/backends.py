@@ -156,8 +156,7 @@ def _target(new: App) -> int:
 def _exposed(
     apps: Sequence[App], index: int, id: str, servers_by_app: Mapping[str, Sequence[Server]]
 ) -> Iterator[Backend]:
-    """Yield a service of apps by the labels of the first app; none if neither a label nor a service port gives an
-    address."""
+    """Yield a service of apps by the labels of the first app; none if it has neither a host label nor a port."""
     wishes = [wishes_of(app, index) for app in apps]
     wish = wishes[0]
     if wish.port is None and not wish.hosts:

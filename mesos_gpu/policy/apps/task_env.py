@@ -102,8 +102,7 @@ def _length(text: str) -> int:
 
 
 def _of_ports(wishes: Sequence[PortWish], ports: Sequence[int | None], *, seed: str) -> dict[str, str]:
-    """Return the variables for ports. A port that only a container has is not in PORTS, unless its number is
-    generated."""
+    """Return the variables for ports; PORTS leaves out a port that only a container has, unless it is generated."""
     if not ports:
         return {}
     made_up = _unused({wish.number for wish in wishes} | set(ports), seed)

@@ -45,15 +45,16 @@ def job_id(app: str, uuid: str) -> JobId:
 
 
 def next_job_id(job: JobId, launches: int) -> JobId:
-    """Return the id of the instance's next job, after `job` with that many launches; it ends in its first task's
-    number."""
+    """Return the id of the instance's next job, after `launches` launches of `job`.
+
+    The id ends in the number of the next job's first task.
+    """
     base, first = _first(job)
     return JobId(f"{base}{_CONTAINER}.{first + max(launches, 1)}")
 
 
 def launch_id(job: JobId, launch: int) -> TaskId:
-    """Return the task id of a job's launch, from 1; an instance's later job continues the numbers of the earlier
-    one."""
+    """Return the task id of a job's launch, from 1; later jobs of an instance continue the numbers of earlier ones."""
     base, first = _first(job)
     return TaskId(f"{base}{_CONTAINER}.{first + launch - 1}" if base else f"{job}.{launch}")
 

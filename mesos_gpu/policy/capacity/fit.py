@@ -203,8 +203,10 @@ def beside_all(node: NodeCapacity) -> NodeCapacity:
 
 
 def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
-    """Yield all reasons why a task cannot start on a node, in order of stages; reservations only if nothing else
-    does."""
+    """Yield all reasons why a task cannot start on a node, in order of stages.
+
+    Reservations are a reason only if nothing else is.
+    """
     if node.drained or node.lost:
         yield Misfit(Stage.DRAINED if node.drained else Stage.LOST)
         return

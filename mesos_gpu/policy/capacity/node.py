@@ -225,8 +225,10 @@ class NodeCapacity:
         return node
 
     def beside(self, reservation: Reservation) -> "NodeCapacity":
-        """Return the part of the node for a launch that outlasts a reservation: only what is spare at the
-        reservation's time."""
+        """Return the part of the node that a launch may use that outlasts a reservation.
+
+        That is only what the reservation leaves to spare at its time.
+        """
         gpus = self.free.gpus
         if not reservation.resources.gpus:  # GPUs reserved for opening come out of the offered number
             gpus -= sum(gpu.id in reservation.gpus for gpu in self.gpus)
@@ -238,8 +240,7 @@ class NodeCapacity:
         return replace(node, parts=tuple(parts))
 
     def _less(self, free: Resources, kept: Collection[GpuId]) -> "NodeCapacity":
-        """Return the node with other free amounts and without reserved GPUs, which are also removed from
-        allocations."""
+        """Return the node with other free amounts, and without reserved GPUs, also in its allocations."""
         allocations = self.allocations
         if kept and any(gpu.id in kept for allocation in allocations for gpu in allocation.gpus):
             allocations = tuple(

@@ -34,14 +34,12 @@ class GpuRequest:
         return self if self.compute_capability is None else replace(self, compute_capability=None)
 
     def takes(self, gpu: Gpu) -> bool:
-        """Return whether a GPU meets the requirements on memory and capability; an unknown capability never meets
-        one."""
+        """Return whether a GPU meets the requirements on memory and capability; an unknown capability never does."""
         enough_memory = self.memory_mib is None or gpu.memory_mib >= self.memory_mib
         return enough_memory and as_new_as(gpu.compute_capability, self.compute_capability)
 
     def suited(self, gpus: Iterable[Gpu], model: str | None = None) -> list[Gpu]:
-        """Return the GPUs that meet the request; `model` restricts them to one model, None allows all that it
-        accepts."""
+        """Return the GPUs that meet the request; `model` restricts them to one model, None allows all accepted ones."""
         if model is not None:
             gpus = [gpu for gpu in gpus if gpu.model == model]
         elif self.models:
@@ -75,6 +73,5 @@ class Request:
         return replace(self, gpu=replace(self.gpu, models=(model,)))
 
     def each_model(self) -> Sequence["Request"]:
-        """Return a request for each accepted model, the preferred one first, since the tasks of a gang get GPUs of
-        one model."""
+        """Return a request for each accepted model, the preferred one first, as a gang gets GPUs of one model."""
         return [self.of_model(model) for model in self.gpu.models] or [self]

@@ -318,7 +318,7 @@ def _apart(free: Sequence[Any]) -> list[Free]:
 
 
 def _after_apart(free: list[Free], gpus: int, milli: int, memory: int) -> list[list[Free]]:
-    """Return the next states as `_after` does, with separate compute and memory; several parts use only the tightest
+    """Return the next states as `_after` does, with separate compute and memory; several parts use the tightest
     GPUs."""
     if gpus == 0:
         return [free]

@@ -194,8 +194,7 @@ class NodeIndex:
         return None
 
     def keys(self, request: Request, placement: str, *, gpu_nodes: str = "last") -> dict[AgentId, int]:
-        """Return the placement key of each agent for a task, the lowest being best; agents that cannot take it are
-        left out.
+        """Return the placement key of each agent for a task, the lowest being best, without agents that cannot take it.
 
         Args:
             request: Requirements of the task, with GPUs of one model or of any.
@@ -310,8 +309,7 @@ class NodeIndex:
         return left
 
     def _still_fits(self, row: int, request: Request, node: NodeCapacity | None) -> bool:
-        """Return whether a job's reduced view of a node still has room in a row; false if the job may not use the
-        node."""
+        """Return whether a job's reduced view of a node still has room in a row; false if the job may not use it."""
         model = self._rows[row][1] if request.gpu.count else None
         return node is not None and room_for(request, node, model).slots > 0
 

@@ -154,8 +154,12 @@ class ShareRows:
 def parts_of(
     node: NodeCapacity, gpus: Sequence[Gpu]
 ) -> tuple[list[int], list[tuple[int, int]], list[GpuPart | None]]:
-    """Return for free GPUs of a node what each counts as, its free compute and memory, and its free part if it is
-    open."""
+    """Look up free GPUs of a node.
+
+    Returns:
+        For each GPU the thousandths that it counts as, its free compute and memory, and its free part if it is open to
+            shares.
+    """
     parts = {part.gpu_id: part for part in node.parts}
     to_open = len(gpus) if not node.cover.gpus else max(node.free.gpus, 0)
     counts: list[int] = []

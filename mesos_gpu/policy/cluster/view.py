@@ -209,8 +209,7 @@ class View:
         )
 
     def _lot(self, rows: Integers, draw: int) -> int:
-        """Choose one of equally good nodes by hashing the number of placements, in the order of the nodes' free
-        amounts.
+        """Choose one of equally good nodes, by the number of placements, from their order by free amounts.
 
         So the choice is the same in every run, no name or position decides, and no kind of node is favoured: always
         preferring the one with more CPUs, or less memory, costs half a percent of the GPUs on the trace of
@@ -244,8 +243,7 @@ class View:
         self._change(row, self.shapes[shape], slots, 1)
 
     def set_row(self, row: int, state: Row) -> None:
-        """Replace the free amounts of a node; its model must not change, nor may it have more GPUs than the largest
-        had."""
+        """Replace the free amounts of a node, which must keep its model and not exceed the largest number of GPUs."""
         free = [*state.gpu_free_milli, *[0] * (self.most_free.shape[1] - len(state.gpu_free_milli))]
         self.cpu[row], self.mem[row], self.free[row] = state.cpu_milli, state.mem_mib, free
         self.most_free[row] = sorted(free, reverse=True)

@@ -29,8 +29,13 @@ class Hurdle:
 
 
 def hurdles(request: Request, node: NodeCapacity, *, now: float) -> list[Hurdle]:
-    """Return all reasons that keep one task of a job off a node, in the order of stages; `now` is seconds since the
-    epoch."""
+    """Return all reasons that keep one task of a job off a node, in the order of stages.
+
+    Args:
+        request: Requirements of the task.
+        node: Capacity of the node.
+        now: Seconds since the epoch.
+    """
     return [Hurdle(misfit.stage, _words(misfit, request, node, now)) for misfit in misfits(request, node)]
 
 

@@ -28,13 +28,15 @@ class NeededLevel:
 
 
 def never_at(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) -> str:
-    """Return why the groups of a fabric level are too small for a gang even if empty; "" if they are not, or if
-    unknown.
+    """Return why the groups of a fabric level are too small for a gang even if empty.
 
     Args:
         level: Level that the gang requires.
         request: Requirements of one task, with the number of tasks.
         nodes: Nodes that the gang may use.
+
+    Returns:
+        "" if they are large enough, or if that is unknown.
     """
     if not request.gpu.count or is_unreported(nodes):
         return ""
@@ -54,8 +56,7 @@ def never_at(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]
 
 
 def _empty(level: NeededLevel, request: Request, nodes: Sequence[NodeCapacity]) -> Counter[str]:
-    """Return how many tasks the GPUs of each group would suffice for if empty and healthy; empty for tasks without
-    GPUs."""
+    """Return how many tasks each group has GPUs for if it were empty and healthy; empty for tasks without GPUs."""
     rooms = Counter[str]()
     for node in nodes if request.gpu.count else ():
         if node.agent_id in level.groups and could(request, node):

@@ -16,8 +16,8 @@ def unknown(node: Node, now: float, stale_s: float) -> str:
 
 
 def unfit(node: Node) -> str:
-    """Return why nothing can be launched on a node, as its programs and this one share no message version; "" if
-    they do."""
+    """Return why nothing can be launched on a node whose programs share no message version with this one; ""
+    otherwise."""
     program = node.inventory.program if node.inventory is not None else None
     if program is None or node.wire:
         return ""

@@ -104,8 +104,7 @@ def explain(
 
 
 def _estimate(estimate: Estimate | None, passed: Funnel, now: float) -> Estimate | None:
-    """Return the estimate of a start, or one without a time if only ports, which estimates ignore, keep the job
-    waiting."""
+    """Return the estimate of a start, without its time if only ports, which estimates ignore, keep the job waiting."""
     if estimate is None or estimate.at is None or estimate.at > now or passed.left:
         return estimate
     lacking = [

@@ -154,8 +154,8 @@ class _Level:
         return bisect_left(sums, tasks), key // UNUSED, sums[-1], key, group
 
     def chosen(self) -> dict[str, int]:
-        """Return the fewest groups that have room for all tasks, each with its largest number of tasks; empty if
-        none do."""
+        """Return the fewest groups with room for all tasks, with the number of tasks of each; empty if all lack
+        room."""
         missing, taken = self._ground.tasks, dict[str, int]()
         for group, able in self._by_room():
             taken[group] = min(able, missing)

@@ -418,8 +418,7 @@ class _Branches:
         return counts
 
     def _go(self, at: int, missing: int, hosts: int) -> None:
-        """Extend the placement cell by cell from cell `at`; record it if it is complete and uses fewer sites than
-        the best."""
+        """Extend the placement from cell `at` on; record it if it is complete and uses fewer sites than the best."""
         if not missing:
             if hosts < self._fewest:
                 self._fewest, self._best = hosts, list(self._counts)

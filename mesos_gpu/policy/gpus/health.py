@@ -166,8 +166,7 @@ def unknown(record: CardHealth, why: str, now: float) -> CardHealth:
 
 
 def released(record: CardHealth, now: float, settings: HealthSettings) -> CardHealth:
-    """Return the record after an operator's reset: no latch, a fresh count; without a fault it is back after a
-    recheck."""
+    """Return the record after an operator's reset: without latch and count, to be back after a recheck if clean."""
     return replace(
         record, latched=False, times_sick=min(record.times_sick, 1), recheck_at=now + settings.recheck_s
     )

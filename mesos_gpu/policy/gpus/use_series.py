@@ -1,7 +1,7 @@
-"""Recent utilization of cards, tasks and the cluster: 15 minutes in fine steps, a day in coarse ones, in bounded
-memory.
+"""Recent utilization of cards, tasks and the cluster, in bounded memory. Pure.
 
-Pure. Unknown values are None, and a mean is taken over known values only.
+The last 15 minutes are kept in fine steps, a day in coarse ones. Unknown values are None, and a mean is taken over
+known values only.
 """
 
 from array import array
@@ -147,7 +147,7 @@ class Series:
 
 
 class UseHistory:
-    """Recent utilization of all cards and tasks, from their hosts' reports, and of the cluster, from samples of all
+    """Recent utilization of cards and tasks, from their hosts' reports, and of the cluster, from samples of all
     cards."""
 
     def __init__(self) -> None:

@@ -44,8 +44,10 @@ def value_of(field: str, node: Place) -> str | None:
 
 
 def excluded(constraint: Constraint, node: Place, judge: Judge = matches) -> str:
-    """Return why a node never meets a constraint, whatever runs where; "" if it may, UNDECIDED if `judge` does not
-    know."""
+    """Return why a node never meets a constraint, whatever runs where.
+
+    "" if it may meet it; UNDECIDED if `judge` does not know yet.
+    """
     value = value_of(constraint.field, node)
     if value is None:
         # Marathon: an absent value is unlike everything, and meets no other operator.
@@ -70,8 +72,7 @@ def _fits(constraint: Constraint, value: str) -> bool:
 
 
 def _canonical(value: str) -> str:
-    """Return a number in the form of scalar attributes: `1.0` is `1`. As in Marathon, signs and exponents are not
-    numbers."""
+    """Return a number in the form of scalar attributes, `1` for `1.0`; like Marathon, without signs and exponents."""
     whole, _, rest = value.partition(".")
     if not _digits(whole) or ("." in value and not _digits(rest)):
         return value

@@ -180,8 +180,7 @@ class _Seats:
         return self.problem.open_to(job_id, self.problem.candidates[i].node.agent_id, stage.moved, members)
 
     def need(self, stage: Stage, i: int) -> int | None:
-        """Return the least number of jobs that must leave a candidate before the request fits; None if it never
-        fits."""
+        """Return the least number of jobs that must leave a candidate before the request fits; None if never."""
         least = _least(self.request, self.candidate(stage, i))
         return least if least != 0 or self.may(None, i, stage) else 1
 

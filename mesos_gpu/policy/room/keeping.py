@@ -15,8 +15,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Reserved GPUs of a node, and the amounts that others may use beside them; the fields are those of
-    `Reservation`."""
+    """Reserved GPUs of a node, and the amounts that others may use beside them; fields as in `Reservation`."""
 
     gpus: frozenset[GpuId]
     spare: Resources

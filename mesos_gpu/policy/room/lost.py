@@ -41,11 +41,11 @@ def ran(started_at: float | None, checkpoint_at: float | None, now: float, milli
 
 
 def least_ms(of_queue: Sequence[Ran]) -> int:
-    """Return the least loss in milliseconds that is assumed for a queue's job that was ended before: half the median
-    loss.
+    """Return the least loss that is assumed for a job that was ended before: half the median loss of its queue.
 
-    Otherwise a job that checkpoints all the time would be ended each time, and would do better to report no
-    checkpoints. For a job that was never ended for others, the loss since its checkpoint counts in full.
+    The loss is in milliseconds. Without it, a job that checkpoints all the time would be ended each time, and would do
+    better to report no checkpoints. For a job that was never ended for others, the loss since its checkpoint counts in
+    full.
     """
     return median_low([job.since_checkpoint_ms for job in of_queue]) // 2 if of_queue else 0
 
@@ -65,6 +65,5 @@ def lost_milli_s(job: Ran, least: int, restart_ms: int) -> int:
 
 
 def cost(job: Ran, least: int, restart_ms: int) -> int:
-    """Return the lost work times (1 + number of earlier ends) squared, so that the same job is not ended again and
-    again."""
+    """Return the lost work times (1 + number of earlier ends) squared, which protects a job from repeated ends."""
     return lost_milli_s(job, least, restart_ms) * (1 + job.stopped) ** 2

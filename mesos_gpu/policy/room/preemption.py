@@ -417,8 +417,7 @@ def _on_many(
     victims: Mapping[JobId, Victim],
     model: str | None,
 ) -> tuple[Victim, ...] | None:
-    """Return a choice for all tasks of a job: the cheapest room for each task in turn, then without needless
-    victims."""
+    """Return a choice for all tasks of a job: the cheapest room for each in turn, without needless victims."""
     if not all(_is_plain(request, node) and (model or _is_uniform(request, node)) for node in nodes):
         if sum(_room(request, node, victims.keys(), model) for node in nodes) < tasks:
             return None

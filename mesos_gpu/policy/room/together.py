@@ -47,8 +47,7 @@ def reserve_together(
     for model in request.gpu.models or (None,):
 
         def at(time: float, model: str | None = model) -> list[tuple[NodeCapacity, int]]:
-            """Return the number of tasks on each node after everything that ends by a time has ended; all 0 if not
-            all fit."""
+            """Return the tasks on each node once everything that ends by a time has ended; all 0 if not all fit."""
             fits = [(room_for(request, node.without(_ended(node, time)), model), node) for node in able]
             fits.sort(key=lambda pair: (-pair[0].slots, pair[1].hostname, pair[1].agent_id))
             counts = find({node.agent_id: min(fit.slots, job.spec.tasks) for fit, node in fits})

@@ -201,8 +201,7 @@ def _other_method(able: Sequence[Method], free: GpuPart) -> str:
 
 
 def _clients_left(method: Method, sharing: Sharing, free: GpuPart) -> int:
-    """Return how many more clients the card's MPS server accepts; practically unlimited for methods without a
-    server."""
+    """Return how many more clients the card's MPS server accepts; a huge number for methods without a server."""
     limited = method.has_domain and sharing.mps_clients
     return max(sharing.mps_clients - free.shares, 0) if limited else _ANY_NUMBER
 

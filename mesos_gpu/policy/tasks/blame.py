@@ -88,8 +88,7 @@ def next_state(
 
 
 def ended_by_itself(status: Status) -> bool:
-    """Return whether a command ended by itself, with any exit code: not at one of its limits, nor because it was
-    killed."""
+    """Return whether a command ended by itself, with any exit code, and was not killed or stopped at a limit."""
     return status.state in ("TASK_FAILED", "TASK_FINISHED") and status.message.startswith(BY_ITSELF)
 
 

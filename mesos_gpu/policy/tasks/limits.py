@@ -25,8 +25,7 @@ def out_of_memory(asked_mib: float, used_bytes: int | None) -> str:
 
 
 def is_out_of_memory(reason: str) -> bool:
-    """Return whether Mesos ended a container for its memory, by the reason of its status or of a nested container's
-    end."""
+    """Return whether a reason of a status, or of a nested container's end, says that memory ran out."""
     return reason == _MEMORY
 
 

@@ -40,6 +40,8 @@ def is_echo(task: Task, status: Status) -> bool:
 
 
 def is_left_over(task: Task, status: Status) -> bool:
-    """Return whether the executor of a task that Mesos regards as ended may still run, as another sender reported
-    the end."""
+    """Return whether a task's executor may still run although Mesos has recorded its end.
+
+    That is so for a sealed task whose end was reported to Mesos by another sender.
+    """
     return task.sealed and status.reason == _ECHO

@@ -127,7 +127,7 @@ def shrunk(cells: Iterable[int], most: int) -> list[int]:
 
 
 def without(cells: Iterable[int], taken: Iterable[int]) -> list[int]:
-    """Return what is left of cells after cutting others out: each out of the smallest that holds it, else out of
+    """Return what is left of cells after cutting others out, each out of the smallest that holds it, else of
     several."""
     left = list(cells)
     for size in sorted(taken, reverse=True):

@@ -156,8 +156,7 @@ def plus(one: Amounts, other: Amounts) -> Amounts:
 
 
 def part_of(demand: Demand, gpus: int) -> dict[int, Amounts]:
-    """Return the part of a demand that takes `gpus` thousandths of cost, in proportion; kinds without GPUs are left
-    out."""
+    """Return the part of a demand that takes `gpus` thousandths of cost, without the kinds that need no GPUs."""
     total = gpus_of(demand)
     return {kind: _scaled(amounts, gpus, total) for kind, amounts in demand.items() if kind & GPUS and gpus}
 
@@ -323,8 +322,10 @@ class Division:
         return low
 
     def _guess(self, turn: int, low: int, high: int, less: Amounts, more: Amounts, there: Amounts) -> int:
-        """Return the next level to try; `turn` is 0 to interpolate, 1 or 2 for close to the low or high end, 3 for the
-        middle."""
+        """Return the next level to try.
+
+        `turn` is 0 to interpolate, 1 or 2 to stay close to the low or high end, and 3 for the middle.
+        """
         width = high - low
         if turn == 0:
             full = [r for r in self.counted if more[r] > there[r]]

@@ -70,8 +70,7 @@ def too_short(rules: Idle, report_interval_s: float) -> str:
 
 
 def rules_for(rules: Idle, labels: Mapping[str, str], *, is_instance: bool) -> Idle:
-    """Return the idle rules for a job with these labels; exempt jobs and, unless `apps` is set, instances are only
-    reported."""
+    """Return the idle rules for a job: only reporting for exempt labels, and for instances unless `apps` is set."""
     exempt = any(
         key in labels and (not given or labels[key] == value)
         for key, given, value in (label.partition("=") for label in rules.exempt_labels)

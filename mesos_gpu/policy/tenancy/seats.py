@@ -105,8 +105,7 @@ class Room:
             self._free[seat.queue, seat.pool][cell] += seat.milli
 
     def keep(self, path: str, ask: Ask) -> None:
-        """Reserve guarantee cells for a job that got no seat: those with most free that are large enough for its
-        tasks."""
+        """Reserve cells for a job that got no seat: the large enough ones with most free."""
         for pool, milli in ask.wants:
             sizes, free = self._sizes.get((path, pool), ()), list(self._free.get((path, pool), ()))
             room, chosen = list(sizes), list[int]()
@@ -122,8 +121,7 @@ class Room:
                 return
 
     def _places(self, path: str, pool: str, milli: int, tasks: int) -> tuple[int, ...] | None:
-        """Choose a cell of the guarantee for each task: the fullest with room, and for a gang as few cells as
-        possible."""
+        """Choose a cell for each task: the fullest with room, and for a gang as few cells as possible."""
         free = self._free.get((path, pool))
         if free is None:
             return None
@@ -200,8 +198,7 @@ def _is_its(held: Held) -> bool:
 
 
 def _as_now(held: Held) -> Seat | None:
-    """Return the seat with the amount that the job takes now; None if its queue or pool is not one of the job's any
-    more."""
+    """Return the seat with the amount that the job takes now; None if the job has left its queue or pool."""
     seat = held.seat
     milli = next((milli for pool, milli in held.ask.wants if pool == seat.pool), None)
     if milli is None or seat.queue not in lineage(held.leaf):
@@ -210,8 +207,7 @@ def _as_now(held: Held) -> Seat | None:
 
 
 def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:
-    """Give a job a seat in the guarantee of its leaf, or of the nearest ancestor with room; return None if none has
-    room.
+    """Give a job a seat in the guarantee of its leaf, or of the nearest ancestor with room; return None without room.
 
     Args:
         room: Free cells of guarantees; those of the seat are subtracted.

@@ -188,8 +188,7 @@ class Tree:
         )
 
     def pools_of(self, path: str) -> tuple[str, ...]:
-        """Return the pools that jobs of a queue may use, the preferred one first; the names are inherited from
-        ancestors."""
+        """Return the pools that jobs of a queue may use, the preferred one first, as named by it or an ancestor."""
         queue = self.queues.get(path)
         named = queue.resolved.pools if queue is not None else None
         return self.shared_pools if named is None else named
@@ -253,8 +252,7 @@ class Tree:
         return not fence or path == fence or path.startswith(fence + "/")
 
     def is_fenced(self, queue: Queue, other: Queue) -> bool:
-        """Return whether the fence of one of two queues keeps the other out, so that neither may take GPUs back from
-        the other."""
+        """Return whether a fence lies between two queues, so that neither may preempt the other's jobs."""
         return not (self.inside(queue.path, other.fence) and self.inside(other.path, queue.fence))
 
 

@@ -1,5 +1,4 @@
-"""Settings of queues that depend on the time of day (`hours` of a document): which apply, and when they change.
-Pure."""
+"""Settings of queues by time of day (`hours` of a document): which apply, and when they change. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,8 +66,7 @@ class Spans:
         return Span(next(since, -inf), next(until, inf), document)
 
     def of_year(self, moment: float) -> Iterator[tuple[float, QueueDocument]]:
-        """Yield each variant of the document in the year that follows, with its first time; the current one comes
-        first.
+        """Yield each variant of the document in the year that follows, with its first time, the current one first.
 
         Weeks are alike, except those with a clock change.
         """
@@ -80,8 +78,7 @@ class Spans:
                 yield at, self._with(holding)
 
     def _moments(self, moment: float) -> Iterator[float]:
-        """Yield a time, and all changes of one week for each set of offsets that the zones have in the year that
-        follows."""
+        """Yield a time, and all changes of one week for each set of the zones' offsets in the year that follows."""
         yield moment
         seen = set[tuple[Any, ...]]()
         for week in range(_WEEKS):

@@ -74,8 +74,7 @@ def _depths(root: Group) -> Mapping[str, int]:
 
 
 def _needs(root: Group) -> Mapping[str, set[str]]:
-    """Return the apps on which each app depends, directly or through a group; dependencies that do not exist are
-    ignored."""
+    """Return the apps on which each app depends, directly or through a group; missing apps are ignored."""
     groups = list(_groups(root))
     members = {group.id: {app.id for app in group.all_apps()} for group in groups}
     members |= {app.id: {app.id} for app in root.all_apps()}
@@ -157,8 +156,7 @@ class _Flat:
         self.groups[id] = replace(now, dependencies=(*back, *rest), enforce_role=(was or now).enforce_role)
 
     def tree(self, *, order: Iterable[str], unless_empty: Collection[str]) -> Group:
-        """Return the tree again, in this order, without groups of `unless_empty` that have neither contents nor
-        settings."""
+        """Return the tree again, in this order, without those groups of `unless_empty` that are empty."""
         place = {id: n for n, id in reversed(list(enumerate(order)))}
         for id in [*self.apps, *self.groups]:
             self._make_parents(id)
